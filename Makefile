@@ -1,0 +1,70 @@
+# Everything a contributor runs. `make` alone lists the targets.
+#
+# The first target that needs it creates a virtual environment and installs the package with the
+# pinned versions of constraints.txt; later calls reuse it, until pyproject.toml or constraints.txt
+# change. Another interpreter gets an environment of its own: `make test PYTHON=python3.12`.
+
+PYTHON ?= python3
+VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+PYTEST_ARGS ?=
+
+EXTRAS := dev,torch
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The targets share one environment and print for people to read, so they run one at a time even
+# under `make -j`; pytest is parallel by itself.
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  PYTHON=python3.12     use another interpreter, in an environment of its own"
+	@echo "  PYTEST_ARGS='-k cse'  pass more arguments to pytest"
+
+.PHONY: demo
+demo: $(STAMP) ## Take a short tour of the compiler
+	$(BIN)/monograph tour --short
+
+.PHONY: test
+test: lint types ## Run every check that CI runs: lint, types, tests
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(STAMP) ## Check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: format
+format: $(STAMP) ## Format the code and fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: types
+types: $(STAMP) ## Check types (mypy, strict)
+	$(BIN)/mypy
+
+.PHONY: bench-scale
+bench-scale: $(STAMP) ## Measure how the compiler scales with graph size
+	$(BIN)/python -m benchmarks.scale
+
+.PHONY: setup
+setup: $(STAMP) ## Create the environment, and nothing else
+
+.PHONY: clean
+clean: ## Remove caches and build outputs; keep the environment
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find monograph tests benchmarks examples docs -type d -name __pycache__ -prune \
+		-exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: distclean
+distclean: clean ## Remove the environment as well
+	rm -rf $(VENV) monograph.egg-info
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	touch $@
