@@ -1,0 +1,93 @@
+"""Monograph: one graph, every chip, and a compiler you can read like a book.
+
+    import monograph
+    from monograph import functional as F
+
+    graph = monograph.trace(lambda x, w: F.relu(x @ w), "f32[batch, 4]", "f32[4, 3]")
+    print(monograph.optimize(graph))
+
+Names load when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Graph": "monograph.api",
+    "MonographError": "monograph.errors",
+    "Node": "monograph.api",
+    "Symbol": "monograph.ir.dims",
+    "TensorType": "monograph.ir.types",
+    "Value": "monograph.api",
+    "functional": "monograph.functional",
+    "grad": "monograph.api",
+    "interpret": "monograph.api",
+    "load_graph": "monograph.api",
+    "optimize": "monograph.api",
+    "optimize_with_report": "monograph.api",
+    "parse": "monograph.api",
+    "save_graph": "monograph.api",
+    "trace": "monograph.api",
+    "value_and_grad": "monograph.api",
+    "verify": "monograph.api",
+}
+
+if TYPE_CHECKING:
+    import monograph.functional as functional
+    from monograph.api import (
+        Graph,
+        Node,
+        Value,
+        grad,
+        interpret,
+        load_graph,
+        optimize,
+        optimize_with_report,
+        parse,
+        save_graph,
+        trace,
+        value_and_grad,
+        verify,
+    )
+    from monograph.errors import MonographError
+    from monograph.ir.dims import Symbol
+    from monograph.ir.types import TensorType
+
+__all__ = [
+    "Graph",
+    "MonographError",
+    "Node",
+    "Symbol",
+    "TensorType",
+    "Value",
+    "__version__",
+    "functional",
+    "grad",
+    "interpret",
+    "load_graph",
+    "optimize",
+    "optimize_with_report",
+    "parse",
+    "save_graph",
+    "trace",
+    "value_and_grad",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'monograph' has no attribute {name!r}")
+    module = importlib.import_module(home)
+    found = module if home.endswith(f".{name}") else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,88 @@
+"""The errors that Monograph raises.
+
+Every error says what was expected and what was found, where (the node, and the line of the user's
+program that made it), in which pass, and what to do next. The parts are fields, so that tools can
+show them their own way; ``str(error)`` lays them out for a terminal.
+"""
+
+from __future__ import annotations
+
+
+class MonographError(Exception):
+    """Base of every error that Monograph raises on purpose.
+
+    ``message`` is one line that can stand alone; the other parts are printed beneath it, one a
+    line, where they are known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: str | None = None,
+        found: str | None = None,
+        where: str | None = None,
+        source: str | None = None,
+        during: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.expected = expected
+        self.found = found
+        self.where = where
+        self.source = source
+        self.during = during
+        self.hint = hint
+
+    def __str__(self) -> str:
+        parts = (
+            ("expected", self.expected),
+            ("found", self.found),
+            ("at", self.where),
+            ("source", self.source),
+            ("pass", self.during),
+            ("hint", self.hint),
+        )
+        lines = [self.message]
+        for label, text in parts:
+            if text is not None:
+                lines.append(f"  {label:<9}" + text.replace("\n", "\n" + " " * 11))
+        return "\n".join(lines)
+
+    def with_context(
+        self, *, where: str | None = None, source: str | None = None, during: str | None = None
+    ) -> MonographError:
+        """Fill in the parts that the raiser did not know; what is already said stays."""
+        self.where = self.where or where
+        self.source = self.source or source
+        self.during = self.during or during
+        return self
+
+
+class GraphError(MonographError):
+    """A graph that is not well formed: found by ``verify`` or refused by a mutation."""
+
+
+class TypeRuleError(MonographError):
+    """Operands or attributes that an op's type rule refuses."""
+
+
+class ParseError(MonographError):
+    """Text that is not a graph; ``where`` holds line and column."""
+
+
+class InputError(MonographError):
+    """Wrong arguments from the caller: a count, a shape, a dtype, a name, an option."""
+
+
+class EvaluationError(MonographError):
+    """A value that a graph cannot compute from the inputs that it was given."""
+
+
+class DifferentiationError(MonographError):
+    """A gradient that does not exist or cannot be built."""
+
+
+class PassError(MonographError):
+    """A pass that broke its contract: a bad graph, a changed meaning, an endless rewrite."""
