@@ -1,0 +1,341 @@
+"""What an op is, and the registry of all of them.
+
+An op is a frozen dataclass: the class is the definition (type rule, meaning, gradient,
+decomposition, samples, all in one block) and an instance is the operation with its attributes,
+``Softmax(axis=-1)``. Instances are immutable and hashable, so a node's identity for common
+subexpressions is ``(op, operands)``, and ``isinstance(node.op, Softmax)`` narrows the type of its
+attributes for the reader and the type checker alike.
+
+    @op("relu", traits=Trait.ELEMENTWISE | Trait.IDEMPOTENT)
+    class Relu(Op):
+        \"\"\"max(x, 0); a NaN stays a NaN.\"\"\"
+
+        def infer(self, x: TensorType) -> TensorType: ...
+        def evaluate(self, x: Array) -> Array: ...
+        def vjp(self, node: Node, grad: Value) -> Gradients: ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
+
+from monograph.errors import DifferentiationError, InputError, TypeRuleError
+from monograph.ir.dims import Dim, Symbol, SymbolicDim
+from monograph.ir.types import Array
+
+if TYPE_CHECKING:
+    from monograph.ir.graph import Graph, Value
+
+Gradients: TypeAlias = "tuple[Value | None, ...]"
+
+
+class Family(Enum):
+    """The five kinds of node."""
+
+    COMPUTE = "compute"
+    DATA = "data"
+    SHAPE = "shape"
+    CONTROL = "control"
+    MEMORY = "memory"
+
+
+class Trait(Flag):
+    """What passes may assume of an op without knowing it."""
+
+    NONE = 0
+    COMMUTATIVE = auto()
+    """f(a, b) is f(b, a), bit for bit."""
+    ASSOCIATIVE = auto()
+    """f(f(a, b), c) is f(a, f(b, c)) in exact arithmetic (floats round differently)."""
+    IDEMPOTENT = auto()
+    """f(f(x)) is f(x), bit for bit."""
+    INVOLUTION = auto()
+    """f(f(x)) is x, bit for bit."""
+    ELEMENTWISE = auto()
+    """Each result element depends on the elements at its own (broadcast) position alone."""
+    REDUCTION = auto()
+    """Combines the elements along some axes."""
+    EFFECT = auto()
+    """Does more than return its results: never removed, duplicated, merged or folded."""
+    STORAGE = auto()
+    """Its evaluation takes elements as they are stored; the interpreter does not widen them."""
+    COLLECTIVE = auto()
+    """Combines values across the devices of a mesh."""
+    SEQUENCES = auto()
+    """Takes sequence or optional operands as well as tensors."""
+
+
+class Op:
+    """Base of every op. Subclasses are made by the ``@op`` decorator; fields are attributes.
+
+    ``infer`` and ``evaluate`` take the operands as positional parameters with names of their own,
+    which error messages use; parameters with a default are optional trailing operands, and
+    ``*name`` takes any number. An op with regions takes them first: ``infer(regions, *types)`` and
+    ``evaluate(regions, run, *arrays)``, where ``run(region, arrays)`` interprets a region.
+    """
+
+    name: ClassVar[str]
+    family: ClassVar[Family]
+    traits: ClassVar[Trait]
+    region_names: ClassVar[tuple[str, ...]]
+    operand_names: ClassVar[tuple[str, ...]]
+    arity: ClassVar[tuple[int, int | None]]
+    attribute_names: ClassVar[tuple[str, ...]]
+    required_attributes: ClassVar[tuple[str, ...]]
+    _symbolic_attributes: ClassVar[tuple[str, ...]]
+
+    def infer(self, *operands: Any, **_: Any) -> Any:
+        """The result type, or the tuple of result types, of operands of these types."""
+        raise NotImplementedError(f"{self.name} has no type rule")
+
+    def evaluate(self, *operands: Any, **_: Any) -> Any:
+        """The result array, or the tuple of them: the meaning of the op, in NumPy."""
+        raise NotImplementedError(f"{self.name} has no evaluation")
+
+    def vjp(self, node: Any, *grads: Any, **_: Any) -> Any:
+        """Gradients of the operands, as graph, given those of the results.
+
+        ``node`` gives operands and results. A result that the loss does not depend on arrives as
+        zeros. The tuple has one entry an operand, None where no gradient flows.
+        """
+        raise DifferentiationError(
+            f"{self.name} has no gradient",
+            hint="stop_gradient(x) cuts the path to it, if no gradient is wanted there",
+        )
+
+    def decompose(self, *operands: Any, **_: Any) -> Any:
+        """The same computation in more primitive ops, as graph; only composites have one."""
+        raise NotImplementedError(f"{self.name} is a primitive")
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Inputs that show the op at work and at its edges; tests run them on every target."""
+        return iter(())
+
+    @classmethod
+    def is_composite(cls) -> bool:
+        """Whether it decomposes into other ops."""
+        return cls.decompose is not Op.decompose
+
+    @classmethod
+    def is_differentiable(cls) -> bool:
+        """Whether it has a gradient."""
+        return cls.vjp is not Op.vjp
+
+    def has(self, trait: Trait) -> bool:
+        """Whether the op has every one of these traits."""
+        return trait in self.traits
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes by name, in order of declaration."""
+        return {name: getattr(self, name) for name in self.attribute_names}
+
+    def substitute(self, bindings: Mapping[Symbol, Dim]) -> Op:
+        """The op with the symbols in its attributes replaced."""
+        changes: dict[str, Any] = {}
+        for name in self._symbolic_attributes:
+            old = getattr(self, name)
+            new = _substitute(old, bindings)
+            if new is not old:
+                changes[name] = new
+        if not changes:
+            return self
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # @op makes dataclasses
+
+    def symbols(self) -> Iterator[Symbol]:
+        """The symbols that the attributes mention."""
+        for name in self._symbolic_attributes:
+            yield from _symbols(getattr(self, name))
+
+    def __call__(self, *operands: Any, regions: Sequence[Graph] = ()) -> Any:
+        """Add the op to the graph that its operands live in; the result, or the tuple of them."""
+        from monograph.ir.build import apply_any
+
+        return apply_any(self, operands, regions)
+
+    def _key(self) -> tuple[object, ...]:
+        return tuple(_exact(getattr(self, name)) for name in self.attribute_names)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return False
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self._key()))
+
+    def __repr__(self) -> str:
+        attributes = ", ".join(f"{name}={value!r}" for name, value in self.attributes().items())
+        return f"{self.name}({attributes})"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call that tests make: ``apply(*operands)`` where ``apply`` is an op or builds graph.
+
+    ``gradient`` says whether finite differences make sense at these operands: not at a kink, a
+    tie or an infinity.
+    """
+
+    apply: Callable[..., Any]
+    operands: tuple[Array, ...]
+    note: str = ""
+    gradient: bool = True
+
+
+_REGISTRY: dict[str, type[Op]] = {}
+OpClass = TypeVar("OpClass", bound=type[Op])
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def op(
+    name: str,
+    *,
+    family: Family = Family.COMPUTE,
+    traits: Trait = Trait.NONE,
+    regions: tuple[str, ...] = (),
+) -> Callable[[OpClass], OpClass]:
+    """Make a class an op: a frozen dataclass, known to the registry by ``name``."""
+
+    def define(cls: OpClass) -> OpClass:
+        dataclass(frozen=True, eq=False, repr=False)(cls)
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # made a dataclass just above
+        cls.name = name
+        cls.family = family
+        cls.traits = traits
+        cls.region_names = regions
+        cls.attribute_names = tuple(field.name for field in fields)
+        cls.required_attributes = tuple(
+            field.name
+            for field in fields
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        )
+        cls._symbolic_attributes = tuple(
+            field.name for field in fields if "Dim" in str(field.type) or "Shape" in str(field.type)
+        )
+        cls.operand_names, cls.arity = _operands(cls.infer, skip=2 if regions else 1)
+        if name in _REGISTRY:
+            raise ValueError(f"two ops are called {name!r}")
+        if not fields:
+            _make_singleton(cls)
+        _REGISTRY[name] = cls
+        return cls
+
+    return define
+
+
+def lookup(name: str) -> type[Op]:
+    """The op of that name, or an error that suggests the nearest ones."""
+    found = _REGISTRY.get(name)
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(name, _REGISTRY, n=3)
+    raise InputError(
+        f"there is no op called {name!r}",
+        hint=f"did you mean {' or '.join(near)}?" if near else "`monograph ops` lists them all",
+    )
+
+
+def registry() -> Mapping[str, type[Op]]:
+    """Every op by name."""
+    return _REGISTRY
+
+
+def make(name: str, **attributes: Any) -> Op:
+    """An op by name with its attributes; the error for a wrong one lists the right ones."""
+    cls = lookup(name)
+    unknown = [key for key in attributes if key not in cls.attribute_names]
+    if unknown:
+        raise InputError(
+            f"{name} has no attribute {unknown[0]!r}",
+            expected=", ".join(cls.attribute_names) or "no attributes",
+            found=", ".join(attributes),
+        )
+    missing = [key for key in cls.required_attributes if key not in attributes]
+    if missing:
+        raise InputError(
+            f"{name} needs the attribute {missing[0]!r}",
+            expected=", ".join(cls.attribute_names),
+            found=", ".join(attributes) or "none",
+        )
+    frozen = {key: freeze(value) for key, value in attributes.items()}
+    return cls(**frozen)
+
+
+def freeze(value: Any) -> Any:
+    """Lists become tuples, deeply, so that an attribute cannot change under the graph."""
+    if isinstance(value, list | tuple):
+        return tuple(freeze(item) for item in value)
+    return value
+
+
+def check_operand_count(op_: Op, count: int) -> None:
+    """Raise a TypeRuleError unless the op takes that many operands."""
+    fewest, most = op_.arity
+    if fewest <= count and (most is None or count <= most):
+        return
+    bound = (
+        f"{fewest}" if most == fewest else f"{fewest} to {'any number' if most is None else most}"
+    )
+    names = f" ({', '.join(op_.operand_names)})" if op_.operand_names else ""
+    raise TypeRuleError(
+        f"{op_.name}: wrong number of operands", expected=bound + names, found=str(count)
+    )
+
+
+def _operands(infer: Callable[..., Any], skip: int) -> tuple[tuple[str, ...], Any]:
+    """Operand names and (fewest, most) from a type rule's signature."""
+    parameters = list(inspect.signature(infer).parameters.values())[skip:]
+    fewest, names = 0, []
+    most: int | None = 0
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            most = None
+        elif most is not None:
+            most += 1
+            fewest += parameter.default is inspect.Parameter.empty
+        names.append(parameter.name)
+    return tuple(names), (fewest, most)
+
+
+def _make_singleton(cls: type[Op]) -> None:
+    instance = object.__new__(cls)
+    cls.__new__ = lambda _: instance  # type: ignore[assignment,return-value]  # one object for all
+
+
+def _exact(value: Any) -> Any:
+    """A stand-in for an attribute that is equal only for the same type and bits."""
+    if isinstance(value, float):
+        return ("float", value.hex())
+    if isinstance(value, complex):
+        return ("complex", value.real.hex(), value.imag.hex())
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, tuple):
+        return tuple(map(_exact, value))
+    return value
+
+
+def _substitute(value: Any, bindings: Mapping[Symbol, Dim]) -> Any:
+    if isinstance(value, SymbolicDim):
+        return value.substitute(bindings)
+    if isinstance(value, tuple):
+        new = tuple(_substitute(item, bindings) for item in value)
+        return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+    return value
+
+
+def _symbols(value: Any) -> Iterator[Symbol]:
+    if isinstance(value, SymbolicDim):
+        yield from value.symbols()
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _symbols(item)

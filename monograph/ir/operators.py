@@ -1,0 +1,152 @@
+"""Python's operators on anything that stands for a tensor: ``x + 1``, ``a @ b``, ``x[:, 0]``.
+
+The mixin names functions and the function table (filled by ``monograph.ops``) says what they do, so
+that values of a graph and variables of a pattern share one set of operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from monograph.ir.graph import Value
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+FunctionType = TypeVar("FunctionType", bound=Callable[..., Any])
+
+
+def function(definition: FunctionType) -> FunctionType:
+    """Register a public function on values under its own name; ``monograph.functional`` has it."""
+    name = definition.__name__
+    if name in _FUNCTIONS:
+        raise ValueError(f"two functions are called {name!r}")
+    _FUNCTIONS[name] = definition
+    return definition
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """Every registered function by name."""
+    return _FUNCTIONS
+
+
+class Operators:
+    """The operators; each calls the function of the same meaning."""
+
+    __slots__ = ()
+    __array_ufunc__ = None  # so that `array + value` asks the value, not NumPy
+
+    def __add__(self, other: Any) -> Value:
+        return _call("add", self, other)
+
+    def __radd__(self, other: Any) -> Value:
+        return _call("add", other, self)
+
+    def __sub__(self, other: Any) -> Value:
+        return _call("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return _call("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Value:
+        return _call("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return _call("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Value:
+        return _call("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return _call("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Value:
+        return _call("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Value:
+        return _call("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Value:
+        return _call("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Value:
+        return _call("remainder", other, self)
+
+    def __pow__(self, other: Any) -> Value:
+        return _call("power", self, other)
+
+    def __rpow__(self, other: Any) -> Value:
+        return _call("power", other, self)
+
+    def __matmul__(self, other: Any) -> Value:
+        return _call("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Value:
+        return _call("matmul", other, self)
+
+    def __neg__(self) -> Value:
+        return _call("negate", self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Value:
+        return _call("abs", self)
+
+    def __invert__(self) -> Value:
+        return _call("bitwise_not", self)
+
+    def __and__(self, other: Any) -> Value:
+        return _call("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Value:
+        return _call("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Value:
+        return _call("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Value:
+        return _call("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Value:
+        return _call("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Value:
+        return _call("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Any) -> Value:
+        return _call("shift_left", self, other)
+
+    def __rshift__(self, other: Any) -> Value:
+        return _call("shift_right", self, other)
+
+    def __lt__(self, other: Any) -> Value:
+        return _call("less", self, other)
+
+    def __le__(self, other: Any) -> Value:
+        return _call("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Value:
+        return _call("greater", self, other)
+
+    def __ge__(self, other: Any) -> Value:
+        return _call("greater_equal", self, other)
+
+    def __getitem__(self, key: Any) -> Value:
+        return _call("getitem", self, key)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a traced value has no truth while the graph is built: "
+            "use monograph.functional.cond or where, or compare with `is`"
+        )
+
+    def __iter__(self) -> Any:
+        raise TypeError("a traced value cannot be iterated: index it, or use split or unstack")
+
+
+def _call(name: str, *arguments: Any) -> Value:
+    import monograph.ops  # noqa: F401  # fills the table the first time
+
+    result: Value = _FUNCTIONS[name](*arguments)
+    return result

@@ -1,0 +1,84 @@
+"""Nested tuples, lists and dicts of values: flattened to a list, and built up again.
+
+Functions take and return structures; graphs take and return flat lists. A ``Structure`` remembers
+the shape of one so that the other side can restore it. Anything that is not a tuple, list, dict or
+None is a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from monograph.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The skeleton of a nested structure: ``kind`` is leaf, none, tuple, list, dict or record.
+
+    A record is a named tuple; ``maker`` is its class.
+    """
+
+    kind: str
+    keys: tuple[Any, ...] = ()
+    children: tuple[Structure, ...] = ()
+    maker: type[Any] | None = None
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves it has."""
+        if self.kind == "leaf":
+            return 1
+        return sum(child.leaves for child in self.children)
+
+
+LEAF = Structure("leaf")
+_NONE = Structure("none")
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of a structure in order, and its skeleton; dicts go in order of their keys."""
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves)
+
+
+def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+    if tree is None:
+        return _NONE
+    if isinstance(tree, dict):
+        keys = tuple(sorted(tree, key=lambda key: (type(key).__name__, key)))
+        return Structure("dict", keys, tuple(_flatten(tree[key], leaves) for key in keys))
+    if isinstance(tree, tuple | list):
+        children = tuple(_flatten(item, leaves) for item in tree)
+        if hasattr(tree, "_fields"):
+            return Structure("record", (), children, type(tree))
+        return Structure("tuple" if isinstance(tree, tuple) else "list", (), children)
+    leaves.append(tree)
+    return LEAF
+
+
+def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
+    """The structure with these leaves in it; their number must be right."""
+    given = list(leaves)
+    if len(given) != structure.leaves:
+        raise InputError(
+            "wrong number of leaves for this structure",
+            expected=str(structure.leaves),
+            found=str(len(given)),
+        )
+    return _unflatten(structure, iter(given))
+
+
+def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
+    if structure.kind == "leaf":
+        return next(leaves)
+    if structure.kind == "none":
+        return None
+    children = [_unflatten(child, leaves) for child in structure.children]
+    if structure.kind == "dict":
+        return dict(zip(structure.keys, children, strict=True))
+    if structure.maker is not None:
+        return structure.maker(*children)
+    return tuple(children) if structure.kind == "tuple" else children
