@@ -1,0 +1,229 @@
+"""Scaled dot-product attention, whole: what streaming kernels and library calls look for.
+
+Grouped heads need no copies: with H query heads and K key heads, query head h reads key head
+h // (H / K).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from monograph.ir.build import Operand, apply, cast_to, promoted
+from monograph.ir.dims import Dim, Shape, provably_at_least, provably_equal
+from monograph.ir.graph import Value
+from monograph.ir.op import Op, Sample, op
+from monograph.ir.operators import function
+from monograph.ir.types import Array, TensorType, bool_, wide
+from monograph.ops import data, elementwise, linalg, reduce, softmax
+from monograph.ops import math as math_ops
+from monograph.ops import shape as shape_ops
+from monograph.ops.rules import broadcast_shapes, format_shape, require, same_dim, same_dtype
+
+
+@op("attention")
+class Attention(Op):
+    """softmax(query @ keyᵀ * scale + mask) @ value.
+
+    ``query`` is [*batch, heads, queries, depth], ``key`` [*batch, key heads, keys, depth] and
+    ``value`` [*batch, key heads, keys, value depth]; heads are a multiple of key heads. ``mask``
+    broadcasts to [*batch, heads, queries, keys]: bools keep where true, floats are added.
+    ``causal`` lets query i see keys 0 to i, counted from the first of both (the top left) whatever
+    their numbers, as ``is_causal`` does in PyTorch; beside a mask, both apply. ``scale`` None is
+    1 / sqrt(depth). A query that sees no key at all gives zeros, as in PyTorch.
+    """
+
+    causal: bool = False
+    scale: float | None = None
+
+    def infer(
+        self,
+        query: TensorType,
+        key: TensorType,
+        value: TensorType,
+        mask: TensorType | None = None,
+    ) -> TensorType:
+        dtype = same_dtype(self.name, query, key, value)
+        require(
+            dtype.is_float,
+            "attention: real float operands are needed",
+            expected="a float dtype",
+            found=query,
+        )
+        require(
+            query.rank == key.rank == value.rank >= 3,
+            "attention: the ranks of the operands do not fit",
+            expected="rank 3 or more, equal: [*batch, heads, sequence, depth]",
+            found=f"{query}, {key}, {value}",
+        )
+        batch = broadcast_shapes(self.name, *(type_.shape[:-3] for type_ in (query, key, value)))
+        heads = self._check_heads(query, key, value)
+        same_dim(self.name, "the depths of query and key", query.shape[-1], key.shape[-1])
+        keys = same_dim(self.name, "the lengths of key and value", key.shape[-2], value.shape[-2])
+        queries, depth = query.shape[-2], value.shape[-1]
+        if mask is not None:
+            self._check_mask(query, mask, (*batch, heads, queries, keys))
+        return query.with_shape((*batch, heads, queries, depth))
+
+    def _check_heads(self, query: TensorType, key: TensorType, value: TensorType) -> Dim:
+        shared = same_dim(self.name, "the heads of key and value", key.shape[-3], value.shape[-3])
+        heads = query.shape[-3]
+        divides = shared != 0 and not provably_at_least(heads % shared, 1)
+        require(
+            divides or heads == shared,
+            "attention: the heads do not divide into groups",
+            expected=f"a multiple of {shared} query heads",
+            found=heads,
+        )
+        return heads
+
+    def _check_mask(self, query: TensorType, mask: TensorType, scores: Shape) -> None:
+        require(
+            mask.dtype is bool_ or mask.dtype is query.dtype,
+            "attention: the mask has the wrong dtype",
+            expected=f"bool or {query.dtype}",
+            found=mask,
+        )
+        require(
+            mask.rank <= len(scores),
+            "attention: the mask has too many dimensions",
+            expected=f"a shape that broadcasts to {format_shape(scores)}",
+            found=mask,
+        )
+        stretched = broadcast_shapes(self.name, mask.shape, scores)
+        for one, other in zip(stretched, scores, strict=True):
+            same_dim(self.name, "the shapes of the mask and the scores", other, one)
+
+    def evaluate(self, query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+        group = query.shape[-3] // max(key.shape[-3], 1)
+        key, value = (np.repeat(operand, group, axis=-3) for operand in (key, value))
+        scores = np.matmul(query, key.swapaxes(-1, -2)) * query.dtype.type(self.factor(query.shape))
+        scores = _masked(scores, mask)
+        if self.causal:
+            seen = np.tri(*scores.shape[-2:], dtype=np.bool_)
+            scores = np.where(seen, scores, query.dtype.type(-np.inf))
+        largest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+        blind = largest == -np.inf
+        weights = np.exp(scores - np.where(blind, 0, largest))
+        total = weights.sum(-1, keepdims=True)
+        shares = np.where(blind, 0, weights / np.where(blind, 1, total))
+        return np.asarray(np.matmul(shares.astype(query.dtype), value))
+
+    def factor(self, query: Shape) -> float:
+        """The number that scores are multiplied with, where the depth is known."""
+        if self.scale is not None:
+            return self.scale
+        depth = query[-1]
+        assert isinstance(depth, int)
+        return 1.0 / math.sqrt(depth) if depth else 1.0
+
+    def decompose(self, query: Value, key: Value, value: Value, mask: Value | None = None) -> Value:
+        exact = wide(query.dtype)
+        q, k, v = (cast_to(operand, exact) for operand in (query, key, value))
+        heads, shared = query.shape[-3], key.shape[-3]
+        grouped = not provably_equal(heads, shared)
+        if grouped:
+            q = shape_ops.reshape(q, _split_heads(q.shape, shared))
+            k, v = (shape_ops.unsqueeze(operand, -3) for operand in (k, v))
+        scores = self._scaled(linalg.matmul(q, shape_ops.swapaxes(k, -1, -2)), query.shape[-1])
+        whole = (*scores.shape[: query.rank - 3], heads, *scores.shape[-2:])
+        shares = self._shares(shape_ops.reshape(scores, whole), mask)
+        if grouped:
+            shares = shape_ops.reshape(shares, _split_heads(whole, shared))
+        y = linalg.matmul(shares, v)
+        merged = (*y.shape[: query.rank - 3], heads, *y.shape[-2:])
+        return cast_to(shape_ops.reshape(y, merged), query.dtype)
+
+    def _scaled(self, scores: Value, depth: Dim) -> Value:
+        if self.scale is not None or isinstance(depth, int):
+            return scores * self.factor((depth,))
+        return scores * math_ops.rsqrt(cast_to(data.dim(depth), scores.dtype))
+
+    def _shares(self, scores: Value, mask: Value | None) -> Value:
+        """How much of each value every query takes."""
+        if mask is not None and mask.dtype is bool_:
+            scores = elementwise.where(mask, scores, -math.inf)
+        elif mask is not None:
+            scores = scores + cast_to(mask, scores.dtype)
+        if self.causal:
+            positions = scores.shape[-2:]
+            seen = elementwise.less_equal(data.iota(positions, 1), data.iota(positions, 0))
+            scores = elementwise.where(seen, scores, -math.inf)
+        if mask is None:
+            return softmax.softmax(scores, -1)
+        # A row of -inf has no softmax: zeros stand in for its scores, and then for its shares.
+        blind = reduce.all(elementwise.equal(scores, -math.inf), -1, keepdims=True)
+        shares = softmax.softmax(elementwise.where(blind, 0.0, scores), -1)
+        return elementwise.where(blind, 0.0, shares)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        generator = np.random.default_rng(0)
+
+        def draw(*shape: int) -> Array:
+            return generator.normal(size=shape).astype(np.float32)
+
+        def operands(heads: int, shared: int, queries: int, keys: int) -> tuple[Array, ...]:
+            return draw(2, heads, queries, 4), draw(2, shared, keys, 4), draw(2, shared, keys, 3)
+
+        yield Sample(cls(), operands(3, 3, 5, 6))
+        yield Sample(cls(scale=0.3), operands(2, 2, 4, 4), "scale")
+        yield Sample(cls(causal=True), operands(2, 2, 4, 4), "causal")
+        yield Sample(cls(causal=True), operands(1, 1, 3, 5), "causal, more keys")
+        yield Sample(cls(causal=True), operands(1, 1, 5, 3), "causal, more queries")
+        yield Sample(cls(), operands(6, 2, 3, 4), "grouped")
+        yield Sample(cls(causal=True), operands(4, 1, 3, 3), "one key head")
+        keep = generator.random((4, 5)) < 0.6
+        keep[:, 0] = True
+        yield Sample(cls(), (*operands(2, 2, 4, 5), keep), "mask")
+        blind = keep.copy()
+        blind[1] = False
+        yield Sample(cls(), (*operands(2, 2, 4, 5), blind), "a query that sees nothing")
+        per_head = draw(2, 1, 4, 5)
+        yield Sample(cls(), (*operands(4, 2, 4, 5), per_head), "float mask, grouped")
+        yield Sample(cls(True), (*operands(2, 2, 4, 5), keep), "causal and mask")
+        lower = np.where(np.tri(4, 5, dtype=np.bool_), 0, -np.inf).astype(np.float32)
+        yield Sample(cls(), (*operands(2, 2, 4, 5), lower), "infinite mask", False)
+        yield Sample(cls(), (draw(3, 4, 2), draw(3, 5, 2), draw(3, 5, 2)), "no batch")
+        swapped = tuple(draw(2, 5, 3, 4).swapaxes(1, 2) for _ in range(3))
+        yield Sample(cls(), swapped, "strided")
+        yield Sample(cls(), (draw(1, 2, 0, 4), draw(1, 2, 3, 4), draw(1, 2, 3, 4)), "empty", False)
+
+
+@function
+def attention(
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    mask: Operand | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Value:
+    """softmax(query @ keyᵀ * scale + mask) @ value, over [*batch, heads, sequence, depth].
+
+    A bool ``mask`` keeps where true, a float one is added; see the op for grouped heads, ``causal``
+    and queries that see nothing.
+    """
+    made = Attention(causal, None if scale is None else float(scale))
+    operands = promoted(query, key, value)
+    if mask is None:
+        return apply(made, *operands)
+    given = shape_ops.one_value(mask)
+    fits = given if given.dtype is bool_ else cast_to(given, operands[0].dtype)
+    return apply(made, *operands, fits)
+
+
+def _masked(scores: Array, mask: Array | None) -> Array:
+    if mask is None:
+        return scores
+    if mask.dtype == np.bool_:
+        return np.where(mask, scores, scores.dtype.type(-np.inf))
+    return scores + mask
+
+
+def _split_heads(shape: Shape, shared: Dim) -> Shape:
+    """[*batch, heads, a, b] as [*batch, shared, heads / shared, a, b]."""
+    heads = shape[-3]
+    return (*shape[:-3], shared, heads // shared, *shape[-2:])

@@ -1,0 +1,190 @@
+"""Running results: at each position, the sum, product or maximum of what stands up to there.
+
+``reverse`` runs from the end. ``exclusive`` leaves each position's own element out, so that the
+first result is that of no elements. Narrow floats accumulate in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from monograph.ir.build import Operand, apply, cast_to
+from monograph.ir.graph import Node, Value
+from monograph.ir.op import Gradients, Op, Sample, op
+from monograph.ir.operators import function
+from monograph.ir.types import Array, TensorType, bool_, i64
+from monograph.ops import data, elementwise, index, reduce
+from monograph.ops.rules import normalize_axis
+
+
+class Cumulative(Op):
+    """A running result along ``axis``, in the operand's own type."""
+
+    axis: int
+
+    def infer(self, x: TensorType) -> TensorType:
+        """The operand's own type, which must be a number's."""
+        reduce.require_number(self.name, x)
+        normalize_axis(self.name, self.axis, x.rank)
+        return x.with_shape(x.shape)
+
+
+@op("cumsum")
+class Cumsum(Cumulative):
+    """The running sum along ``axis``; integers wrap around."""
+
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+
+    def evaluate(self, x: Array) -> Array:
+        return _accumulate(np.add, x, self.axis, self.exclusive, self.reverse)
+
+    def vjp(self, node: Node, grad: Value) -> Gradients:
+        return (apply(Cumsum(self.axis, self.exclusive, not self.reverse), grad),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        for x, axis, exclusive, reverse, note, gradient in _operands():
+            yield Sample(cls(axis, exclusive, reverse), (x,), note, gradient)
+
+
+@function
+def cumsum(x: Operand, axis: int, exclusive: bool = False, reverse: bool = False) -> Value:
+    """The running sum along ``axis``; of bools, in ``i64``."""
+    value = _number(x)
+    normal = normalize_axis("cumsum", axis, value.rank)
+    return apply(Cumsum(normal, exclusive, reverse), value)
+
+
+@op("cumprod")
+class Cumprod(Cumulative):
+    """The running product along ``axis``; integers wrap around."""
+
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+
+    def evaluate(self, x: Array) -> Array:
+        return _accumulate(np.multiply, x, self.axis, self.exclusive, self.reverse)
+
+    def vjp(self, node: Node, grad: Value) -> Gradients:
+        """Each element scales the products that it is part of, and so do they over the element.
+
+        From the first zero on every product is 0, so the zero's own gradient is worked out with a
+        1 in its place, and the elements beyond it have none.
+        """
+        x, conj = node.operands[0], elementwise.conj
+        zero = elementwise.equal(x, 0)
+        seen = apply(Cumsum(self.axis, False, self.reverse), cast_to(zero, i64))
+        first_zero = elementwise.logical_and(zero, elementwise.equal(seen, 1))
+        products_without = apply(self, elementwise.where(first_zero, 1, x))
+        collect = Cumsum(self.axis, self.exclusive, not self.reverse)
+        at_zero = apply(collect, grad * conj(products_without))
+        before_zero = apply(collect, grad * conj(node.result)) / conj(elementwise.where(zero, 1, x))
+        beyond = elementwise.where(first_zero, at_zero, 0)
+        return (elementwise.where(elementwise.equal(seen, 0), before_zero, beyond),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        for x, axis, exclusive, reverse, note, gradient in _operands():
+            yield Sample(cls(axis, exclusive, reverse), (x,), note, gradient)
+        zeros = np.array([[2.0, 0.0, 3.0, 0.5], [0.0, 5.0, 0.0, 2.0]], np.float32)
+        yield Sample(cls(1), (zeros,), "zeros")
+        yield Sample(cls(1, True), (zeros,), "zeros exclusive")
+        yield Sample(cls(1, True, True), (zeros,), "zeros exclusive reverse")
+
+
+@function
+def cumprod(x: Operand, axis: int, exclusive: bool = False, reverse: bool = False) -> Value:
+    """The running product along ``axis``; of bools, in ``i64``."""
+    value = _number(x)
+    normal = normalize_axis("cumprod", axis, value.rank)
+    return apply(Cumprod(normal, exclusive, reverse), value)
+
+
+@op("cummax")
+class Cummax(Cumulative):
+    """The largest element so far along ``axis``; NaN from the first NaN on.
+
+    The gradient goes to the latest of the elements that tie.
+    """
+
+    axis: int
+    reverse: bool = False
+
+    def infer(self, x: TensorType) -> TensorType:
+        reduce.require_ordered(self.name, x)
+        normalize_axis(self.name, self.axis, x.rank)
+        return x.with_shape(x.shape)
+
+    def evaluate(self, x: Array) -> Array:
+        return _accumulate(np.maximum, x, self.axis, False, self.reverse)
+
+    def vjp(self, node: Node, grad: Value) -> Gradients:
+        x = node.operands[0]
+        axis = self.axis % x.rank
+        reached = elementwise.logical_or(elementwise.equal(x, node.result), elementwise.is_nan(x))
+        places = data.iota(x.shape, axis)
+        if self.reverse:  # the latest place is then the lowest: count down from 0
+            places = elementwise.negate(places)
+        lowest = np.iinfo(np.int64).min
+        latest = apply(Cummax(axis, self.reverse), elementwise.where(reached, places, lowest))
+        source = elementwise.negate(latest) if self.reverse else latest
+        return (index.put_along_axis(data.zeros_like(x), source, grad, axis, "add"),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        for x, axis, exclusive, reverse, note, gradient in _operands():
+            if not exclusive:
+                yield Sample(cls(axis, reverse), (x,), note, gradient)
+        ties = np.array([[1, 3, 3, 2, 4], [2, 2, 2, 2, 2]], np.float32)
+        yield Sample(cls(1), (ties,), "ties", False)
+        yield Sample(cls(1, True), (ties,), "ties reverse", False)
+        yield Sample(cls(0), (np.array([False, True, False]),), "bool")
+
+
+@function
+def cummax(x: Operand, axis: int, reverse: bool = False) -> Value:
+    """The largest element so far along ``axis``."""
+    value = reduce.one_value(x)
+    return apply(Cummax(normalize_axis("cummax", axis, value.rank), reverse), value)
+
+
+def _number(x: Operand) -> Value:
+    """An operand as numbers: bools are counted in ``i64``."""
+    value = reduce.one_value(x)
+    return cast_to(value, i64) if value.dtype is bool_ else value
+
+
+def _accumulate(combine: np.ufunc, x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+    """Running results of a ufunc, from either end, with or without each position's own element."""
+    ordered = np.flip(x, axis) if reverse else x
+    if exclusive and x.shape[axis]:
+        first = np.full_like(np.take(ordered, [0], axis), combine.identity)
+        ordered = np.concatenate([first, np.delete(ordered, -1, axis)], axis)
+    running: Array = combine.accumulate(ordered, axis=axis, dtype=x.dtype)
+    return np.flip(running, axis) if reverse else running
+
+
+def _operands() -> Iterator[tuple[Array, int, bool, bool, str, bool]]:
+    """Operands that every running result is tried with.
+
+    Each comes as (array, axis, exclusive, reverse, note, differentiable).
+    """
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(2, 3, 4)).astype(np.float32)
+    special = np.array([[1, np.nan, 2], [np.inf, 0, -np.inf], [-0.0, 0.0, -1]], np.float32)
+    yield x, 1, False, False, "", True
+    yield x, -1, False, True, "reverse", True
+    yield x, 0, True, False, "exclusive", True
+    yield x, 2, True, True, "exclusive reverse", True
+    yield x.T[::2, ::-1], 1, False, False, "strided", True
+    yield generator.normal(size=(7,)), 0, False, False, "f64", True
+    yield x[:, :1], 1, True, False, "one element exclusive", True
+    yield np.zeros((3, 0), np.float32), 1, False, False, "empty", False
+    yield np.zeros((0, 3), np.float32), 0, True, True, "empty exclusive", False
+    yield special, 1, False, False, "special", False
+    yield np.array([100, 100, -7], np.int8), 0, False, False, "i8 wraps around", False

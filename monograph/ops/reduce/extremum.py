@@ -1,0 +1,164 @@
+"""The largest and the smallest element, and where they stand.
+
+A NaN among the elements is the result. The maximum of no elements does not exist, so an empty axis
+is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import monograph.ops as ops  # whole, because the files that are used here import this one
+from monograph.ir.build import Operand, apply, cast_to
+from monograph.ir.graph import Node, Value
+from monograph.ir.op import Gradients, Op, Sample, Trait, op
+from monograph.ir.operators import function
+from monograph.ir.types import Array, TensorType, i64
+from monograph.ops import shape as shape_ops
+from monograph.ops.reduce.arithmetic import Sum
+from monograph.ops.reduce.base import (
+    SPECIAL,
+    Reduction,
+    as_axes,
+    check_elements,
+    one_value,
+    reduced_shape,
+    require_elements,
+    require_ordered,
+    sample_operands,
+    spread,
+)
+from monograph.ops.rules import normalize_axes
+
+
+class Extremum(Reduction):
+    """The largest or smallest element; elements that tie have even parts of its gradient."""
+
+    def infer(self, x: TensorType) -> TensorType:
+        """The operand's dtype without the reduced axes, none of which may be empty."""
+        require_ordered(self.name, x)
+        for axis in normalize_axes(self.name, self.axes, x.rank):
+            require_elements(self.name, x, axis)
+        return super().infer(x)
+
+    def vjp(self, node: Node, grad: Value) -> Gradients:
+        """An even share of the gradient for each element that equals the result."""
+        x = node.operands[0]
+        extreme = spread(node.result, x.shape, self.axes)
+        chosen = cast_to(ops.elementwise.equal(x, extreme), x.dtype)
+        share = grad / apply(Sum(self.axes, self.keepdims), chosen)
+        return (spread(share, x.shape, self.axes) * chosen,)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Distinct floats, ties, special values, integers and bools."""
+        for axes, keepdims, x, note in sample_operands():
+            yield Sample(cls(axes, keepdims), (x,), note)
+        ties = np.array([[3, 1, 3, 1], [2, 2, 2, 2]], np.float32)
+        yield Sample(cls((1,)), (ties,), "ties", False)
+        yield Sample(cls((1,)), (np.zeros((0, 3), np.float32),), "empty result", False)
+        yield Sample(cls((1,)), (SPECIAL,), "special", False)
+        yield Sample(cls((1,)), (np.array([[-128, 127], [5, -1]], np.int8),), "i8")
+        yield Sample(cls((0,)), (np.array([[True, False], [False, False]]),), "bool")
+
+
+@op("max", traits=Trait.REDUCTION)
+class Max(Extremum):
+    """The largest element along axes; NaN if there is one."""
+
+    def evaluate(self, x: Array) -> Array:
+        check_elements(self.name, x, self.axes)
+        return np.asarray(np.max(x, axis=self.axes, keepdims=self.keepdims))
+
+
+@function
+def max(x: Operand, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
+    """The largest element along ``axis`` (all axes if None)."""
+    value = one_value(x)
+    return apply(Max(as_axes("max", axis, value.rank), keepdims), value)
+
+
+@op("min", traits=Trait.REDUCTION)
+class Min(Extremum):
+    """The smallest element along axes; NaN if there is one."""
+
+    def evaluate(self, x: Array) -> Array:
+        check_elements(self.name, x, self.axes)
+        return np.asarray(np.min(x, axis=self.axes, keepdims=self.keepdims))
+
+
+@function
+def min(x: Operand, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
+    """The smallest element along ``axis`` (all axes if None)."""
+    value = one_value(x)
+    return apply(Min(as_axes("min", axis, value.rank), keepdims), value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArgExtremum(Op):
+    """Where the largest or smallest element stands along ``axis``: the first place, as ``i64``."""
+
+    axis: int
+    keepdims: bool = False
+
+    def infer(self, x: TensorType) -> TensorType:
+        """``i64`` without the axis, which may not be empty."""
+        require_ordered(self.name, x)
+        shape = reduced_shape(self.name, x.shape, (self.axis,), self.keepdims)
+        require_elements(self.name, x, self.axis)
+        return x.with_shape(shape).with_dtype(i64)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Distinct floats, ties, special values, integers and bools."""
+        x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+        yield Sample(cls(1), (x,))
+        yield Sample(cls(-1, True), (x,), "kept")
+        yield Sample(cls(0), (x.T[::2],), "strided")
+        yield Sample(cls(1), (np.array([[3, 1, 3, 1], [2, 2, 2, 2]], np.float32),), "ties")
+        yield Sample(cls(1), (SPECIAL,), "special")
+        yield Sample(cls(1), (np.zeros((0, 3), np.float32),), "empty result")
+        yield Sample(cls(0), (np.array([3, -128, 127, 127, -128], np.int8),), "i8")
+        yield Sample(cls(0), (np.array([False, True, True, False]),), "bool")
+
+
+@op("argmax", traits=Trait.REDUCTION)
+class Argmax(ArgExtremum):
+    """The first place of the largest element; of the first NaN if there is one."""
+
+    def evaluate(self, x: Array) -> Array:
+        check_elements(self.name, x, (self.axis,))
+        return np.asarray(np.argmax(x, axis=self.axis, keepdims=self.keepdims))
+
+
+@function
+def argmax(x: Operand, axis: int | None = None, keepdims: bool = False) -> Value:
+    """Where the largest element is along ``axis``; in the flattened operand if None."""
+    return _arg_extremum(Argmax, one_value(x), axis, keepdims)
+
+
+@op("argmin", traits=Trait.REDUCTION)
+class Argmin(ArgExtremum):
+    """The first place of the smallest element; of the first NaN if there is one."""
+
+    def evaluate(self, x: Array) -> Array:
+        check_elements(self.name, x, (self.axis,))
+        return np.asarray(np.argmin(x, axis=self.axis, keepdims=self.keepdims))
+
+
+@function
+def argmin(x: Operand, axis: int | None = None, keepdims: bool = False) -> Value:
+    """Where the smallest element is along ``axis``; in the flattened operand if None."""
+    return _arg_extremum(Argmin, one_value(x), axis, keepdims)
+
+
+def _arg_extremum(
+    kind: type[Argmax] | type[Argmin], x: Value, axis: int | None, keepdims: bool
+) -> Value:
+    if axis is not None:
+        return apply(kind(as_axes(kind.name, axis, x.rank)[0], keepdims), x)
+    position = apply(kind(0, False), shape_ops.reshape(x, (x.tensor.size,)))
+    return shape_ops.reshape(position, (1,) * x.rank) if keepdims else position
