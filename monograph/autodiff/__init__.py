@@ -1,0 +1,1 @@
+"""Gradients, as graph to graph."""

@@ -1,0 +1,103 @@
+"""Tracing Python functions into graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.errors import InputError, MonographError
+from monograph.ir.interpret import interpret
+from monograph.ir.operators import functions
+from monograph.ir.types import TensorType, f32
+
+
+def test_inputs_take_the_names_of_the_parameters() -> None:
+    graph = monograph.trace(lambda hidden, weight: hidden @ weight, "f32[n, 4]", "f32[4, 2]")
+    assert [value.name for value in graph.inputs] == ["hidden", "weight"]
+    assert str(graph.outputs[0].type) == "f32[n, 2]"
+
+
+def test_specs_may_be_types_texts_arrays_and_numbers() -> None:
+    graph = monograph.trace(
+        lambda a, b, c, d: (a, b, c, d), TensorType(f32, (2,)), "i64[]", np.zeros(3), 1.0
+    )
+    assert [str(value.type) for value in graph.inputs] == ["f32[2]", "i64[]", "f64[3]", "f64[]"]
+
+
+def test_a_wrong_spec_is_an_error_that_says_what_to_pass() -> None:
+    with pytest.raises(InputError, match="trace needs a type for each argument"):
+        monograph.trace(lambda x: x, object())
+    with pytest.raises(MonographError):
+        monograph.trace(lambda x: x, "f32[")
+
+
+def test_arguments_and_results_may_be_nested() -> None:
+    def layer(x: Any, parameters: Any) -> Any:
+        return {"y": x @ parameters["w"] + parameters["b"], "x": (x, [x])}
+
+    graph = monograph.trace(layer, "f32[2, 4]", {"w": "f32[4, 3]", "b": "f32[3]"})
+    assert len(graph.inputs) == 3
+    assert len(graph.outputs) == 3
+
+
+def test_numbers_and_arrays_that_are_returned_become_constants() -> None:
+    graph = monograph.trace(lambda x: (x, 2.0, np.arange(3)), "f32[2]")
+    results = interpret(graph, [np.zeros(2, np.float32)])
+    assert float(results[1]) == 2.0
+    np.testing.assert_array_equal(results[2], np.arange(3))
+
+
+def test_python_numbers_take_the_tensors_dtype_unless_their_kind_is_higher() -> None:
+    graph = monograph.trace(lambda h, i: (h * 2, i + 1, i * 0.5, h + i), "f16[2]", "i32[2]")
+    assert [str(v.dtype) for v in graph.outputs] == ["f16", "i32", "f32", "f16"]
+
+
+def test_arrays_on_the_left_work() -> None:
+    graph = monograph.trace(lambda x: np.ones(3, np.float32) - x, "f32[3]")
+    np.testing.assert_array_equal(interpret(graph, [np.ones(3, np.float32)])[0], np.zeros(3))
+
+
+def test_a_value_has_no_truth_and_cannot_be_iterated() -> None:
+    def branches(x: Any) -> Any:
+        return x if x > 0 else -x
+
+    with pytest.raises(TypeError, match="cond or where"):
+        monograph.trace(branches, "f32[]")
+    with pytest.raises(TypeError, match="split or unstack"):
+        monograph.trace(lambda x: list(x), "f32[3]")
+
+
+def test_ops_without_operands_need_a_graph() -> None:
+    with pytest.raises(InputError, match="no graph is being built here"):
+        F.iota((3,))
+    graph = monograph.trace(lambda: F.iota((3,)))
+    np.testing.assert_array_equal(interpret(graph)[0], np.arange(3))
+
+
+def test_a_captured_value_of_another_trace_is_refused() -> None:
+    kept: list[Any] = []
+    monograph.trace(lambda x: kept.append(x) or x, "f32[2]")
+    with pytest.raises(MonographError, match="another graph"):
+        monograph.trace(lambda y: y + kept[0], "f32[2]")
+
+
+def test_control_flow_may_use_outer_values() -> None:
+    def program(x: Any, scale: Any) -> Any:
+        grown = F.while_loop(lambda v: F.sum(v) < 100.0, lambda v: v * scale, x)
+        return F.cond(F.sum(grown) > 150.0, lambda: grown - scale, lambda: grown + scale)
+
+    graph = monograph.trace(program, "f32[2]", "f32[]")
+    (result,) = interpret(graph, [np.array([1.0, 2.0], np.float32), np.float32(3.0)])
+    expected = np.array([1.0, 2.0])
+    while expected.sum() < 100:
+        expected = expected * 3
+    expected = expected - 3 if expected.sum() > 150 else expected + 3
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_functional_has_every_registered_function() -> None:
+    assert set(F.__all__) == set(functions())
