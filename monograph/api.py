@@ -1,0 +1,84 @@
+"""The public surface: build, run, differentiate and optimise graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monograph.autodiff.vjp import grad, value_and_grad
+from monograph.config import Config
+from monograph.frontends.trace import trace
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.interpret import interpret
+from monograph.ir.text.files import load_graph, save_graph
+from monograph.ir.text.parser import parse
+from monograph.ir.verify import verify
+from monograph.passes.base import Pass, make_pass
+from monograph.passes.instruments import Dump, Instrument, Verify
+from monograph.passes.manager import Pipeline, Report, run_pipeline
+from monograph.passes.pipeline import pipeline_for
+
+__all__ = [
+    "Graph",
+    "Node",
+    "Value",
+    "grad",
+    "interpret",
+    "load_graph",
+    "optimize",
+    "optimize_with_report",
+    "parse",
+    "save_graph",
+    "trace",
+    "value_and_grad",
+    "verify",
+]
+
+
+def optimize(
+    graph: Graph, level: str = "O2", passes: str | Sequence[Pass | str] | None = None
+) -> Graph:
+    """An optimised copy of ``graph``, which stays as it is.
+
+    ``level`` is O0 to O3; ``passes`` runs these instead, in order: pass objects or their
+    spellings, as a list or as ``monograph opt -p`` takes them (``"cse,dce"``).
+    """
+    return optimize_with_report(graph, level, passes)[0]
+
+
+def optimize_with_report(
+    graph: Graph,
+    level: str = "O2",
+    passes: str | Sequence[Pass | str] | None = None,
+    instruments: Sequence[Instrument] = (),
+) -> tuple[Graph, Report]:
+    """Like ``optimize``, with a report of every step; ``instruments`` watch them."""
+    pipeline = pipeline_for(level) if passes is None else as_pipeline(passes)
+    result = graph.clone()
+    report = run_pipeline(result, pipeline, (*instruments, *_from_environment()))
+    return result, report
+
+
+def as_pipeline(passes: str | Sequence[Pass | str]) -> Pipeline:
+    """Passes from objects and spellings; a string holds several, separated by commas."""
+    listed = split_passes(passes) if isinstance(passes, str) else passes
+    return [make_pass(each) if isinstance(each, str) else each for each in listed]
+
+
+def split_passes(text: str) -> list[str]:
+    """``"simplify{fast_math=true},dce"`` as its parts: commas inside braces do not separate."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "{") - (character == "}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _from_environment() -> list[Instrument]:
+    config = Config.from_environment()
+    instruments: list[Instrument] = [Verify()] if config.verify else []
+    if config.dump is not None:
+        instruments.append(Dump(config.dump))
+    return instruments

@@ -1,0 +1,45 @@
+"""``monograph``: the command line. Each subcommand lives in a file of its own name."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import monograph
+from monograph.cli import ops, opt, tour
+from monograph.errors import MonographError
+
+app = typer.Typer(
+    name="monograph",
+    help="A graph compiler for machine learning that you can read like a book.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("tour")(tour.tour)
+app.command("opt")(opt.opt)
+app.command("ops")(ops.ops)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """A graph compiler for machine learning that you can read like a book."""
+    if version:
+        print(f"monograph {monograph.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; an error that we foresaw prints without a traceback, exit code 1."""
+    try:
+        app()
+    except MonographError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)

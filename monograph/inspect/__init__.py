@@ -1,0 +1,1 @@
+"""Tools that let a person see what the compiler sees."""
