@@ -18,7 +18,8 @@ import numpy as np
 
 from monograph.errors import DifferentiationError, InputError
 from monograph.ir.build import constant
-from monograph.ir.graph import Graph, Node, Value, decompose_node
+from monograph.ir.decompose import decompose_node
+from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.region import declare_input
 from monograph.ir.types import TensorType
 from monograph.ops import shape as shape_ops
@@ -191,7 +192,7 @@ def _step(node: Node, gradients: dict[Value, Value]) -> None:
 
 
 def _accumulate(gradients: dict[Value, Value], value: Value, gradient: Value) -> None:
-    if gradient.type != value.type and gradient.shape != value.shape:
+    if gradient.dtype is not value.dtype or gradient.shape != value.shape:
         raise DifferentiationError(
             f"the gradient of %{value.name} has another type than it",
             expected=str(value.type),

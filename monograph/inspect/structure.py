@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from monograph.ir.graph import Graph, Node, Value
@@ -16,6 +17,15 @@ class Skip:
     source: Value
     join: Node
     path: tuple[Node, ...]
+
+
+def count_by_family(graph: Graph) -> Mapping[str, int]:
+    """How many nodes of each family there are; inputs and outputs count as data."""
+    counts = {family.value: 0 for family in Family}
+    counts[Family.DATA.value] = len(graph.inputs) + len(graph.outputs)
+    for node in graph.walk():
+        counts[node.op.family.value] += 1
+    return counts
 
 
 def op_counts(graph: Graph) -> dict[str, int]:

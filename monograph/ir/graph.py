@@ -11,7 +11,7 @@ or time in the number of uses that they change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -610,39 +610,6 @@ def copy_node(node: Node, target: Graph, mapping: dict[Value, Value]) -> Node:
     return copy
 
 
-def decompose_node(node: Node) -> list[Node]:
-    """Replace a composite by its decomposition, which takes over its names; the new nodes."""
-    graph = node.graph
-    before = node.previous
-    with graph.inserting_before(node, node.location):
-        made = node.op.decompose(*node.operands)
-        results = made if isinstance(made, tuple) else (made,)
-        values = [_as_type(*pair) for pair in zip(results, node.results, strict=True)]
-    new = []
-    last = node.previous
-    while last is not before and last is not None:
-        new.append(last)
-        last = last.previous
-    names = [result.name for result in node.results]
-    graph.replace(node, values)
-    for value, name in zip(values, names, strict=True):
-        if value.producer in new:
-            graph.rename(value, name)
-    return new[::-1]
-
-
-def _as_type(value: Value, old: Value) -> Value:
-    """``value`` in the shape that the value it replaces declares.
-
-    A composite may know more of its shape than its parts do: ``split`` into ``[1, n-1]`` declares
-    what a ``slice`` of ``n`` can only call ``min(n, 1)``.
-    """
-    shape = old.tensor.shape if isinstance(old.type, TensorType) else None
-    if shape is None or value.shape == shape:
-        return value
-    return value.graph.create(make("reshape", shape=shape), (value,)).result
-
-
 def current_graph() -> Graph:
     """The graph being built, for ops that have no operand to say which one."""
     graph = _CURRENT.get()
@@ -652,49 +619,6 @@ def current_graph() -> Graph:
             hint="call it inside monograph.trace, or under `with graph.as_current():`",
         )
     return graph
-
-
-def structurally_equal(a: Graph, b: Graph, *, names: bool = False) -> bool:
-    """Whether two graphs are the same node for node; names count only if asked for."""
-    if len(a.inputs) != len(b.inputs) or len(a) != len(b) or len(a.outputs) != len(b.outputs):
-        return False
-    if a.updates != b.updates or a.donated != b.donated:
-        return False
-    mapping: dict[Value, Value] = {}
-    if not _values_match(a.inputs, b.inputs, mapping, names):
-        return False
-    for left, right in zip(a.nodes, b.nodes, strict=True):
-        if left.op != right.op or len(left.regions) != len(right.regions):
-            return False
-        if tuple(mapping.get(value) for value in left.operands) != right.operands:
-            return False
-        if not _values_match(left.results, right.results, mapping, names):
-            return False
-        pairs = zip(left.regions, right.regions, strict=True)
-        if not all(structurally_equal(x, y, names=names) for x, y in pairs):
-            return False
-    return tuple(mapping.get(value) for value in a.outputs) == b.outputs
-
-
-def _values_match(
-    left: Sequence[Value], right: Sequence[Value], mapping: dict[Value, Value], names: bool
-) -> bool:
-    if len(left) != len(right):
-        return False
-    for x, y in zip(left, right, strict=True):
-        if x.type != y.type or (names and x.name != y.name):
-            return False
-        mapping[x] = y
-    return True
-
-
-def count_by_family(graph: Graph) -> Mapping[str, int]:
-    """How many nodes of each family there are; inputs and outputs count as data."""
-    counts = {family.value: 0 for family in Family}
-    counts[Family.DATA.value] = len(graph.inputs) + len(graph.outputs)
-    for node in graph.walk():
-        counts[node.op.family.value] += 1
-    return counts
 
 
 def _maybe_dtype(dtype: DType | str | None) -> DType | None:

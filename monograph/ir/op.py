@@ -234,7 +234,7 @@ def op(
 
 def lookup(name: str) -> type[Op]:
     """The op of that name, or an error that suggests the nearest ones."""
-    found = _REGISTRY.get(name)
+    found = _REGISTRY.get(name) or registry().get(name)
     if found is not None:
         return found
     near = difflib.get_close_matches(name, _REGISTRY, n=3)
@@ -245,7 +245,9 @@ def lookup(name: str) -> type[Op]:
 
 
 def registry() -> Mapping[str, type[Op]]:
-    """Every op by name."""
+    """Every op by name; the first call imports ``monograph.ops``, which fills it."""
+    import monograph.ops  # noqa: F401
+
     return _REGISTRY
 
 

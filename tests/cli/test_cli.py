@@ -108,7 +108,7 @@ def test_the_passes_are_listed() -> None:
 def test_the_ops_are_listed_and_shown() -> None:
     assert "softmax" in monograph("ops").stdout
     done = monograph("ops", "softmax")
-    assert "axis: int = -1" in done.stdout
+    assert "axis: int" in done.stdout
     assert "composite" in done.stdout
 
 

@@ -9,8 +9,9 @@ from enum import Enum
 from typing import Literal
 
 import monograph.ops  # noqa: F401  # registers the ops of the package
+from monograph.ir.compare import structurally_equal
 from monograph.ir.dims import Dim, Shape
-from monograph.ir.graph import Graph, structurally_equal
+from monograph.ir.graph import Graph
 from monograph.ir.op import Op, Trait, op
 from monograph.ir.text import parse, print_graph
 from monograph.ir.types import (

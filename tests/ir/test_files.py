@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from monograph.errors import EvaluationError, InputError, ParseError
+from monograph.ir.compare import structurally_equal
 from monograph.ir.data import MissingData
-from monograph.ir.graph import Graph, structurally_equal
+from monograph.ir.graph import Graph
 from monograph.ir.text import (
     load_graph,
     parse,
@@ -125,10 +126,10 @@ def test_without_its_weights_file_a_graph_loads_without_data(tmp_path: Path) -> 
 
 def test_weights_of_one_name_and_other_contents_stay_apart(tmp_path: Path) -> None:
     graph = Graph()
-    for value in (1.0, 2.0, 1.0):
-        graph.add_weight("w", np.full((2,), value, np.float32))
+    for label, value in (("w", 1.0), ("w", 2.0), ("w", 1.0), ("__metadata__", 3.0)):
+        graph.add_weight(label, np.full((2,), value, np.float32))
     again = load_graph(save_graph(graph, tmp_path / "model.ir"))
-    assert [node.op.data.array()[0] for node in again.nodes] == [1.0, 2.0, 1.0]
+    assert [node.op.data.array()[0] for node in again.nodes] == [1.0, 2.0, 1.0, 3.0]
 
 
 def _drop_weight(path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import monograph.ops  # noqa: F401  # registers every op
+import monograph.ops  # registers every op
 from monograph.errors import GraphError, InputError, TypeRuleError
 from monograph.frontends.trace import trace
-from monograph.ir.graph import Graph, count_by_family, structurally_equal
+from monograph.inspect.structure import count_by_family
+from monograph.ir.compare import structurally_equal
+from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.verify import verify
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from monograph.errors import ParseError
+from monograph.ir.compare import structurally_equal
 from monograph.ir.dims import Symbol, dim_max
-from monograph.ir.graph import Graph, structurally_equal
+from monograph.ir.graph import Graph
 from monograph.ir.location import Location
 from monograph.ir.op import Op
 from monograph.ir.text import (

@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from monograph.ir.verify import verify
 
 import monograph.ops  # noqa: F401  # registers every op
 from monograph.autodiff.vjp import grad
 from monograph.errors import TypeRuleError
 from monograph.frontends.trace import trace
+from monograph.ir.compare import structurally_equal
 from monograph.ir.dims import Symbol, substitute_shape
-from monograph.ir.graph import Graph, Value, infer_types, structurally_equal
+from monograph.ir.graph import Graph, Value, infer_types
 from monograph.ir.interpret import interpret
 from monograph.ir.op import Op, Sample, registry
 from monograph.ir.text.parser import parse
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import TensorType, f64, type_of_array
+from monograph.ir.verify import verify
 from monograph.ops import elementwise, reduce
 
 

@@ -1,4 +1,4 @@
-"""What is special about convolution: geometry, groups, rests of a stride, symbols, higher orders."""
+"""What is special about convolution: geometry, groups, what a stride leaves, higher orders."""
 
 from __future__ import annotations
 

@@ -46,9 +46,8 @@ def test_one_example_has_no_batch() -> None:
 
 def test_large_logits_do_not_overflow() -> None:
     logits = np.array([[1e4, -1e4], [-1e4, 1e4]], np.float32)
-    assert_same(
-        run(lambda x, t: cross_entropy(x, t, reduction="none"), logits, np.array([0, 0])), [0, 2e4]
-    )
+    got = run(lambda x, t: cross_entropy(x, t, reduction="none"), logits, np.array([0, 0]))
+    np.testing.assert_array_equal(got, [0, 2e4])
 
 
 def test_the_mean_of_ignored_targets_is_nan_and_their_sum_zero() -> None:
@@ -61,10 +60,10 @@ def test_the_mean_of_ignored_targets_is_nan_and_their_sum_zero() -> None:
     assert run(lambda x, t: cross_entropy(x, t, reduction="sum"), logits, targets) == 0
 
 
-def test_an_ignored_target_passes_no_gradient_even_from_bad_logits() -> None:
-    logits = np.array([[1.0, 2.0], [np.inf, 0.0]])
-    got, *_ = gradients(cross_entropy, logits, np.array([0, -100]))
-    assert np.isfinite(got[0]).all()
+def test_an_ignored_target_passes_no_gradient() -> None:
+    got, *_ = gradients(cross_entropy, draw(2, 4), np.array([0, -100]))
+    assert_same(got[1], np.zeros(4))
+    assert (got[0] != 0).all()
 
 
 @pytest.mark.parametrize("target", [4, -1, -99, 2**40])

@@ -13,7 +13,7 @@ import scipy.stats
 from monograph.autodiff.vjp import grad
 from monograph.errors import TypeRuleError
 from monograph.frontends.trace import trace
-from monograph.ir.graph import decompose_node
+from monograph.ir.decompose import decompose_node
 from monograph.ir.interpret import interpret
 from monograph.ops import distributions, erf_inv, joining, random, reduce
 

@@ -13,8 +13,8 @@ from scipy import special
 
 from monograph.errors import EvaluationError, TypeRuleError
 from monograph.frontends.trace import trace
+from monograph.ir.decompose import decompose_node
 from monograph.ir.dims import Symbol
-from monograph.ir.graph import decompose_node
 from monograph.ir.interpret import interpret
 from monograph.ir.types import DTYPES, TensorType, f32, f64, i64
 from monograph.ops import cumulative, reduce

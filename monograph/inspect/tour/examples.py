@@ -71,7 +71,7 @@ def show_wasteful(page: Page) -> None:
 
 def show_gelu(page: Page) -> None:
     """GELU found in every spelling."""
-    page.chapter("7 · Example: GELU", "Can the compiler see GELU in eight arithmetic nodes?")
+    page.chapter("7 · Example: GELU", "Can the compiler see GELU in nine arithmetic nodes?")
     graph = trace(gelu_by_hand, "f32[16]", name="gelu_by_hand")
     page.code(print_graph(graph))
     result = optimize(graph)

@@ -12,9 +12,12 @@ from monograph.api import optimize_with_report
 from monograph.autodiff.vjp import value_and_grad
 from monograph.errors import GraphError
 from monograph.frontends.trace import trace
+from monograph.inspect.structure import count_by_family
 from monograph.inspect.tour.page import Page
-from monograph.ir.graph import Graph, Value, count_by_family
+from monograph.ir.compare import structurally_equal
+from monograph.ir.graph import Graph, Value, copy_node
 from monograph.ir.interpret import interpret
+from monograph.ir.location import Location
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.ir.verify import verify
@@ -24,11 +27,8 @@ def build(page: Page) -> None:
     """Phase 1: what is a computation graph, and why has it no cycles?"""
     page.chapter("1 · Build", "What is a computation graph, and why must it not have a cycle?")
     page.say("Three ways to build y = relu(x * 2 + 1); each gives the same graph.")
-    by_hand = Graph("by_hand")
-    x = by_hand.add_input("x", "f32[batch, 4]")
-    doubled = by_hand.add("multiply", x, by_hand.add_constant(2.0, "f32"))
-    shifted = by_hand.add("add", doubled, by_hand.add_constant(1.0, "f32"))
-    by_hand.set_outputs([by_hand.add("relu", shifted)])
+    by_hand = _by_hand()
+    traced = trace(lambda x: F.relu(x * 2 + 1), "f32[batch, 4]")
     page.code(
         'graph = Graph("by_hand")\n'
         'x = graph.add_input("x", "f32[batch, 4]")\n'
@@ -40,6 +40,8 @@ def build(page: Page) -> None:
         "python",
     )
     page.code(print_graph(by_hand))
+    equal = structurally_equal(by_hand, traced)
+    page.say(f"structurally_equal(by_hand, traced) is {equal}.")
     page.table(("family", "nodes"), [row for row in count_by_family(by_hand).items() if row[1]])
     page.say("Now bend it: let the multiply read the relu's result. The verifier answers:")
     page.code(_cycle_error(by_hand))
@@ -48,6 +50,17 @@ def build(page: Page) -> None:
         "says «needs first»; on a cycle every node would have to wait for itself, so no order of "
         "evaluation exists."
     )
+
+
+def _by_hand() -> Graph:
+    graph = Graph("by_hand")
+    x = graph.add_input("x", "f32[batch, 4]")
+    with graph.inserting_before(None, Location("by_hand.py", 3)):
+        doubled = graph.add("multiply", x, graph.add_constant(2.0, "f32"))
+    with graph.inserting_before(None, Location("by_hand.py", 4)):
+        shifted = graph.add("add", doubled, graph.add_constant(1.0, "f32"))
+        graph.set_outputs([graph.add("relu", shifted)])
+    return graph
 
 
 def _cycle_error(graph: Graph) -> str:
@@ -86,8 +99,6 @@ def evaluate(page: Page) -> None:
 
 
 def _copy_until(graph: Graph, wanted: Value, target: Graph, arguments: list[Value]) -> list[Value]:
-    from monograph.ir.graph import copy_node
-
     mapping = dict(zip(graph.inputs, arguments, strict=True))
     for node in graph.nodes:
         copy_node(node, target, mapping)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ _STORED = {
     **{"f8e4m3fn": "F8_E4M3", "f8e5m2": "F8_E5M2", "f8e8m0fnu": "F8_E8M0"},
     **{"f8e4m3fnuz": "F8_E4M3FNUZ", "f8e5m2fnuz": "F8_E5M2FNUZ"},
 }
+
+_METADATA = "__metadata__"  # the one key that the format keeps for itself
 
 
 def save_graph(graph: Graph, path: str | os.PathLike[str], *, locations: bool = False) -> Path:
@@ -152,7 +154,9 @@ class _Weights:
             raise InputError(f"{self._path} is not a weights file: {problem}") from None
         with self._path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            self._entries = json.loads(file.read(length))
+            entries = json.loads(file.read(length))
+        entries.pop(_METADATA, None)
+        self._entries = entries
         self._offset = 8 + length
         self._bytes = np.memmap(self._path, np.uint8, mode="r")
 
@@ -161,7 +165,7 @@ def _weights(graph: Graph) -> dict[str, Data]:
     """The contents of every weight by the key that they are stored under.
 
     Two weights of one name and equal contents share an entry; where the contents differ, the later
-    one's key has its digest behind the name.
+    one's key has its digest behind the name. So has a name that the format keeps for itself.
     """
     found: dict[str, Data] = {}
     for node in graph.walk():
@@ -169,8 +173,7 @@ def _weights(graph: Graph) -> dict[str, Data]:
             continue
         label: str = node.op.label  # type: ignore[attr-defined]  # ops/data.py is to our right
         data: Data = node.op.data  # type: ignore[attr-defined]  # same
-        first = found.setdefault(label, data)
-        if first != data:
+        if label == _METADATA or found.setdefault(label, data) != data:
             found[_key(label, data.digest)] = data
     return found
 
@@ -245,9 +248,7 @@ def _check_inside(path: Path) -> None:
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside the target, then put it in place: a reader never sees half a file."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         write(temporary)
         temporary.replace(path)

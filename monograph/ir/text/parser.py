@@ -48,8 +48,6 @@ def parse(
 
 def parse_with(text: str, find_weight: FindWeight, source: str) -> Graph:
     """``parse`` with weights from wherever ``find_weight`` looks."""
-    import monograph.ops  # noqa: F401  # fills the registry the first time
-
     parser = GraphParser(text, source, {}, find_weight)
     graph = parser.graph(None)
     if parser.kind != "end":

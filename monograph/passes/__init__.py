@@ -1,0 +1,1 @@
+"""Passes: graph in, better graph out. One file a pass; ``pipeline`` orders them."""

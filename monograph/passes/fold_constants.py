@@ -1,0 +1,135 @@
+"""Constant folding: do at compile time what depends on nothing but constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from monograph.errors import EvaluationError
+from monograph.ir.data import ArrayData
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.interpret import evaluate_node
+from monograph.ir.op import Family
+from monograph.ir.types import Array, TensorType
+from monograph.ops.data import Constant, Weight
+from monograph.passes.base import Pass, PassResult
+
+SMALL = 64
+"""Results of at most this many elements fold whatever they replace."""
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Replace nodes whose operands are all constants or weights by their results.
+
+        %a = constant(2.0) : f32[]
+        %b = constant(3.0) : f32[]                %c = constant(6.0) : f32[]
+        %c = multiply(%a, %b) : f32[]      ─▶     %y = multiply(%x, %c) : f32[4]
+        %y = multiply(%x, %c) : f32[4]
+
+    A result of more than ``limit`` elements stays as it is. So does one that would make the
+    program larger: an ``expand`` of a scalar, or a transpose of a weight that is still needed the
+    other way round. Nodes with regions or effects, and those whose evaluation fails (an index out
+    of range fails when the program runs, not when it is compiled), stay too.
+    """
+
+    name: ClassVar[str] = "fold_constants"
+    limit: int = 1 << 26
+
+    def run(self, graph: Graph) -> PassResult:
+        """Fold, in regions too."""
+        counters = {"folded": 0, "too_large": 0, "would_grow": 0, "failed": 0}
+        self._fold(graph, counters)
+        return PassResult(counters["folded"] > 0, counters)
+
+    def _fold(self, graph: Graph, counters: dict[str, int]) -> None:
+        labels = {node.op.label for node in graph.nodes if isinstance(node.op, Weight)}
+        for node in graph.nodes:
+            for region in node.regions:
+                self._fold(region, counters)
+            if not _is_foldable(node):
+                continue
+            refusal = self._refusal(node)
+            if refusal is not None:
+                counters[refusal] += 1
+                continue
+            try:
+                with np.errstate(all="ignore"):
+                    results = evaluate_node(node, [_contents(value) for value in node.operands], {})
+            except EvaluationError:
+                counters["failed"] += 1
+                continue
+            _replace(node, results, labels)
+            counters["folded"] += 1
+
+    def _refusal(self, node: Node) -> str | None:
+        """The reason to leave a node alone, as the name of a counter."""
+        size = sum(int(np.prod(result.tensor.static_shape())) for result in node.results)
+        if size > self.limit:
+            return "too_large"
+        if size <= SMALL:
+            return None
+        freed = sum(_bytes(operand) for operand in set(node.operands) if _dies_with(operand, node))
+        return "would_grow" if sum(map(_bytes, node.results)) > freed else None
+
+
+def _is_foldable(node: Node) -> bool:
+    if not node.operands or node.regions or node.has_effect or not node.is_used:
+        return False
+    if any(True for _ in node.op.symbols()) or node.op.family is Family.MEMORY:
+        return False
+    if not all(isinstance(operand.op, Constant | Weight) for operand in node.operands):
+        return False
+    return all(isinstance(r.type, TensorType) and r.type.is_static for r in node.results)
+
+
+def _contents(value: Value) -> Array:
+    op = value.op
+    assert isinstance(op, Constant | Weight)
+    return op.data.array()
+
+
+def _bytes(value: Value) -> int:
+    """What a value's contents take; a constant filled with one element takes only that."""
+    op = value.op
+    if isinstance(op, Constant) and op.data.splat is not None:
+        return value.dtype.bits // 8
+    total = value.tensor.nbytes
+    assert isinstance(total, int)
+    return total
+
+
+def _dies_with(operand: Value, node: Node) -> bool:
+    return all(user is node for user in operand.users)
+
+
+def _replace(node: Node, results: tuple[Array, ...], labels: set[str]) -> None:
+    """Put constants (or weights, if it was made of one and is not small) in a node's place."""
+    graph = node.graph
+    origin = next((v.op for v in node.operands if isinstance(v.op, Weight)), None)
+    names = [result.name for result in node.results]
+    values = []
+    with graph.inserting_before(node, node.location):
+        for result in results:
+            data = ArrayData(np.asarray(result, order="C"))
+            if origin is None or data.size <= SMALL:
+                values.append(graph.add_constant(data))
+            else:
+                values.append(
+                    graph.add_weight(_label(f"{origin.label}.{node.op.name}", labels), data)
+                )
+    graph.replace(node, values)
+    for value, name in zip(values, names, strict=True):
+        graph.rename(value, name)
+
+
+def _label(hint: str, taken: set[str]) -> str:
+    """``hint``, numbered if another weight has that label."""
+    label, count = hint, 1
+    while label in taken:
+        count += 1
+        label = f"{hint}.{count}"
+    taken.add(label)
+    return label

@@ -1,0 +1,117 @@
+"""Instruments: watchers that a pipeline calls after every pass.
+
+``Dump`` writes the graph to numbered files, ``Verify`` checks that it is well formed, ``Validate``
+checks that it still computes the same. (Times and counters are in the manager's report.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monograph.errors import MonographError, PassError
+from monograph.ir.graph import Graph
+from monograph.ir.interpret import interpret
+from monograph.ir.text.printer import print_graph
+from monograph.ir.types import Array
+from monograph.ir.verify import verify
+from monograph.passes.base import Pass
+
+
+class Instrument:
+    """A watcher that does nothing; subclasses see the graph at the start and after each pass."""
+
+    def start(self, graph: Graph) -> None:
+        """Called once, before any pass has run."""
+
+    def after(self, each: Pass, graph: Graph, seconds: float, changed: bool) -> None:
+        """Called when a pass has run."""
+
+
+class Dump(Instrument):
+    """Write the graph after every pass to ``NN_pass.ir``, headed by pass, time and node count."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._number = 0
+
+    def start(self, graph: Graph) -> None:
+        """Write the graph as it came in."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write("start", graph, f"# before any pass: {len(graph)} nodes")
+
+    def after(self, each: Pass, graph: Graph, seconds: float, changed: bool) -> None:
+        """Write the graph as the pass left it."""
+        effect = "changed" if changed else "unchanged"
+        header = f"# after {each}: {effect}, {seconds * 1000:.2f} ms, {len(graph)} nodes"
+        self._write(each.name, graph, header)
+
+    def _write(self, label: str, graph: Graph, header: str) -> None:
+        path = self.folder / f"{self._number:02}_{label}.ir"
+        path.write_text(f"{header}\n{print_graph(graph)}\n")
+        self._number += 1
+
+
+class Verify(Instrument):
+    """Check after every pass that the graph is well formed."""
+
+    def after(self, each: Pass, graph: Graph, seconds: float, changed: bool) -> None:
+        """Raise what is wrong, naming the pass."""
+        try:
+            verify(graph)
+        except MonographError as error:
+            raise error.with_context(during=str(each)) from None
+
+
+class Validate(Instrument):
+    """Check after every pass that the graph computes what it did, on given inputs.
+
+    ``tolerance`` bounds ‖got − reference‖/‖reference‖ of each float output; integers, bools, NaNs
+    and infinities must be equal.
+    """
+
+    def __init__(self, inputs: Sequence[Any], tolerance: float = 1e-5) -> None:
+        self.inputs = inputs
+        self.tolerance = tolerance
+        self._reference: list[Any] = []
+
+    def start(self, graph: Graph) -> None:
+        """Compute the reference."""
+        self._reference = interpret(graph, self.inputs)
+
+    def after(self, each: Pass, graph: Graph, seconds: float, changed: bool) -> None:
+        """Compare, and name the pass that changed the meaning."""
+        if not changed:
+            return
+        results = interpret(graph, self.inputs)
+        for position, (got, expected) in enumerate(zip(results, self._reference, strict=True)):
+            error = relative_error(got, expected)
+            if error > self.tolerance:
+                raise PassError(
+                    f"the meaning of output {position} (%{graph.outputs[position].name}) changed",
+                    expected=f"a relative error of at most {self.tolerance:g}",
+                    found=f"{error:.3g}",
+                    during=str(each),
+                    hint=f"`monograph opt -p {each}` on the graph before it shows the rewrite",
+                )
+
+
+def relative_error(got: Array, expected: Array) -> float:
+    """‖got − expected‖/‖expected‖; infinite where shape, dtype or special values differ."""
+    if got.shape != expected.shape or got.dtype != expected.dtype:
+        return math.inf
+    if got.dtype.kind in "biuOSU":
+        return 0.0 if np.array_equal(got, expected) else math.inf
+    kind = np.complex128 if got.dtype.kind == "c" else np.float64
+    left, right = got.astype(kind), expected.astype(kind)
+    finite = np.isfinite(right)
+    same_specials = np.array_equal(left[~finite], right[~finite], equal_nan=True)
+    if not same_specials or not np.isfinite(left[finite]).all():
+        return math.inf
+    scale = float(np.linalg.norm(right[finite]))
+    difference = float(np.linalg.norm(left[finite] - right[finite]))
+    return difference / scale if scale else (0.0 if difference == 0.0 else math.inf)

@@ -1,0 +1,47 @@
+"""Recognition: find the composites that were spelled out in primitives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monograph.ir.graph import Graph
+from monograph.passes.base import Pass, PassResult
+from monograph.rewrite.driver import rewrite_graph
+from monograph.rewrite.rule import Rule
+from monograph.rewrite.rules import activations, attentions, linears, norms, softmaxes
+
+RULES: tuple[Rule, ...] = (
+    *activations.RULES,
+    *softmaxes.RULES,
+    *norms.RULES,
+    *attentions.RULES,
+    *linears.RULES,
+)
+
+
+@dataclass(frozen=True)
+class Recognize(Pass):
+    """Replace spelled-out composites by the ops that kernels and libraries are made for.
+
+        %a = power(%x, 3.0)
+        %b = multiply(%a, 0.044715)
+        %c = add(%x, %b)
+        %d = multiply(%c, 0.7978845608)
+        %e = tanh(%d)                     ──▶     %h = gelu(%x) {approximate = "tanh"}
+        %f = add(%e, 1.0)
+        %g = multiply(%x, 0.5)
+        %h = multiply(%g, %f)
+
+    Finds gelu, sigmoid, silu, softplus, mish, relu and their relatives, softmax, log_softmax,
+    logsumexp, layer_norm, rms_norm, attention and linear, in any order of operands and in the usual
+    spellings. The results agree within rounding, and each rule says where they are better; a graph
+    that is to be differentiated is better differentiated first, since a composite may choose
+    another slope at a kink. Constants are looked for as constants: fold them before.
+    """
+
+    name = "recognize"
+
+    def run(self, graph: Graph) -> PassResult:
+        """Rewrite the graph and its regions; the counters are the hits of each rule."""
+        report = rewrite_graph(graph, RULES, during=self.name)
+        return PassResult(report.changed, report.counters, report.rules)

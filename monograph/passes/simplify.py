@@ -1,0 +1,56 @@
+"""Algebraic simplification: the same results from fewer and cheaper ops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monograph.ir.graph import Graph
+from monograph.passes.base import Pass, PassResult
+from monograph.rewrite.driver import rewrite_graph
+from monograph.rewrite.rule import Rule
+from monograph.rewrite.rules import (
+    arithmetic,
+    casts,
+    control,
+    fast_math,
+    logic,
+    reductions,
+    shapes,
+)
+
+EXACT: tuple[Rule, ...] = (
+    *arithmetic.RULES,
+    *logic.RULES,
+    *shapes.RULES,
+    *casts.RULES,
+    *reductions.RULES,
+    *control.RULES,
+)
+
+
+@dataclass(frozen=True)
+class Simplify(Pass):
+    """Apply the algebra of ``monograph.rewrite.rules`` until nothing more of it applies.
+
+        %a = multiply(%x, 1.0)                      %c = multiply(%x, %x)
+        %b = transpose(%a) {permutation = (1, 0)}   %d = relu(%c)
+        %c = transpose(%b) {permutation = (1, 0)}   return %d
+        %d = power(%c, 2.0)                 ──▶
+        %e = relu(%d)
+        %f = relu(%e)
+        return %f
+
+    By default every rule is exact: NaN, infinities and both zeros come out as before. With
+    ``fast_math`` the rules of real numbers that floats only nearly obey apply as well
+    (``x * 0 → 0``, ``exp(log(x)) → x``); each says what it bends.
+    """
+
+    name = "simplify"
+
+    fast_math: bool = False
+
+    def run(self, graph: Graph) -> PassResult:
+        """Rewrite the graph and its regions; the counters are the hits of each rule."""
+        rules = (*EXACT, *fast_math.RULES) if self.fast_math else EXACT
+        report = rewrite_graph(graph, rules, during=self.name)
+        return PassResult(report.changed, report.counters, report.rules)

@@ -1,0 +1,61 @@
+"""Reductions over nothing, over dimensions of size 1, and of one another."""
+
+from __future__ import annotations
+
+from monograph.ir.graph import Node, Value
+from monograph.ops.reduce import Max, Mean, Min, Prod, Reduction, Sum
+from monograph.ops.shape import reshape
+from monograph.rewrite.facts import never_negative_zero
+from monograph.rewrite.rule import Rule, rewrite
+
+EXTREMES = (Max, Min)
+SIMPLE = (Max, Mean, Min, Prod, Sum)
+
+
+@rewrite(
+    "reduce_one_element",
+    root=SIMPLE,
+    floats="exact: the sum, product, mean and extremes of one element are that element; a sum over"
+    " no axes at all starts from 0.0, so it stays unless no element can be -0.0",
+)
+def reduce_one_element(node: Node) -> Value | None:
+    """sum(x) over no axes, or over axes of size 1 → reshape(x)."""
+    assert isinstance(node.op, Reduction)
+    (x,) = node.operands
+    if x.dtype is not node.result.dtype or any(x.shape[axis] != 1 for axis in node.op.axes):
+        return None
+    if isinstance(node.op, Sum | Mean) and not node.op.axes and not never_negative_zero(x):
+        return None
+    return reshape(x, node.result.shape)
+
+
+@rewrite(
+    "extreme_of_extreme",
+    root=EXTREMES,
+    floats="exact, but that of equal zeros it may be the other one that is found first",
+)
+def extreme_of_extreme(node: Node) -> Value | None:
+    """max(max(x)) → max(x) over the axes of both."""
+    return merged_reduction(node)
+
+
+def merged_reduction(node: Node) -> Value | None:
+    """A reduction of the same reduction as one over all their axes, if they keep axes alike."""
+    inner = node.operands[0].producer
+    if inner is None or type(inner.op) is not type(node.op):
+        return None
+    assert isinstance(node.op, Reduction) and isinstance(inner.op, Reduction)
+    if node.op.keepdims != inner.op.keepdims:
+        return None
+    (x,) = inner.operands
+    first = {axis % x.rank for axis in inner.op.axes}
+    second = {axis % node.operands[0].rank for axis in node.op.axes}
+    if not node.op.keepdims:
+        left = [axis for axis in range(x.rank) if axis not in first]
+        second = {left[axis] for axis in second}
+    axes = tuple(sorted(first | second))
+    result: Value = type(node.op)(axes, node.op.keepdims)(x)
+    return result
+
+
+RULES: tuple[Rule, ...] = (reduce_one_element, extreme_of_extreme)

@@ -1,0 +1,101 @@
+"""Constant folding: what folds, what stays, and that the program never grows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import monograph
+from monograph import functional as F
+from monograph.ir.interpret import interpret
+from monograph.ops.data import Weight
+from monograph.passes.fold_constants import FoldConstants
+
+
+def ops(graph: monograph.Graph) -> list[str]:
+    return [node.op.name for node in graph.nodes]
+
+
+def folded(graph: monograph.Graph, **options: int) -> monograph.Graph:
+    return monograph.optimize(graph, passes=[FoldConstants(**options), "dce"])
+
+
+def test_chains_fold_in_one_run() -> None:
+    graph = monograph.trace(lambda x: x * (x.graph.add_constant(2.0, "f32") * 3.0 + 1.0), "f32[4]")
+    result = folded(graph)
+    assert ops(result) == ["constant", "multiply"]
+    assert float(interpret(result, [np.ones(4, np.float32)])[0][0]) == 7.0
+
+
+def test_the_result_takes_over_the_name() -> None:
+    graph = monograph.trace(lambda x: x + F.exp(x.graph.add_constant(0.0, "f32")), "f32[4]")
+    assert folded(graph).nodes[0].result.name == "exp"
+
+
+def test_what_would_grow_the_program_stays() -> None:
+    graph = monograph.trace(
+        lambda x: x + F.expand(x.graph.add_constant(1.0, "f32"), (1000,)), "f32[1000]"
+    )
+    result = graph.clone()
+    outcome = FoldConstants().run(result)
+    assert not outcome.changed
+    assert outcome.counters["would_grow"] == 1
+    assert "expand" in ops(result)
+
+
+def test_a_transposed_weight_folds_if_nothing_else_needs_it() -> None:
+    array = np.arange(200, dtype=np.float32).reshape(10, 20)
+
+    def once(x):  # type: ignore[no-untyped-def]
+        return x @ F.transpose(x.graph.add_weight("w", array))
+
+    def twice(x):  # type: ignore[no-untyped-def]
+        weight = x.graph.add_weight("w", array)
+        return x @ F.transpose(weight) @ weight
+
+    alone = folded(monograph.trace(once, "f32[3, 20]"))
+    assert ops(alone) == ["weight", "matmul"]
+    kept = alone.nodes[0].op
+    assert isinstance(kept, Weight)
+    assert kept.label == "w.transpose"
+    assert ops(folded(monograph.trace(twice, "f32[3, 20]"))).count("transpose") == 1
+
+
+def test_the_size_limit_holds() -> None:
+    weight = np.ones((30, 10), np.float32) * np.arange(10, dtype=np.float32)
+
+    def program(x):  # type: ignore[no-untyped-def]
+        return x + F.exp(x.graph.add_weight("w", weight))
+
+    graph = monograph.trace(program, "f32[10]")
+    assert "exp" in ops(folded(graph, limit=299))
+    assert "exp" not in ops(folded(graph, limit=300))
+
+
+def test_a_failing_evaluation_is_left_for_run_time() -> None:
+    def program(x):  # type: ignore[no-untyped-def]
+        table = x.graph.add_constant(np.arange(3.0, dtype=np.float32))
+        return x + F.take(table, x.graph.add_constant(np.array(7)), axis=0)
+
+    graph = monograph.trace(program, "f32[2]")
+    outcome = FoldConstants().run(graph)
+    assert outcome.counters["failed"] == 1
+    assert "take" in ops(graph)
+
+
+def test_effects_and_symbolic_results_stay() -> None:
+    graph = monograph.trace(
+        lambda x: F.expand(x.graph.add_constant(1.0, "f32") + 1.0, x.shape) + x, "f32[n]"
+    )
+    assert ops(folded(graph)) == ["constant", "expand", "add"]
+
+
+def test_regions_fold_too() -> None:
+    def then(v):  # type: ignore[no-untyped-def]
+        return v * (v.graph.add_constant(2.0, "f32") * v.graph.add_constant(3.0, "f32"))
+
+    graph = monograph.trace(lambda x: F.cond(F.sum(x) > 0.0, then, lambda v: v, x), "f32[2]")
+    result = folded(graph)
+    (region, _) = next(node for node in result.nodes if node.regions).regions
+    assert ops(region) == ["constant", "multiply"]
+    x = np.array([1.0, 2.0], np.float32)
+    np.testing.assert_array_equal(interpret(result, [x])[0], 6 * x)

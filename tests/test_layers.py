@@ -1,0 +1,167 @@
+"""Imports point one way. The rooms of the package are ordered, and a module imports from its own
+room and from earlier ones only, also inside functions and under ``TYPE_CHECKING``.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "monograph"
+
+ROOMS: tuple[frozenset[str], ...] = (
+    frozenset({"errors"}),
+    frozenset({"config"}),
+    frozenset({"ir"}),
+    frozenset({"ops"}),
+    frozenset({"functional"}),
+    frozenset({"rewrite"}),
+    frozenset({"passes", "autodiff"}),
+    frozenset({"frontends", "exporters"}),
+    frozenset({"fusion"}),
+    frozenset({"kernel"}),
+    frozenset({"targets"}),
+    frozenset({"runtime"}),
+    frozenset({"api", ""}),
+    frozenset({"inspect"}),
+    frozenset({"cli"}),
+)
+"""The order; rooms in one set are neighbours that do not know each other.
+
+A module that is not in a folder is a room of its own; ``""`` is the package itself, whose
+``__init__`` only lists the public names.
+"""
+
+EXCEPTIONS = {
+    # Python's operators on values (`x + 1`) find their functions in a table that the ops fill;
+    # the first use of an operator must see to it that they have.
+    ("monograph/ir/operators.py", "monograph.ops"),
+    # Whoever looks an op up by name must find the registry full.
+    ("monograph/ir/op.py", "monograph.ops"),
+}
+"""(file, module) pairs that are allowed though they point the wrong way, each with its reason."""
+
+HEAVY = ("torch", "onnx", "jax", "llvmlite", "triton")
+
+
+class Import(NamedTuple):
+    """One import statement: who imports what, and in which line."""
+
+    file: str
+    line: int
+    module: str
+
+
+def rank_of(room: str) -> int:
+    """The place of a room in the order."""
+    for rank, rooms in enumerate(ROOMS):
+        if room in rooms:
+            return rank
+    raise AssertionError(f"monograph/{room} has no place in the order: add it to ROOMS")
+
+
+def room_of(module: str) -> str:
+    """``monograph.ir.graph`` is in the room ``ir``; the package itself in the room ``""``."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    """The modules of this package that a file imports, wherever in the file."""
+    file = path.relative_to(ROOT).as_posix()
+    package = list(path.relative_to(ROOT).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            # `from monograph import ops` imports the module monograph.ops.
+            names = [f"{source}.{alias.name}" for alias in node.names]
+            modules = names if source == "monograph" else [source]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            modules = [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
+        else:
+            continue
+        for module in modules:
+            if module == "monograph" or module.startswith("monograph."):
+                yield Import(file, node.lineno, module)
+
+
+def all_imports() -> list[Import]:
+    """Every import inside the package, its ``__init__`` excepted."""
+    files = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
+    return [each for path in files for each in imports_of(path)]
+
+
+def is_allowed(each: Import) -> bool:
+    """Whether an import points to its own room or to an earlier one."""
+    here = room_of(each.file.removesuffix(".py").replace("/", "."))
+    there = room_of(each.module)
+    return here == there or rank_of(there) < rank_of(here)
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{each.file}:{each.line} imports {each.module}"
+        for each in all_imports()
+        if not is_allowed(each) and (each.file, each.module) not in EXCEPTIONS
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_exception_is_needed() -> None:
+    pointing_back = {(each.file, each.module) for each in all_imports() if not is_allowed(each)}
+    assert pointing_back >= EXCEPTIONS
+
+
+@pytest.mark.parametrize(
+    "text, file",
+    [
+        ("import monograph.ops\n", "monograph/ir/graph.py"),
+        ("def f():\n    from monograph.passes.cse import run\n", "monograph/ops/data.py"),
+        ("from ..api import compile\n", "monograph/targets/base.py"),
+        ("from monograph import cli\n", "monograph/api.py"),
+        ("import importlib\nimportlib.import_module('monograph.cli')\n", "monograph/api.py"),
+        ("from monograph.autodiff.vjp import grad\n", "monograph/passes/cse.py"),
+        ("import monograph\n", "monograph/ir/graph.py"),
+    ],
+)
+def test_a_wrong_import_is_found(
+    text: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert not all(map(is_allowed, imports_of(path)))
+
+
+def run_python(program: str) -> str:
+    """What a program prints in a fresh interpreter."""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_is_quick() -> None:
+    program = (
+        "import time; start = time.perf_counter(); import monograph; "
+        "print(time.perf_counter() - start)"
+    )
+    best = min(float(run_python(program)) for _ in range(5))
+    assert best < 0.3, f"import monograph took {best:.3f} s at best"
+
+
+@pytest.mark.parametrize("module", ["monograph", "monograph.api", "monograph.functional"])
+def test_importing_loads_no_framework_and_no_target(module: str) -> None:
+    loaded = run_python(f"import sys, {module}; print(*sys.modules)").split()
+    assert not set(HEAVY) & set(loaded)
