@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from monograph.errors import DifferentiationError, InputError
+from monograph.errors import DifferentiationError, InputError, MonographError
 from monograph.ir.build import constant
 from monograph.ir.decompose import decompose_node
 from monograph.ir.graph import Graph, Node, Value
@@ -176,10 +176,7 @@ def _step(node: Node, gradients: dict[Value, Value]) -> None:
             gradients[result] if result in gradients else _full(result.tensor, 0.0)
             for result in node.results
         ]
-        if node.regions:
-            passed = node.op.vjp(node, *arriving, pullback=pullback)
-        else:
-            passed = node.op.vjp(node, *arriving)
+        passed = _apply_rule(node, arriving)
         if len(passed) != len(node.operands):
             raise DifferentiationError(
                 f"the gradient rule of {node.op.name} gives {len(passed)} gradients",
@@ -189,6 +186,19 @@ def _step(node: Node, gradients: dict[Value, Value]) -> None:
         for operand, gradient in zip(node.operands, passed, strict=True):
             if gradient is not None and _is_float(operand):
                 _accumulate(gradients, operand, gradient)
+
+
+def _apply_rule(node: Node, arriving: Sequence[Value]) -> tuple[Value | None, ...]:
+    try:
+        if node.regions:
+            passed = node.op.vjp(node, *arriving, pullback=pullback)
+        else:
+            passed = node.op.vjp(node, *arriving)
+    except MonographError as error:
+        source = None if node.location is None else str(node.location)
+        raise error.with_context(where=repr(node), source=source) from None
+    gradients: tuple[Value | None, ...] = passed
+    return gradients
 
 
 def _accumulate(gradients: dict[Value, Value], value: Value, gradient: Value) -> None:

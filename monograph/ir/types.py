@@ -232,6 +232,7 @@ class TensorType:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtype_of(self.dtype))
         parts = (self.dtype.name, self.shape, self.layout, self.device, self.quantization)
         object.__setattr__(self, "_hash", hash(parts))
 

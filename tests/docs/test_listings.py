@@ -53,7 +53,7 @@ def test_listings_run_and_print_what_the_page_shows(
         padded = "\n" * (listing.line - 1) + listing.code
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(padded, page.name, "exec"), namespace)
+            exec(compile(padded, page.name, "exec", dont_inherit=True), namespace)
         if listing.output is not None:
             assert printed.getvalue().rstrip() == listing.output.rstrip(), (
                 f"{page.name}:{listing.line}"

@@ -1,0 +1,50 @@
+"""Every example runs, ends by itself, and says what it is there to say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SAYS = {
+    "inspect_passes": r"O2: 30 → \d nodes, \d+ steps, checked",
+    "own_op": r"not 0 are \{3: 1\.5, 17: -2\.0, 29: 1\.0\}",
+    "own_rule": r"tried 2 times, fired 2 times: 16 → 4",
+    "train_mlp": r"accuracy on new points: (9\d\.\d|100\.0)%",
+}
+"""A line of each example's output."""
+
+
+def run(name: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / f"{name}.py")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_example_says_what_it_shows(name: str, tmp_path: Path) -> None:
+    output = run(name, tmp_path)
+    assert any(re.search(SAYS[name], line) for line in output.splitlines()), output
+
+
+def test_training_lowers_the_loss(tmp_path: Path) -> None:
+    losses = [float(found) for found in re.findall(r"loss (\d\.\d+)", run("train_mlp", tmp_path))]
+    assert len(losses) >= 5
+    assert losses[-1] < 0.2 * losses[0]
+
+
+def test_no_example_is_left_out() -> None:
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(SAYS)
