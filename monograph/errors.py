@@ -7,6 +7,9 @@ show them their own way; ``str(error)`` lays them out for a terminal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 
 class MonographError(Exception):
     """Base of every error that Monograph raises on purpose.
@@ -86,3 +89,29 @@ class DifferentiationError(MonographError):
 
 class PassError(MonographError):
     """A pass that broke its contract: a bad graph, a changed meaning, an endless rewrite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One op that a frontend cannot bring in: where it first stands, how often, and why."""
+
+    op: str
+    where: str
+    count: int
+    reason: str
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        times = "once" if self.count == 1 else f"{self.count} times"
+        text = f"{self.op}, {times}, first at {self.where}: {self.reason}"
+        return text if self.nearest is None else f"{text}; nearest: {self.nearest}"
+
+
+class UnsupportedError(MonographError):
+    """A model with ops that have no meaning here; ``problems`` lists every one of them."""
+
+    def __init__(
+        self, message: str, problems: Sequence[Problem] = (), *, hint: str | None = None
+    ) -> None:
+        super().__init__(message, found="\n".join(map(str, problems)) or None, hint=hint)
+        self.problems = tuple(problems)

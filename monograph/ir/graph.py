@@ -168,8 +168,8 @@ class Node:
 
     @property
     def is_removable(self) -> bool:
-        """Whether nothing would notice if it were gone: no used result and no effect."""
-        return not self.is_used and not self.has_effect
+        """Whether nothing would notice if it were gone: no used result, no effect, no symbol bound."""
+        return not self.is_used and not self.has_effect and not self.op.binds()
 
     @property
     def has_effect(self) -> bool:

@@ -153,6 +153,13 @@ class Op:
         for name in self._symbolic_attributes:
             yield from _symbols(getattr(self, name))
 
+    def binds(self) -> tuple[Symbol, ...]:
+        """The symbols whose sizes its evaluation decides, as ``nonzero`` does.
+
+        Shapes elsewhere may mention them without reading its result.
+        """
+        return ()
+
     def __call__(self, *operands: Any, regions: Sequence[Graph] = ()) -> Any:
         """Add the op to the graph that its operands live in; the result, or the tuple of them."""
         from monograph.ir.build import apply_any

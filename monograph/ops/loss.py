@@ -38,7 +38,8 @@ class CrossEntropy(Op):
     ``logits`` is [batch, classes, ...] (or [classes]) and ``targets`` the same without classes.
     Targets equal to ``ignore_index`` count nothing. ``label_smoothing`` moves that share of the
     target's probability to all classes alike. ``mean`` divides by the weights of the targets that
-    count, so it is NaN where none does. All as in PyTorch.
+    count, so it is NaN where none does. All as in PyTorch. A target that is no class is an error
+    here; in the decomposition, which cannot raise one, it loses nothing.
     """
 
     reduction: Reduction = "mean"

@@ -18,7 +18,7 @@ from monograph.ir.dims import Dim, Shape, provably_less, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, DType, TensorType, i64
+from monograph.ir.types import Array, DType, TensorType, i64, wide
 from monograph.ops import conv, data, elementwise, index, reduce, rules
 from monograph.ops import shape as shape_ops
 from monograph.ops.rules import require, same_dim
@@ -298,16 +298,17 @@ class AvgPool(Op):
         (x,) = node.operands
         leading = x.rank - len(self.kernel)
         batch = shape_product(x.shape[:leading])
-        share = shape_ops.reshape(self._shares(x, grad), (batch, 1, *grad.shape[leading:]))
+        exact = cast_to(grad, wide(grad.dtype))
+        share = shape_ops.reshape(self._shares(x, exact), (batch, 1, *grad.shape[leading:]))
         spread = conv.ConvTranspose(
             self.stride,
             tuple((low, 0) for low, _ in self.padding),
             tuple(step - 1 for step in self.stride),
             (1,) * len(self.kernel),
         )
-        ones = constant(np.ones((1, 1, *self.kernel)), x.dtype, grad.graph)
-        whole = apply(spread, share, ones)
-        return (shape_ops.reshape(conv.cut_to(whole, (batch, 1, *x.shape[leading:])), x.shape),)
+        ones = constant(np.ones((1, 1, *self.kernel)), exact.dtype, grad.graph)
+        whole = conv.cut_to(apply(spread, share, ones), (batch, 1, *x.shape[leading:]))
+        return (cast_to(shape_ops.reshape(whole, x.shape), x.dtype),)
 
     def _shares(self, x: Value, grad: Value) -> Value:
         """The gradient over the number of elements that count in each window."""

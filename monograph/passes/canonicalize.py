@@ -16,11 +16,11 @@ from monograph.rewrite.rules import spellings
 class Canonicalize(Pass):
     """Rewrite to one spelling, and put operands of commutative ops in one order.
 
-        %a = add(2.0, %x)                       %a = add(%x, 2.0)
-        %b = subtract(%a, 3.0)                  %b = add(%a, -3.0)
-        %c = greater(%b, %x)            ──▶     %c = less(%x, %b)
-        %d = square(%a)                         %d = multiply(%a, %a)
-        %e = squeeze(%d) {axes = (0,)}          %e = reshape(%d) {shape = [4]}
+        %a = add(%two, %x)                          %a = add(%x, %two)
+        %b = subtract(%a, %three)                   %b = add(%a, %minus_three)
+        %c = greater(%b, %x)               ──▶      %c = less(%x, %b)
+        %d = square(%a)                             %d = multiply(%a, %a)
+        %e = squeeze(%d) {axes = [0]}               %e = reshape(%d) {shape = [4]}
 
     Operands of commutative ops go in the order in which they are defined, constants last. Nothing
     is computed otherwise than before, and a second run changes nothing.

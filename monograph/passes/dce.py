@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from monograph.ir.graph import Graph
+from monograph.ir.dims import Symbol
+from monograph.ir.graph import Graph, Node
 from monograph.passes.base import Pass, PassResult
 
 
@@ -20,23 +21,34 @@ class DeadCodeElimination(Pass):
         %b = exp(%x) : f32[4]              ─▶     return %a
         return %a
 
-    Inputs stay, used or not: they are the graph's signature.
+    Inputs stay, used or not: they are the graph's signature. So does a node that alone knows how
+    large a shape is (``nonzero``) while the shape is mentioned.
     """
 
     name: ClassVar[str] = "dce"
 
     def run(self, graph: Graph) -> PassResult:
         """Remove dead nodes, in regions too."""
-        removed = _sweep(graph)
+        removed = _sweep(graph, set())
         return PassResult(removed > 0, {"removed": removed})
 
 
-def _sweep(graph: Graph) -> int:
+def _sweep(graph: Graph, mentioned: set[Symbol]) -> int:
+    """Remove the dead nodes; ``mentioned`` collects the symbols in attributes of the others."""
     removed = 0
     for node in reversed(graph.nodes):
-        if node.is_removable:
+        if _is_dead(node, mentioned):
             graph.erase(node)
             removed += 1
-        else:
-            removed += sum(map(_sweep, node.regions))
+            continue
+        mentioned.update(node.op.symbols())
+        for region in node.regions:
+            removed += _sweep(region, mentioned)
     return removed
+
+
+def _is_dead(node: Node, mentioned: set[Symbol]) -> bool:
+    """Whether nobody needs the node: neither its results nor the symbols that it binds."""
+    if node.is_used or node.has_effect:
+        return False
+    return mentioned.isdisjoint(node.op.binds())

@@ -23,13 +23,13 @@ RULES: tuple[Rule, ...] = (
 class Recognize(Pass):
     """Replace spelled-out composites by the ops that kernels and libraries are made for.
 
-        %a = power(%x, 3.0)
-        %b = multiply(%a, 0.044715)
+        %a = power(%x, %three)
+        %b = multiply(%a, %cubic)
         %c = add(%x, %b)
-        %d = multiply(%c, 0.7978845608)
-        %e = tanh(%d)                     ──▶     %h = gelu(%x) {approximate = "tanh"}
-        %f = add(%e, 1.0)
-        %g = multiply(%x, 0.5)
+        %d = multiply(%c, %root)
+        %e = tanh(%d)                      ──▶      %h = gelu(%x) {approximate = "tanh"}
+        %f = add(%e, %one)
+        %g = multiply(%x, %half)
         %h = multiply(%g, %f)
 
     Finds gelu, sigmoid, silu, softplus, mish, relu and their relatives, softmax, log_softmax,

@@ -32,10 +32,12 @@ EXACT: tuple[Rule, ...] = (
 class Simplify(Pass):
     """Apply the algebra of ``monograph.rewrite.rules`` until nothing more of it applies.
 
-        %a = multiply(%x, 1.0)                      %c = multiply(%x, %x)
-        %b = transpose(%a) {permutation = (1, 0)}   %d = relu(%c)
-        %c = transpose(%b) {permutation = (1, 0)}   return %d
-        %d = power(%c, 2.0)                 ──▶
+        %one = constant(1.0)
+        %a = multiply(%x, %one)
+        %b = transpose(%a) {permutation = [1, 0]}          %d = multiply(%x, %x)
+        %c = transpose(%b) {permutation = [1, 0]}   ──▶    %e = relu(%d)
+        %two = constant(2.0)                               return %e
+        %d = power(%c, %two)
         %e = relu(%d)
         %f = relu(%e)
         return %f

@@ -58,16 +58,19 @@ class Matcher:
 
     def solutions(self, node: Node) -> Iterator[Bindings]:
         """What the pattern's names are bound to, for each way in which it fits."""
-        if len(node.results) != 1 or not self._may_match(node):
-            return
         search = _Search(self._tolerance, self._associative)
         for _ in search.match(self._root, node.results[0]):
             yield dict(search.bindings)
 
-    def _may_match(self, node: Node) -> bool:
-        """A quick look at the operands, which rejects most nodes."""
+    def may_match(self, node: Node) -> bool:
+        """Whether the operands come from ops that the pattern needs; rejects most nodes."""
+        if len(node.results) != 1:
+            return False
         for needed in self._needs:
-            if not any(isinstance(operand.op, needed) for operand in node.operands):
+            for operand in node.operands:
+                if operand.producer is not None and isinstance(operand.producer.op, needed):
+                    break
+            else:
                 return False
         return True
 

@@ -114,14 +114,15 @@ class Rule:
 
     def matches(self, node: Node) -> Iterator[Match]:
         """Every way in which the pattern fits the node, guards not yet asked."""
-        type_ = node.operands[0].type
-        if not isinstance(type_, TensorType) or type_.dtype.kind not in self._kinds:
+        if not self._may_match(node):
             return
         for bindings in self._matcher.solutions(node):
             yield Match(node, bindings)
 
     def apply(self, node: Node) -> tuple[Value, ...] | None:
         """What to put in place of the node's results; None if the rule does not apply."""
+        if not self._may_match(node):
+            return None
         for match in self.matches(node):
             if self._guard is not None and not self._guard(match):
                 continue
@@ -131,6 +132,13 @@ class Rule:
             replacement = self._replacement(*(bound[name] for name in self._arguments))
             return as_values(node, replacement)
         return None
+
+    def _may_match(self, node: Node) -> bool:
+        """A quick look that rejects most nodes."""
+        type_ = node.operands[0].type
+        if not isinstance(type_, TensorType) or type_.dtype.kind not in self._kinds:
+            return False
+        return self._matcher.may_match(node)
 
     def __repr__(self) -> str:
         return f"<Rule {self.name}>"

@@ -122,23 +122,39 @@ def test_the_text_book_gelu_in_all_256_orders():
     assert count == 256
 
 
+def halved(o: Orders, x: Value, inner: Value) -> Value:
+    """0.5 * x * (1 + inner)."""
+    return o.mul(0.5 * x, o.add(1, inner))
+
+
 ACTIVATIONS: dict[str, list[Program]] = {
     "gelu_tanh": [
         lambda o, x: o.mul(
             o.mul(x, o.add(F.tanh(o.mul(o.add(x, o.mul(F.power(x, 3.0), 0.044715)), 0.79788)), 1)),
             0.5,
         ),
-        lambda o, x: o.mul(x, o.add(1, F.tanh(o.mul(o.add(x, o.mul(0.044715, x, F.square(x))), 0.7979)))) / 2,
-        lambda o, x: o.mul(x / 2.0, o.add(1, F.tanh(o.mul(o.add(x, o.mul(0.044715, x, x * x)), math.sqrt(2 / math.pi))))),
+        lambda o, x: (
+            o.mul(x, o.add(1, F.tanh(o.mul(o.add(x, o.mul(0.044715, x, F.square(x))), 0.7979)))) / 2
+        ),
+        lambda o, x: o.mul(
+            x / 2.0,
+            o.add(1, F.tanh(o.mul(o.add(x, o.mul(0.044715, x, x * x)), math.sqrt(2 / math.pi)))),
+        ),
     ],
     "gelu_tanh_factored": [
-        lambda o, x: o.mul(0.5 * x, o.add(1, F.tanh(o.mul(x, 0.7978845608, o.add(1, o.mul(0.044715, x, x)))))),
+        lambda o, x: halved(
+            o, x, F.tanh(o.mul(x, 0.7978845608, o.add(1, o.mul(0.044715, x, x))))
+        ),
     ],
     "gelu_tanh_expanded": [
-        lambda o, x: o.mul(0.5 * x, o.add(1, F.tanh(o.add(o.mul(0.7978845608, x), o.mul(0.0356774081, x, x, x))))),
+        lambda o, x: halved(
+            o, x, F.tanh(o.add(o.mul(0.7978845608, x), o.mul(0.0356774081, x, x, x)))
+        ),
     ],
     "gelu_tanh_halved": [
-        lambda o, x: o.mul(x, o.add(0.5, o.mul(0.5, F.tanh(0.7978845608 * o.add(x, 0.044715 * x**3))))),
+        lambda o, x: o.mul(
+            x, o.add(0.5, o.mul(0.5, F.tanh(0.7978845608 * o.add(x, 0.044715 * x**3))))
+        ),
     ],
     "gelu_sigmoid": [
         lambda o, x: o.mul(x, F.sigmoid(o.mul(1.595769122, o.add(x, o.mul(0.044715, x**3))))),

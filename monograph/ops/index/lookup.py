@@ -176,6 +176,9 @@ class Nonzero(Op):
     def evaluate(self, x: Array) -> Array:
         return np.argwhere(x)
 
+    def binds(self) -> tuple[Symbol, ...]:
+        return (self.count,) if isinstance(self.count, Symbol) else ()
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         x = np.array([[0.0, 2.0, np.nan], [-0.0, 0.0, -np.inf]], np.float32)

@@ -26,6 +26,7 @@ from monograph.ops.reduce.statistics import (
     mean,
     std,
     variance,
+    with_an_element,
 )
 from monograph.ops.reduce.truth import All, Any, all, any, count_nonzero
 
@@ -64,4 +65,5 @@ __all__ = [
     "sum",
     "sum_to",
     "variance",
+    "with_an_element",
 ]

@@ -141,7 +141,7 @@ class Logsumexp(Reduction):
         return result if self.keepdims else np.squeeze(result, self.axes)
 
     def decompose(self, x: Value) -> Value:
-        exact = _with_an_element(cast_to(x, wide(x.dtype)), self.axes)
+        exact = with_an_element(cast_to(x, wide(x.dtype)), self.axes)
         largest = apply(Max(self.axes, True), exact)
         finite = ops.elementwise.is_finite(largest)
         shift = ops.elementwise.where(finite, largest, 0.0)
@@ -176,7 +176,7 @@ def logsumexp(x: Operand, axis: int | Sequence[int] | None = None, keepdims: boo
     return apply(Logsumexp(as_axes("logsumexp", axis, value.rank), keepdims), value)
 
 
-def _with_an_element(x: Value, axes: Sequence[int]) -> Value:
+def with_an_element(x: Value, axes: Sequence[int]) -> Value:
     """``x`` with -inf added along the axes that may be empty, so that it has a maximum."""
     high = [0] * x.rank
     for axis in axes:

@@ -225,12 +225,6 @@ POWERS = (
 
 SIGNS = (
     Rule(
-        "abs_twice",
-        pattern=lambda x: abs(abs(x)),
-        replacement=lambda x: abs(x),
-        floats="exact",
-    ),
-    Rule(
         "abs_of_negated",
         pattern=lambda x: abs(-x),
         replacement=lambda x: abs(x),

@@ -15,8 +15,8 @@ SIMPLE = (Max, Mean, Min, Prod, Sum)
 @rewrite(
     "reduce_one_element",
     root=SIMPLE,
-    floats="exact: the sum, product, mean and extremes of one element are that element; a sum over"
-    " no axes at all starts from 0.0, so it stays unless no element can be -0.0",
+    floats="exact: the product and extremes of one element are that element; sums start from 0.0,"
+    " so they stay unless no element can be -0.0",
 )
 def reduce_one_element(node: Node) -> Value | None:
     """sum(x) over no axes, or over axes of size 1 → reshape(x)."""
@@ -24,7 +24,7 @@ def reduce_one_element(node: Node) -> Value | None:
     (x,) = node.operands
     if x.dtype is not node.result.dtype or any(x.shape[axis] != 1 for axis in node.op.axes):
         return None
-    if isinstance(node.op, Sum | Mean) and not node.op.axes and not never_negative_zero(x):
+    if isinstance(node.op, Sum | Mean) and not never_negative_zero(x):
         return None
     return reshape(x, node.result.shape)
 
