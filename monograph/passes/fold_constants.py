@@ -13,7 +13,7 @@ from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import evaluate_node
 from monograph.ir.op import Family
 from monograph.ir.types import Array, TensorType
-from monograph.ops.data import Constant, Weight
+from monograph.ops.data import Constant, Full, Weight
 from monograph.passes.base import Pass, PassResult
 
 SMALL = 64
@@ -22,7 +22,7 @@ SMALL = 64
 
 @dataclass(frozen=True)
 class FoldConstants(Pass):
-    """Replace nodes whose operands are all constants or weights by their results.
+    """Replace nodes whose operands are all known (constants, weights, fills) by their results.
 
         %a = constant(2.0) : f32[]
         %b = constant(3.0) : f32[]                %c = constant(6.0) : f32[]
@@ -80,13 +80,23 @@ def _is_foldable(node: Node) -> bool:
         return False
     if any(True for _ in node.op.symbols()) or node.op.family is Family.MEMORY:
         return False
-    if not all(isinstance(operand.op, Constant | Weight) for operand in node.operands):
+    if not all(map(_is_known, node.operands)):
         return False
     return all(isinstance(r.type, TensorType) and r.type.is_static for r in node.results)
 
 
+def _is_known(value: Value) -> bool:
+    """Whether the contents are there at compile time: a constant, a weight, a ``full`` of a size."""
+    if isinstance(value.op, Full):
+        return value.tensor.is_static
+    return isinstance(value.op, Constant | Weight)
+
+
 def _contents(value: Value) -> Array:
     op = value.op
+    if isinstance(op, Full):
+        element = np.asarray(op.value).astype(op.dtype.numpy)
+        return np.broadcast_to(element, value.tensor.static_shape())
     assert isinstance(op, Constant | Weight)
     return op.data.array()
 
@@ -94,7 +104,7 @@ def _contents(value: Value) -> Array:
 def _bytes(value: Value) -> int:
     """What a value's contents take; a constant filled with one element takes only that."""
     op = value.op
-    if isinstance(op, Constant) and op.data.splat is not None:
+    if isinstance(op, Full) or (isinstance(op, Constant) and op.data.splat is not None):
         return value.dtype.bits // 8
     total = value.tensor.nbytes
     assert isinstance(total, int)

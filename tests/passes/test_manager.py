@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -26,8 +25,6 @@ from monograph.passes.pipeline import LEVELS
 class NegateOutput(Pass):
     """Changes the meaning, always."""
 
-    name: ClassVar[str] = "test_negate_output"
-
     def run(self, graph: Graph) -> PassResult:
         graph.set_outputs([-graph.outputs[0]])
         return PassResult(True)
@@ -37,11 +34,14 @@ class NegateOutput(Pass):
 class BreakTypes(Pass):
     """Leaves a graph that does not verify."""
 
-    name: ClassVar[str] = "test_break_types"
-
     def run(self, graph: Graph) -> PassResult:
         graph.outputs[0].type = graph.inputs[0].tensor.with_shape((99,))
         return PassResult(True)
+
+
+# Named after they are made, so that the registry of passes does not know them.
+NegateOutput.name = "negate_output"
+BreakTypes.name = "break_types"
 
 
 def program() -> Graph:
@@ -104,8 +104,7 @@ def test_commas_inside_braces_do_not_separate() -> None:
 
 def test_every_pass_prints_as_it_is_spelled() -> None:
     for name, cls in all_passes().items():
-        if not name.startswith("test_"):
-            assert str(make_pass(str(cls()))) == name
+        assert str(make_pass(str(cls()))) == name
 
 
 def test_the_report_tells_of_every_step() -> None:
@@ -126,13 +125,13 @@ def test_validate_names_the_pass_that_changed_the_meaning() -> None:
     with pytest.raises(PassError) as caught:
         run_pipeline(program(), [DeadCodeElimination(), NegateOutput()], [Validate(inputs)])
     assert "the meaning of output 0" in str(caught.value)
-    assert "test_negate_output" in str(caught.value)
+    assert "negate_output" in str(caught.value)
 
 
 def test_verify_names_the_pass_that_broke_the_graph() -> None:
     with pytest.raises(MonographError) as caught:
         run_pipeline(program(), [BreakTypes()], [Verify()])
-    assert "pass     test_break_types" in str(caught.value)
+    assert "pass     break_types" in str(caught.value)
 
 
 def test_dump_writes_numbered_files_that_parse(tmp_path: Path) -> None:
