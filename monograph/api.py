@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from monograph.autodiff.vjp import grad, value_and_grad
 from monograph.config import Config
+from monograph.errors import InputError
 from monograph.frontends.trace import trace
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import interpret
@@ -17,10 +21,15 @@ from monograph.passes.instruments import Dump, Instrument, Verify
 from monograph.passes.manager import Pipeline, Report, run_pipeline
 from monograph.passes.pipeline import pipeline_for
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
 __all__ = [
     "Graph",
     "Node",
     "Value",
+    "from_onnx",
+    "from_torch",
     "grad",
     "interpret",
     "load_graph",
@@ -32,6 +41,42 @@ __all__ = [
     "value_and_grad",
     "verify",
 ]
+
+
+def from_torch(
+    model: Any,
+    *example_inputs: Any,
+    dynamic_shapes: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    training: bool = False,
+) -> Graph:
+    """The graph of a PyTorch module, function, ExportedProgram or FX GraphModule.
+
+    ``dynamic_shapes`` is what ``torch.export`` takes; its dimensions become symbols. Weights share
+    torch's memory. With ``training``, parameters are inputs and buffers that change are updates.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise InputError(
+            "reading PyTorch models needs torch", hint="pip install 'monograph[torch]'"
+        )
+    from monograph.frontends import torch
+
+    return torch.from_torch(
+        model,
+        *example_inputs,
+        dynamic_shapes=dynamic_shapes,
+        kwargs=kwargs,
+        strict=strict,
+        training=training,
+    )
+
+
+def from_onnx(source: str | Path | bytes | ModelProto) -> Graph:
+    """The graph of an ONNX model: a path, the bytes of a file, or a ``ModelProto``."""
+    from monograph.frontends import onnx
+
+    return onnx.from_onnx(source)
 
 
 def optimize(

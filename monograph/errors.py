@@ -91,6 +91,10 @@ class PassError(MonographError):
     """A pass that broke its contract: a bad graph, a changed meaning, an endless rewrite."""
 
 
+SHOWN_PROBLEMS = 20
+"""How many problems the text of an ``UnsupportedError`` lists."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One op that a frontend cannot bring in: where it first stands, how often, and why."""
@@ -113,5 +117,8 @@ class UnsupportedError(MonographError):
     def __init__(
         self, message: str, problems: Sequence[Problem] = (), *, hint: str | None = None
     ) -> None:
-        super().__init__(message, found="\n".join(map(str, problems)) or None, hint=hint)
+        lines = [str(problem) for problem in problems[:SHOWN_PROBLEMS]]
+        if len(problems) > SHOWN_PROBLEMS:
+            lines.append(f"and {len(problems) - SHOWN_PROBLEMS} more, all in `problems`")
+        super().__init__(message, found="\n".join(lines) or None, hint=hint)
         self.problems = tuple(problems)

@@ -8,6 +8,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,8 +84,9 @@ def imports_of(path: Path) -> Iterator[Import]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
-            # `from monograph import ops` imports the module monograph.ops.
-            names = [f"{source}.{alias.name}" for alias in node.names]
+            # `from monograph import ops` imports the module monograph.ops; __version__ is a string.
+            found = [alias.name for alias in node.names if alias.name != "__version__"]
+            names = [f"{source}.{name}" for name in found]
             modules = names if source == "monograph" else [source]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             modules = [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
@@ -95,10 +97,11 @@ def imports_of(path: Path) -> Iterator[Import]:
                 yield Import(file, node.lineno, module)
 
 
-def all_imports() -> list[Import]:
+@cache
+def all_imports() -> tuple[Import, ...]:
     """Every import inside the package, its ``__init__`` excepted."""
     files = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
-    return [each for path in files for each in imports_of(path)]
+    return tuple(each for path in files for each in imports_of(path))
 
 
 def is_allowed(each: Import) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import monograph
-from monograph.cli import ops, opt, tour
+from monograph.cli import check, ops, opt, tour
 from monograph.errors import MonographError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.command("tour")(tour.tour)
 app.command("opt")(opt.opt)
+app.command("check")(check.check)
 app.command("ops")(ops.ops)
 
 

@@ -168,7 +168,7 @@ class Node:
 
     @property
     def is_removable(self) -> bool:
-        """Whether nothing would notice if it were gone: no used result, no effect, no symbol bound."""
+        """Whether nothing would notice if it were gone: no use, no effect, no symbol bound."""
         return not self.is_used and not self.has_effect and not self.op.binds()
 
     @property

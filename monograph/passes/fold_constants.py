@@ -86,7 +86,7 @@ def _is_foldable(node: Node) -> bool:
 
 
 def _is_known(value: Value) -> bool:
-    """Whether the contents are there at compile time: a constant, a weight, a ``full`` of a size."""
+    """Whether the contents are there at compile time: a constant, a weight, or a ``full``."""
     if isinstance(value.op, Full):
         return value.tensor.is_static
     return isinstance(value.op, Constant | Weight)

@@ -195,11 +195,11 @@ def nonzero(x: Operand) -> Value:
     value = reduce.one_value(x)
     size = value.tensor.size
     upper = size if isinstance(size, int) else size.bounds()[1]
-    name = _new_symbol_name(value.graph, "nonzero")
+    name = new_symbol_name(value.graph, "nonzero")
     return apply(Nonzero(Symbol(name, 0, upper)), value)
 
 
-def _new_symbol_name(graph: Graph, hint: str) -> str:
+def new_symbol_name(graph: Graph, hint: str) -> str:
     """A name that no symbol has, in this graph or in those that it is a region of."""
     taken = set(graph.symbols())
     while graph.parent is not None:

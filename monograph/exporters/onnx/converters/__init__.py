@@ -1,0 +1,1 @@
+"""What each op becomes in ONNX: one file a family, as in ``monograph.ops``."""

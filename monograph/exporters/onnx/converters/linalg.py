@@ -1,0 +1,98 @@
+"""Contractions: MatMul and Gemm where the axes lie as those want them, Einsum for the rest."""
+
+from __future__ import annotations
+
+from string import ascii_letters
+
+from monograph.exporters.onnx.context import ExportContext
+from monograph.exporters.onnx.registry import Exported, exports
+from monograph.ir.types import bool_
+from monograph.ops import linalg
+from monograph.ops.einsum import Einsum, explicit, read_equation
+
+
+@exports(linalg.Matmul)
+def matmul(node: ExportContext[linalg.Matmul]) -> Exported:
+    """matmul → MatMul."""
+    return node.emit("MatMul", *node.inputs)
+
+
+@exports(linalg.Linear)
+def linear(node: ExportContext[linalg.Linear]) -> Exported:
+    """Gemm multiplies by a transposed matrix without transposing it; it takes matrices alone."""
+    if node.rank != 2 or len(node.inputs) < 3 or not node.runs("Gemm", node.dtype):
+        return None
+    return node.emit("Gemm", *node.inputs, transB=1)
+
+
+@exports(linalg.DotGeneral)
+def dot_general(node: ExportContext[linalg.DotGeneral]) -> Exported:
+    """dot_general → MatMul or Einsum."""
+    if node.dtype is bool_:
+        return None
+    product = _as_matmul(node)
+    if product is not None:
+        return product
+    lhs, rhs, result = _letters(node)
+    if not node.runs("Einsum", node.dtype):
+        return None
+    return node.emit("Einsum", *node.inputs, equation=f"{lhs},{rhs}->{result}")
+
+
+def _as_matmul(node: ExportContext[linalg.DotGeneral]) -> Exported:
+    """One product of matrices, after transposes, where each side has one free and inner axis.
+
+    Without batch axes the left side may have any number of free ones.
+    """
+    op = node.op
+    left_rank, right_rank = node.rank, node.type(1).rank
+    left_free, right_free = op.free_axes(left_rank, right_rank)
+    batch = len(op.lhs_batch)
+    fits = len(op.lhs_contracting) == 1 and len(right_free) == 1
+    if not fits or (batch and len(left_free) != 1) or not left_free:
+        return None
+    left_axes = (*op.lhs_batch, *left_free, *op.lhs_contracting)
+    right_axes = (*op.rhs_batch, *op.rhs_contracting, *right_free)
+    left = node.transpose(node.inputs[0], [axis % left_rank for axis in left_axes])
+    right = node.transpose(node.inputs[1], [axis % right_rank for axis in right_axes])
+    return node.emit("MatMul", left, right)
+
+
+def _letters(node: ExportContext[linalg.DotGeneral]) -> tuple[str, str, str]:
+    """The axes of both operands and of the result, named."""
+    op = node.op
+    left_rank, right_rank = node.rank, node.type(1).rank
+    names = iter(ascii_letters)
+    left, right = [""] * left_rank, [""] * right_rank
+    batch = ""
+    for a, b in zip(op.lhs_batch, op.rhs_batch, strict=True):
+        left[a] = right[b] = next(names)
+        batch += left[a]
+    for a, b in zip(op.lhs_contracting, op.rhs_contracting, strict=True):
+        left[a] = right[b] = next(names)
+    left_free, right_free = op.free_axes(left_rank, right_rank)
+    for axis in left_free:
+        left[axis] = next(names)
+    for axis in right_free:
+        right[axis] = next(names)
+    free = [left[axis] for axis in left_free] + [right[axis] for axis in right_free]
+    return "".join(left), "".join(right), batch + "".join(free)
+
+
+@exports(Einsum)
+def einsum(node: ExportContext[Einsum]) -> Exported:
+    """ONNX Runtime wants ellipses to be alike and to be kept; integers must not be summed alone."""
+    equation = explicit(node.op.equation)
+    if "..." in equation or not node.runs("Einsum", node.dtype) or node.dtype is bool_:
+        return None
+    if node.dtype.is_integer and _sums_one_operand(node, equation):
+        return None
+    return node.emit("Einsum", *node.inputs, equation=equation)
+
+
+def _sums_one_operand(node: ExportContext[Einsum], equation: str) -> bool:
+    """Whether a letter that one operand alone has is summed over: that is done in doubles."""
+    ranks = [value.rank for value in node.node.operands]
+    read = read_equation(equation, ranks)
+    labels = [label for operand in read.operands for label in set(operand)]
+    return any(labels.count(label) == 1 and label not in read.result for label in labels)

@@ -1,0 +1,229 @@
+"""What is known of a value's contents before the graph runs.
+
+ONNX passes shapes around as tensors: ``Shape → Gather → Concat → Reshape``. To make symbolic shapes
+of them again, the graph built so far is evaluated on demand, on small arrays whose elements are
+numbers or, for integers, dimensions:
+
+    %1 = dim(value = batch)
+    %2 = stack(%1, %c)          contents of %2: [batch, 768]
+
+Whatever can be evaluated without knowing an input is; anything else is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from monograph.errors import MonographError
+from monograph.ir.data import Data
+from monograph.ir.dims import (
+    Dim,
+    SymbolicDim,
+    dim_max,
+    dim_min,
+    provably_at_least,
+    provably_different,
+    provably_equal,
+    provably_less,
+    shape_product,
+)
+from monograph.ir.graph import Node, Value
+from monograph.ir.interpret import checked_results, evaluate_op
+from monograph.ir.op import Family, Op, Trait
+from monograph.ir.types import Array, TensorType, string
+from monograph.ops import data, elementwise, index, reduce
+
+LARGEST = 4096
+"""How many elements a computed value may have; constants and weights may have any number."""
+
+Symbolic: TypeAlias = Callable[[Any, list[Array]], Any]
+
+
+class Unknown(Exception):
+    """Contents that depend on more than is known."""
+
+
+class Contents:
+    """The contents of values of the graphs of one import, as far as they are known.
+
+    ``outer`` maps an input of a region to the value outside that it stands for.
+    """
+
+    def __init__(self) -> None:
+        self.outer: dict[Value, Value] = {}
+        self._known: dict[Value, Array | None] = {}
+
+    def array(self, value: Value) -> Array | None:
+        """The contents as an array of the value's dtype; None if any element is unknown."""
+        stored = stored_data(self._origin(value))
+        if stored is not None:
+            return stored.array()
+        found = self._evaluate(self._origin(value))
+        return None if found is None or _is_symbolic(value, found) else found
+
+    def dims(self, value: Value) -> tuple[Dim, ...] | None:
+        """The contents of an integer scalar or vector as dimensions; None if unknown."""
+        if not isinstance(value.type, TensorType) or not value.dtype.is_integer or value.rank > 1:
+            return None
+        found = self._evaluate(self._origin(value))
+        if found is None:
+            return None
+        items = found.reshape(-1)
+        return tuple(item if isinstance(item, SymbolicDim) else int(item) for item in items)
+
+    def _origin(self, value: Value) -> Value:
+        while value in self.outer:
+            value = self.outer[value]
+        return value
+
+    def _evaluate(self, value: Value) -> Array | None:
+        """Evaluate what the value depends on, innermost first, each value once."""
+        stack = [value]
+        while stack:
+            current = stack[-1]
+            if current in self._known:
+                stack.pop()
+                continue
+            node = current.producer
+            if node is None or not _is_small(current) or not _is_pure(node):
+                self._known[current] = None
+                continue
+            operands = [self._origin(operand) for operand in node.operands]
+            missing = [operand for operand in operands if operand not in self._known]
+            if missing and not any(self._known.get(operand, 0) is None for operand in operands):
+                stack.append(missing[0])
+                continue
+            self._known.update(self._results(node, operands))
+        return self._known[value]
+
+    def _results(self, node: Node, operands: list[Value]) -> Mapping[Value, Array | None]:
+        arrays = [self._known.get(operand) for operand in operands]
+        known = [array for array in arrays if array is not None]
+        unknown = dict.fromkeys(node.results)
+        if len(known) != len(arrays):
+            return unknown
+        symbolic = any(map(_is_symbolic, operands, known)) or any(True for _ in node.op.symbols())
+        try:
+            with np.errstate(all="ignore"):
+                if symbolic:
+                    return {node.results[0]: _symbolic(node.op, known, node.results[0])}
+                results = checked_results(node, evaluate_op(node.op, known), {})
+        except (MonographError, Unknown, ValueError, ArithmeticError, LookupError, TypeError):
+            return unknown
+        return dict(zip(node.results, results, strict=True))
+
+
+def stored_data(value: Value) -> Data | None:
+    """The data of a constant or weight."""
+    op = value.op
+    return op.data if isinstance(op, data.Constant | data.Weight) else None
+
+
+def _is_small(value: Value) -> bool:
+    if not isinstance(value.type, TensorType):
+        return False
+    size = value.type.size
+    return isinstance(size, int) and size <= LARGEST
+
+
+def _is_pure(node: Node) -> bool:
+    return not node.regions and not node.op.has(Trait.EFFECT)
+
+
+def _is_symbolic(value: Value, array: Array) -> bool:
+    return array.dtype == object and value.dtype is not string
+
+
+# Evaluating with dimensions in the place of integers.
+
+
+def _symbolic(op: Op, arrays: list[Array], result: Value) -> Array:
+    if not result.dtype.is_integer and result.dtype.name != "bool":
+        raise Unknown
+    rule = _RULES.get(type(op))
+    if rule is not None:
+        made = rule(op, arrays)
+    elif op.family is Family.SHAPE and not any(True for _ in op.symbols()):
+        made = op.evaluate(*(array.astype(object) for array in arrays))
+    else:
+        raise Unknown
+    found = np.asarray(made, object)
+    if any(isinstance(item, SymbolicDim) for item in found.reshape(-1)):
+        return found
+    return found.astype(result.dtype.numpy)
+
+
+def _each(function: Callable[[Any, Any], Any]) -> Symbolic:
+    """A rule that applies a function to each pair of elements."""
+    vectorized = np.frompyfunc(function, 2, 1)
+    return lambda op, arrays: vectorized(*(array.astype(object) for array in arrays))
+
+
+def _divide(a: Dim, b: Dim) -> Dim:
+    """Integer division, where rounding down and towards zero are the same."""
+    if provably_at_least(a, 0) and provably_less(0, b):
+        return a // b
+    raise Unknown
+
+
+def _remainder(a: Dim, b: Dim) -> Dim:
+    if provably_at_least(a, 0) and provably_less(0, b):
+        return a % b
+    raise Unknown
+
+
+def _proven(holds: bool, fails: bool) -> bool:
+    if holds or fails:
+        return holds
+    raise Unknown
+
+
+def _where(op: Op, arrays: list[Array]) -> Array:
+    condition, a, b = arrays
+    if condition.dtype == object:
+        raise Unknown
+    return np.where(condition, a.astype(object), b.astype(object))
+
+
+def _cast(op: elementwise.Cast, arrays: list[Array]) -> Array:
+    if not op.dtype.is_integer or op.dtype.bits < 32:
+        raise Unknown
+    return arrays[0]
+
+
+def _product(op: reduce.Prod, arrays: list[Array]) -> Array:
+    (x,) = arrays
+    if x.ndim != 1:
+        raise Unknown
+    total = np.empty((1,) if op.keepdims else (), object)
+    total[...] = shape_product(x.tolist())
+    return total
+
+
+_RULES: Mapping[type[Op], Symbolic] = {
+    data.DimValue: lambda op, arrays: np.array(op.value, object),
+    elementwise.Add: _each(lambda a, b: a + b),
+    elementwise.Subtract: _each(lambda a, b: a - b),
+    elementwise.Multiply: _each(lambda a, b: a * b),
+    elementwise.FloorDivide: _each(_divide),
+    elementwise.TruncateDivide: _each(_divide),
+    elementwise.Remainder: _each(_remainder),
+    elementwise.Fmod: _each(_remainder),
+    elementwise.Maximum: _each(dim_max),
+    elementwise.Minimum: _each(dim_min),
+    elementwise.Equal: _each(lambda a, b: _proven(provably_equal(a, b), provably_different(a, b))),
+    elementwise.NotEqual: _each(
+        lambda a, b: _proven(provably_different(a, b), provably_equal(a, b))
+    ),
+    elementwise.Less: _each(lambda a, b: _proven(provably_less(a, b), provably_at_least(a, b))),
+    elementwise.Greater: _each(lambda a, b: _proven(provably_less(b, a), provably_at_least(b, a))),
+    elementwise.Negate: lambda op, arrays: -arrays[0].astype(object),
+    elementwise.Where: _where,
+    elementwise.Cast: _cast,
+    reduce.Prod: _product,
+    index.Take: lambda op, arrays: op.evaluate(*arrays),
+    index.Gather: lambda op, arrays: op.evaluate(*arrays),
+}

@@ -1,0 +1,261 @@
+"""Quantized ops of ``com.microsoft``.
+
+The QLinear ops are what their names say, between dequantize and quantize. Weights of a few bits are
+unpacked as graph, so that a constant folds once and a backend may recognise the pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from monograph import functional as F
+from monograph.frontends.onnx.converters.conv import qlinear_conv
+from monograph.frontends.onnx.converters.matmul import (
+    centred,
+    columns,
+    quantized_product,
+    rows,
+)
+from monograph.frontends.onnx.converters.pool import average_pooled
+from monograph.frontends.onnx.converters.quantize import dynamic_quantize
+from monograph.frontends.onnx.node import NotStatic, OnnxNode
+from monograph.frontends.onnx.registry import converter
+from monograph.ir.build import cast_to
+from monograph.ir.dims import Dim
+from monograph.ir.graph import Value
+from monograph.ir.types import f32, i32, i64, u8
+from monograph.ops.rules import normalize_axis
+
+DOMAIN = "com.microsoft"
+
+# Between dequantize and quantize.
+
+
+def real(node: OnnxNode, index: int) -> Value:
+    """The numbers that operands ``index`` (stored), ``+ 1`` (scale) and ``+ 2`` (zero) mean."""
+    stored, scale, zero = node.input(index), node.input(index + 1), node.optional(index + 2)
+    return F.dequantize(stored, _one(scale), None if zero is None else _one(zero))
+
+
+def stored(node: OnnxNode, x: Value, index: int, like: Value) -> Value:
+    """``x`` by the scale that is operand ``index`` and the zero point after it."""
+    zero = node.optional(index + 1)
+    dtype = like.dtype if zero is None else zero.dtype
+    return F.quantize(x, _one(node.input(index)), None if zero is None else _one(zero), dtype)
+
+
+def _one(parameter: Value) -> Value:
+    return parameter if parameter.rank == 0 else F.reshape(parameter, ())
+
+
+_BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "QLinearAdd": F.add,
+    "QLinearMul": F.multiply,
+}
+
+
+@converter(*_BINARY, domain=DOMAIN)
+def qlinear_binary(node: OnnxNode) -> Value:
+    """Arithmetic on two quantized tensors."""
+    made = _BINARY[node.op_type](real(node, 0), real(node, 3))
+    return stored(node, made, 6, node.input(0))
+
+
+@converter("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", domain=DOMAIN)
+def qlinear_unary(node: OnnxNode) -> Value:
+    """A function of a quantized tensor."""
+    x = real(node, 0)
+    if node.op_type == "QLinearSigmoid":
+        y = F.sigmoid(x)
+    elif node.op_type == "QLinearLeakyRelu":
+        y = F.leaky_relu(x, node.number("alpha", 0.01))
+    else:
+        y = _softmax(node, x)
+    return stored(node, y, 3, node.input(0))
+
+
+def _softmax(node: OnnxNode, x: Value) -> Value:
+    axis = normalize_axis(node.op_type, node.integer("axis", -1), x.rank)
+    if node.integer("opset") >= 13 or axis == x.rank - 1:
+        return F.softmax(x, axis)
+    return F.reshape(F.softmax(F.flatten(x, axis, x.rank - 1), axis), x.shape)
+
+
+@converter("QLinearAveragePool", "QLinearGlobalAveragePool", domain=DOMAIN)
+def qlinear_average_pool(node: OnnxNode) -> Value:
+    """Means of windows of a quantized tensor, or of each channel."""
+    x = real(node, 0)
+    last = bool(node.integer("channels_last", 0))
+    x = F.moveaxis(x, x.rank - 1, 1) if last else x
+    whole = node.op_type == "QLinearGlobalAveragePool"
+    y = F.global_avg_pool(x) if whole else average_pooled(node, x)
+    return stored(node, F.moveaxis(y, 1, y.rank - 1) if last else y, 3, node.input(0))
+
+
+@converter("QLinearReduceMean", domain=DOMAIN)
+def qlinear_reduce_mean(node: OnnxNode) -> Value:
+    """Means along axes of a quantized tensor."""
+    keep = bool(node.integer("keepdims", 1))
+    y = F.mean(real(node, 0), node.ints("axes", ()) or None, keepdims=keep)
+    return stored(node, y, 3, node.input(0))
+
+
+@converter("QLinearConcat", domain=DOMAIN)
+def qlinear_concat(node: OnnxNode) -> Value:
+    """Quantized tensors, each with a scale and a zero point, one after the other."""
+    parts = [real(node, index) for index in range(2, len(node.inputs), 3)]
+    return stored(node, F.concat(parts, node.integer("axis")), 0, node.input(2))
+
+
+@converter("QLinearWhere", domain=DOMAIN)
+def qlinear_where(node: OnnxNode) -> Value:
+    """Elements of one quantized tensor or the other."""
+    chosen = F.where(node.input(0), real(node, 1), real(node, 4))
+    return stored(node, chosen, 7, node.input(1))
+
+
+@converter("QLinearConv", domain=DOMAIN)
+def contrib_qlinear_conv(node: OnnxNode) -> Value:
+    """ONNX's own op, which here may have the channels last."""
+    if node.integer("channels_last", 0):
+        raise node.error("channels_last is not supported")
+    made = qlinear_conv(node)
+    assert isinstance(made, Value)
+    return made
+
+
+# Products.
+
+
+@converter("QGemm", domain=DOMAIN)
+def qgemm(node: OnnxNode) -> Value:
+    """alpha * A @ B + C of quantized matrices: real, or quantized again if there is a scale."""
+    a, b = node.input(0), node.input(3)
+    a = F.transpose(a) if node.integer("transA", 0) else a
+    b = F.transpose(b) if node.integer("transB", 0) else b
+    product = F.matmul(
+        centred(a, _one(node.input(2)), i32), centred(b, columns(node.input(5)), i32)
+    )
+    added = node.optional(6)
+    if added is not None:
+        product = F.add(product, added)
+    scale = F.multiply(_one(node.input(1)), node.number("alpha", 1.0))
+    by_column = columns(node.input(4))
+    assert by_column is not None
+    total = F.multiply(cast_to(product, scale.dtype), F.multiply(scale, by_column))
+    return total if node.optional(7) is None else stored(node, total, 7, a)
+
+
+@converter("DynamicQuantizeMatMul", domain=DOMAIN)
+def dynamic_quantize_matmul(node: OnnxNode) -> Value:
+    """A product with quantized weights, for which the other operand is quantized as it comes."""
+    a, scale, zero = dynamic_quantize(node.input(0))
+    weights = (columns(node.input(2)), columns(node.optional(3)))
+    product = quantized_product(a, (scale, zero), node.input(1), weights)
+    return _with_bias(product, node.optional(4))
+
+
+@converter("MatMulIntegerToFloat", domain=DOMAIN)
+def matmul_integer_to_float(node: OnnxNode) -> Value:
+    """The real product of quantized matrices."""
+    a, b = node.input(0), node.input(1)
+    left = (rows(node.input(2), a), rows(node.optional(4), a))
+    right = (columns(node.input(3)), columns(node.optional(5)))
+    product = cast_to(quantized_product(a, left, b, right), node.input(2).dtype)
+    return _with_bias(product, node.optional(6))
+
+
+def _with_bias(x: Value, bias: Value | None) -> Value:
+    return x if bias is None else F.add(x, bias)
+
+
+# Weights of a few bits.
+
+
+@converter("MatMulNBits", domain=DOMAIN)
+def matmul_n_bits(node: OnnxNode) -> Value:
+    """A product with weights of a few bits, a block of which shares a scale and a zero point."""
+    a, bias = node.input(0), node.optional(5)
+    inputs, outputs = node.integer("K"), node.integer("N")
+    block, bits = node.integer("block_size"), node.integer("bits", 4)
+    if node.optional(4) is not None or node.integer("weight_prepacked", 0):
+        raise node.error("g_idx and prepacked weights are not supported")
+    blocks = -(-inputs // block)
+    packed = F.reshape(node.input(1), (outputs, -1))
+    numbers = F.reshape(unpacked(node, packed, bits), (outputs, blocks, block))
+    zero = _zero_points(node, bits, (outputs, blocks))
+    centred_ = F.subtract(cast_to(numbers, f32), zero)
+    scales = F.reshape(cast_to(node.input(2), f32), (outputs, blocks, 1))
+    whole = F.reshape(F.multiply(centred_, scales), (outputs, blocks * block))
+    weight = F.slice(whole, (0,), (inputs,), axes=(1,))
+    return F.linear(a, cast_to(weight, a.dtype), bias)
+
+
+def _zero_points(node: OnnxNode, bits: int, shape: tuple[int, int]) -> float | Value:
+    """The zero point of each block [outputs, blocks, 1]; by default the middle of the range."""
+    given = node.optional(3)
+    if given is None:
+        return float(2 ** (bits - 1))
+    if given.dtype is u8:
+        every = unpacked(node, F.reshape(given, (shape[0], -1)), bits)
+        given = F.slice(every, (0,), (shape[1],), axes=(1,))
+    return F.reshape(cast_to(given, f32), (*shape, 1))
+
+
+def unpacked(node: OnnxNode, packed: Value, bits: int) -> Value:
+    """The numbers of ``bits`` bits in each row of bytes, low bits first."""
+    if bits == 8:
+        return packed
+    if bits not in (1, 2, 4):
+        raise node.error("this width is not supported", expected="2, 4 or 8 bits", found=str(bits))
+    count = 8 // bits
+    shifts = [F.shift_right(packed, F.full_like(packed, bits * place)) for place in range(count)]
+    parts = F.stack([F.bitwise_and(each, F.full_like(each, 2**bits - 1)) for each in shifts], 2)
+    return F.reshape(parts, (packed.shape[0], packed.shape[1] * count))
+
+
+@converter("GatherBlockQuantized", domain=DOMAIN)
+def gather_block_quantized(node: OnnxNode) -> Value:
+    """Rows of a quantized table, dequantized."""
+    data, indices, scales, zero = node.input(0), node.input(1), node.input(2), node.optional(3)
+    axis = normalize_axis(node.op_type, node.integer("gather_axis", 0), data.rank)
+    along = normalize_axis(node.op_type, node.integer("quantize_axis", 1), data.rank)
+    block = node.integer("block_size", 128)
+    table, points = cast_to(data, f32), None if zero is None else cast_to(zero, f32)
+    if data.dtype is u8:
+        bits = node.integer("bits", 4)
+        table = cast_to(_unpacked_table(node, data, bits), f32)
+        points = (
+            F.full_like(cast_to(scales, f32), float(2 ** (bits - 1)))
+            if zero is None
+            else _unpacked_points(node, zero, bits, scales)
+        )
+    size = table.shape[along]
+    spread = [
+        None if each is None else _spread(cast_to(each, f32), along, block, size)
+        for each in (scales, points)
+    ]
+    assert spread[0] is not None
+    moved = table if spread[1] is None else F.subtract(table, spread[1])
+    whole = cast_to(F.multiply(moved, spread[0]), scales.dtype)
+    return F.take(whole, cast_to(indices, i64), axis)
+
+
+def _unpacked_table(node: OnnxNode, data: Value, bits: int) -> Value:
+    leading = data.shape[:-1]
+    flat = F.reshape(data, (-1, data.shape[-1]))
+    return F.reshape(unpacked(node, flat, bits), (*leading, data.shape[-1] * (8 // bits)))
+
+
+def _unpacked_points(node: OnnxNode, zero: Value, bits: int, scales: Value) -> Value:
+    whole = _unpacked_table(node, zero, bits)
+    last = whole.rank - 1
+    return cast_to(F.slice(whole, (0,), (scales.shape[last],), axes=(last,)), f32)
+
+
+def _spread(parameter: Value, axis: int, block: int, size: Dim) -> Value:
+    """A parameter of each block as one of each element."""
+    if not isinstance(size, int):
+        raise NotStatic("the size of a quantized table is not known before it runs")
+    places = F.floor_divide(F.iota((size,), 0, i64), block)
+    return F.take(parameter, places, axis)

@@ -1,0 +1,325 @@
+"""Loop: a trip count, a condition, or both; carried values, and results that are stacked.
+
+A loop whose number of steps is known beforehand and whose carried values keep their types is a
+``scan``, which has a gradient and compiles. Any other is a ``while``: carried values whose sizes
+change lose their shape at the loop's boundary and get it back inside the body, and stacked results
+are collected in sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from monograph import functional as F
+from monograph.frontends.onnx.converters.control import (
+    apply_declare,
+    boundary_type,
+    known_dim,
+    run,
+    scalar,
+)
+from monograph.frontends.onnx.node import OnnxNode
+from monograph.frontends.onnx.registry import converter
+from monograph.ir.build import apply
+from monograph.ir.dims import Dim, dim_max, provably_equal
+from monograph.ir.graph import Graph, Value, current_graph
+from monograph.ir.region import RegionTracer
+from monograph.ir.types import (
+    OptionalType,
+    SequenceType,
+    TensorType,
+    UnrankedType,
+    ValueType,
+    bool_,
+    i64,
+    symbols_of,
+)
+from monograph.ops.control import Scan, While
+from monograph.ops.sequence import (
+    ConcatFromSequence,
+    Optional,
+    SequenceEmpty,
+    SequenceInsert,
+    join,
+    may_be,
+)
+
+INDEX = TensorType(i64, ())
+FLAG = TensorType(bool_, ())
+MOST_ATTEMPTS = 8
+MOST_STEPS = 2**24  # a scan counts them beforehand
+
+
+@converter("Loop", any_types=True)
+def loop(node: OnnxNode) -> Sequence[Value]:
+    """A body run so many times, or for as long as it says."""
+    initial = [node.input(index) for index in range(2, len(node.inputs))]
+    body = node.graph("body")
+    if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
+        raise node.error(
+            "the body does not fit the carried values",
+            expected=f"{len(initial) + 2} inputs, at least {len(initial) + 1} outputs",
+            found=f"{len(body.input)} and {len(body.output)}",
+        )
+    if len(node.proto.output) != len(body.output) - 1:
+        raise node.error(
+            "the body gives another number of results",
+            expected=str(len(node.proto.output)),
+            found=str(len(body.output) - 1),
+        )
+    start = node.constant(1)
+    goes_on = node.optional(1) is None or (start is not None and bool(start.reshape(())))
+    trips = known_dim(node, 0)
+    if trips is not None and goes_on and not (isinstance(trips, int) and trips > MOST_STEPS):
+        made = _as_scan(node, initial, trips)
+        if made is not None:
+            return made
+    return _as_while(node, initial)
+
+
+# A number of steps that is known.
+
+
+def _as_scan(node: OnnxNode, initial: Sequence[Value], trips: Dim) -> Sequence[Value] | None:
+    """The loop as a ``scan``; None if its condition may end it, or a type changes."""
+    graph, count = current_graph(), len(initial)
+    tracer = RegionTracer(graph)
+
+    def step(*arguments: Value) -> Sequence[Value]:
+        *carried, index = arguments
+        true = current_graph().add_constant(np.asarray(True), bool_)
+        return run(node, node.graph("body"), (index, true, *carried), "body")
+
+    inputs = [(value.name, value.type) for value in initial]
+    region = tracer.trace("body", step, [*inputs, ("index", INDEX)])
+    condition, *outputs = region.outputs
+    known = node.importer.contents.array(condition)
+    if known is None or not bool(known.reshape(())):
+        return None
+    kept = zip(initial, outputs, strict=False)
+    if not all(_same(value.type, output.type) for value, output in kept):
+        return None
+    if not all(isinstance(output.type, TensorType) for output in outputs[count:]):
+        return None
+    region.set_outputs(outputs)
+    length = dim_max(trips, 0)
+    with graph.as_current():
+        indices = F.iota((length,))
+    operands = (*initial, indices, *tracer.close())
+    return graph.create(Scan(count, 1, length), operands, regions=(region,)).results
+
+
+def _same(a: ValueType, b: ValueType) -> bool:
+    """Whether two types are equal, whatever their symbols stand for."""
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        same = a.dtype is b.dtype and a.rank == b.rank
+        return same and all(map(provably_equal, a.shape, b.shape))
+    return a == b
+
+
+# Any other loop.
+
+
+@dataclass
+class _Carry:
+    """A carried value: its type outside the loop's steps, and the one that the body sees."""
+
+    boundary: ValueType
+    inside: ValueType
+
+
+class _Loop:
+    """One attempt after another at a ``while``, with wider types where the body changed them."""
+
+    def __init__(self, node: OnnxNode, initial: Sequence[Value]) -> None:
+        self.node = node
+        self.initial = initial
+        self.graph = current_graph()
+        self.carries = [_Carry(value.type, value.type) for value in initial]
+        body = node.graph("body")
+        self.stacked = len(body.output) - 1 - len(initial)
+        self.elements: list[ValueType] = []
+        self.changing: set[Dim] = set()
+
+    def build(self) -> Sequence[Value]:
+        """The results of the loop, once an attempt fits."""
+        for _ in range(MOST_ATTEMPTS):
+            tracer = RegionTracer(self.graph)
+            types = self._types()
+            condition = tracer.trace("condition", self._condition, types)
+            body = tracer.trace("body", self._body, types)
+            if not self._widen():
+                return self._finish(tracer, condition, body)
+        raise self.node.error("a carried value changes its type without end")
+
+    def _types(self) -> list[tuple[str, ValueType]]:
+        pairs = zip(self.initial, self.carries, strict=True)
+        carried = [(value.name, carry.boundary) for value, carry in pairs]
+        collected = [(f"stacked{index}", self._sequence(index)) for index in range(self.stacked)]
+        return [("index", INDEX), ("goes_on", FLAG), *carried, *collected]
+
+    def _sequence(self, index: int) -> SequenceType:
+        element = self.elements[index] if self.elements else UnrankedType(bool_)
+        dtype = element.dtype if isinstance(element, TensorType | UnrankedType) else bool_
+        return SequenceType(UnrankedType(dtype))
+
+    def _condition(self, *arguments: Value) -> Sequence[Value]:
+        index, goes_on = arguments[:2]
+        trips = self.node.optional(0)
+        if trips is None:
+            return [goes_on]
+        limit = scalar(self.node.importer.in_graph(trips, current_graph()))
+        return [F.logical_and(F.less(index, limit), goes_on)]
+
+    def _body(self, *arguments: Value) -> Sequence[Value]:
+        index, goes_on = arguments[:2]
+        end = 2 + len(self.initial)
+        pairs = zip(arguments[2:end], self.carries, strict=True)
+        seen = [apply_declare(value, carry.inside) for value, carry in pairs]
+        body = self.node.graph("body")
+        condition, *outputs = run(self.node, body, (index, goes_on, *seen), "body")
+        self.returned = [output.type for output in outputs[: len(self.initial)]]
+        fits = self._note_elements([output.type for output in outputs[len(self.initial) :]])
+        handed = [
+            self._handed(output, carry)
+            for output, carry in zip(outputs, self.carries, strict=False)
+        ]
+        collected = [
+            apply(SequenceInsert(), sequence, apply_declare(output, boundary_type(output.type)))
+            if fits
+            else sequence
+            for sequence, output in zip(arguments[end:], outputs[len(self.initial) :], strict=True)
+        ]
+        return [F.add(index, 1), scalar(condition), *handed, *collected]
+
+    def _note_elements(self, types: list[ValueType]) -> bool:
+        """Remember the types of stacked results; whether the sequences were made for them."""
+        for type_ in types:
+            if not isinstance(type_, TensorType | UnrankedType):
+                raise self.node.error("only tensors can be stacked", found=str(type_))
+        known = bool(self.elements) or not types
+        self.retry = not known
+        self.elements = types
+        return known
+
+    def _handed(self, output: Value, carry: _Carry) -> Value:
+        """What the body returned, under the type that the loop hands on, if it can have it."""
+        boundary = carry.boundary
+        wraps = isinstance(boundary, OptionalType) and may_be(output.type, boundary.element)
+        if wraps and not isinstance(output.type, OptionalType):
+            return apply(Optional(boundary.element), output)  # type: ignore[union-attr]
+        return apply_declare(output, boundary) if may_be(output.type, boundary) else output
+
+    def _widen(self) -> bool:
+        """Widen the carries that the body changed; whether there were any."""
+        changed = self.retry
+        for carry, returned in zip(self.carries, self.returned, strict=True):
+            if self._is_kept(carry, returned):
+                continue
+            changed = True
+            carry.inside = self._wider(carry.inside, returned)
+            carry.boundary = boundary_type(carry.inside)
+        return changed
+
+    def _is_kept(self, carry: _Carry, returned: ValueType) -> bool:
+        """Whether what the body returned has the type that it was given."""
+        inside = carry.inside
+        if isinstance(inside, OptionalType) and not isinstance(returned, OptionalType):
+            return _same(inside.element, returned)
+        if not isinstance(carry.boundary, UnrankedType):
+            return _same(inside, returned)
+        if isinstance(inside, UnrankedType):
+            return may_be(returned, inside)
+        if not isinstance(inside, TensorType) or not isinstance(returned, TensorType):
+            return False
+        if returned.dtype is not inside.dtype or returned.rank != inside.rank:
+            return False
+        pairs = zip(inside.shape, returned.shape, strict=True)
+        return all(provably_equal(a, b) or a in self.changing for a, b in pairs)
+
+    def _wider(self, a: ValueType, b: ValueType) -> ValueType:
+        if isinstance(a, SequenceType) and isinstance(b, SequenceType):
+            return SequenceType(join(a.element, b.element))
+        if isinstance(a, OptionalType) and not isinstance(b, OptionalType):
+            return OptionalType(self._wider(a.element, b))
+        same_rank = isinstance(a, TensorType) and isinstance(b, TensorType) and a.rank == b.rank
+        if not same_rank or a.dtype is not b.dtype:  # type: ignore[union-attr]  # both are tensors
+            return join(a, b)
+        assert isinstance(a, TensorType) and isinstance(b, TensorType)
+        pairs = zip(a.shape, b.shape, strict=True)
+        return a.with_shape(tuple(x if provably_equal(x, y) else self._changes() for x, y in pairs))
+
+    def _changes(self) -> Dim:
+        """A dimension whose size is another in each step."""
+        symbol = self.node.fresh()
+        self.changing.add(symbol)
+        return symbol
+
+    def _finish(self, tracer: RegionTracer, condition: Graph, body: Graph) -> Sequence[Value]:
+        node, graph = self.node, self.graph
+        _refuse_endless(node, body)
+        captured = tracer.close()
+        body.set_outputs([*body.outputs, *body.inputs[len(body.inputs) - len(captured) :]])
+        start = node.optional(1)
+        flag = graph.add_constant(np.asarray(True), bool_) if start is None else scalar(start)
+        carried = [
+            apply_declare(value, carry.boundary)
+            for value, carry in zip(self.initial, self.carries, strict=True)
+        ]
+        empty = [
+            apply(SequenceEmpty(type_.dtype))  # type: ignore[union-attr]  # checked to be tensors
+            for type_ in self.elements
+        ]
+        index = graph.add_constant(np.asarray(0), i64)
+        operands = (index, flag, *carried, *empty, *captured)
+        results = graph.create(While(), operands, regions=(condition, body)).results
+        end = 2 + len(carried)
+        final = [
+            apply_declare(value, self._outside(carry))
+            for value, carry in zip(results[2:end], self.carries, strict=True)
+        ]
+        return (*final, *self._stack(results[end : end + len(empty)]))
+
+    def _outside(self, carry: _Carry) -> ValueType:
+        """The type that a carried value has after the loop."""
+        if not isinstance(carry.boundary, UnrankedType) or not isinstance(carry.inside, TensorType):
+            return carry.boundary
+        return self._known_outside(carry.inside)
+
+    def _known_outside(self, type_: TensorType) -> TensorType:
+        """A type with fresh symbols where its own mean something inside the body only."""
+        outer = {symbol.name for value in self.initial for symbol in symbols_of(value.type)}
+        dims: list[Dim] = []
+        for dim in type_.shape:
+            known = isinstance(dim, int) or all(each.name in outer for each in dim.symbols())
+            dims.append(dim if known else self.node.fresh())
+        return type_.with_shape(tuple(dims))
+
+    def _stack(self, sequences: Sequence[Value]) -> Sequence[Value]:
+        stacked = []
+        for value, type_ in zip(sequences, self.elements, strict=True):
+            size = self.node.fresh("steps")
+            element = self._known_outside(type_) if isinstance(type_, TensorType) else type_
+            joined = apply(ConcatFromSequence(0, size, True, element), value)
+            if isinstance(element, TensorType):
+                joined = apply_declare(joined, element.with_shape((size, *element.shape)))
+            stacked.append(joined)
+        return stacked
+
+
+def _refuse_endless(node: OnnxNode, body: Graph) -> None:
+    """A loop without a trip count whose condition is always true has no result."""
+    if node.optional(0) is not None:
+        return
+    start, known = node.constant(1), node.importer.contents.array(body.outputs[1])
+    begins = node.optional(1) is None or (start is not None and bool(start.reshape(())))
+    goes_on = (known is not None and bool(known)) or body.outputs[1] is body.inputs[1]
+    if begins and goes_on:
+        raise node.error("this loop never ends", expected="a trip count or a condition")
+
+
+def _as_while(node: OnnxNode, initial: Sequence[Value]) -> Sequence[Value]:
+    return _Loop(node, initial).build()

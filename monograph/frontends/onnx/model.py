@@ -1,0 +1,134 @@
+"""Loading a model and refusing one that is malformed, before any work is done on it."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx.defs
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
+from onnx import FunctionProto, ModelProto
+
+from monograph.errors import InputError
+from monograph.frontends.onnx.external import Files
+
+LARGEST_FILE = 2**31 - 1
+NEWEST = {
+    "": onnx.defs.onnx_opset_version(),
+    "ai.onnx.ml": onnx.defs.onnx_ml_opset_version(),
+}
+FunctionKey = tuple[str, str, str]
+"""Domain, name and overload of a function that a model defines."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that has been read, and where its other files are."""
+
+    proto: ModelProto
+    file: str
+    files: Files
+    opsets: Mapping[str, int]
+    functions: Mapping[FunctionKey, FunctionProto]
+
+
+def load_model(
+    source: str | Path | bytes | ModelProto, weights_folder: str | Path | None = None
+) -> LoadedModel:
+    """Read a model from a path, bytes or a ``ModelProto`` and check what it says of itself."""
+    file, folder = "<onnx>", None
+    if isinstance(source, ModelProto):
+        proto = source
+    elif isinstance(source, bytes | bytearray | memoryview):
+        proto = parse_model(bytes(source), "these bytes")
+    elif isinstance(source, str | Path):
+        path = Path(source)
+        proto = parse_model(_read(path), str(path))
+        file, folder = str(path), path.parent
+    else:
+        raise InputError(
+            "from_onnx needs a model",
+            expected="a path, bytes or an onnx.ModelProto",
+            found=type(source).__name__,
+        )
+    if weights_folder is not None:
+        folder = Path(weights_folder)
+    if not proto.HasField("graph"):
+        raise InputError(f"{file} holds no graph", expected="an ONNX model", found="no graph in it")
+    opsets = opset_versions(proto.opset_import, "the model")
+    return LoadedModel(proto, file, Files(folder), opsets, _functions(proto))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(f"{path} cannot be read", expected="an ordinary file")
+        if status.st_size > LARGEST_FILE:
+            raise InputError(
+                f"{path} is too large for one protobuf file",
+                expected="at most 2 GiB",
+                hint="save its weights beside it: onnx.save(…, save_as_external_data=True)",
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read", found=error.strerror or str(error)) from None
+    except ValueError as error:  # a null character in the path
+        raise InputError(f"{path!r} cannot be read", found=str(error)) from None
+
+
+def parse_model(content: bytes, where: str) -> ModelProto:
+    """A model from the bytes of a file; anything else is an error."""
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(content)
+    except DecodeError as error:
+        raise InputError(
+            f"{where}: this is not an ONNX model, or a damaged one",
+            expected="an onnx.ModelProto in binary form",
+            found=f"{len(content)} bytes that do not decode: {error}",
+        ) from None
+    return proto
+
+
+def canonical_domain(domain: str) -> str:
+    """The domain under its one name: ``ai.onnx`` is the empty one."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def opset_versions(imports: object, where: str) -> dict[str, int]:
+    """The versions that a model or function imports, by domain."""
+    versions: dict[str, int] = {}
+    for entry in imports:  # type: ignore[attr-defined]  # a repeated OperatorSetIdProto
+        domain, version = canonical_domain(entry.domain), int(entry.version)
+        if versions.setdefault(domain, version) != version:
+            raise InputError(
+                f"{where} imports the opset {domain or 'ai.onnx'!r} twice",
+                expected="one version",
+                found=f"{versions[domain]} and {version}",
+            )
+        newest = NEWEST.get(domain)
+        if version < 1 or (newest is not None and version > newest):
+            raise InputError(
+                f"{where} needs an opset that is not known",
+                expected=f"version 1 to {newest or 'any'} of {domain or 'ai.onnx'!r}",
+                found=f"version {version}",
+                hint="a newer onnx package may know it",
+            )
+    return versions
+
+
+def _functions(proto: ModelProto) -> dict[FunctionKey, FunctionProto]:
+    functions: dict[FunctionKey, FunctionProto] = {}
+    for function in proto.functions:
+        key = (canonical_domain(function.domain), function.name, function.overload)
+        if key in functions:
+            raise InputError(
+                f"two functions are called {function.name!r}",
+                expected="distinct domain, name and overload",
+                found=f"{'.'.join(part for part in key if part)} twice",
+            )
+        functions[key] = function
+    return functions

@@ -1,0 +1,99 @@
+"""Which ops of a model have no meaning here: all of them at once, before any work."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+
+from onnx import NodeProto
+
+from monograph.errors import Problem
+from monograph.frontends.onnx import functions
+from monograph.frontends.onnx.model import (
+    FunctionKey,
+    LoadedModel,
+    canonical_domain,
+    opset_versions,
+)
+from monograph.frontends.onnx.order import LONGEST_NAME, describe_node, shorten, walk_nodes
+from monograph.frontends.onnx.registry import converters, find_converter
+
+_Op = tuple[str, str, int | None]
+
+
+def unsupported_ops(model: LoadedModel) -> list[Problem]:
+    """Every op that has neither a converter nor a body, with where it first stands."""
+    verdicts: dict[_Op, bool] = {}
+    places: dict[_Op, tuple[str, int]] = {}
+    for node, opsets, where in _nodes(model):
+        if model.functions and functions.function_key(node) in model.functions:
+            continue
+        domain = canonical_domain(node.domain)
+        op = (domain, node.op_type, opsets.get(domain))
+        verdict = verdicts.get(op)
+        if verdict is None:
+            verdict = verdicts[op] = is_supported(*op)
+        if not verdict:
+            first, count = places.get(op, (f"{describe_node(node)}{where}", 0))
+            places[op] = first, count + 1
+    return [
+        Problem(
+            f"{domain or 'ai.onnx'}.{shorten(op)}",
+            where,
+            count,
+            _reason(domain, op, version),
+            _nearest(op),
+        )
+        for (domain, op, version), (where, count) in places.items()
+    ]
+
+
+def _nodes(model: LoadedModel) -> Iterator[tuple[NodeProto, Mapping[str, int], str]]:
+    """Every node of the model and of the functions that it calls, with the opsets in use there."""
+    called: dict[FunctionKey, None] = {}
+    for node in walk_nodes(model.proto.graph.node):
+        if model.functions:
+            called[functions.function_key(node)] = None
+        yield node, model.opsets, ""
+    pending = [key for key in called if key in model.functions]
+    while pending:
+        function = model.functions[pending.pop()]
+        imports = opset_versions(function.opset_import, f"the function {function.name!r}")
+        for node in walk_nodes(function.node):
+            yield node, {**model.opsets, **imports}, f" in {function.name}"
+            key = functions.function_key(node)
+            if key in model.functions and key not in called:
+                called[key] = None
+                pending.append(key)
+
+
+def is_supported(domain: str, op: str, version: int | None) -> bool:
+    """Whether an op can be converted at this version of its domain; None: it is not imported."""
+    if version is None:
+        return False
+    schema = functions.schema_of(domain, op, version)
+    if schema is None and domain in _STANDARD:
+        return False
+    if find_converter(domain, op, version) is not None:
+        return True
+    return schema is not None and functions.has_body(schema)
+
+
+_STANDARD = ("", "ai.onnx.ml")
+
+
+def _reason(domain: str, op: str, version: int | None) -> str:
+    if version is None:
+        return f"the model imports no opset of the domain {domain or 'ai.onnx'!r}"
+    if functions.schema_of(domain, op, version) is None and domain in _STANDARD:
+        return f"ONNX has no such op in opset {version}"
+    return "no converter is written for it"
+
+
+def _nearest(op: str) -> str | None:
+    """A supported op of nearly the same name."""
+    if len(op) > LONGEST_NAME:
+        return None
+    names = sorted({name for _, name in converters()})
+    near = [name for name in difflib.get_close_matches(op, names, 1, 0.75) if name != op]
+    return near[0] if near else None

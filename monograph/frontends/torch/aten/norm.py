@@ -1,0 +1,259 @@
+"""Normalisation, softmax and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from monograph import functional as F
+from monograph.errors import UnsupportedError
+from monograph.frontends.torch.aten.reduce import axis_of
+from monograph.frontends.torch.node import TorchNode, static
+from monograph.frontends.torch.registry import converter
+from monograph.ir.dims import Dim
+from monograph.ir.graph import Value
+from monograph.ir.types import bool_, wide
+
+
+@converter("aten._softmax.default", "aten.softmax.int", "aten.special_softmax.int")
+def _softmax(node: TorchNode) -> Value:
+    (x,) = node.as_result(node["self"])
+    return F.ones_like(x) if x.rank == 0 else F.softmax(x, axis_of(x, node["dim"]))
+
+
+@converter("aten._log_softmax.default", "aten.log_softmax.int", "aten.special_log_softmax.int")
+def _log_softmax(node: TorchNode) -> Value:
+    (x,) = node.as_result(node["self"])
+    return F.zeros_like(x) if x.rank == 0 else F.log_softmax(x, axis_of(x, node["dim"]))
+
+
+@converter("aten._safe_softmax.default")
+def _safe_softmax(node: TorchNode) -> Value:
+    (x,) = node.as_result(node["self"])
+    axis = axis_of(x, node["dim"])
+    blind = F.all(F.equal(x, float("-inf")), axis, keepdims=True)
+    return F.where(blind, 0, F.softmax(F.where(blind, 0, x), axis))
+
+
+def _normalised_axes(x: Value, shape: Sequence[Dim]) -> tuple[int, ...]:
+    return tuple(range(x.rank - len(shape), x.rank))
+
+
+@converter("aten.layer_norm.default")
+def _layer_norm(node: TorchNode) -> Value:
+    return _layer_normalised(node)
+
+
+def _layer_normalised(node: TorchNode) -> Value:
+    x, scale, bias = node["input"], node["weight"], node["bias"]
+    shape = node["normalized_shape"]
+    if scale is None and bias is not None:
+        scale = F.ones_like(bias)
+    return F.layer_norm(x, scale, bias, -len(shape), float(node["eps"]))
+
+
+@converter("aten.native_layer_norm.default")
+def _native_layer_norm(node: TorchNode) -> tuple[Value, Value, Value]:
+    x = node["input"]
+    axes = _normalised_axes(x, node["normalized_shape"])
+    broad = F.cast(x, wide(x.dtype))
+    mean = F.mean(broad, axes, True)
+    variance = F.variance(broad, axes, True, 0)
+    return _layer_normalised(node), mean, F.rsqrt(variance + float(node["eps"]))
+
+
+@converter("aten.rms_norm.default")
+def _rms_norm(node: TorchNode) -> Value:
+    return _rms_normalised(node)
+
+
+@converter("aten._fused_rms_norm.default")
+def _fused_rms_norm(node: TorchNode) -> tuple[Value, Value]:
+    x = node["input"]
+    axes = _normalised_axes(x, node["normalized_shape"])
+    broad = F.cast(x, wide(x.dtype))
+    scale = F.rsqrt(F.mean(F.square(broad), axes, True) + _epsilon(node))
+    return _rms_normalised(node), scale
+
+
+def _epsilon(node: TorchNode) -> float:
+    given = node["eps"]
+    if given is not None:
+        return float(given)
+    return 2.0**-52 if node["input"].dtype.name == "f64" else 2.0**-23
+
+
+def _rms_normalised(node: TorchNode) -> Value:
+    return F.rms_norm(node["input"], node["weight"], -len(node["normalized_shape"]), _epsilon(node))
+
+
+@converter("aten.group_norm.default")
+def _group_norm(node: TorchNode) -> Value:
+    return F.group_norm(
+        node["input"],
+        static(node["num_groups"], "num_groups"),
+        *_scale_and_bias(node),
+        epsilon=float(node["eps"]),
+    )
+
+
+@converter("aten.native_group_norm.default")
+def _native_group_norm(node: TorchNode) -> tuple[Value, Value, Value]:
+    x = node["input"]
+    groups, epsilon = static(node["group"], "group"), float(node["eps"])
+    grouped = F.reshape(F.cast(x, wide(x.dtype)), (node["N"], groups, -1))
+    mean, variance = F.mean(grouped, -1), F.variance(grouped, -1, False, 0)
+    normal = F.group_norm(x, groups, *_scale_and_bias(node), epsilon=epsilon)
+    return normal, mean, F.rsqrt(variance + epsilon)
+
+
+def _scale_and_bias(node: TorchNode) -> tuple[Value | None, Value | None]:
+    scale, bias = node["weight"], node["bias"]
+    if scale is None and bias is not None:
+        scale = F.ones_like(bias)
+    return scale, bias
+
+
+def _channels(node: TorchNode, name: str, default: float) -> Value:
+    """A parameter of each channel; a constant where the model has none."""
+    given = node[name]
+    if given is not None:
+        value: Value = given
+        return value
+    x = node["input"]
+    return F.full((x.shape[1],), default, wide(x.dtype))
+
+
+def _inference(node: TorchNode) -> Value:
+    return F.batch_norm(
+        node["input"],
+        _channels(node, "weight", 1.0),
+        _channels(node, "bias", 0.0),
+        node["running_mean"],
+        node["running_var"],
+        float(node["eps"]),
+    )
+
+
+def _training(node: TorchNode) -> tuple[Value, Value, Value]:
+    """The normalised batch, its means and its variances."""
+    normal, mean, variance = F.batch_norm_training(
+        node["input"],
+        _channels(node, "weight", 1.0),
+        _channels(node, "bias", 0.0),
+        float(node["eps"]),
+    )
+    return normal, mean, variance
+
+
+def _moved(node: TorchNode, mean: Value, variance: Value) -> tuple[Value, Value]:
+    """The running statistics, moved towards those of the batch (its variance made unbiased)."""
+    x, momentum = node["input"], float(node["momentum"])
+    old_mean, old_variance = node["running_mean"], node["running_var"]
+    count: Dim = 1
+    for axis, size in enumerate(x.shape):
+        count = count if axis == 1 else count * size
+    counted = F.cast(F.dim(count), variance.dtype)
+    unbiased = variance * counted / (counted - 1.0)
+    return (
+        F.cast(old_mean * (1.0 - momentum) + mean * momentum, old_mean.dtype),
+        F.cast(old_variance * (1.0 - momentum) + unbiased * momentum, old_variance.dtype),
+    )
+
+
+@converter("aten.batch_norm.default", "aten.cudnn_batch_norm.default")
+def _batch_norm(node: TorchNode) -> Value:
+    if not node["training"]:
+        return _inference(node)
+    normal, mean, variance = _training(node)
+    if node["running_mean"] is not None:
+        new_mean, new_variance = _moved(node, mean, variance)
+        node.write("running_mean", new_mean)
+        node.write("running_var", new_variance)
+    return normal
+
+
+def _saved(node: TorchNode, mean: Value, variance: Value) -> tuple[Value, Value]:
+    """What torch keeps for the backward pass: the mean and one over the deviation."""
+    return mean, F.rsqrt(variance + float(node["eps"]))
+
+
+def _nothing_saved(node: TorchNode) -> tuple[Value, Value]:
+    types = node.result_types()[1:3]
+    first, second = (F.zeros(type_.shape, type_.dtype) for type_ in types if type_ is not None)
+    return first, second
+
+
+@converter("aten._native_batch_norm_legit_no_training.default")
+def _batch_norm_no_training(node: TorchNode) -> tuple[Value, Value, Value]:
+    return _inference(node), *_nothing_saved(node)
+
+
+@converter("aten._native_batch_norm_legit.no_stats")
+def _batch_norm_no_statistics(node: TorchNode) -> tuple[Value, Value, Value]:
+    normal, mean, variance = _training(node)
+    return normal, *_saved(node, mean, variance)
+
+
+@converter("aten.native_batch_norm.default", "aten._native_batch_norm_legit.default")
+def _native_batch_norm(node: TorchNode) -> tuple[Value, Value, Value]:
+    if not node["training"]:
+        return _inference(node), *_nothing_saved(node)
+    normal, mean, variance = _training(node)
+    if node["running_mean"] is not None:
+        new_mean, new_variance = _moved(node, mean, variance)
+        node.write("running_mean", new_mean)
+        node.write("running_var", new_variance)
+    return normal, *_saved(node, mean, variance)
+
+
+@converter("aten._native_batch_norm_legit_functional.default")
+def _batch_norm_functional(node: TorchNode) -> tuple[Value, ...]:
+    if not node["training"]:
+        statistics = node["running_mean"], node["running_var"]
+        return _inference(node), *_nothing_saved(node), *statistics
+    normal, mean, variance = _training(node)
+    return normal, *_saved(node, mean, variance), *_moved(node, mean, variance)
+
+
+# Attention.
+
+
+@converter("aten.scaled_dot_product_attention.default")
+def _attention(node: TorchNode) -> Value:
+    return _attend(node)
+
+
+@converter("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def _flash_attention(node: TorchNode) -> tuple[Value, Value]:
+    types = node.result_types()
+    assert types[1] is not None
+    query, key = node["query"], node["key"]
+    scale = node["scale"] if node["scale"] is not None else _default_scale(query)
+    scores = F.matmul(query, F.swapaxes(key, -1, -2)) * scale
+    if node["attn_mask"] is not None:
+        scores = scores + node["attn_mask"]
+    if node["is_causal"]:
+        shape = scores.shape[-2:]
+        seen = F.less_equal(F.iota(shape, 1), F.iota(shape, 0))
+        scores = F.where(seen, scores, float("-inf"))
+    return _attend(node), F.cast(F.logsumexp(scores, -1), types[1].dtype)
+
+
+def _default_scale(query: Value) -> float:
+    return 1.0 / math.sqrt(static(query.shape[-1], "the depth of the heads"))
+
+
+def _attend(node: TorchNode) -> Value:
+    if float(node["dropout_p"]) != 0.0:
+        raise UnsupportedError("attention with dropout: give dropout_p=0, or drop the weights")
+    query, key, value, mask = node["query"], node["key"], node["value"], node["attn_mask"]
+    if mask is not None and mask.dtype is not bool_:
+        mask = node.value(mask, query.dtype)
+    scale: Any = node["scale"]
+    causal = bool(node["is_causal"])
+    if query.rank == 2:
+        query, key, value = (F.unsqueeze(part, 0) for part in (query, key, value))
+        return F.squeeze(F.attention(query, key, value, mask, causal, scale), (0,))
+    return F.attention(query, key, value, mask, causal, scale)

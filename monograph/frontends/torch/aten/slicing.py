@@ -1,0 +1,238 @@
+"""Parts of tensors and tensors from parts: slice, select, cat, split, diagonal, as_strided…"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from monograph import functional as F
+from monograph.errors import UnsupportedError
+from monograph.frontends.torch.node import TorchNode
+from monograph.frontends.torch.registry import converter
+from monograph.ir.build import constant
+from monograph.ir.dims import Dim, SymbolicDim, provably_equal, provably_less
+from monograph.ir.graph import Value, current_graph
+from monograph.ir.types import Array
+
+
+@converter("aten.slice.Tensor", "aten.slice_copy.Tensor")
+def _slice(node: TorchNode) -> Value:
+    start = 0 if node["start"] is None else node["start"]
+    return F.slice(node["self"], [start], [node["end"]], [node["step"]], [node["dim"]])
+
+
+@converter("aten.narrow.default")
+def _narrow(node: TorchNode) -> Value:
+    x, start = node["self"], node["start"]
+    if provably_less(start, 0):
+        start = start + x.shape[node["dim"]]
+    return F.slice(x, [start], [start + node["length"]], axes=[node["dim"]])
+
+
+@converter("aten.select.int", "aten.select_copy.int")
+def _select(node: TorchNode) -> Value:
+    x, axis, index = node["self"], node["dim"] % node["self"].rank, node["index"]
+    if isinstance(index, Value):
+        return F.take(x, index, axis)
+    first = index + x.shape[axis] if provably_less(index, 0) else index
+    return F.squeeze(F.slice(x, [first], [first + 1], axes=[axis]), axis)
+
+
+@converter("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
+def _cat(node: TorchNode) -> Value:
+    parts = node.values(node["tensors"], node.result_dtype)
+    # torch leaves out empty vectors, whatever the rank of the others.
+    kept = [part for part in parts if part.shape != (0,)]
+    if not kept:
+        return parts[0]
+    return F.concat(kept, node["dim"])
+
+
+@converter("aten.stack.default", "aten._stack.default")
+def _stack(node: TorchNode) -> Value:
+    return F.stack(node.values(node["tensors"], node.result_dtype), node["dim"])
+
+
+@converter(
+    "aten.split.Tensor",
+    "aten.split.sizes",
+    "aten.split_copy.Tensor",
+    "aten.split_with_sizes.default",
+    "aten.split_with_sizes_copy.default",
+    "aten.chunk.default",
+    "aten.unsafe_split.Tensor",
+    "aten.unsafe_split_with_sizes.default",
+    "aten.unsafe_chunk.default",
+    "aten.tensor_split.sections",
+    "aten.tensor_split.indices",
+)
+def _split(node: TorchNode) -> tuple[Value, ...]:
+    x: Value = node["self"]
+    axis = node["dim"] % x.rank
+    types = [type_ for type_ in node.result_types() if type_ is not None]
+    if len(types) == 1 and provably_equal(types[0].shape[axis], x.shape[axis]):
+        return (x,)
+    return F.split(x, [type_.shape[axis] for type_ in types], axis)
+
+
+@converter("aten.unbind.int", "aten.unbind_copy.int")
+def _unbind(node: TorchNode) -> tuple[Value, ...]:
+    return F.unstack(node["self"], node["dim"])
+
+
+@converter("aten.diagonal.default", "aten.diagonal_copy.default")
+def _diagonal(node: TorchNode) -> Value:
+    x: Value = node["self"]
+    moved = F.moveaxis(x, (node["dim1"], node["dim2"]), (-2, -1))
+    *batch, rows, columns = moved.shape
+    offset = node["offset"]
+    length = node.result_type().shape[-1]
+    start = offset if offset >= 0 else -offset * columns
+    flat = F.reshape(moved, (*batch, rows * columns))
+    places = F.add(F.multiply(F.iota((length,)), _number(columns + 1)), _number(start))
+    return F.take(flat, places, -1)
+
+
+def _number(dim: Dim) -> Any:
+    return F.dim(dim) if isinstance(dim, SymbolicDim) else dim
+
+
+@converter("aten.diag_embed.default")
+def _diag_embed(node: TorchNode) -> Value:
+    x: Value = node["self"]
+    rank = x.rank + 1
+    embedded = _embed(x, node["offset"], x.shape[-1] + abs(node["offset"]), None)
+    return F.moveaxis(embedded, (-2, -1), (node["dim1"] % rank, node["dim2"] % rank))
+
+
+def _embed(x: Value, offset: int, rows: Dim, columns: Dim | None) -> Value:
+    """The last dimension of ``x`` on a diagonal of matrices of zeros."""
+    width = rows if columns is None else columns
+    shape = (*x.shape[:-1], rows, width)
+    hot = on_diagonal(rows, width, offset)
+    along = rows if offset >= 0 else width
+    grown = F.pad(x, [0] * x.rank, [0] * (x.rank - 1) + [along - x.shape[-1]])
+    placed = F.unsqueeze(grown, -1 if offset >= 0 else -2)
+    return F.where(hot, F.expand(placed, shape), F.zeros((), x.dtype))
+
+
+def on_diagonal(rows: Dim, columns: Dim, offset: int) -> Value:
+    """Where column = row + offset."""
+    row = F.add(F.iota((rows, columns), 0), offset)
+    return F.equal(row, F.iota((rows, columns), 1))
+
+
+@converter("aten.unfold.default", "aten.unfold_copy.default")
+def _unfold(node: TorchNode) -> Value:
+    x, size, step = node["self"], node["size"], node["step"]
+    if x.rank == 0:
+        return F.reshape(F.slice(F.reshape(x, (1,)), [0], [size]), (size,))
+    axis = node["dimension"] % x.rank
+    windows = node.result_type().shape[axis]
+    starts = F.multiply(F.iota((windows, 1), 0), _number(step))
+    places = F.add(starts, F.iota((1, size), 1))
+    return F.moveaxis(F.take(x, places, axis), axis + 1, -1)
+
+
+# Writing into a copy: what functionalized views become.
+
+
+@converter("aten.slice_scatter.default")
+def _slice_scatter(node: TorchNode) -> Value:
+    x, source = node["self"], node["src"]
+    axis = node["dim"] % x.rank
+    whole = x.shape[axis]
+    region = F.slice(
+        F.iota((whole,)),
+        [0 if node["start"] is None else node["start"]],
+        [node["end"]],
+        [node["step"]],
+    )
+    return _put(x, F.expand(node.value(source, x.dtype), _replaced(x, axis, region)), region, axis)
+
+
+@converter("aten.select_scatter.default")
+def _select_scatter(node: TorchNode) -> Value:
+    x, index = node["self"], node["index"]
+    axis = node["dim"] % x.rank
+    first = index + x.shape[axis] if provably_less(index, 0) else index
+    here = F.equal(F.iota(x.shape, axis), _number(first))
+    return F.where(here, F.unsqueeze(node.value(node["src"], x.dtype), axis), x)
+
+
+@converter("aten.diagonal_scatter.default")
+def _diagonal_scatter(node: TorchNode) -> Value:
+    x, offset = node["self"], node["offset"]
+    axes = (node["dim1"] % x.rank, node["dim2"] % x.rank)
+    moved = F.moveaxis(x, axes, (-2, -1))
+    rows, columns = moved.shape[-2:]
+    source = node.value(node["src"], x.dtype)
+    placed = _embed(source, offset, rows, columns)
+    written = F.where(on_diagonal(rows, columns, offset), placed, moved)
+    return F.moveaxis(written, (-2, -1), axes)
+
+
+def _replaced(x: Value, axis: int, region: Value) -> tuple[Dim, ...]:
+    return (*x.shape[:axis], region.shape[0], *x.shape[axis + 1 :])
+
+
+def _put(x: Value, source: Value, places: Value, axis: int) -> Value:
+    """``x`` with ``source`` written at these places along an axis."""
+    moved = F.moveaxis(x, axis, 0)
+    updates = F.moveaxis(source, axis, 0)
+    written = F.scatter(moved, F.unsqueeze(places, -1), updates)
+    return F.moveaxis(written, 0, axis)
+
+
+# Strides.
+
+
+@converter("aten.as_strided.default", "aten.as_strided_copy.default")
+def _as_strided(node: TorchNode) -> Value:
+    x: Value = node["self"]
+    places = _strided_places(node)
+    return F.take(F.reshape(x, (-1,)) if x.rank != 1 else x, _constant(places), 0)
+
+
+@converter("aten.as_strided_scatter.default")
+def _as_strided_scatter(node: TorchNode) -> Value:
+    x, source = node["self"], node["src"]
+    places = _strided_places(node)
+    flat = F.reshape(x, (-1,))
+    updates = F.reshape(node.value(source, x.dtype), (-1,))
+    written = F.scatter(flat, _constant(places.reshape(-1, 1)), updates)
+    return F.reshape(written, x.shape)
+
+
+def _constant(array: Array) -> Value:
+    return constant(array, graph=current_graph())
+
+
+def _strided_places(node: TorchNode) -> Array:
+    """Which element of ``self``, counted in its own order, each element of the view is."""
+    fake = node.fx_node.args[0].meta["val"]
+    sizes, strides = node["size"], node["stride"]
+    numbers = (*sizes, *strides, *fake.shape, *fake.stride(), fake.storage_offset())
+    if any(type(number) is not int for number in numbers):
+        raise UnsupportedError("as_strided with sizes that are not known before the model runs")
+    offset = node["storage_offset"]
+    start = fake.storage_offset() if offset is None else offset
+    memory = _spots(tuple(fake.shape), fake.stride(), fake.storage_offset())
+    wanted = _spots(tuple(sizes), tuple(strides), start)
+    table = np.full(max(memory.max(initial=0), wanted.max(initial=0)) + 1, -1, np.int64)
+    table[memory.reshape(-1)] = np.arange(memory.size)
+    found = table[wanted]
+    if (found < 0).any():
+        raise UnsupportedError("as_strided reads memory that is not in its operand")
+    return found
+
+
+def _spots(sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Array:
+    """The position in memory of each element."""
+    spots = np.full(sizes, offset, np.int64)
+    for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        shape = [1] * len(sizes)
+        shape[axis] = size
+        spots = spots + (np.arange(size) * stride).reshape(shape)
+    return spots

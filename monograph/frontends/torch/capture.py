@@ -1,0 +1,158 @@
+"""From what the user has (a module, a function, an FX graph) to a program of ATen ops."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from monograph.errors import InputError, UnsupportedError
+
+
+def export(
+    target: Any,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    *,
+    strict: bool,
+    training: bool,
+) -> Any:
+    """``torch.export`` of a module or function, in eval or training mode."""
+    module = target if isinstance(target, torch.nn.Module) else as_module(target)
+    with _mode(module, training):
+        try:
+            return torch.export.export(
+                module,
+                tuple(inputs),
+                dict(kwargs or {}),
+                dynamic_shapes=dynamic_shapes,
+                strict=strict,
+            )
+        except Exception as error:  # torch raises errors of every kind here
+            raise UnsupportedError(
+                f"torch.export could not capture {type(target).__name__}: {_first_line(error)}"
+            ) from error
+
+
+def as_module(function: Callable[..., Any]) -> Any:
+    """A module whose ``forward`` is the function, with the function's own signature."""
+    if not callable(function):
+        raise InputError(
+            "from_torch needs something to call",
+            expected="a module, a function, an ExportedProgram or a GraphModule",
+            found=type(function).__name__,
+        )
+    module = torch.nn.Module()
+    module.forward = function
+    return module
+
+
+def functionalized(program: Any) -> Any:
+    """The program with every write in place, and every view of what is written, made explicit."""
+    return program.run_decompositions({})
+
+
+def is_aten(module: Any) -> bool:
+    """Whether every call of a GraphModule is one of ATen's (or Python's, on sizes)."""
+    for node in module.graph.nodes:
+        if node.op in ("call_module", "call_method"):
+            return False
+        if node.op == "call_function" and not _is_aten_call(node):
+            return False
+    return True
+
+
+def with_types(module: Any, inputs: Sequence[Any]) -> Any:
+    """The module with a recorded fake value on each node; computed from ``inputs`` if it lacks."""
+    lacking = [
+        node
+        for node in module.graph.nodes
+        if node.op in ("placeholder", "call_function") and "val" not in node.meta
+    ]
+    if not lacking:
+        return module
+    if not inputs:
+        raise InputError(
+            "this graph's nodes do not know their types",
+            expected='example inputs, or meta["val"] on every node',
+            found=f"{lacking[0].name} has none",
+        )
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    FakeTensorProp(module).propagate(*inputs)
+    return module
+
+
+def symbol_names(program: Any, dynamic_shapes: Any) -> dict[str, str]:
+    """torch's symbols by the names that the user gave them: ``{"s77": "batch"}``."""
+    names: dict[str, str] = {}
+    for fake, spec in _paired_shapes(program, dynamic_shapes):
+        entries = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
+        for axis, dim in entries:
+            name = getattr(dim, "__name__", None)
+            size: Any = fake.shape[axis]
+            if name is None or not isinstance(size, torch.SymInt):
+                continue
+            if size.node.expr.is_Symbol and str(name).isidentifier():
+                names[str(size.node.expr)] = str(name)
+    return names if len(set(names.values())) == len(names) else {}
+
+
+def _paired_shapes(program: Any, dynamic_shapes: Any) -> Iterator[tuple[Any, Any]]:
+    """Each tensor that the user passes (a fake one) with what the user says of its shape."""
+    if not dynamic_shapes:
+        return
+    nodes = {node.name: node for node in program.graph_module.graph.nodes}
+    names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.target is None]
+    fakes = [nodes[name].meta.get("val") for name in names]
+    args, kwargs = torch.utils._pytree.tree_unflatten(fakes, program.call_spec.in_spec)
+    values = [*args, *kwargs.values()]
+    if isinstance(dynamic_shapes, Mapping):
+        signature = program.module_call_graph[0].signature
+        labels = signature.forward_arg_names or list(dynamic_shapes)
+        yield from _paired(dict(zip(labels, values, strict=False)), dynamic_shapes)
+    else:
+        yield from _paired(values, dynamic_shapes)
+
+
+def _paired(value: Any, spec: Any) -> Iterator[tuple[Any, Any]]:
+    if not spec:
+        return
+    if isinstance(value, torch.Tensor):
+        yield value, spec
+    elif isinstance(value, Mapping) and isinstance(spec, Mapping):
+        for key, item in value.items():
+            yield from _paired(item, spec.get(key))
+    elif isinstance(value, list | tuple) and isinstance(spec, list | tuple):
+        for pair in zip(value, spec, strict=False):
+            yield from _paired(*pair)
+
+
+@contextmanager
+def _mode(module: Any, training: bool) -> Iterator[None]:
+    """The module in eval or training mode; every part is put back as it was afterwards."""
+    before = {part: part.training for part in module.modules()}
+    module.train(training)
+    try:
+        yield
+    finally:
+        for part, flag in before.items():
+            part.training = flag
+
+
+def _is_aten_call(node: Any) -> bool:
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
+        return True
+    module = getattr(target, "__module__", None)
+    if target is operator.getitem:
+        return not isinstance(node.args[1], slice | tuple)
+    return module in ("_operator", "math") or str(getattr(target, "__name__", "")).startswith("sym")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0]

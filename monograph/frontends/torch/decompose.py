@@ -1,0 +1,143 @@
+"""Takes one op apart with torch's own decomposition, where we have no converter for it.
+
+The node's recorded (fake) arguments are enough: ``make_fx`` traces the decomposition of this one
+op, one level deep, into a small torch graph. Its ops are then read like any others, so that those
+we do have converters for keep their structure. Results are remembered by op and argument types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from monograph.errors import UnsupportedError
+
+REFUSED = frozenset(
+    {
+        # Their decompositions draw random numbers that no key of ours would feed, or loop.
+        "aten.rand.default",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A decomposed call: a torch graph, and the nodes that stand for its placeholders."""
+
+    module: Any
+    operands: tuple[Any, ...]
+    structure: Any
+
+    def unflatten(self, results: Any) -> Any:
+        """What the graph returned, in the structure that the op returns."""
+        leaves = list(results)
+        if self.structure.is_leaf():
+            return leaves[0]
+        return leaves
+
+
+_CACHE: dict[Any, tuple[Any, Any]] = {}
+
+
+@cache
+def _table() -> dict[Any, Callable[..., Any]]:
+    """torch's decompositions: those to core ATen first, then all others that it has."""
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    return {**decomposition_table, **core_aten_decompositions()}
+
+
+def decomposition_of(op: Any) -> Callable[..., Any] | None:
+    """A function that computes what an op does out of other ops; None if torch has none."""
+    if str(op) in REFUSED:
+        return None
+    found = _table().get(op)
+    if found is not None:
+        return found
+    if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
+        return op.decompose  # type: ignore[no-any-return]  # torch is not typed
+    if op.py_kernels.get(torch._C.DispatchKey.CompositeImplicitAutograd) is not None:
+        return op.decompose  # type: ignore[no-any-return]  # torch is not typed
+    return None
+
+
+def can_decompose(op: Any) -> bool:
+    """Whether torch can take this op apart."""
+    return decomposition_of(op) is not None
+
+
+def decompose_node(node: Any, op: Any) -> Parts:
+    """The call of ``op`` on a node's arguments as a torch graph of other ops."""
+    rule = decomposition_of(op)
+    if rule is None:
+        raise UnsupportedError(f"{op} has no converter, and torch cannot take it apart")
+    leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
+    operands = tuple(dict.fromkeys(leaf for leaf in leaves if _is_operand(leaf)))
+    key = _key(op, leaves, operands, spec)
+    found = _CACHE.get(key) if key is not None else None
+    if found is None:
+        found = _trace(op, rule, leaves, operands, spec)
+        if key is not None:
+            _CACHE[key] = found
+    module, structure = found
+    return Parts(module, operands, structure)
+
+
+def _trace(op: Any, rule: Any, leaves: Any, operands: Any, spec: Any) -> tuple[Any, Any]:
+    structure: Any = None
+
+    def run(*values: Any) -> Any:
+        nonlocal structure
+        given = dict(zip(operands, values, strict=True))
+        filled = [given.get(leaf, leaf) if _is_node(leaf) else leaf for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(filled, spec)
+        flat, structure = pytree.tree_flatten(rule(*args, **kwargs))
+        return flat
+
+    fakes = [operand.meta["val"] for operand in operands]
+    mode = torch._guards.detect_fake_mode(fakes)
+    symbolic = mode is not None and mode.shape_env is not None
+    try:
+        module = make_fx(
+            run,
+            tracing_mode="symbolic" if symbolic else "fake",
+            _allow_non_fake_inputs=True,
+            _error_on_data_dependent_ops=False,
+        )(*fakes)
+    except UnsupportedError:
+        raise
+    except Exception as error:  # torch raises errors of every kind from its decompositions
+        raise UnsupportedError(f"torch could not take {op} apart: {error}") from error
+    if any(each.target is op for each in module.graph.nodes):
+        raise UnsupportedError(f"{op} has no converter, and torch takes it apart into itself")
+    module.graph.eliminate_dead_code()
+    return module, structure
+
+
+def _is_node(leaf: Any) -> bool:
+    return isinstance(leaf, torch.fx.Node)
+
+
+def _is_operand(leaf: Any) -> bool:
+    return _is_node(leaf)
+
+
+def _key(op: Any, leaves: Any, operands: Any, spec: Any) -> Any | None:
+    """What decides the decomposition; None where a size is symbolic, and nothing is remembered."""
+    parts: list[Any] = [op, str(spec)]
+    positions = {operand: index for index, operand in enumerate(operands)}
+    for leaf in leaves:
+        if not _is_node(leaf):
+            parts.append((type(leaf).__name__, str(leaf)))
+            continue
+        fake = leaf.meta.get("val")
+        if not isinstance(fake, torch.Tensor) or any(type(size) is not int for size in fake.shape):
+            return None
+        parts.append((positions[leaf], tuple(fake.shape), fake.stride(), fake.dtype))
+    return tuple(parts)

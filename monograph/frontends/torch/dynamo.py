@@ -1,0 +1,127 @@
+"""``torch.compile(model, backend="monograph")``, for inference and for training.
+
+Dynamo hands over the graphs that it finds in a program; AOTAutograd makes them functional and,
+where gradients are wanted, splits them into a forward and a backward graph. Each is imported,
+optimised and run on torch tensors. The backend registers itself through the entry point
+``torch_dynamo_backends``, so that torch finds it by name wherever Monograph is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.utils import make_boxed_func
+
+from monograph.errors import InputError
+from monograph.frontends.torch.program import ImportedModel, import_graph_module
+from monograph.frontends.torch.runner import InterpretedModel
+from monograph.passes.manager import run_pipeline
+from monograph.passes.pipeline import pipeline_for
+
+LEVELS = ("O0", "O1", "O2", "O3")
+MODES = {
+    "default": "O2",
+    "reduce-overhead": "O2",
+    "max-autotune": "O3",
+    "max-autotune-no-cudagraphs": "O3",
+}
+"""torch's modes, and the level that each stands for."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``torch.compile(..., options={...})`` may set."""
+
+    level: str = "O2"
+    """How hard to optimise: O0 to O3."""
+
+    @classmethod
+    def parse(cls, mode: str | None, options: Mapping[str, Any] | None) -> Options:
+        """The options that torch.compile was given; a key or value that we do not know is an error.
+
+        A mode is a level under torch's own name; an explicit level wins over it.
+        """
+        if mode is not None and mode not in MODES:
+            raise InputError(
+                "the monograph backend has no such mode", expected=", ".join(MODES), found=mode
+            )
+        given = dict(options or {})
+        known = [field.name for field in fields(cls)]
+        unknown = [key for key in given if key not in known]
+        if unknown:
+            raise InputError(
+                f"the monograph backend has no option {unknown[0]!r}",
+                expected=", ".join(known),
+                found=", ".join(map(str, given)),
+            )
+        level = given.get("level", MODES["default" if mode is None else mode])
+        if level not in LEVELS:
+            raise InputError("no such level", expected=", ".join(LEVELS), found=repr(level))
+        return cls(level)
+
+
+def monograph(
+    module: Any,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """The backend: what torch.compile runs in place of a graph that Dynamo found."""
+    settings = Options.parse(mode, options)
+
+    def compile_graph(graph_module: Any, _: Sequence[Any]) -> Callable[..., Any]:
+        program = CompiledGraph(graph_module, settings)
+        boxed: Callable[..., Any] = make_boxed_func(program)
+        return boxed
+
+    backend = aot_autograd(
+        fw_compiler=compile_graph, bw_compiler=compile_graph, inference_compiler=compile_graph
+    )
+    compiled: Callable[..., Any] = backend(module, example_inputs)
+    return compiled
+
+
+class CompiledGraph:
+    """One functional graph of ATen ops as a callable on torch tensors.
+
+    The interpreter runs it for now; a compiler will take its place here and nowhere else.
+    """
+
+    def __init__(self, module: Any, options: Options) -> None:
+        self.model: ImportedModel = import_graph_module(module)
+        run_pipeline(self.model.graph, pipeline_for(options.level))
+        self._run = InterpretedModel(self.model).run
+        output = next(node for node in module.graph.nodes if node.op == "output")
+        leaves = torch.utils._pytree.tree_leaves(output.args[0])
+        self._orders = [_memory_order(leaf) for leaf in leaves]
+
+    def __call__(self, *arguments: Any) -> list[Any]:
+        """The graph's results, laid out in memory as torch expects them."""
+        results = self._run(arguments)
+        return [_laid_out(*pair) for pair in zip(results, self._orders, strict=True)]
+
+
+def _memory_order(node: Any) -> tuple[int, ...] | None:
+    """The dimensions of a result from outermost to innermost; None for row-major."""
+    fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+        return None
+    strides = [_hint(stride) for stride in fake.stride()]
+    order = tuple(sorted(range(fake.dim()), key=lambda axis: -strides[axis]))
+    return None if order == tuple(range(fake.dim())) else order
+
+
+def _hint(stride: Any) -> int:
+    return stride if isinstance(stride, int) else int(stride.node.hint or 0)
+
+
+def _laid_out(result: Any, order: tuple[int, ...] | None) -> Any:
+    if order is None or not isinstance(result, torch.Tensor):
+        return result
+    inverse = [order.index(axis) for axis in range(len(order))]
+    return result.permute(order).contiguous().permute(inverse)

@@ -1,0 +1,127 @@
+"""ONNX's own backend suite, every CPU test of it: ``python -m tests.frontends.onnx.conformance``.
+
+The tests, their data and the comparison are those of ``onnx.backend.test``; nothing is excluded and
+nothing declined. Prints how many passed out of all, and why the others did not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SECONDS = 120
+"""How long one test may take."""
+
+
+class Outcome(NamedTuple):
+    """What became of one test; ``reason`` is empty if it passed."""
+
+    name: str
+    reason: str
+    detail: str
+    seconds: float
+
+
+_TESTS: dict[str, Callable[[Any], None]] = {}
+
+
+def load_tests() -> dict[str, Callable[[Any], None]]:
+    """Every CPU test of the suite by name, as ONNX's own runner builds it."""
+    os.environ.setdefault("ONNX_HOME", tempfile.mkdtemp(prefix="onnx-home-"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.runner import Runner
+
+        from tests.frontends.onnx.backend import MonographBackend
+
+        runner = Runner(MonographBackend)
+    return {
+        name: item.func
+        for items in runner._test_items.values()
+        for name, item in items.items()
+        if name.endswith("_cpu")
+    }
+
+
+def run_test(name: str) -> Outcome:
+    """Run one test; any exception at all is a failure."""
+    start = time.perf_counter()
+    reason = detail = ""
+    signal.signal(signal.SIGALRM, _too_slow)
+    signal.alarm(SECONDS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _TESTS[name](None)
+    except BaseException as error:  # a SkipTest counts as a failure too
+        reason, detail = describe(error), traceback.format_exc()
+    finally:
+        signal.alarm(0)
+    return Outcome(name, reason, detail, time.perf_counter() - start)
+
+
+def _too_slow(number: int, frame: Any) -> None:
+    raise TimeoutError(f"more than {SECONDS} s")
+
+
+def describe(error: BaseException) -> str:
+    """A failure in a few words, the same for failures of one kind."""
+    from monograph.errors import MonographError, UnsupportedError
+
+    if isinstance(error, UnsupportedError):
+        return "unsupported op " + ", ".join(sorted(problem.op for problem in error.problems))
+    if isinstance(error, MonographError):
+        return f"{type(error).__name__}: {error.message}"[:150]
+    if isinstance(error, AssertionError):
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        kind = next((line for line in lines if line.startswith(("Mismatched", "(shapes"))), "")
+        return f"wrong result: {lines[0] if lines else ''} {kind}"[:150]
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:150]
+
+
+def main() -> int:
+    """Run the suite, or the part whose names match a pattern."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-k", dest="pattern", default="", help="only tests whose name matches")
+    parser.add_argument("--out", type=Path, help="write the failures, with tracebacks, to a file")
+    parser.add_argument("--jobs", type=int, default=2, help="how many processes")
+    parser.add_argument("-x", dest="show", type=int, default=0, help="print so many tracebacks")
+    options = parser.parse_args()
+    _TESTS.update(load_tests())
+    names = sorted(name for name in _TESTS if re.search(options.pattern, name))
+    if options.jobs > 1 and len(names) > 20:
+        with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+            outcomes = pool.map(run_test, names, chunksize=8)
+    else:
+        outcomes = [run_test(name) for name in names]
+    failed = [outcome for outcome in outcomes if outcome.reason]
+    if options.out is not None:
+        options.out.write_text("".join(f"{each.name}\t{each.reason}\n" for each in failed))
+        details = options.out.with_suffix(".log")
+        details.write_text("\n".join(f"=== {each.name}\n{each.detail}" for each in failed))
+    for outcome in failed[: options.show]:
+        print(f"=== {outcome.name}\n{outcome.detail}")
+    for reason, count in Counter(outcome.reason for outcome in failed).most_common(60):
+        example = next(outcome.name for outcome in failed if outcome.reason == reason)
+        print(f"{count:5}  {reason}   [{example}]")
+    for outcome in sorted(outcomes, key=lambda each: -each.seconds)[:3]:
+        if outcome.seconds > 10:
+            print(f"slow: {outcome.name} {outcome.seconds:.1f} s")
+    print(f"passed {len(names) - len(failed)} / {len(names)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""``torch.compile`` with the monograph backend: inference, training, dynamic shapes, options."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from monograph.errors import InputError
+from monograph.frontends.torch.dynamo import Options, monograph
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Gate(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 2, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (torch.nn.functional.gelu(x * self.weight) + torch.exp(x)).t()
+
+
+def test_inference_agrees_with_eager() -> None:
+    module, x = Gate(), torch.randn(3, 4)
+    compiled = torch.compile(module, backend=monograph, fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), module(x))
+
+
+def test_training_gives_the_gradients_of_eager() -> None:
+    module, x = Gate(), torch.randn(3, 4, requires_grad=True)
+    compiled = torch.compile(module, backend=monograph)
+    weights = torch.randn(4, 3)
+    got = torch.autograd.grad((compiled(x) * weights).sum(), (x, module.weight))
+    expected = torch.autograd.grad((module(x) * weights).sum(), (x, module.weight))
+    torch.testing.assert_close(got, expected)
+
+
+def test_dynamic_shapes_compile_once() -> None:
+    compiles = 0
+
+    def counting(module: Any, inputs: Any) -> Any:
+        nonlocal compiles
+        compiles += 1
+        return monograph(module, inputs)
+
+    module = Gate()
+    compiled = torch.compile(module, backend=counting, dynamic=True)
+    for size in (3, 5, 8):
+        x = torch.randn(size, 4, requires_grad=True)
+        y = compiled(x)
+        torch.testing.assert_close(y, module(x))
+        torch.testing.assert_close(
+            torch.autograd.grad(y.sum(), x), torch.autograd.grad(module(x).sum(), x)
+        )
+    assert compiles == 1
+
+
+def test_results_are_laid_out_in_memory_as_torch_expects() -> None:
+    module, x = Gate(), torch.randn(3, 4)
+    compiled = torch.compile(module, backend=monograph)
+    assert compiled(x).stride() == module(x).stride()
+
+
+def test_a_buffer_that_the_model_writes_is_written() -> None:
+    class Counter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count.add_(1)
+            return x * self.count
+
+    module = Counter()
+    compiled = torch.compile(module, backend=monograph)
+    for step in (1, 2, 3):
+        torch.testing.assert_close(compiled(torch.ones(2)), torch.full((2,), float(step)))
+
+
+def test_the_seed_of_torch_governs_random_numbers() -> None:
+    compiled = torch.compile(lambda x: torch.nn.functional.dropout(x), backend=monograph)
+    x = torch.ones(64)
+    torch.manual_seed(1)
+    first, second = compiled(x), compiled(x)
+    torch.manual_seed(1)
+    assert torch.equal(compiled(x), first)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("level", ["O0", "O1", "O2", "O3"])
+def test_every_level_gives_the_same_result(level: str) -> None:
+    module, x = Gate(), torch.randn(3, 4)
+    compiled = torch.compile(module, backend=monograph, options={"level": level})
+    torch.testing.assert_close(compiled(x), module(x))
+
+
+def test_wrong_options_are_errors() -> None:
+    with pytest.raises(InputError, match="no option 'levle'"):
+        Options.parse(None, {"levle": "O2"})
+    with pytest.raises(InputError, match="no such level"):
+        Options.parse(None, {"level": "O9"})
+    with pytest.raises(InputError, match="no such mode"):
+        Options.parse("fast", None)
+    assert Options.parse("max-autotune", None).level == "O3"
+    assert Options.parse("max-autotune", {"level": "O1"}).level == "O1"
+
+
+def test_torch_can_find_the_backend_by_its_name() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    target = project["entry-points"]["torch_dynamo_backends"]["monograph"]
+    module, name = target.split(":")
+    assert getattr(importlib.import_module(module), name) is monograph

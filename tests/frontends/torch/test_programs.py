@@ -1,0 +1,178 @@
+"""Control flow, custom ops and sizes: the parts of a torch program that are not plain ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch._higher_order_ops import scan, while_loop
+
+from monograph.errors import UnsupportedError
+from monograph.frontends.torch import import_torch
+from monograph.frontends.torch.runner import InterpretedModel
+from monograph.frontends.torch.types import (
+    SymbolTable,
+    array_from_torch,
+    array_to_torch,
+    dtype_from_torch,
+    dtype_to_torch,
+)
+from monograph.ir.dims import Symbol, dim_max
+from monograph.ir.types import DTYPES
+from monograph.ir.verify import verify
+
+
+def check(function: Any, *inputs: torch.Tensor) -> Any:
+    model = import_torch(function, *inputs)
+    verify(model.graph)
+    got = InterpretedModel(model)(*(x.clone() for x in inputs))
+    expected = function(*(x.clone() for x in inputs))
+    torch.testing.assert_close(got, expected)
+    return model
+
+
+def ops_of(model: Any) -> list[str]:
+    return [node.op.name for node in model.graph.walk()]
+
+
+@pytest.mark.parametrize("first", [1.0, -1.0])
+def test_cond_becomes_if(first: float) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        return torch.cond(x[0] > 0, lambda x: x * y, lambda x: x - 1, (x,))
+
+    assert "if" in ops_of(check(function, torch.tensor([first, 2.0])))
+
+
+def test_while_loop_becomes_while() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x))
+
+    assert "while" in ops_of(check(function, torch.ones(3)))
+
+
+def test_scan_becomes_scan() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return scan(lambda carry, row: (carry + row, carry * row), x[0].clone(), x, dim=0)
+
+    assert "scan" in ops_of(check(function, torch.randn(4, 3)))
+
+
+def test_a_part_without_gradients_is_read_in_place() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        with torch.no_grad():
+            z = y.exp()
+        return z + y
+
+    check(function, torch.randn(3))
+
+
+@pytest.fixture(scope="module")
+def library() -> Iterator[None]:
+    @torch.library.custom_op("monograph_test::scaled", mutates_args=())
+    def scaled(x: torch.Tensor, factor: float, sizes: list[int]) -> torch.Tensor:
+        return x * factor + sum(sizes)
+
+    @scaled.register_fake
+    def _(x: torch.Tensor, factor: float, sizes: list[int]) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    @torch.library.custom_op("monograph_test::accumulate", mutates_args=("total",))
+    def accumulate(x: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+        total.add_(x)
+        return x * 2
+
+    @accumulate.register_fake
+    def _(x: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    yield
+
+
+@pytest.mark.usefixtures("library")
+def test_a_custom_op_becomes_an_opaque_call_that_is_reported() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.monograph_test.scaled(x, 2.5, [1, 2]) + 1
+
+    model = check(function, torch.randn(3))
+    assert model.opaque_calls == ("monograph_test.scaled.default",)
+
+
+@pytest.mark.usefixtures("library")
+def test_a_custom_op_may_write_to_its_arguments() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(3)
+        result = torch.ops.monograph_test.accumulate(x, total)
+        return result + total
+
+    check(function, torch.randn(3))
+
+
+def test_an_op_without_a_converter_is_taken_apart() -> None:
+    from monograph.frontends.torch.registry import find_converter
+
+    assert find_converter("aten.tanhshrink.default") is None
+    check(torch.nn.functional.tanhshrink, torch.randn(5))
+
+
+def test_a_while_loop_that_carries_numbers_is_refused() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (0, x))
+
+    with pytest.raises(UnsupportedError, match="0-d tensors instead"):
+        import_torch(function, torch.ones(2))
+
+
+# dtypes and sizes.
+
+
+TORCH_LACKS = ("string", "f4e2m1fn", "i4", "u4", "i2", "u2")
+
+
+@pytest.mark.parametrize("name", [name for name in DTYPES if name not in TORCH_LACKS])
+def test_dtypes_go_to_torch_and_back(name: str) -> None:
+    dtype = DTYPES[name]
+    assert dtype_from_torch(dtype_to_torch(dtype)) is dtype
+
+
+def test_a_dtype_that_we_lack_is_named() -> None:
+    with pytest.raises(UnsupportedError, match=r"torch\.complex32"):
+        dtype_from_torch(torch.complex32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e5m2, torch.bool])
+def test_arrays_share_the_tensor_s_memory(dtype: torch.dtype) -> None:
+    tensor = torch.randn(6, 4).to(dtype).t()[::2]
+    array = array_from_torch(tensor)
+    assert array.__array_interface__["data"][0] == tensor.data_ptr()
+    back = array_to_torch(array)
+    assert back.dtype == dtype
+    assert torch.equal(back.float(), tensor.float())
+
+
+def test_a_read_only_or_reversed_array_is_copied_for_torch() -> None:
+    array = np.arange(4.0)[::-1]
+    assert torch.equal(
+        array_to_torch(array), torch.tensor([3.0, 2.0, 1.0, 0.0], dtype=torch.float64)
+    )
+
+
+def test_sympy_expressions_become_dimensions() -> None:
+    import sympy
+    from torch.utils._sympy.functions import FloorDiv, Max, Mod
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    s = sympy.Symbol("s0", integer=True, positive=True)
+    table = SymbolTable({s: ValueRanges(2, 8)}, {"s0": "batch"})
+    batch = Symbol("batch", 2, 8)
+    assert table.expression(2 * s + 1) == 2 * batch + 1
+    assert table.expression(FloorDiv(s, 3)) == batch // 3
+    assert table.expression(Mod(s, 4)) == batch % 4
+    assert table.expression(Max(s, 5)) == dim_max(batch, 5)
+    assert table.expression(s**2) == batch * batch
+    with pytest.raises(UnsupportedError, match="in the size"):
+        table.expression(sympy.sin(s))
