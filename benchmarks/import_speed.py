@@ -55,7 +55,8 @@ class Encoder(torch.nn.Module):
         super().__init__()
         from transformers import BertConfig, BertModel
 
-        self.model = BertModel(BertConfig(num_hidden_layers=layers))
+        config = BertConfig(num_hidden_layers=layers)
+        self.model = BertModel(config)  # type: ignore[no-untyped-call]
 
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The model's outputs as a tuple."""

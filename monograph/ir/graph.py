@@ -176,6 +176,8 @@ class Node:
         """Whether it, or a node in its regions, does more than return results."""
         if self.op.has(Trait.EFFECT):
             return True
+        if not self.regions:
+            return False
         return any(node.has_effect for region in self.regions for node in region.nodes)
 
     def set_operand(self, index: int, value: Value) -> None:

@@ -205,7 +205,7 @@ def errors_at(node: Node, operands: Sequence[Any]) -> Iterator[None]:
         yield
     except MonographError as error:
         raise error.with_context(where=repr(node), source=source) from None
-    except (ValueError, IndexError, TypeError, FloatingPointError, ArithmeticError) as error:
+    except (ValueError, IndexError, TypeError, ArithmeticError, MemoryError) as error:
         pairs = zip(node.operands, operands, strict=True)
         shapes = ", ".join(f"{value!r} = {np.shape(item)}" for value, item in pairs)
         raise EvaluationError(

@@ -89,7 +89,7 @@ def covariance(
     frequencies: Operand | None = None,
     weights: Operand | None = None,
 ) -> Value:
-    """The covariance of the rows of ``x``, whose columns are observations.
+    """The covariance of the rows of ``x``, whose columns are observations; a number for one row.
 
     ``frequencies`` says how often each observation was made, ``weights`` how much it counts.
     """
@@ -118,7 +118,7 @@ def covariance(
     norm = elementwise.maximum(norm, 0.0)
     turned = elementwise.conj(shape_ops.swapaxes(scaled, 0, 1))
     result = linalg.matmul(centred, turned) / cast_to(norm, value.dtype)
-    return result if value.rank == 2 else shape_ops.reshape(result, ())
+    return shape_ops.reshape(result, ()) if rows.shape[0] == 1 else result
 
 
 def _joined(counts: Value | None, importance: Value | None, like: Value) -> Value | None:

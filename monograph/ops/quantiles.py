@@ -158,9 +158,8 @@ def quantile(
     if not ignore_nan:  # the last in order is then the NaN
         rank = elementwise.where(elementwise.equal(count, size), rank, cast_to(size - 1, dtype))
     found = shape_ops.moveaxis(_between(ranked, rank, interpolation), -1, 0)
-    found = _kept_axes(found, given, axis, normal) if keepdims else found
-    if axis is not None and given.rank == 0 and not keepdims:
-        found = shape_ops.reshape(found, (found.shape[0],))
+    if keepdims and given.rank:
+        found = _kept_axes(found, given, axis, normal)
     return found if parts.rank else shape_ops.squeeze(found, 0)
 
 

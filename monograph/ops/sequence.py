@@ -15,7 +15,7 @@ import numpy as np
 
 from monograph.errors import EvaluationError, TypeRuleError
 from monograph.ir.build import apply
-from monograph.ir.dims import Dim, provably_different
+from monograph.ir.dims import Dim, Shape, provably_different
 from monograph.ir.graph import Value
 from monograph.ir.op import Family, Op, Sample, Trait, op
 from monograph.ir.types import (
@@ -331,13 +331,14 @@ class ConcatFromSequence(Op):
     """The elements of a sequence joined along ``axis``, or stacked along a new one.
 
     How long the result is along the axis is known only at run time: ``size`` names it. An empty
-    sequence can be joined if ``element`` says what its elements would have been.
+    sequence can be joined if ``element`` and ``dtype`` say what its elements would have been.
     """
 
     axis: int
     size: Dim
     new_axis: bool = False
-    element: ValueType | None = None
+    element: Shape | None = None
+    dtype: DType = f32
 
     def infer(self, sequence: ValueType) -> ValueType:
         element = _element(self.name, sequence)
@@ -356,14 +357,14 @@ class ConcatFromSequence(Op):
     def evaluate(self, sequence: list[Array]) -> Array:
         if sequence:
             return (np.stack if self.new_axis else np.concatenate)(sequence, self.axis)
-        if not isinstance(self.element, TensorType):
+        if self.element is None:
             raise EvaluationError("concat_from_sequence: the sequence is empty")
-        shape = [dim if isinstance(dim, int) else 0 for dim in self.element.shape]
+        shape = [dim if isinstance(dim, int) else 0 for dim in self.element]
         if self.new_axis:
             shape.insert(self.axis % (len(shape) + 1), 0)
         else:
             shape[self.axis] = 0
-        return np.empty(shape, self.element.dtype.numpy)
+        return np.empty(shape, self.dtype.numpy)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -100,7 +100,24 @@ def _fill_minus_one(shape: Shape, type_: TensorType) -> Shape:
             expected="one -1 beside dimensions that are not 0",
             found=format_shape(shape),
         )
-    return tuple(type_.size // known if axis == holes[0] else dim for axis, dim in enumerate(shape))
+    left = _quotient(type_.shape, [dim for dim in shape if dim != -1])
+    return tuple(left if axis == holes[0] else dim for axis, dim in enumerate(shape))
+
+
+def _quotient(shape: Shape, divisors: Sequence[Dim]) -> Dim:
+    """What is left of a shape's size beside these dimensions.
+
+    Dimensions that stand on both sides cancel even if they might be 0: then nothing is left over,
+    and any size would do.
+    """
+    remaining = list(shape)
+    divisor: Dim = 1
+    for dim in divisors:
+        if dim in remaining:
+            remaining.remove(dim)
+        else:
+            divisor = divisor * dim
+    return shape_product(remaining) // divisor
 
 
 @op("expand", family=Family.SHAPE)

@@ -61,6 +61,15 @@ def erfc(x: Array) -> Array:
     return np.where(magnitude <= 0.5, 1.0 - _series(np.where(magnitude <= 0.5, x, 0.0)), outer)
 
 
+def erfcx(x: Array) -> Array:
+    """exp(x²) erfc(x), which neither overflows nor underflows to the right."""
+    magnitude = np.abs(x)
+    near = np.where(np.isinf(magnitude), 0.0, magnitude)
+    smooth = np.polynomial.chebyshev.chebval((near - 4.0) / (near + 4.0), _TAIL)
+    scaled = np.where(np.isinf(magnitude), 0.0, smooth / (1.0 + 2.0 * near))
+    return np.where(x < 0, 2.0 * np.exp(x * x) - scaled, scaled)
+
+
 def _series(x: Array) -> Array:
     return np.asarray(x * np.polynomial.polynomial.polyval(x * x, _TAYLOR))
 

@@ -239,4 +239,6 @@ def _airy_wave(size: Array) -> Array:
     even = np.polynomial.polynomial.polyval(inverse, coefficients[0::2])
     odd = np.polynomial.polynomial.polyval(inverse, coefficients[1::2]) / depth
     angle = depth - np.pi / 4
-    return np.asarray((np.cos(angle) * even + np.sin(angle) * odd) / (math.sqrt(np.pi) * size**0.25))
+    return np.asarray(
+        (np.cos(angle) * even + np.sin(angle) * odd) / (math.sqrt(np.pi) * size**0.25)
+    )

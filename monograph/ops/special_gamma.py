@@ -128,7 +128,8 @@ def polygamma(order: int, x: Array) -> Array:
         factor = float(math.factorial(order))
     except OverflowError:
         factor = math.inf
-    return np.asarray(sign * factor * zeta(np.asarray(order + 1.0), x))
+    result = sign * factor * zeta(np.asarray(order + 1.0), x)
+    return np.where(x == -np.inf, np.nan, result)
 
 
 def igamma(a: Array, x: Array) -> Array:
@@ -235,7 +236,7 @@ def _by_quadrature(a: Array, x: Array, upper: bool) -> Array:
         total = total + 0.5 * weight * np.exp(peak * (np.log1p(safe) - away))
     part = total * (end - x) * np.exp(-_stirling(peak)) / np.sqrt(2.0 * math.pi * peak)
     lower = np.where(beyond, 1.0 - part, -part)
-    return np.where(beyond, part, 1.0 + part) if upper else lower
+    return np.asarray(np.where(beyond, part, 1.0 + part) if upper else lower)
 
 
 # (1 - γ) z, then (-1)ᵏ (ζ(k) - 1) / k.

@@ -245,6 +245,9 @@ def histogram_uniform(
     equal). Elements outside are not counted. torch knows it as histc.
     """
     value = shape_ops.flatten(reduce.as_float(x))
+    if value.shape[0] == 0:
+        with value.graph.as_current():
+            return data.zeros((bins,), value.dtype)
     first = reduce.min(value) if low is None else cast_to(reduce.one_value(low), value.dtype)
     last = reduce.max(value) if high is None else cast_to(reduce.one_value(high), value.dtype)
     if low is None and high is None:

@@ -70,7 +70,7 @@ def _with_passable_types(model: ModelProto) -> tuple[ModelProto, list[Any]]:
         carrier = _carrier(value)
         if carrier is not None:
             own = value.type.tensor_type.elem_type
-            before.append(helper.make_node("Cast", [f"{value.name}#"], [value.name], to=own))
+            before.append(helper.make_node("Cast", [f"{value.name}#"], [value.name], to=own, **_exactly(own)))
             value.name += "#"
             value.type.tensor_type.elem_type = carrier
     for value in graph.output:
@@ -84,6 +84,11 @@ def _with_passable_types(model: ModelProto) -> tuple[ModelProto, list[Any]]:
     del graph.node[:]
     graph.node.extend(nodes)
     return copy, dtypes
+
+
+def _exactly(code: int) -> dict[str, int]:
+    """Infinities stay what they are on the way to an 8-bit float."""
+    return {"saturate": 0} if TensorProto.DataType.Name(code).startswith("FLOAT8") else {}
 
 
 def _carrier(value: Any) -> int | None:

@@ -110,3 +110,9 @@ def test_a_symbolic_result_is_held_against_its_type() -> None:
     graph = monograph.trace(lambda x, y: x + y, "f32[a]", "f32[b]")
     with pytest.raises((InputError, EvaluationError)):
         interpret(graph, [np.ones(3, np.float32), np.ones(4, np.float32)])
+
+
+def test_running_out_of_memory_is_an_error_that_names_the_node() -> None:
+    graph = monograph.trace(lambda: F.iota((1 << 56,)))
+    with pytest.raises(EvaluationError, match="iota failed"):
+        interpret(graph)

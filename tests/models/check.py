@@ -27,7 +27,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.verify import verify
 from tests.models.model import Flat, Model
-from tests.models.verdict import Array, Verdict, Word, judge, worst
+from tests.models.verdict import Array, Verdict, Word, error_of, judge, judge_all, worst
 
 WAYS = ("torch", "onnx", "train")
 
@@ -134,7 +134,7 @@ def _compare_outputs(
     if len(got) != len(eager):
         result.failure = f"compare: {len(got)} outputs, not {len(eager)}"
         return
-    result.verdict = worst([judge(*each) for each in zip(got, eager, exact, strict=True)])
+    result.verdict = worst(judge_all(got, eager, exact))
 
 
 def onnx_file(
@@ -215,9 +215,9 @@ def _training_step(model: Model, result: Result, cache: Path | None) -> None:
 
 
 def _loss_position(imported: ImportedModel) -> int:
-    (position,) = imported.outputs
-    assert position is not None
-    return position
+    (output,) = imported.outputs
+    assert output.position is not None
+    return output.position
 
 
 def _run_step(
@@ -261,21 +261,22 @@ def eager_step(module: nn.Module, inputs: Sequence[Tensor]) -> Trained:
 
 
 def _judge_step(got: Trained, eager: Trained, exact: Trained) -> list[Verdict]:
-    verdicts = [judge(got.loss, eager.loss, exact.loss)]
-    largest = max(float(np.linalg.norm(each)) for each in exact.gradients.values())
+    """Verdicts on the loss, every gradient and every buffer."""
+    floor = 1e-2 * max(float(np.linalg.norm(each)) for each in exact.gradients.values())
+    names = [name for name in eager.gradients if name in got.gradients]
+    errors = [error_of(eager.gradients[name], exact.gradients[name], floor) for name in names]
+    level = float(np.median(errors))
+    verdicts = [judge(got.loss, eager.loss, exact.loss, level=level)]
     for name, gradient in eager.gradients.items():
-        if name not in got.gradients:
-            if np.any(gradient):
-                reason = f"no gradient of {name}"
-                verdicts.append(Verdict(Word.WRONG, np.inf, 0.0, reason))
-            continue
-        found = judge(got.gradients[name], gradient, exact.gradients[name], floor=1e-2 * largest)
-        reason = f"gradient of {name}: {found.reason}" if found.reason else ""
-        verdicts.append(Verdict(found.word, found.error, found.eager_error, reason))
+        if name in got.gradients:
+            twin = exact.gradients[name]
+            found = judge(got.gradients[name], gradient, twin, floor=floor, level=level)
+            verdicts.append(found.about(f"gradient of {name}"))
+        elif np.any(gradient):
+            verdicts.append(Verdict(Word.WRONG, np.inf, 0.0, f"no gradient of {name}"))
     for name, buffer in eager.buffers.items():
         found = judge(got.buffers[name], buffer, exact.buffers[name])
-        reason = f"buffer {name}: {found.reason}" if found.reason else ""
-        verdicts.append(Verdict(found.word, found.error, found.eager_error, reason))
+        verdicts.append(found.about(f"buffer {name}"))
     return verdicts
 
 

@@ -99,7 +99,7 @@ def _word(result: Result) -> str:
         return f"[red]failed in {step}[/red]"
     verdict = result.verdict
     colour = COLOURS[verdict.word]
-    return f"[{colour}]{verdict.word}[/{colour}] {verdict.error:.0e}/{verdict.eager_error:.0e}"
+    return f"[{colour}]{verdict.word}[/{colour}] {verdict.error:.1e}/{verdict.eager_error:.1e}"
 
 
 def summary(results: Sequence[Result], ways: Sequence[str]) -> Iterator[str]:
@@ -151,10 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no such way: {', '.join(unknown)}; there are torch and onnx")
     models = find(options.k)
     _quiet()
+    progress = Console(stderr=True)
     results = []
     for result in run(models, ways, options.workers, options.cache):
         results.append(result)
-        print(f"{result.model} {result.way}: {_word(result)}", file=sys.stderr, flush=True)
+        progress.print(f"{result.model} {result.way}: {_word(result)}")
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(table(models, results, ways))
     for line in summary(results, ways):

@@ -13,7 +13,7 @@ import torch
 from monograph.errors import DifferentiationError, EvaluationError
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
-from monograph.ops import elementwise, factorize, linalg, solve, spectral
+from monograph.ops import elementwise, factorize, ldl, linalg, solve, spectral
 from monograph.ops.matrices import adjoint
 from tests.ops.against_torch import agree, draw, refuses
 from tests.ops.running import complex_gradients, gradients, run
@@ -108,6 +108,20 @@ def test_pivots_are_lapack_s() -> None:
         np.testing.assert_allclose(got, expected, atol=1e-12)
         np.testing.assert_array_equal(exchanges - 1, order)
     assert pivots.dtype == np.int32
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 9])
+def test_symmetric_factors_are_lapack_s(size: int) -> None:
+    x = draw(20, size, size)
+    x = x + x.transpose(0, 2, 1)
+    x[:5, 0, 0] = 0.0
+    packed, pivots = run_all(ldl.ldl_factor, x)
+    expected = torch.linalg.ldl_factor(torch.tensor(x))
+    np.testing.assert_array_equal(pivots, expected.pivots.numpy())
+    np.testing.assert_allclose(packed, expected.LD.numpy(), atol=1e-9)
+    b = draw(20, size, 2, seed=1)
+    got = run(ldl.ldl_solve, packed, pivots, b)
+    np.testing.assert_allclose(x @ got, b, atol=1e-7)
 
 
 def test_no_exchanges_without_pivoting() -> None:
@@ -317,6 +331,11 @@ def test_pivots_out_of_range() -> None:
         run(lambda p: factorize.pivots_to_permutation(p, 3), np.array([1, 4], np.int32))
 
 
+def test_exchanges_out_of_range() -> None:
+    with pytest.raises(EvaluationError, match="a row that is not there"):
+        run(lambda p: ldl.ldl_solve(p, np.array([1, 3]), np.ones((2, 1))), np.eye(2))
+
+
 def test_no_gradient_of_what_completes_q() -> None:
     with pytest.raises(DifferentiationError, match="complete factors"):
         gradients(lambda x: factorize.qr(x, "complete")[0], draw(4, 2))
@@ -334,6 +353,8 @@ def test_type_rules() -> None:
     refuses("different dtypes", solve.Solve(), "f32[3, 3]", "f64[3, 1]")
     refuses("more exchanges than rows", factorize.PivotsToPermutation(2), "i32[3]")
     refuses("an integer operand", factorize.PivotsToPermutation(2), "f32[2]")
+    refuses("the pivots do not fit", ldl.LdlSolve(), "f32[2, 2]", "i32[1, 2]", "f32[2, 1]")
+    refuses("the pivots and the rows", ldl.LdlSolve(), "f32[2, 2]", "i32[3]", "f32[2, 1]")
     refuses("square matrix is needed", lambda x: solve.matrix_power(x, 2), "f32[2, 3]")
 
 

@@ -177,6 +177,23 @@ def test_median_as_torch(axis: int, keepdims: bool, ignore_nan: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 0])
+def test_quantiles_of_a_scalar(axis: int | None, keepdims: bool) -> None:
+    for q in (np.array(0.3), np.array([0.0, 0.5])):
+        both(
+            lambda x, q: quantiles.quantile(x, q, axis, keepdims),
+            lambda x, q: torch.quantile(x, q, axis, keepdims),
+            np.array(4.0),
+            q,
+        )
+
+
+def test_a_histogram_of_nothing() -> None:
+    got = run(lambda x: statistics.histogram_uniform(x, 3), np.zeros((0, 2), np.float32))
+    np.testing.assert_array_equal(got, np.zeros(3))
+
+
 def test_median_of_nothing_but_nan_and_of_a_scalar() -> None:
     values, indices = run_all(lambda x: quantiles.median(x, ignore_nan=True), np.full(3, NAN))
     assert np.isnan(values)
@@ -273,7 +290,7 @@ def test_distance_has_no_gradient_at_zero() -> None:
         np.testing.assert_array_equal(got, np.zeros((2, 3)))
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (3, 6)])
+@pytest.mark.parametrize("shape", [(), (5,), (1, 4), (3, 6)])
 @pytest.mark.parametrize("correction", [0, 1])
 def test_covariance_as_torch(shape: tuple[int, ...], correction: int) -> None:
     x = draw(*shape) + 1j * draw(*shape, seed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +10,7 @@ from typing import ClassVar
 from monograph.exporters.onnx.complex_numbers import Pair
 from monograph.exporters.onnx.complex_rules import rule
 from monograph.exporters.onnx.context import ExportContext
-from monograph.exporters.onnx.registry import Exported, exports
+from monograph.exporters.onnx.registry import Exported, expands, exports
 from monograph.ir.build import apply, cast_to
 from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Node, Value
@@ -51,6 +52,8 @@ def dft(node: ExportContext[Dft]) -> Exported:
     op, shape = node.op, node.shape()
     if 0 in shape:
         return node.inputs[0]
+    if not node.runs("DFT", node.dtype):
+        return None
     one = (1, *shape)
     x = node.reshape(node.inputs[0], shape, one)
     inverse = int(op.inverse)
@@ -59,6 +62,25 @@ def dft(node: ExportContext[Dft]) -> Exported:
     else:
         y = node.emit("DFT", x, axis=op.axis + 1, inverse=inverse)
     return node.reshape(y, one, shape)
+
+
+@expands(Dft)
+def dft_by_matrix(op: Dft, x: Value) -> Value:
+    """The product with the matrix of cosines and sines, for f64."""
+    size = x.shape[op.axis]
+    count = data.dim(size)
+    turns = e.remainder(data.iota((size, size), 0) * data.iota((size, size), 1), count)
+    angle = cast_to(turns, x.dtype) * (2 * math.pi) / cast_to(count, x.dtype)
+    cosine, sine = m.cos(angle), m.sin(angle)
+    rows = s.moveaxis(x, op.axis, -2)
+    real, imag = (s.squeeze(part, -1) for part in joining.split(rows, (1, 1), -1))
+    sign = 1.0 if op.inverse else -1.0
+    made = (
+        real @ cosine - (imag @ sine) * sign,
+        imag @ cosine + (real @ sine) * sign,
+    )
+    whole = s.moveaxis(joining.stack(made, -1), -2, op.axis)
+    return whole / cast_to(count, x.dtype) if op.inverse else whole
 
 
 def _transformed(x: Pair, axes: Sequence[int], inverse: bool, scale: str) -> Pair:

@@ -82,7 +82,7 @@ class ExportContext(Emitter, Generic[OpT]):
 
     def weight(self, data: Data, label: str) -> Term:
         """A tensor of the model's own, as an initializer of its graph."""
-        outermost = self.scope is self.writer.main
+        outermost = self.node.graph is self.writer.graph
         name = self.node.result.name if outermost else self.scope.names.fresh(label)
         return self.writer.add_weight(data, name)
 

@@ -17,7 +17,7 @@ from monograph.exporters.onnx.protos import CODES
 from monograph.exporters.onnx.scope import Scope, Term
 from monograph.exporters.onnx.sizes import SizeWriter
 from monograph.ir.dims import Dim, Shape, provably_at_least
-from monograph.ir.types import DType, Kind, bool_, f32, i8, i64, u8
+from monograph.ir.types import DType, Kind, bool_, f32, i8, i64, string, u8
 
 _LEADS: Mapping[str, int] = {"Where": 1, "OneHot": 2}
 """Which input has the dtype that an op's kernels go by; the first, if nothing is said."""
@@ -96,6 +96,8 @@ class Emitter:
             return term
         if dtype.is_packed and dtype.is_integer:
             return self._cast_packed(term, dtype)
+        if dtype is bool_ and own.is_float and own.bits <= 8:
+            return self.cast(self._cast(term, f32), bool_)  # -0.0 would be true
         if own.is_packed and own.is_integer and dtype is not i8 and dtype is not u8:
             through = i8 if own.kind is Kind.SIGNED else u8
             return self.cast(self._cast(term, through), dtype)
@@ -165,6 +167,8 @@ class Emitter:
         """Broadcast; sizes that stay are written as 1, which keeps them."""
         if old == new:
             return term
+        if 0 in new and term.dtype is not string:
+            return self.filled(new, 0, term.element)
         kept = (*[None] * (len(new) - len(old)), *old)
         asked = tuple(
             1 if before == after else after for before, after in zip(kept, new, strict=True)
@@ -179,8 +183,11 @@ class Emitter:
 
     def filled(self, shape: Shape, value: bool | int | float, dtype: DType) -> Term:
         """One number in a whole tensor."""
-        if carrier("ConstantOfShape", dtype) is not dtype:
+        own = carrier("ConstantOfShape", dtype)
+        if own is None:
             return self.expand(self.number(value, dtype), (), shape)
+        if own is not dtype:
+            return self.cast(self.filled(shape, value, own), dtype)
         from monograph.exporters.onnx.protos import tensor_proto
 
         element = np.asarray([value]).astype(dtype.numpy)

@@ -6,11 +6,11 @@ for many types (``erfc`` of any shape), so functions with equal bodies are one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onnx import FunctionProto, helper
+from onnx import FunctionProto, NodeProto, helper
 
 from monograph.exporters.onnx.registry import expansion_of
 from monograph.exporters.onnx.scope import DOMAIN, Names, Scope, Term, dtype_in
@@ -29,9 +29,13 @@ DESCRIPTION = "monograph.op"
 
 @dataclass(frozen=True)
 class LocalFunction:
-    """A function of the model: its name, and the sizes that calls must pass behind the operands."""
+    """A function of the model: its name, and what calls pass to it.
+
+    That is the operands at these positions (what the body does not read is left out), then sizes.
+    """
 
     name: str
+    operands: tuple[int, ...]
     sizes: tuple[Symbol, ...]
 
 
@@ -71,9 +75,12 @@ class Functions:
             body.set_outputs(_expanded(op, operands))
             self.writer.write_nodes(body, scope)
         outputs = self._outputs(body, scope)
+        read = set(_names_read(scope.nodes))
+        positions = tuple(n for n, name in enumerate(inputs) if name in read)
         sizes = tuple(scope.size_inputs)
-        inputs += [scope.size_inputs[symbol].name for symbol in sizes]
-        return LocalFunction(self._defined(op, scope, inputs, outputs), sizes)
+        taken = [inputs[position] for position in positions]
+        taken += [scope.size_inputs[symbol].name for symbol in sizes]
+        return LocalFunction(self._defined(op, scope, taken, outputs), positions, sizes)
 
     def _outputs(self, body: Graph, scope: Scope) -> list[str]:
         """The names of the results: values that the body makes, each once."""
@@ -105,6 +112,16 @@ class Functions:
         self.protos.append(proto)
         self._by_body[key] = proto.name
         return proto.name
+
+
+def _names_read(nodes: Sequence[NodeProto]) -> Iterator[str]:
+    """Every name that nodes, and the bodies in them, read."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _names_read(attribute.g.node)
+                yield from (output.name for output in attribute.g.output)
 
 
 def _declare(scope: Scope, value: Value) -> str:

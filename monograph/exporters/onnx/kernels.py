@@ -37,7 +37,7 @@ KERNELS: Mapping[str, frozenset[DType]] = {
     **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual"), _REAL),
     "Equal": _REAL | _set("bool string"),
     "Neg": _set(f"{_FLOATS} i64 i32 i16 i8"),
-    "Sign": _REAL | _set("bf16"),
+    "Sign": _set(f"f64 f32 {_WHOLE}"),  # of a NaN in f16 or bf16 the kernel makes 0
     **dict.fromkeys(("Max", "Min", "Clip"), _set(f"{_FLOATS} i64 i32 i8 u64 u32 u8")),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"), _set(_WHOLE)),
     "BitShift": _set("u64 u32 u8"),
@@ -51,7 +51,8 @@ KERNELS: Mapping[str, frozenset[DType]] = {
     "Celu": _set("f32"),
     "Relu": _set(f"{_FLOATS} i32 i8"),
     "LogSoftmax": _SINGLE,  # the f64 kernel is wrong where a row holds an infinity
-    **dict.fromkeys(("ReduceSum", "ReduceProd", "ReduceMean", "ReduceLogSumExp"), _REDUCED),
+    **dict.fromkeys(("ReduceSum", "ReduceProd", "ReduceMean"), _REDUCED),
+    "ReduceLogSumExp": _set("f64 f32"),  # that of f16 overflows
     **dict.fromkeys(("CumSum", "CumProd"), _REDUCED),
     **dict.fromkeys(("ReduceMax", "ReduceMin"), _set(f"{_FLOATS} i64 i32 i8 u8 bool")),
     **dict.fromkeys(("ArgMax", "ArgMin"), _set(f"{_FLOATS} i64 i32 i8 u8")),
@@ -74,7 +75,10 @@ KERNELS: Mapping[str, frozenset[DType]] = {
     **dict.fromkeys(("Conv", "ConvTranspose", "AveragePool", "InstanceNormalization"), _SINGLE),
     "MaxPool": _set(f"{_FLOATS} i8 u8"),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _FLOAT),
-    **dict.fromkeys(("GroupNormalization", "BatchNormalization", "Attention"), _FLOAT),
+    **dict.fromkeys(("GroupNormalization", "BatchNormalization"), _FLOAT),
+    "Attention": _SINGLE,  # in f64 it computes in f32
+    "DFT": _SINGLE,  # the same, where the size is no power of two
+    "Det": _SINGLE,
     "Unique": _set("f64 f32 i64 i8 string"),
     "Resize": _set("f32 f16 i32 i8 u8"),
     "SoftmaxCrossEntropyLoss": _FLOAT,

@@ -16,7 +16,7 @@ from monograph.exporters.onnx import external
 from monograph.exporters.onnx.complex_numbers import without_complex
 from monograph.exporters.onnx.emitter import Emitter
 from monograph.exporters.onnx.protos import type_proto, value_info
-from monograph.exporters.onnx.scope import DOMAIN, Names, Term, dtype_in
+from monograph.exporters.onnx.scope import DOMAIN, Term, dtype_in
 from monograph.exporters.onnx.writer import ModelWriter, NotWrittenError
 from monograph.ir.graph import Graph, Value
 
@@ -42,7 +42,7 @@ def export(
     """See ``to_onnx``."""
     rewritten = without_complex(graph)
     real = rewritten.graph
-    writer = ModelWriter(Names(_all_names(real)), opset, special_values)
+    writer = ModelWriter(real, opset, special_values)
     for node in rewritten.refused:
         writer.refuse(node, "ONNX has no complex numbers, and this is not made of real ones")
     for value in real.inputs:
@@ -60,11 +60,6 @@ def export(
     if path is not None:
         onnx.save_model(model, path)
     return model
-
-
-def _all_names(graph: Graph) -> list[str]:
-    values = [*graph.inputs, *(result for node in graph.nodes for result in node.results)]
-    return [value.name for value in values]
 
 
 def _unsupported(problems: Sequence[Problem]) -> UnsupportedError:

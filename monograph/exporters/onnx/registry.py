@@ -51,6 +51,7 @@ class Converter:
 
 
 _CONVERTERS: dict[type[Op], Converter] = {}
+_CONVERTERS_BY_NAME: dict[str, Converter] = {}
 _EXPANSIONS: dict[type[Op], Expand] = {}
 _loaded = False
 
@@ -65,6 +66,16 @@ def exports(
             if op in _CONVERTERS:
                 raise ValueError(f"two converters for {op.name}")
             _CONVERTERS[op] = Converter(convert, function)
+        return convert
+
+    return register
+
+
+def exports_named(name: str) -> Callable[[_Convert], _Convert]:
+    """Register the converter of an op that must not be imported here, by its name."""
+
+    def register(convert: _Convert) -> _Convert:
+        _CONVERTERS_BY_NAME[name] = Converter(convert, function=False)
         return convert
 
     return register
@@ -86,7 +97,7 @@ def expands(*ops: type[Op]) -> Callable[[_Expand], _Expand]:
 def converter_of(op: Op) -> Converter | None:
     """The converter of an op, if it has one."""
     _load()
-    return _CONVERTERS.get(type(op))
+    return _CONVERTERS.get(type(op)) or _CONVERTERS_BY_NAME.get(op.name)
 
 
 def expansion_of(op: Op) -> Callable[..., Any] | None:

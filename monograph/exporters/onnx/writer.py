@@ -22,10 +22,11 @@ class NotWrittenError(Exception):
 class ModelWriter:
     """One export: the scope of the model's graph, its weights, functions and problems."""
 
-    def __init__(self, names: Names, opset: int, special_values: bool) -> None:
+    def __init__(self, graph: Graph, opset: int, special_values: bool) -> None:
+        self.graph = graph
         self.opset = opset
         self.special_values = special_values
-        self.main = Scope(names)
+        self.main = Scope(Names(_all_names(graph)))
         self.functions = Functions(self)
         self.weights: list[tuple[str, Data]] = []
         self._refused: dict[tuple[str, str, str], int] = {}
@@ -92,14 +93,14 @@ class ModelWriter:
         names, since = self._names(node, scope), len(scope.nodes)
         emitter = Emitter(scope, self.opset)
         sizes = [emitter.size(symbol) for symbol in function.sizes]
-        operands = [scope.term(value) for value in node.operands]
+        operands = [scope.term(node.operands[position]) for position in function.operands]
         dtypes = [dtype_in(value.type) for value in node.results]
         made = emitter.write(function.name, [*operands, *sizes], dtypes, domain=DOMAIN)
         self._bind(node, scope, made, names, since)
 
     def _names(self, node: Node, scope: Scope) -> list[str]:
         """The names of a node's results: their own in the model's graph, which keeps them free."""
-        if scope is self.main:
+        if scope is self.main and node.graph is self.graph:
             return [value.name for value in node.results]
         return [scope.names.fresh(value.name) for value in node.results]
 
@@ -134,6 +135,11 @@ class ModelWriter:
             Problem(op, where, count, reason)
             for (op, where, reason), count in self._refused.items()
         ]
+
+
+def _all_names(graph: Graph) -> list[str]:
+    values = [*graph.inputs, *(result for node in graph.nodes for result in node.results)]
+    return [value.name for value in values]
 
 
 def _reason(node: Node, declined: bool) -> str:

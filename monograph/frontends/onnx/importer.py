@@ -36,7 +36,14 @@ from monograph.ir.data import Data
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.location import Location
 from monograph.ir.region import captured
-from monograph.ir.types import Array, TensorType, ValueType, string, symbols_of
+from monograph.ir.types import (
+    Array,
+    TensorType,
+    UnrankedType,
+    ValueType,
+    string,
+    symbols_of,
+)
 from monograph.ops.data import Constant
 
 LARGEST_TENSOR = 2**40
@@ -274,7 +281,7 @@ class Importer:
         ranked = all(value is None or isinstance(value.type, TensorType) for value in node.inputs)
         may_defer, self._may_defer = self._may_defer, True
         if found is None:
-            return self._expand(node, schema, ranked or not may_defer)
+            return self._expand(node, schema, may_defer)
         if ranked or found.any_types:
             return self._try(found, node, may_defer)
         if not may_defer:
@@ -289,11 +296,14 @@ class Importer:
                 raise
             return defer(node, error)
 
-    def _expand(self, node: OnnxNode, schema: functions.Schema | None, ranked: bool) -> Results:
+    def _expand(self, node: OnnxNode, schema: functions.Schema | None, may_defer: bool) -> Results:
         """Convert the body that ONNX gives for an op which has no converter."""
         if schema is None or not functions.has_body(schema):
             raise InputError(f"{node.name} is not supported")
-        if not ranked and schema.has_context_dependent_function:
+        unranked = any(
+            value is not None and isinstance(value.type, UnrankedType) for value in node.inputs
+        )
+        if unranked and may_defer and schema.has_context_dependent_function:
             return defer(node, None)
         writer = TypeWriter()
         types = [

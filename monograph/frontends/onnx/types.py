@@ -70,7 +70,7 @@ class Symbols:
         if found is None:
             word = re.sub(r"\W", "_", parameter, flags=re.ASCII)
             word = word if word[:1].isalpha() or word[:1] == "_" else f"d{word}"
-            found = self._named[parameter] = Symbol(self._unused(word[:60]), 1)
+            found = self._named[parameter] = Symbol(self._unused(word[:60]), 0)
         return found
 
     def fresh(self, hint: str = "d", lower: int = 0, upper: int | None = None) -> Symbol:

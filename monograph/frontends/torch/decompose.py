@@ -18,13 +18,6 @@ from torch.utils import _pytree as pytree
 
 from monograph.errors import UnsupportedError
 
-REFUSED = frozenset(
-    {
-        # Their decompositions draw random numbers that no key of ours would feed, or loop.
-        "aten.rand.default",
-    }
-)
-
 
 @dataclass(frozen=True)
 class Parts:
@@ -55,8 +48,6 @@ def _table() -> dict[Any, Callable[..., Any]]:
 
 def decomposition_of(op: Any) -> Callable[..., Any] | None:
     """A function that computes what an op does out of other ops; None if torch has none."""
-    if str(op) in REFUSED:
-        return None
     found = _table().get(op)
     if found is not None:
         return found
@@ -78,7 +69,7 @@ def decompose_node(node: Any, op: Any) -> Parts:
     if rule is None:
         raise UnsupportedError(f"{op} has no converter, and torch cannot take it apart")
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
-    operands = tuple(dict.fromkeys(leaf for leaf in leaves if _is_operand(leaf)))
+    operands = tuple(dict.fromkeys(leaf for leaf in leaves if _is_node(leaf)))
     key = _key(op, leaves, operands, spec)
     found = _CACHE.get(key) if key is not None else None
     if found is None:
@@ -122,10 +113,6 @@ def _trace(op: Any, rule: Any, leaves: Any, operands: Any, spec: Any) -> tuple[A
 
 def _is_node(leaf: Any) -> bool:
     return isinstance(leaf, torch.fx.Node)
-
-
-def _is_operand(leaf: Any) -> bool:
-    return _is_node(leaf)
 
 
 def _key(op: Any, leaves: Any, operands: Any, spec: Any) -> Any | None:

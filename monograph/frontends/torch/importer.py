@@ -274,9 +274,8 @@ class Importer:
         found = find_converter(str(target))
         if found is not None:
             return found(TorchNode(node, str(target), self._arguments(node, target), self))
-        if self.opaque and not decompose.can_decompose(target):
-            return custom_ops.call(self, node, target)
-        if custom_ops.is_custom(target) and not decompose.can_decompose(target):
+        may_be_opaque = self.opaque or custom_ops.is_custom(target)
+        if may_be_opaque and not decompose.can_decompose(target):
             return custom_ops.call(self, node, target)
         parts = decompose.decompose_node(node, target)
         values = [self.argument(each) for each in parts.operands]

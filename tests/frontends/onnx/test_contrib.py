@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from monograph.errors import MonographError
 from monograph.frontends.onnx import from_onnx
@@ -121,6 +122,18 @@ def test_fused_conv_ends_in_a_function(activation: str, parameters: list[float] 
 def test_fused_conv_adds_a_tensor() -> None:
     operands = [draw(1, 2, 6, 6), draw(4, 2, 3, 3), draw(4), draw(1, 4, 4, 4)]
     contrib("FusedConv", operands, activation="Relu")
+
+
+def test_nhwc_conv_is_conv_with_channels_last() -> None:
+    """ONNX Runtime has no kernel for it on a CPU; it is compared with Conv."""
+    x, weight, bias = draw(1, 2, 6, 6), draw(4, 2, 3, 3), draw(4)
+    model, feeds = one_node("Conv", [x, weight, bias], pads=[1, 1, 1, 1])
+    (expected,) = run_ort(model, feeds)
+    last = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+    options = {"domain": "com.microsoft", "pads": [1, 1, 1, 1]}
+    model, feeds = one_node("NhwcConv", [last, weight, bias], **options)
+    (found,) = interpret(from_onnx(model), feeds)
+    np.testing.assert_allclose(np.moveaxis(found, -1, 1), expected, rtol=1e-4, atol=1e-5)
 
 
 # Attention ----------------------------------------------------------------------------------------
@@ -262,6 +275,67 @@ def test_group_query_attention(
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+def language_model() -> ModelProto:
+    """GroupQueryAttention as exporters use it: lengths come from a mask, all sizes are symbols."""
+    nodes = [
+        helper.make_node("ReduceSum", ["mask", "axis"], ["counts"], keepdims=0),
+        helper.make_node("Sub", ["counts", "one"], ["before"]),
+        helper.make_node("Cast", ["before"], ["lengths"], to=TensorProto.INT32),
+        helper.make_node("Shape", ["mask"], ["shape"]),
+        helper.make_node("Gather", ["shape", "one"], ["size"]),
+        helper.make_node("Cast", ["size"], ["total"], to=TensorProto.INT32),
+        helper.make_node(
+            "GroupQueryAttention",
+            ["q", "k", "v", "past_k", "past_v", "lengths", "total", "cos", "sin"],
+            ["y", "present_k", "present_v"],
+            domain="com.microsoft", do_rotary=1, **GROUPED,
+        ),
+    ]  # fmt: skip
+    shapes: dict[str, list[str | int]] = {
+        "q": ["batch", "length", HIDDEN],
+        "k": ["batch", "length", 2 * DEPTH],
+        "v": ["batch", "length", 2 * DEPTH],
+        "past_k": ["batch", 2, "past", DEPTH],
+        "past_v": ["batch", 2, "past", DEPTH],
+    }
+    graph = helper.make_graph(
+        nodes,
+        "language",
+        [
+            helper.make_tensor_value_info("mask", TensorProto.INT64, ["batch", "total"]),
+            *(helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()),
+        ],
+        [helper.make_empty_tensor_value_info(name) for name in ("y", "present_k", "present_v")],
+        [
+            numpy_helper.from_array(np.array([1], np.int64), "axis"),
+            numpy_helper.from_array(np.array(1, np.int64), "one"),
+            numpy_helper.from_array(np.cos(draw(32, DEPTH // 2)), "cos"),
+            numpy_helper.from_array(np.sin(draw(32, DEPTH // 2)), "sin"),
+        ],
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def test_group_query_attention_of_symbolic_sizes() -> None:
+    model = language_model()
+    graph = from_onnx(model)
+    assert "onnx.deferred" not in op_names(graph)
+    for length, past, totals in ((1, 5, [6, 6]), (1, 5, [6, 4]), (3, 4, [7])):
+        query, key, value, past_key, past_value, *_ = grouped(length, past, totals)
+        longest = max(totals)
+        mask = (np.arange(longest) < np.array(totals)[:, None]).astype(np.int64)
+        feeds = {
+            "mask": mask, "q": query, "k": key, "v": value,
+            "past_k": past_key, "past_v": past_value,
+        }  # fmt: skip
+        expected, found = run_ort(model, feeds), interpret(graph, feeds)
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
+        for example, end in enumerate(totals):
+            got, want = found[1][example, :, :end], expected[1][example, :, :end]
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -349,6 +423,15 @@ def test_qlinear_pools_and_means() -> None:
     last = quantized(1, 6, 6, 2)
     contrib("QLinearAveragePool", [*last, *RESULT], steps=1, channels_last=1, **window)
     contrib("QLinearGlobalAveragePool", [*last, *RESULT], steps=1, channels_last=1)
+
+
+def test_qlinear_conv_with_channels_last() -> None:
+    image, weight = quantized(1, 6, 6, 2), quantized(4, 2, 3, 3, dtype="int8", seed=1)
+    weight[0] //= 2
+    result = [np.float32(1.0), np.array(120, np.uint8)]
+    contrib("QLinearConv", [*image, *weight, *result], channels_last=1, steps=1)
+    image = quantized(1, 2, 6, 6)
+    contrib("QLinearConv", [*image, *weight, *result], steps=1)
 
 
 def test_qlinear_concat_and_where() -> None:

@@ -41,8 +41,9 @@ def convolution(node: ExportContext[conv.Conv]) -> Exported:
     if 0 in node.result.shape:
         return node.filled(node.result.shape, 0, node.dtype)
     attributes = _attributes(node.op, node.shape(1)[2:])
-    windows = all(provably_at_least(size, 1) for size in node.result.shape[2:])
-    if attributes is None or not windows or not node.runs("Conv", node.dtype):
+    sizes = (*node.shape()[1:], *node.result.shape[2:])
+    some = all(provably_at_least(size, 1) for size in sizes)
+    if attributes is None or not some or not node.runs("Conv", node.dtype):
         return None
     return node.emit("Conv", *node.inputs, **attributes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monograph.exporters.onnx.context import ExportContext
+from monograph.exporters.onnx.emitter import computing
 from monograph.exporters.onnx.registry import Exported, expands, exports
 from monograph.ir.build import apply, cast_to
 from monograph.ir.dims import Dim, dim_max, dim_min
@@ -38,12 +39,13 @@ def bincount(node: ExportContext[s.Bincount]) -> Exported:
         largest = node.emit("ReduceMax", padded, axes, keepdims=1)
         length = node.emit("Add", largest, node.integers([1]))
     if len(node.inputs) > 1:
-        amounts = node.inputs[1]
+        amounts = node.cast(node.inputs[1], computing(node.type(1).dtype))
     else:
         amounts = node.expand(node.number(1, i64), (), node.shape())
     zeros = node.emit("Expand", node.number(0, amounts.element), length)
     places = node.emit("Unsqueeze", x, node.integers([1]))
-    return node.emit("ScatterND", zeros, places, amounts, reduction="add")
+    total = node.emit("ScatterND", zeros, places, amounts, reduction="add")
+    return node.cast(total, node.result.dtype)
 
 
 @exports(s.Unique)

@@ -127,7 +127,8 @@ def _quotient(node: ExportContext[Any]) -> Term:
 def fmod(node: ExportContext[e.Fmod]) -> Exported:
     """What is left of a division by 1 is 0, which is what 0 and -1 leave too."""
     divisor = _guarded(node)[0] if _needs_guard(node.node) else node.inputs[1]
-    return node.emit("Mod", node.inputs[0], divisor, fmod=1)
+    like_c = node.dtype.kind is not Kind.UNSIGNED  # which ONNX Runtime gets wrong in u64
+    return node.emit("Mod", node.inputs[0], divisor, fmod=int(like_c))
 
 
 @exports(e.Remainder, function=_needs_guard)

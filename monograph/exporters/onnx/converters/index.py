@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from monograph.exporters.onnx.context import ExportContext
+from monograph.exporters.onnx.emitter import computing
 from monograph.exporters.onnx.protos import tensor_proto
 from monograph.exporters.onnx.registry import Exported, expands, exports
 from monograph.exporters.onnx.scope import Term
 from monograph.ir.dims import provably_at_least
 from monograph.ir.graph import Value
-from monograph.ir.types import bool_, i32, i64
+from monograph.ir.types import bool_, i32, i64, u64
 from monograph.ops import data, index
 from monograph.ops import shape as shape_ops
 
@@ -84,11 +85,13 @@ def _written(node: ExportContext[Any], name: str, attributes: dict[str, Any]) ->
         mode = "add" if mode == "max" else "multiply"
     x, _, updates = node.inputs
     indices = node.cast(node.inputs[1], i64)
+    if mode != "set":  # f16 can be written but not combined
+        x, updates = (node.cast(term, computing(node.dtype)) for term in (x, updates))
 
     def write(target: Term, values: Term, how: str) -> Term:
         return node.emit(name, target, indices, values, reduction=REDUCTIONS[how], **attributes)
 
-    written = write(x, updates, mode)
+    written = node.cast(write(x, updates, mode), node.dtype)
     if not _orders_floats(node.op, node.node.operands[0]) or not node.special_values:
         return written
     flags, more = (node.cast(node.is_nan(term), i32) for term in (x, updates))
@@ -116,7 +119,10 @@ def one_hot(node: ExportContext[index.OneHot]) -> Exported:
     if not node.rank or not provably_at_least(op.depth, 1) or not node.runs("OneHot", op.dtype):
         return None
     values = node.constant([op.off_value, op.on_value], op.dtype)
-    indices = node.cast(node.inputs[0], i64)
+    indices = node.inputs[0]
+    if node.dtype is u64:  # beyond what i64 holds is beyond any depth
+        indices = node.emit("Min", indices, node.number(np.iinfo(np.int64).max, u64))
+    indices = node.cast(indices, i64)
     axis = op.axis % (node.rank + 1)
     return node.emit("OneHot", indices, node.size(op.depth), values, axis=axis)
 

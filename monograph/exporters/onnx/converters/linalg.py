@@ -6,6 +6,7 @@ from string import ascii_letters
 
 from monograph.exporters.onnx.context import ExportContext
 from monograph.exporters.onnx.registry import Exported, exports
+from monograph.ir.dims import provably_at_least
 from monograph.ir.types import bool_
 from monograph.ops import linalg
 from monograph.ops.einsum import Einsum, explicit, read_equation
@@ -13,8 +14,13 @@ from monograph.ops.einsum import Einsum, explicit, read_equation
 
 @exports(linalg.Matmul)
 def matmul(node: ExportContext[linalg.Matmul]) -> Exported:
-    """matmul → MatMul."""
-    return node.emit("MatMul", *node.inputs)
+    """matmul → MatMul, by a column where ONNX Runtime may leave empty sums by a vector unwritten."""
+    filled = all(provably_at_least(dim, 1) for dim in node.shape())
+    if node.type(1).rank > 1 or node.rank == 1 or filled:
+        return node.emit("MatMul", *node.inputs)
+    column = node.emit("Unsqueeze", node.inputs[1], node.integers([1]))
+    product = node.emit("MatMul", node.inputs[0], column)
+    return node.emit("Squeeze", product, node.integers([-1]))
 
 
 @exports(linalg.Linear)

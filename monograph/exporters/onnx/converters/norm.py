@@ -7,18 +7,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from monograph.exporters.onnx.context import ExportContext
+from monograph.exporters.onnx.protos import CODES
 from monograph.exporters.onnx.registry import Exported, exports
 from monograph.exporters.onnx.scope import Term
 from monograph.ir.dims import Shape, is_static, provably_at_least
+from monograph.ir.types import f64
 from monograph.ops import attention, batch_norm, norm
 
 
 def _usable(node: ExportContext[Any], name: str) -> bool:
-    """Whether every operand has the first one's dtype, with a kernel, and elements."""
+    """Whether every operand has the first one's dtype, with a kernel, and elements.
+
+    Attributes are f32, so epsilon must be one for f64 to be as exact as it should.
+    """
     same = all(term.dtype is node.dtype for term in node.inputs)
     some = all(provably_at_least(dim, 1) for dim in node.shape())
-    return same and some and node.runs(name, node.dtype)
+    exact = node.dtype is not f64 or float(np.float32(node.op.epsilon)) == node.op.epsilon
+    return same and some and exact and node.runs(name, node.dtype)
+
+
+def _stash(node: ExportContext[Any]) -> dict[str, Any]:
+    """The dtype in which the statistics are computed, where it is not f32."""
+    return {"stash_type": CODES[f64]} if node.dtype is f64 else {}
 
 
 def _parameter(node: ExportContext[Any], index: int, shape: Shape, fill: float) -> Term | None:
@@ -38,7 +51,8 @@ def layer_norm(node: ExportContext[norm.LayerNorm]) -> Exported:
     if scale is None:
         return None
     others = (node.inputs[0], scale, *node.inputs[2:])
-    return node.emit("LayerNormalization", *others, axis=axis, epsilon=node.op.epsilon)
+    attributes = {"axis": axis, "epsilon": node.op.epsilon, **_stash(node)}
+    return node.emit("LayerNormalization", *others, **attributes)
 
 
 @exports(norm.RmsNorm)
@@ -51,7 +65,8 @@ def rms_norm(node: ExportContext[norm.RmsNorm]) -> Exported:
     if scale is None:
         return None
     operands = (node.inputs[0], scale)
-    return node.emit("RMSNormalization", *operands, axis=axis, epsilon=node.op.epsilon)
+    attributes = {"axis": axis, "epsilon": node.op.epsilon, **_stash(node)}
+    return node.emit("RMSNormalization", *operands, **attributes)
 
 
 @exports(norm.GroupNorm)
@@ -59,7 +74,7 @@ def group_norm(node: ExportContext[norm.GroupNorm]) -> Exported:
     """Since opset 21 there is a scale for each channel, as here; before, one for each group."""
     if node.opset < 21 or node.rank < 3:
         return None
-    return _per_channel(node, "GroupNormalization", num_groups=node.op.groups)
+    return _per_channel(node, "GroupNormalization", num_groups=node.op.groups, **_stash(node))
 
 
 @exports(norm.InstanceNorm)

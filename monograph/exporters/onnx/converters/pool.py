@@ -36,7 +36,8 @@ def _fits(node: ExportContext[Any], name: str) -> bool:
     op = node.op
     narrow = all(max(pair) < size for pair, size in zip(op.padding, op.kernel, strict=True))
     some = all(provably_at_least(size, 1) for size in (*node.shape(), *node.result.shape))
-    return narrow and some and len(op.kernel) <= 3 and node.runs(name, node.dtype)
+    whole = not op.ceil_mode or node.opset >= 22  # where the last window may start changed there
+    return narrow and some and whole and len(op.kernel) <= 3 and node.runs(name, node.dtype)
 
 
 def _batched(shape: Shape, rank: int) -> Shape:

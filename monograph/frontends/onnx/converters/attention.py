@@ -49,10 +49,12 @@ def attention(node: OnnxNode) -> tuple[Value | None, ...]:
     scale = node.number("scale") if node.has("scale") else None
     softcap = node.number("softcap", 0.0)
     precision = node.dtype("softmax_precision", heads.query.dtype)
-    plain = softcap == 0.0 and not node.wants(3) and precision.bits <= wide(precision).bits
-    if plain and precision.bits <= wide(heads.query.dtype).bits:
+    exact = precision.bits <= wide(heads.query.dtype).bits
+    if softcap == 0.0 and exact and not node.wants(3):
         y, shown = attend(heads, mask, causal=causal, scale=scale), None
     else:
+        if causal:
+            mask = masks_joined(mask, visible(heads.lengths, 0, None, 0))
         y, shown = _written_out(node, heads, mask, scale, precision)
     return joined_heads(y) if flat else y, heads.key, heads.value, shown
 
@@ -111,7 +113,6 @@ def _mask(
         inside = F.less(keys, per_example(lengths))
         seen = inside if seen is None else F.logical_and(seen, inside)
     mask = None if node.optional(3) is None else _padded(node, node.input(3), heads.lengths[1])
-    # Written out, the triangle is part of the mask too: see ``_written_out``.
     return masks_joined(mask, seen), causal and from_start
 
 
@@ -147,12 +148,10 @@ def masks_joined(mask: Value | None, seen: Value | None) -> Value | None:
 
 
 def _padded(node: OnnxNode, mask: Value, keys: Dim) -> Value:
-    """The mask as long as there are keys: what it does not reach is hidden."""
+    """Since opset 24 a mask may be too short for the keys: those that it misses are hidden."""
     length = mask.shape[-1]
-    if provably_equal(length, keys) or length == 1:
+    if node.opset < 24 or provably_equal(length, keys):
         return mask
-    if not isinstance(length, int) or not isinstance(keys, int):
-        raise NotStatic(f"{node.name}: whether the mask reaches all keys is not known")
     fill = False if mask.dtype is bool_ else -math.inf
     before = (0,) * mask.rank
     return F.pad(mask, before, (*before[1:], keys - length), fill)
@@ -165,8 +164,6 @@ def _written_out(
     node: OnnxNode, heads: Heads, mask: Value | None, scale: float | None, precision: DType
 ) -> tuple[Value, Value]:
     """Attention step by step: the result, and the scores of the step that is asked for."""
-    if bool(node.integer("is_causal", 0)) and node.optional(4) is None and node.optional(6) is None:
-        mask = masks_joined(mask, visible(heads.lengths, 0, None, 0))
     dtype = heads.query.dtype
     raw = scores_of(heads, scale)
     capped = soft_capped(raw, node.number("softcap", 0.0))

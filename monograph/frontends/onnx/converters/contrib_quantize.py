@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.conv import qlinear_conv
+from monograph.frontends.onnx.converters.conv import quantized_conv
 from monograph.frontends.onnx.converters.matmul import (
     centred,
     columns,
@@ -92,14 +92,6 @@ def qlinear_average_pool(node: OnnxNode) -> Value:
     return stored(node, F.moveaxis(y, 1, y.rank - 1) if last else y, 3, node.input(0))
 
 
-@converter("QLinearReduceMean", domain=DOMAIN)
-def qlinear_reduce_mean(node: OnnxNode) -> Value:
-    """Means along axes of a quantized tensor."""
-    keep = bool(node.integer("keepdims", 1))
-    y = F.mean(real(node, 0), node.ints("axes", ()) or None, keepdims=keep)
-    return stored(node, y, 3, node.input(0))
-
-
 @converter("QLinearConcat", domain=DOMAIN)
 def qlinear_concat(node: OnnxNode) -> Value:
     """Quantized tensors, each with a scale and a zero point, one after the other."""
@@ -115,13 +107,13 @@ def qlinear_where(node: OnnxNode) -> Value:
 
 
 @converter("QLinearConv", domain=DOMAIN)
-def contrib_qlinear_conv(node: OnnxNode) -> Value:
+def qlinear_conv(node: OnnxNode) -> Value:
     """ONNX's own op, which here may have the channels last."""
-    if node.integer("channels_last", 0):
-        raise node.error("channels_last is not supported")
-    made = qlinear_conv(node)
-    assert isinstance(made, Value)
-    return made
+    x = node.input(0)
+    if not node.integer("channels_last", 0):
+        return quantized_conv(node, x)
+    y = quantized_conv(node, F.moveaxis(x, x.rank - 1, 1))
+    return F.moveaxis(y, 1, y.rank - 1)
 
 
 # Products.

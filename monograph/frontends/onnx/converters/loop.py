@@ -302,11 +302,13 @@ class _Loop:
         stacked = []
         for value, type_ in zip(sequences, self.elements, strict=True):
             size = self.node.fresh("steps")
-            element = self._known_outside(type_) if isinstance(type_, TensorType) else type_
-            joined = apply(ConcatFromSequence(0, size, True, element), value)
-            if isinstance(element, TensorType):
-                joined = apply_declare(joined, element.with_shape((size, *element.shape)))
-            stacked.append(joined)
+            if not isinstance(type_, TensorType):
+                stacked.append(apply(ConcatFromSequence(0, size, True), value))
+                continue
+            element = self._known_outside(type_)
+            op = ConcatFromSequence(0, size, True, element.shape, element.dtype)
+            declared = element.with_shape((size, *element.shape))
+            stacked.append(apply_declare(apply(op, value), declared))
         return stacked
 
 

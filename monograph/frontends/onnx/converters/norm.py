@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, floor
 
 from monograph import functional as F
-from monograph.frontends.onnx.node import NotStatic, OnnxNode
+from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import apply, cast_to
 from monograph.ir.dims import Shape, provably_equal, shape_product
@@ -233,8 +233,6 @@ def _along(node: OnnxNode, x: Value, axis: int) -> Value:
         return F.softmax(x, axis)
     if node.op_type == "LogSoftmax":
         return F.log_softmax(x, axis)
-    if not isinstance(x.shape[axis], int):
-        raise NotStatic(f"{node.name}: the length of a row is not known before it runs")
     if 0 in x.shape:
         return x
     return F.one_hot(F.argmax(x, axis), x.shape[axis], axis, dtype=x.dtype)

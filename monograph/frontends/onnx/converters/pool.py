@@ -67,12 +67,12 @@ def average_pooled(node: OnnxNode, x: Value) -> Value:
     if all(apart == 1 for apart in windows.dilation):
         made = ops.AvgPool(windows.kernel, windows.stride, windows.padding, include, ceil)
         return apply(made, x)
-    ones = F.ones((1, 1, *x.shape[2:]), x.dtype)
-    if include:  # padding counts, what overhangs it does not
-        lows, highs = ((0, 0, *side) for side in zip(*windows.padding, strict=True))
-        ones, x = (F.pad(each, (0, 0, *lows[2:]), (0, 0, *highs[2:])) for each in (ones, x))
+    if include:  # padding counts as elements do, what overhangs it does not
+        lows, highs = zip(*windows.padding, strict=True)
+        x = F.pad(x, (0, 0, *lows), (0, 0, *highs))
         none = ((0, 0),) * len(windows.kernel)
         windows = Geometry(windows.kernel, windows.stride, none, windows.dilation)
+    ones = F.ones((1, 1, *x.shape[2:]), x.dtype)
     totals = window_sums(node, x, windows, ceil)
     return F.divide(totals, window_sums(node, ones, windows, ceil))
 
@@ -171,7 +171,8 @@ def max_roi_pool(node: OnnxNode) -> Value:
     height, width = node.ints("pooled_shape")
     scale = node.number("spatial_scale", 1.0)
     image = cast_to(F.reshape(F.slice(regions, (0,), (1,), axes=(1,)), (-1,)), i64)
-    corners = F.round(F.multiply(F.slice(regions, (1,), (5,), axes=(1,)), scale))
+    scaled = F.multiply(F.slice(regions, (1,), (5,), axes=(1,)), scale)
+    corners = F.trunc(F.add(scaled, F.copysign(0.5, scaled)))  # halves round away from zero
     left, top, right, bottom = (F.reshape(each, (-1, 1)) for each in F.split(corners, 4, 1))
     rows = _cells(top, bottom, height, x.shape[2])
     columns = _cells(left, right, width, x.shape[3])

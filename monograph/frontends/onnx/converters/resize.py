@@ -245,6 +245,8 @@ def _for_op(method: Method, axes: Sequence[Axis], x: Value) -> Resize | None:
         return None
     if (coordinates, rounding, method.mode) == ("tf_half_pixel_for_nn", "floor", "nearest"):
         coordinates, rounding = "half_pixel", "round_prefer_ceil"
+    if coordinates == "align_corners" and all(scale.is_integer() for scale in scales):
+        scales = []
     if coordinates == "align_corners" and scales:
         # A scale may mean a broken length, and the last corner is at the end of that.
         coordinates, scales = "asymmetric", []

@@ -180,7 +180,7 @@ def _(folder: Path) -> Path:
 @hostile(
     "a weight with two locations",
     InputError,
-    "the external data of tensor 'w' has two entries 'location'",
+    "the external data of tensor 'w' is outside the model's folder",
 )
 def _(folder: Path) -> Path:
     made = external(location="w.bin")

@@ -207,7 +207,7 @@ def _(folder: Path) -> bytes:
     return raw_model(field(11, field(1, b"x") + field(2, type_)))
 
 
-@hostile("types 40 deep")
+@hostile("types 40 deep", InputError, "input 'x' has a type that is not supported")
 def _(folder: Path) -> bytes:
     type_ = field(1, b"\x08\x01")
     for _ in range(40):

@@ -219,7 +219,12 @@ def endless(trips: int | None) -> ModelProto:
     return model(made, inputs=[X], outputs=[value("y", None)], initializers=constants)
 
 
-@hostile("a loop without end", InputError, "Loop that makes 'y': this loop never ends")
+@hostile("a loop without end is imported")
+def _(folder: Path) -> ModelProto:
+    return endless(None)
+
+
+@hostile("a loop without end is interrupted", run={"x": ONES}, interrupt=True)
 def _(folder: Path) -> ModelProto:
     return endless(None)
 

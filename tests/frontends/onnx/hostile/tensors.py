@@ -225,7 +225,7 @@ def _(folder: Path) -> ModelProto:
     )
 
 
-@hostile("a reshape to a float", InputError, "Reshape that makes 'y'")
+@hostile("a reshape to a float", InputError, "Reshape that makes 'y': ONNX refuses its operands")
 def _(folder: Path) -> ModelProto:
     shape = array("s", [4.0], np.float32)
     return model(
@@ -300,7 +300,7 @@ def _(folder: Path) -> ModelProto:
     return bomb("Range", array("a", 0, np.int64), array("b", 9, np.int64), array("c", 0, np.int64))
 
 
-@hostile("a range of floats without end", InputError, "Range that makes 'h'")
+@hostile("a range of floats without end", InputError, "Range that makes 'h' cannot be converted")
 def _(folder: Path) -> ModelProto:
     return bomb(
         "Range",

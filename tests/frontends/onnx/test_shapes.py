@@ -1,0 +1,130 @@
+"""Shapes that are computed by nodes become symbolic dimensions again; what cannot is deferred."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+
+from monograph.errors import EvaluationError
+from monograph.ir.compare import structurally_equal
+from monograph.ir.interpret import interpret
+from monograph.ir.text.parser import parse
+from tests.frontends.onnx.models import assert_equal, floats, graph_of, op_names, run
+
+SPLIT_HEADS = """m (float[batch, seq, 12] x) => (float[batch, seq, h, d] y) {
+    shape = Shape(x)
+    zero = Constant <value_int: int = 0> ()
+    one = Constant <value_int: int = 1> ()
+    batch = Gather(shape, zero)
+    seq = Gather(shape, one)
+    axes = Constant <value_ints: ints = [0]> ()
+    batch1 = Unsqueeze(batch, axes)
+    seq1 = Unsqueeze(seq, axes)
+    rest = Constant <value_ints: ints = [4, 3]> ()
+    target = Concat <axis = 0> (batch1, seq1, rest)
+    y = Reshape(x, target)
+}"""
+
+
+def test_a_shape_chain_becomes_a_symbolic_shape() -> None:
+    graph = graph_of(SPLIT_HEADS)
+    assert op_names(graph) == ["reshape"]
+    assert str(graph.outputs[0].type) == "f32[batch, seq, 4, 3]"
+
+
+@pytest.mark.parametrize(
+    "expression, expected",
+    [
+        ("t = Add(n, two)", "n+2"),
+        ("t = Mul(n, two)", "2*n"),
+        ("t = Sub(n, one)", "n-1"),
+        ("t = Div(n, two)", "n//2"),
+        ("t = Mod(n, two)", "n%2"),
+        ("t = Max(n, two)", "max(n,2)"),
+        ("s = Shape(x) t = Slice(s, one, two)", "3"),
+        ("c = Cast <to=6> (n) t = Cast <to=7> (c)", "n"),
+        ("e = Equal(n, minus) t = Where(e, one, n)", "n"),
+        ("s = Shape(x) t = ReduceProd <keepdims=1> (s)", "3*n"),
+        ("s = Shape <start=1> (x) t = Identity(s)", "3"),
+        ("s = Size(x) t = Reshape(s, one)", "3*n"),
+    ],
+)
+def test_arithmetic_on_shapes_is_followed(expression: str, expected: str) -> None:
+    graph = graph_of(f"""m (float[n, 3] x) => (float[k] y) {{
+        one = Constant <value_ints: ints = [1]> ()
+        two = Constant <value_ints: ints = [2]> ()
+        minus = Constant <value_ints: ints = [-1]> ()
+        n = Shape <start=0, end=1> (x)
+        {expression}
+        y = ConstantOfShape(t)
+    }}""")
+    assert str(graph.outputs[0].shape[0]).replace(" ", "") == expected
+    assert "onnx.deferred" not in op_names(graph)
+
+
+def test_minus_one_and_zero_in_a_reshape() -> None:
+    graph = graph_of("""m (float[batch, seq, 12] x) => (float[a, b] y) {
+        target = Constant <value_ints: ints = [0, -1]> ()
+        y = Reshape(x, target)
+    }""")
+    assert str(graph.outputs[0].type) == "f32[batch, 12*seq]"
+
+
+def test_a_shape_that_is_an_input_defers_the_node() -> None:
+    text = "m (float[n] x, int64[2] s) => (float[a, b] y) { h = Reshape(x, s) y = Neg(h) }"
+    graph = graph_of(text)
+    assert op_names(graph) == ["onnx.deferred", "negate"]
+    x = np.arange(6, dtype=np.float32)
+    assert_equal(run(text, x, np.array([2, -1])), -x.reshape(2, 3))
+
+
+def test_a_deferred_node_prints_and_parses() -> None:
+    graph = graph_of("m (float[n] x, int64[2] s) => (float[a, b] y) { y = Reshape(x, s) }")
+    assert structurally_equal(graph, parse(str(graph)), names=True)
+
+
+def test_an_unknown_rank_defers_what_follows() -> None:
+    text = """m (float[n] x, int64[r] s) => (float y) {
+        h = Reshape(x, s)
+        k = Add(h, h)
+        y = Transpose(k)
+    }"""
+    graph = graph_of(text)
+    assert op_names(graph) == ["onnx.deferred"] * 3
+    x = np.arange(6, dtype=np.float32)
+    assert_equal(run(text, x, np.array([3, 2])), 2 * x.reshape(3, 2).T)
+
+
+def test_an_error_in_a_deferred_node_names_it() -> None:
+    graph = graph_of("m (float[n] x, int64[2] s) => (float[a, b] y) { [it] y = Reshape(x, s) }")
+    with pytest.raises(EvaluationError, match="the number of elements changes") as caught:
+        interpret(graph, [floats(1, 2, 3), np.array([2, 2])])
+    assert "Reshape 'it'" in str(caught.value)
+
+
+def test_a_body_in_a_deferred_node_reads_what_is_around_it() -> None:
+    # The rank of the loop's carried value is not known, so the whole loop may be deferred.
+    text = """m (float[n] x, int64[r] s, int64 trips, float w) => (float y) {
+        h = Reshape(x, s)
+        y = Loop (trips, "", h) <body = g (int64 i, bool c, float v) => (bool d, float u) {
+            d = Identity(c)
+            u = Add(v, w)
+        }>
+    }"""
+    x = np.arange(4, dtype=np.float32)
+    found = run(text, x, np.array([2, 2]), np.array(3), np.float32(10))
+    assert_equal(found, x.reshape(2, 2) + 30)
+
+
+def test_slices_count_from_either_end() -> None:
+    x = np.arange(20, dtype=np.float32).reshape(4, 5)
+    text = """m (float[4, 5] x) => (float[a, b] y) {
+        starts = Constant <value_ints: ints = [-1, 1]> ()
+        ends = Constant <value_ints: ints = [-100, 100]> ()
+        axes = Constant <value_ints: ints = [0, -1]> ()
+        steps = Constant <value_ints: ints = [-2, 2]> ()
+        y = Slice(x, starts, ends, axes, steps)
+    }"""
+    assert_equal(run(text, x), x[::-2, 1::2])
