@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 PYTEST_ARGS ?=
 
-EXTRAS := dev,torch
+EXTRAS := dev,torch,onnx,suites
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
@@ -31,7 +31,20 @@ demo: $(STAMP) ## Take a short tour of the compiler
 
 .PHONY: test
 test: lint types ## Run every check that CI runs: lint, types, tests
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 -m 'not slow' $(PYTEST_ARGS)
+
+.PHONY: test-slow
+test-slow: $(STAMP) ## Run the tests that make test leaves out
+	$(BIN)/python -m pytest -n 2 -m slow $(PYTEST_ARGS)
+
+.PHONY: conformance
+conformance: $(STAMP) ## Run ONNX's backend suite and torch's OpInfo samples, and count
+	$(BIN)/python -m tests.frontends.onnx.conformance
+	$(BIN)/python -m tests.frontends.torch.opinfo --workers 2
+
+.PHONY: models
+models: $(STAMP) ## Import whole models from PyTorch and ONNX and compare with eager
+	$(BIN)/python -m tests.models.run --via torch,onnx --train
 
 .PHONY: lint
 lint: $(STAMP) ## Check style and formatting
@@ -50,6 +63,10 @@ types: $(STAMP) ## Check types (mypy, strict)
 .PHONY: bench-scale
 bench-scale: $(STAMP) ## Measure how the compiler scales with graph size
 	$(BIN)/python -m benchmarks.scale
+
+.PHONY: bench-import
+bench-import: $(STAMP) ## Measure how long importing BERT-base takes
+	$(BIN)/python -m benchmarks.import_speed
 
 .PHONY: setup
 setup: $(STAMP) ## Create the environment, and nothing else

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
 from onnx import ModelProto, TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
-from monograph.ir.types import DTYPES
+from monograph.exporters.onnx import to_onnx
+from monograph.ir.graph import Graph
+from monograph.ir.interpret import interpret
 
 CARRIERS = {
     "BFLOAT16": "FLOAT", "FLOAT8E4M3FN": "FLOAT", "FLOAT8E5M2": "FLOAT", "FLOAT8E4M3FNUZ": "FLOAT",
@@ -26,8 +29,17 @@ def check(model: ModelProto) -> None:
     onnx.checker.check_model(model, full_check=True)
 
 
+def assert_exports(graph: Graph, arrays: Sequence[Any], **options: Any) -> ModelProto:
+    """The graph's model is accepted, and ONNX Runtime gives what the interpreter gives."""
+    model = to_onnx(graph, **options)
+    check(model)
+    got = run_in_onnx_runtime(model, [as_pairs(np.asarray(array)) for array in arrays])
+    assert_equal(got, interpret(graph, list(arrays)))
+    return model
+
+
 def run_in_onnx_runtime(model: ModelProto, arrays: Sequence[Any]) -> list[np.ndarray]:
-    """The model's outputs; floats narrower than f16 and packed integers come back as they are."""
+    """The model's outputs, for inputs in order."""
     wrapped, dtypes = _with_passable_types(model)
     session = new_session(wrapped.SerializeToString())
     feeds = {
@@ -41,23 +53,62 @@ def run_in_onnx_runtime(model: ModelProto, arrays: Sequence[Any]) -> list[np.nda
     ]
 
 
-def new_session(model: str | bytes) -> onnxruntime.InferenceSession:
+def new_session(model: bytes | Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    source = str(model) if isinstance(model, Path) else model
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 def run_in_reference(model: ModelProto, arrays: Sequence[Any]) -> list[np.ndarray]:
-    from onnx.reference import ReferenceEvaluator
-
-    feeds = {
-        value.name: np.asarray(array)
-        for value, array in zip(model.graph.input, arrays, strict=True)
-    }
+    """The model's outputs by ONNX's own, slow, evaluator."""
+    values = zip(model.graph.input, arrays, strict=True)
+    feeds = {value.name: np.asarray(array) for value, array in values}
     with np.errstate(all="ignore"):
-        return [np.asarray(array) for array in ReferenceEvaluator(model).run(None, feeds)]
+        outputs = ReferenceEvaluator(model).run(None, feeds)
+    strings = [np.asarray(array) for array in outputs]
+    return [array.astype(object) if array.dtype.kind in "UT" else array for array in strings]
+
+
+def assert_equal(
+    got: Sequence[np.ndarray], expected: Sequence[np.ndarray], rounding: float = 1e-5
+) -> None:
+    """Equal dtypes and shapes, exactly equal whole numbers, and floats equal within rounding.
+
+    NaN and infinities stand in the same places. Floats may differ by so much of themselves, or by a
+    tenth of that of the largest number in the tensor.
+    """
+    assert len(got) == len(expected)
+    for ours, complex_or_real in zip(got, expected, strict=True):
+        wanted = as_pairs(complex_or_real)
+        assert ours.dtype == wanted.dtype
+        assert ours.shape == wanted.shape
+        if wanted.dtype.kind in "biuOUS" or not wanted.size:
+            np.testing.assert_array_equal(ours, wanted)
+            continue
+        exact = wanted.astype(np.float64)
+        finite = np.abs(exact[np.isfinite(exact)])
+        largest = max(1.0, float(finite.max(initial=0.0)))
+        np.testing.assert_allclose(
+            ours.astype(np.float64), exact, rtol=rounding, atol=rounding * largest / 10
+        )
+
+
+def same_zeros(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> bool:
+    """Whether zeros have the same signs."""
+    for ours, complex_or_real in zip(got, expected, strict=True):
+        wanted = as_pairs(complex_or_real)
+        zero = wanted == 0 if wanted.dtype.kind == "f" else np.zeros(wanted.shape, np.bool_)
+        if not np.array_equal(np.signbit(ours[zero]), np.signbit(wanted[zero])):
+            return False
+    return True
+
+
+def as_pairs(array: np.ndarray) -> np.ndarray:
+    """A complex array as ONNX has it: real numbers with a last dimension of 2."""
+    return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
 
 
 def _with_passable_types(model: ModelProto) -> tuple[ModelProto, list[Any]]:
@@ -67,15 +118,15 @@ def _with_passable_types(model: ModelProto) -> tuple[ModelProto, list[Any]]:
     graph = copy.graph
     before, after, dtypes = [], [], []
     for value in graph.input:
-        carrier = _carrier(value)
+        carrier, own = _carrier(value), value.type.tensor_type.elem_type
         if carrier is not None:
-            own = value.type.tensor_type.elem_type
-            before.append(helper.make_node("Cast", [f"{value.name}#"], [value.name], to=own, **_exactly(own)))
+            name = value.name
+            before.append(helper.make_node("Cast", [f"{name}#"], [name], to=own, **_exactly(own)))
             value.name += "#"
             value.type.tensor_type.elem_type = carrier
     for value in graph.output:
-        carrier = _carrier(value)
-        dtypes.append(None if carrier is None else _numpy(value.type.tensor_type.elem_type))
+        carrier, own = _carrier(value), value.type.tensor_type.elem_type
+        dtypes.append(None if carrier is None else helper.tensor_dtype_to_np_dtype(own))
         if carrier is not None:
             after.append(helper.make_node("Cast", [value.name], [f"{value.name}#"], to=carrier))
             value.name += "#"
@@ -100,17 +151,3 @@ def _carrier(value: Any) -> int | None:
 def _passable(array: np.ndarray, value: Any) -> np.ndarray:
     wanted = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
     return np.ascontiguousarray(array.astype(wanted)).reshape(array.shape)
-
-
-def _numpy(code: int) -> Any:
-    return helper.tensor_dtype_to_np_dtype(code)
-
-
-def as_pairs(array: np.ndarray) -> np.ndarray:
-    """A complex array as ONNX has it: real numbers with a last dimension of 2."""
-    if array.dtype.kind != "c":
-        return array
-    return np.stack([array.real, array.imag], -1)
-
-
-assert ml_dtypes and DTYPES
