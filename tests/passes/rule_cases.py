@@ -63,9 +63,7 @@ class Case:
 
     def operands(self, dtype: str) -> list[Array]:
         """Operands full of special values."""
-        return [
-            np.resize(operand(dtype, turn), shape) for turn, shape in enumerate(self.shapes)
-        ]
+        return [np.resize(operand(dtype, turn), shape) for turn, shape in enumerate(self.shapes)]
 
 
 def outputs(graph: Graph, operands: list[Array]) -> list[Array]:

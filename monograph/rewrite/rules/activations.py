@@ -96,9 +96,7 @@ GELU = (
     ),
     _spelling(
         "gelu_tanh_expanded",
-        lambda x: 0.5
-        * x
-        * (1 + Tanh()(SQRT_2_OVER_PI * x + SQRT_2_OVER_PI * CUBIC * x * x * x)),
+        lambda x: 0.5 * x * (1 + Tanh()(SQRT_2_OVER_PI * x + SQRT_2_OVER_PI * CUBIC * x * x * x)),
         lambda x: gelu(x, "tanh"),
         GELU_FLOATS,
     ),

@@ -344,9 +344,9 @@ def clip_twice(node: Node) -> Value | None:
     raised = inner.op.high if low is None or inner.op.high is None else _larger(inner.op.high, low)
     lows = [bound for bound in (inner.op.low, low) if bound is not None]
     highs = [bound for bound in (raised, high) if bound is not None]
-    result: Value = Clip(
-        _larger(*lows) if lows else None, _smaller(*highs) if highs else None
-    )(inner.operands[0])
+    result: Value = Clip(_larger(*lows) if lows else None, _smaller(*highs) if highs else None)(
+        inner.operands[0]
+    )
     return result
 
 

@@ -283,17 +283,13 @@ def divide_by_constant(node: Node) -> Value | None:
     return x * filled(divisor.tensor, 1.0 / number)
 
 
-@rewrite(
-    "sum_of_sum", root=(Sum, Prod), fast_math=True, floats="floats are added in another order"
-)
+@rewrite("sum_of_sum", root=(Sum, Prod), fast_math=True, floats="floats are added in another order")
 def sum_of_sum(node: Node) -> Value | None:
     """sum(sum(x)) → sum(x) over the axes of both."""
     return merged_reduction(node)
 
 
-@rewrite(
-    "mean_of_mean", root=Mean, fast_math=True, floats="floats are added in another order"
-)
+@rewrite("mean_of_mean", root=Mean, fast_math=True, floats="floats are added in another order")
 def mean_of_mean(node: Node) -> Value | None:
     """mean(mean(x)) → mean(x) over the axes of both."""
     return merged_reduction(node)
