@@ -2,8 +2,9 @@
 
 BERT-base (12 layers, 768 channels, random weights) as torch.export and torch's ONNX exporter give
 it. Only our own part is timed: from the ``ExportedProgram``, and from the ONNX file on disk, to a
-graph; the exporter's own seconds stand beside it. Each must take less than ``MAX_SECONDS``; the exit
-code is 1 if one does not.
+graph; the exporter's own seconds stand beside it. The quickest of some repeats must take less than
+``MAX_SECONDS`` of processor time (the work has one thread, and what else the machine does should
+not count); the exit code is 1 if one does not.
 """
 
 from __future__ import annotations
@@ -35,17 +36,16 @@ TOKENS = 128
 
 @dataclass(frozen=True)
 class Row:
-    """One road into a graph: the exporter's seconds, ours (every repeat), and the graph's size."""
+    """One road into a graph: the exporter's seconds, ours at every repeat, and the graph's size.
+
+    ``seconds`` are those of a clock on the wall, ``work`` those of the processor.
+    """
 
     road: str
     exporter: float
     seconds: tuple[float, ...]
+    work: tuple[float, ...]
     nodes: int
-
-    @property
-    def best(self) -> float:
-        """The quickest repeat: what the work costs when nothing else runs."""
-        return min(self.seconds)
 
 
 class Encoder(torch.nn.Module):
@@ -88,13 +88,16 @@ def measure(layers: int, repeats: int) -> list[Row]:
 
 
 def _row(road: str, exporter: float, call: Callable[[], Graph], repeats: int) -> Row:
-    seconds = []
+    seconds, work = [], []
     for _ in range(repeats):
         gc.collect()
-        start = time.perf_counter()
+        start, begun = time.perf_counter(), time.process_time()
         graph = call()
         seconds.append(time.perf_counter() - start)
-    return Row(road, exporter, tuple(seconds), len(graph))
+        work.append(time.process_time() - begun)
+        nodes = len(graph)
+        del graph
+    return Row(road, exporter, tuple(seconds), tuple(work), nodes)
 
 
 def _export_onnx(module: torch.nn.Module, inputs: tuple[Any, ...], path: Path) -> None:
@@ -116,10 +119,10 @@ def _move_weights_out(path: Path) -> None:
 def table(rows: Sequence[Row]) -> Table:
     """The figures as a table."""
     made = Table(title="Importing BERT-base", title_justify="left")
-    for column in ("road", "nodes", "exporter s", "first s", "best s", "limit s"):
+    for column in ("road", "nodes", "exporter s", "first s", "best s", "processor s", "limit s"):
         made.add_column(column, justify="left" if column == "road" else "right")
     for row in rows:
-        cells = (row.exporter, row.seconds[0], row.best, MAX_SECONDS)
+        cells = (row.exporter, row.seconds[0], min(row.seconds), min(row.work), MAX_SECONDS)
         made.add_row(row.road, str(row.nodes), *(f"{each:.2f}" for each in cells))
     return made
 
@@ -127,9 +130,9 @@ def table(rows: Sequence[Row]) -> Table:
 def failures(rows: Sequence[Row]) -> list[str]:
     """What is too slow, in words."""
     return [
-        f"{row.road} takes {row.best:.2f} s, more than {MAX_SECONDS}"
+        f"{row.road} takes {min(row.work):.2f} s, more than {MAX_SECONDS}"
         for row in rows
-        if row.best > MAX_SECONDS
+        if min(row.work) > MAX_SECONDS
     ]
 
 

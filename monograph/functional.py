@@ -411,6 +411,9 @@ from monograph.ops.statistics import (
     unique,
     unique_consecutive,
 )
+from monograph.ops.translate import (
+    translate,
+)
 from monograph.ops.triangle import (
     tril,
     triu,
@@ -725,6 +728,7 @@ __all__ = [
     "tile",
     "to_device",
     "top_k",
+    "translate",
     "transpose",
     "triangular_solve",
     "tril",

@@ -30,6 +30,8 @@ from tests.models.model import Flat, Model
 from tests.models.verdict import Array, Verdict, Word, error_of, judge, judge_all, worst
 
 WAYS = ("torch", "onnx", "train")
+MOVES = 6
+"""How many times a training step is repeated with weights moved by a rounding."""
 
 
 @dataclass
@@ -128,7 +130,7 @@ def _compare_outputs(
         verify(graph)
     with result.step("run"):
         got = interpret(graph, arrays)
-    with torch.no_grad():
+    with result.step("reference"), torch.no_grad():
         eager = [to_numpy(output) for output in module(*inputs)]
         exact = [to_numpy(output) for output in doubled(module)(*map(as_double, inputs))]
     if len(got) != len(eager):
@@ -209,8 +211,10 @@ def _training_step(model: Model, result: Result, cache: Path | None) -> None:
     result.nodes = len(graph)
     with result.step("run"):
         got = _run_step(graph, imported, parameters, before, inputs)
-    eager = eager_step(copy.deepcopy(before), inputs)
-    exact = eager_step(doubled(before), tuple(map(as_double, inputs)))
+    with result.step("reference"):
+        eager = [eager_step(copy.deepcopy(before), inputs)]
+        eager += [eager_step(moved(before, seed), inputs) for seed in range(MOVES)]
+        exact = eager_step(doubled(before), tuple(map(as_double, inputs)))
     result.verdict = worst(_judge_step(got, eager, exact))
 
 
@@ -255,27 +259,49 @@ def eager_step(module: nn.Module, inputs: Sequence[Tensor]) -> Trained:
     gradients = {
         name: to_numpy(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
         for name, tensor in module.named_parameters()
+        if tensor.requires_grad
     }
     buffers = {name: to_numpy(tensor) for name, tensor in _buffers(module).items()}
     return Trained(to_numpy(loss), gradients, buffers)
 
 
-def _judge_step(got: Trained, eager: Trained, exact: Trained) -> list[Verdict]:
-    """Verdicts on the loss, every gradient and every buffer."""
+def moved(module: nn.Module, seed: int) -> nn.Module:
+    """A copy of a module with each parameter moved by about half a rounding."""
+    generator = torch.Generator().manual_seed(seed)
+    copied = copy.deepcopy(module)
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            parameter.mul_(1 + 6e-8 * torch.randn(parameter.shape, generator=generator))
+    return copied
+
+
+def _judge_step(got: Trained, eager: Sequence[Trained], exact: Trained) -> list[Verdict]:
+    """Verdicts on the loss, every gradient and every buffer.
+
+    ``eager`` holds several steps, of the module itself and of copies that differ from it by
+    roundings: behind a kink (a ReLU at 0) or in a small batch norm, eager's own gradients vary a
+    lot with them, and one sample does not show it.
+    """
+    first = eager[0]
     floor = 1e-2 * max(float(np.linalg.norm(each)) for each in exact.gradients.values())
-    names = [name for name in eager.gradients if name in got.gradients]
-    errors = [error_of(eager.gradients[name], exact.gradients[name], floor) for name in names]
-    level = float(np.median(errors))
-    verdicts = [judge(got.loss, eager.loss, exact.loss, level=level)]
-    for name, gradient in eager.gradients.items():
+    spread = {
+        name: max(error_of(each.gradients[name], twin, floor) for each in eager)
+        for name, twin in exact.gradients.items()
+    }
+    level = float(np.quantile(list(spread.values()), 0.9))
+    verdicts = [judge(got.loss, first.loss, exact.loss, level=level)]
+    for name, gradient in first.gradients.items():
         if name in got.gradients:
-            twin = exact.gradients[name]
-            found = judge(got.gradients[name], gradient, twin, floor=floor, level=level)
+            found = judge(
+                got.gradients[name], gradient, exact.gradients[name],
+                floor=floor, level=level, spread=spread[name],
+            )  # fmt: skip
             verdicts.append(found.about(f"gradient of {name}"))
         elif np.any(gradient):
             verdicts.append(Verdict(Word.WRONG, np.inf, 0.0, f"no gradient of {name}"))
-    for name, buffer in eager.buffers.items():
-        found = judge(got.buffers[name], buffer, exact.buffers[name])
+    level = max(error_of(each, exact.buffers[name]) for name, each in first.buffers.items())
+    for name, buffer in first.buffers.items():
+        found = judge(got.buffers[name], buffer, exact.buffers[name], level=level)
         verdicts.append(found.about(f"buffer {name}"))
     return verdicts
 
@@ -294,8 +320,13 @@ def as_double(tensor: Tensor) -> Tensor:
 
 
 def doubled(module: nn.Module) -> nn.Module:
-    """A copy of a module in double precision."""
-    return copy.deepcopy(module).double()
+    """A copy of a module in double precision, which torch's grouped product does not know."""
+    twin = copy.deepcopy(module).double()
+    for part in twin.modules():
+        grouped = getattr(vars(part).get("config"), "_experts_implementation", "") == "grouped_mm"
+        if grouped and hasattr(part, "set_experts_implementation"):
+            part.set_experts_implementation("batched_mm")
+    return twin
 
 
 def _buffers(module: nn.Module) -> dict[str, Tensor]:

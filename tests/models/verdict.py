@@ -57,12 +57,14 @@ def judge(
     narrow: bool = False,
     floor: float = 0.0,
     level: float = 0.0,
+    spread: float = 0.0,
 ) -> Verdict:
     """Hold one answer against eager's and against the reference in double precision.
 
     ``floor`` is a size below which a difference does not count, whatever the reference's size:
     gradients that are zero in theory are noise in practice. ``level`` is eager's error elsewhere in
-    the same model: on a few numbers it may be small by luck.
+    the same model: on a few numbers it may be small by luck. ``spread`` is the largest of eager's
+    errors here over several runs, where one says little.
     """
     if got.shape != eager.shape:
         return Verdict(Word.WRONG, np.inf, 0.0, f"shape {got.shape}, not {eager.shape}")
@@ -81,7 +83,7 @@ def judge(
     if error <= eager_error:
         return Verdict(Word.MORE_ACCURATE, error, eager_error)
     few = got.size < FEW
-    allowed = (3 if few or narrow else 2) * max(eager_error, level if few else 0.0)
+    allowed = (3 if few or narrow else 2) * max(eager_error, spread, level if few else 0.0)
     if error <= allowed + ROUNDING:
         return Verdict(Word.WITHIN_ROUNDING, error, eager_error)
     return Verdict(Word.WRONG, error, eager_error, f"error {error:.1e}, eager's {eager_error:.1e}")

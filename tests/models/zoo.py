@@ -87,13 +87,13 @@ STAGES = {"depths": [1, 1, 2, 1], "hidden_sizes": [8, 16, 24, 32]}
 SCALED = STAGES | {"layer_scale_init_value": 0.5}
 RESNET = STAGES | {"embedding_size": 8, "layer_type": "basic"}
 REGNET = STAGES | {"embedding_size": 8, "groups_width": 8, "layer_type": "y"}
-MOBILE = {"image_size": 32, "depth_multiplier": 0.25}
+MOBILE = {"image_size": 64, "depth_multiplier": 0.25}
 EFFICIENT = {
-    "image_size": 32, "width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320,
+    "image_size": 64, "width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320,
 }  # fmt: skip
 SEGFORMER = STAGES | {"num_attention_heads": [1, 2, 4, 8], "decoder_hidden_size": 16}
 MOBILE_VIT = {
-    "image_size": 32, "hidden_sizes": [16, 24, 32], "num_attention_heads": 4,
+    "image_size": 64, "hidden_sizes": [16, 24, 32], "num_attention_heads": 4,
     "neck_hidden_sizes": [4, 8, 8, 12, 16, 16, 32],
 }  # fmt: skip
 DETR = TWO_STACKS | {
@@ -189,14 +189,14 @@ ZOO: tuple[Model, ...] = (
     vision("swinv2", "Swinv2Model", SWIN),
     larger("convnext", "ConvNextModel", SCALED | {"image_size": 64}),
     larger("convnextv2", "ConvNextV2Model", STAGES | {"image_size": 64}),
-    vision("resnet", "ResNetForImageClassification", RESNET, slow=False),
-    vision("regnet", "RegNetModel", REGNET),
-    vision("mobilenet-v1", "MobileNetV1Model", MOBILE),
-    vision("mobilenet-v2", "MobileNetV2Model", MOBILE),
-    vision("efficientnet", "EfficientNetModel", EFFICIENT),
+    larger("resnet", "ResNetForImageClassification", RESNET, slow=False),
+    larger("regnet", "RegNetModel", REGNET),
+    larger("mobilenet-v1", "MobileNetV1Model", MOBILE),
+    larger("mobilenet-v2", "MobileNetV2Model", MOBILE),
+    larger("efficientnet", "EfficientNetModel", EFFICIENT),
     larger("segformer", "SegformerForSemanticSegmentation", SEGFORMER),
     larger("poolformer", "PoolFormerModel", SCALED),
-    vision("mobilevit", "MobileViTModel", MOBILE_VIT),
+    larger("mobilevit", "MobileViTModel", MOBILE_VIT),
     larger("detr", "DetrForObjectDetection", DETR),
     pair("clip", "CLIPModel", TOWERS | {"projection_dim": 16}, slow=False),
     pair("siglip", "SiglipModel", TOWERS),

@@ -38,9 +38,14 @@ _RULES: dict[type[Op], Rule] = {}
 
 def rule_of(op: Op) -> Rule | None:
     """What rewrites an op: ``rule(node, *operands)`` gives its results as parts."""
+    return _RULES[type(op)] if has_rule(type(op)) else None
+
+
+def has_rule(op: type[Op]) -> bool:
+    """Whether it is said what an op means for the parts."""
     from monograph.exporters.onnx import complex_fourier  # noqa: F401  # registers its rules
 
-    return _RULES.get(type(op))
+    return op in _RULES
 
 
 def rule(*ops: type[Op]) -> Callable[[Rule], Rule]:

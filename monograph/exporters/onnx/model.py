@@ -11,14 +11,15 @@ import onnx
 from onnx import ModelProto, ValueInfoProto, helper
 
 from monograph import __version__
-from monograph.errors import Problem, UnsupportedError
+from monograph.errors import InputError, Problem, UnsupportedError
 from monograph.exporters.onnx import external
 from monograph.exporters.onnx.complex_numbers import without_complex
 from monograph.exporters.onnx.emitter import Emitter
-from monograph.exporters.onnx.protos import type_proto, value_info
+from monograph.exporters.onnx.protos import first_opset, type_proto, value_info
 from monograph.exporters.onnx.scope import DOMAIN, Term, dtype_in
 from monograph.exporters.onnx.writer import ModelWriter, NotWrittenError
 from monograph.ir.graph import Graph, Value
+from monograph.ir.types import UnrankedType, ValueType
 
 OLDEST_IR = 10
 """The first version of the file format in which nodes and functions have metadata."""
@@ -46,6 +47,7 @@ def export(
     for node in rewritten.refused:
         writer.refuse(node, "ONNX has no complex numbers, and this is not made of real ones")
     for value in real.inputs:
+        _check_dtype(value, opset)
         writer.main.bind(value, Term(value.name, dtype_in(value.type)))
     with suppress(NotWrittenError):  # told below, with every other problem
         writer.write_nodes(real, writer.main)
@@ -60,6 +62,16 @@ def export(
     if path is not None:
         onnx.save_model(model, path)
     return model
+
+
+def _check_dtype(value: Value, opset: int) -> None:
+    dtype = dtype_in(value.type)
+    if first_opset(dtype) > opset:
+        raise InputError(
+            f"to_onnx: input %{value.name} has a dtype that opset {opset} has not",
+            expected=f"opset {first_opset(dtype)} or later",
+            found=str(value.type),
+        )
 
 
 def _unsupported(problems: Sequence[Problem]) -> UnsupportedError:
@@ -107,7 +119,7 @@ def _model(graph: Graph, writer: ModelWriter, outputs: Sequence[ValueInfoProto])
     inner = [
         value_info(term.name, value.type)
         for value, term in scope.terms.items()
-        if term.name in made and term.name == value.name
+        if term.name in made and term.name == value.name and _has_rank(value.type)
     ]
     inputs = [
         ValueInfoProto(name=value.name, type=type_proto(value.type)) for value in graph.inputs
@@ -127,6 +139,11 @@ def _model(graph: Graph, writer: ModelWriter, outputs: Sequence[ValueInfoProto])
         producer_name="monograph",
         producer_version=__version__,
     )
+
+
+def _has_rank(type_: ValueType) -> bool:
+    """Whether a type can be declared: ONNX's checker wants tensors to have a shape."""
+    return not isinstance(type_, UnrankedType)
 
 
 def _add_metadata(

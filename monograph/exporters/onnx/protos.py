@@ -36,6 +36,17 @@ CODES: Mapping[DType, int] = {
 """The number of each dtype in ``TensorProto.DataType``."""
 
 
+_SINCE = {
+    "f8e4m3fn": 19, "f8e4m3fnuz": 19, "f8e5m2": 19, "f8e5m2fnuz": 19, "i4": 21, "u4": 21,
+    "f4e2m1fn": 23, "f8e8m0fnu": 24, "i2": 25, "u2": 25,
+}  # fmt: skip
+
+
+def first_opset(dtype: DType | None) -> int:
+    """The opset in which ONNX got a dtype."""
+    return 1 if dtype is None else _SINCE.get(dtype.name, 1)
+
+
 def type_proto(type_: ValueType) -> TypeProto:
     """A type as ONNX writes it; a symbolic dimension is a ``dim_param``, its expression spelled."""
     proto = TypeProto()

@@ -109,6 +109,15 @@ def expansion_of(op: Op) -> Callable[..., Any] | None:
     return op.decompose if op.is_composite() else None
 
 
+def is_exported(op: type[Op]) -> bool:
+    """Whether anything says what an op is in ONNX; some operands may be refused all the same."""
+    from monograph.exporters.onnx.complex_rules import has_rule
+
+    _load()
+    written = op in _CONVERTERS or op in _EXPANSIONS or op.name in _CONVERTERS_BY_NAME
+    return written or op.is_composite() or has_rule(op)
+
+
 def _load() -> None:
     """Import every file of ``converters/``, once."""
     global _loaded

@@ -8,11 +8,13 @@ from monograph.errors import Problem, TypeRuleError
 from monograph.exporters.onnx.context import ExportContext
 from monograph.exporters.onnx.emitter import Emitter, NoKernelError
 from monograph.exporters.onnx.functions import Functions, LocalFunction
-from monograph.exporters.onnx.registry import converter_of, expansion_of
+from monograph.exporters.onnx.protos import first_opset
+from monograph.exporters.onnx.registry import converter_of, expansion_of, is_exported
 from monograph.exporters.onnx.scope import DOMAIN, Names, Scope, Term, dtype_in
 from monograph.exporters.onnx.sizes import UnknownSizeError
 from monograph.ir.data import Data
 from monograph.ir.graph import Graph, Node
+from monograph.ir.types import TensorType, ValueType, string
 
 
 class NotWrittenError(Exception):
@@ -49,6 +51,7 @@ class ModelWriter:
         scope.hint = node.results[0].name if node.results else node.op.name
         try:
             if all(value in scope.terms for value in node.operands):
+                self._check_dtypes(node)
                 self._write(node, scope)
         except (UnknownSizeError, NoKernelError) as error:
             self.refuse(node, str(error))
@@ -61,7 +64,18 @@ class ModelWriter:
         finally:
             self._user = outer
 
+    def _check_dtypes(self, node: Node) -> None:
+        """Refuse results of a dtype that this opset does not have."""
+        for value in node.results:
+            dtype = dtype_in(value.type)
+            if first_opset(dtype) > self.opset:
+                self.refuse(node, f"ONNX has {dtype} since opset {first_opset(dtype)}")
+                raise NotWrittenError
+
     def _write(self, node: Node, scope: Scope) -> None:
+        if _is_empty(node):
+            self._write_nothing(node, scope)
+            return
         converter = converter_of(node.op)
         function = None
         if converter is not None and converter.makes_function(node):
@@ -75,6 +89,17 @@ class ModelWriter:
             function = self.functions.find(node, converted=False)
         assert function is not None
         self._call(node, scope, function)
+
+    def _write_nothing(self, node: Node, scope: Scope) -> None:
+        """Tensors without elements hold nothing that would have to be computed.
+
+        ONNX Runtime has kernels that fail on them, and optimizations that do.
+        """
+        names, since = self._names(node, scope), len(scope.nodes)
+        emitter = Emitter(scope, self.opset)
+        types = [value.tensor for value in node.results]
+        terms = [emitter.filled(type_.shape, 0, type_.dtype) for type_ in types]
+        self._bind(node, scope, terms, names, since)
 
     def convert(self, node: Node, scope: Scope) -> bool:
         """Let the op's converter write the node; False if it declines."""
@@ -135,6 +160,19 @@ class ModelWriter:
             Problem(op, where, count, reason)
             for (op, where, reason), count in self._refused.items()
         ]
+
+
+def _is_empty(node: Node) -> bool:
+    """Whether every result of an op that can be written is of a known shape without elements."""
+    if not node.operands or node.regions or not is_exported(type(node.op)):
+        return False
+    return bool(node.results) and all(_has_no_elements(value.type) for value in node.results)
+
+
+def _has_no_elements(type_: ValueType) -> bool:
+    if not isinstance(type_, TensorType) or type_.dtype is string:
+        return False
+    return type_.is_static and type_.size == 0
 
 
 def _all_names(graph: Graph) -> list[str]:

@@ -20,8 +20,8 @@ from monograph.frontends.onnx.order import describe_node, walk_nodes
 Schema: TypeAlias = Any
 """An ``onnx.defs.OpSchema``, whose types leave out half of what it has."""
 
-LARGEST_EXPANSION = 1_000_000
-"""How many nodes a model may have once every call is expanded."""
+LARGEST_MODEL = 300_000
+"""How many nodes a model may have, and how many once every call is expanded."""
 
 DEEPEST_CALLS = 32
 """How deep calls of functions, and bodies inside bodies, may nest."""
@@ -34,6 +34,13 @@ def function_key(node: NodeProto) -> FunctionKey:
 
 def check_expansion(model: LoadedModel) -> None:
     """Refuse a model whose calls never end, nest too deeply or make too many nodes."""
+    count = sum(1 for _ in walk_nodes(model.proto.graph.node))
+    if count > LARGEST_MODEL:
+        raise InputError(
+            "the model is too large",
+            expected=f"at most {LARGEST_MODEL:,} nodes",
+            found=f"{count:,} nodes",
+        )
     if not model.functions:
         return
     sizes: dict[FunctionKey, tuple[int, int]] = {}
@@ -46,10 +53,10 @@ def check_expansion(model: LoadedModel) -> None:
             expected=f"at most {DEEPEST_CALLS} levels",
             found=f"{depth} levels",
         )
-    if total > LARGEST_EXPANSION:
+    if total > LARGEST_MODEL:
         raise InputError(
             "the model is too large once its functions are expanded",
-            expected=f"at most {LARGEST_EXPANSION:,} nodes",
+            expected=f"at most {LARGEST_MODEL:,} nodes",
             found=f"{total:,} nodes" if total < 10**15 else "more than 10^15 nodes",
         )
 

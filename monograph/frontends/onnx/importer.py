@@ -8,6 +8,7 @@ from onnx import FunctionProto, GraphProto, ModelProto
 
 from monograph.errors import InputError, MonographError, UnsupportedError
 from monograph.frontends.onnx import functions
+from monograph.frontends.onnx.blobs import Blob
 from monograph.frontends.onnx.check import check_model, check_node
 from monograph.frontends.onnx.contents import Contents
 from monograph.frontends.onnx.deferred import defer
@@ -52,6 +53,7 @@ LARGEST_TENSOR = 2**40
 INLINE = 16
 """Initializers of at most so many elements print in full: they are constants, not weights."""
 
+_NONE: Mapping[int, Blob] = {}
 _MISTAKES = (
     ValueError, TypeError, IndexError, KeyError, ArithmeticError, AttributeError, MemoryError,
 )  # fmt: skip
@@ -70,7 +72,7 @@ def import_model(model: LoadedModel) -> Graph:
             hint="export it without them, or define them as functions of the model",
         )
     importer = Importer(model.file, model.functions, model.files)
-    return importer.run(model.proto.graph, model.opsets)
+    return importer.run(model)
 
 
 def import_deferred(
@@ -97,14 +99,15 @@ class Importer:
         self._local: dict[tuple[Graph, Value], Value] = {}
         self._may_defer = True
 
-    def run(self, proto: GraphProto, opsets: Mapping[str, int]) -> Graph:
+    def run(self, model: LoadedModel) -> Graph:
         """The graph of a whole model."""
+        proto = model.proto.graph
         graph = Graph(proto.name or "main")
         declared = {value.name: value.type for value in proto.value_info}
-        scope = Scope(opsets, declared=declared)
+        scope = Scope(model.opsets, declared=declared)
         self._add_inputs(proto, graph, scope)
         with graph.as_current():
-            outputs = self.run_body(proto, scope, "the model")
+            outputs = self.run_body(proto, scope, "the model", model.blobs)
             graph.set_outputs([self.in_graph(value, graph) for value in outputs])
         for value, output in zip(outputs, proto.output, strict=True):
             self._check_declared(f"the output {shorten(output.name)!r}", output.type, value.type)
@@ -160,12 +163,17 @@ class Importer:
 
     # Bodies.
 
-    def run_body(self, proto: GraphProto, scope: Scope, where: str) -> list[Value]:
-        """Convert a graph's nodes into the current graph; its outputs."""
+    def run_body(
+        self, proto: GraphProto, scope: Scope, where: str, blobs: Mapping[int, Blob] = _NONE
+    ) -> list[Value]:
+        """Convert a graph's nodes into the current graph; its outputs.
+
+        ``blobs`` is the raw data of initializers that were taken out of it, by position.
+        """
         facts = facts_of(proto.node)
         used = {name for node in facts for name in node.reads}
         used.update(value.name for value in proto.output)
-        self._add_initializers(proto, scope, used)
+        self._add_initializers(proto, scope, used, blobs)
         # A body may make a name again; what it stood for outside is hidden from there on.
         for node in sorted_nodes(facts, scope.values, scope, where):
             self.convert_node(node, scope, used)
@@ -180,10 +188,13 @@ class Importer:
             )
         return value
 
-    def _add_initializers(self, proto: GraphProto, scope: Scope, used: set[str]) -> None:
+    def _add_initializers(
+        self, proto: GraphProto, scope: Scope, used: set[str], blobs: Mapping[int, Blob]
+    ) -> None:
         seen: set[str] = set()
-        for tensor in proto.initializer:
-            self._add_initializer(tensor.name, data_of(tensor, self.files), scope, used, seen)
+        for position, tensor in enumerate(proto.initializer):
+            data = data_of(tensor, self.files, blobs.get(position))
+            self._add_initializer(tensor.name, data, scope, used, seen)
         for sparse in proto.sparse_initializer:
             data = data_of_sparse(sparse, self.files)
             self._add_initializer(sparse.values.name, data, scope, used, seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped,u
 from onnx import FunctionProto, ModelProto
 
 from monograph.errors import InputError
+from monograph.frontends.onnx.blobs import Blob, OpenFile
 from monograph.frontends.onnx.external import Files
+from monograph.frontends.onnx.wire import LARGE, Spans, without_large_tensors
 
 LARGEST_FILE = 2**31 - 1
 NEWEST = {
@@ -25,13 +28,17 @@ FunctionKey = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that has been read, and where its other files are."""
+    """A model that has been read, and where its other files are.
+
+    ``blobs`` is the raw data of large initializers, by position, which ``proto`` is without.
+    """
 
     proto: ModelProto
     file: str
     files: Files
     opsets: Mapping[str, int]
     functions: Mapping[FunctionKey, FunctionProto]
+    blobs: Mapping[int, Blob]
 
 
 def load_model(
@@ -39,13 +46,16 @@ def load_model(
 ) -> LoadedModel:
     """Read a model from a path, bytes or a ``ModelProto`` and check what it says of itself."""
     file, folder = "<onnx>", None
+    blobs: Mapping[int, Blob] = {}
     if isinstance(source, ModelProto):
         proto = source
     elif isinstance(source, bytes | bytearray | memoryview):
-        proto = parse_model(bytes(source), "these bytes")
+        content = bytes(source)
+        proto, spans = parse_model(content, "these bytes")
+        blobs = {position: Blob(content, *span) for position, span in spans.items()}
     elif isinstance(source, str | Path):
         path = Path(source)
-        proto = parse_model(_read(path), str(path))
+        proto, blobs = _load_file(path)
         file, folder = str(path), path.parent
     else:
         raise InputError(
@@ -58,10 +68,10 @@ def load_model(
     if not proto.HasField("graph"):
         raise InputError(f"{file} holds no graph", expected="an ONNX model", found="no graph in it")
     opsets = opset_versions(proto.opset_import, "the model")
-    return LoadedModel(proto, file, Files(folder), opsets, _functions(proto))
+    return LoadedModel(proto, file, Files(folder), opsets, _functions(proto), blobs)
 
 
-def _read(path: Path) -> bytes:
+def _load_file(path: Path) -> tuple[ModelProto, Mapping[int, Blob]]:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -72,25 +82,32 @@ def _read(path: Path) -> bytes:
                 expected="at most 2 GiB",
                 hint="save its weights beside it: onnx.save(…, save_as_external_data=True)",
             )
-        return path.read_bytes()
+        if status.st_size < LARGE:
+            return parse_model(path.read_bytes(), str(path))[0], {}
+        opened = OpenFile(path)
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            proto, spans = parse_model(content, str(path))
+        return proto, {position: Blob(opened, *span) for position, span in spans.items()}
     except OSError as error:
         raise InputError(f"{path} cannot be read", found=error.strerror or str(error)) from None
     except ValueError as error:  # a null character in the path
-        raise InputError(f"{path!r} cannot be read", found=str(error)) from None
+        raise InputError(f"{str(path)!r} cannot be read", found=str(error)) from None
 
 
-def parse_model(content: bytes, where: str) -> ModelProto:
-    """A model from the bytes of a file; anything else is an error."""
+def parse_model(content: bytes | mmap.mmap, where: str) -> tuple[ModelProto, Spans]:
+    """A model from the bytes of a file, without the tensors that lie at the spans in it."""
     proto = ModelProto()
+    small, spans = without_large_tensors(content)
     try:
-        proto.ParseFromString(content)
+        proto.ParseFromString(small)
     except DecodeError as error:
         raise InputError(
             f"{where}: this is not an ONNX model, or a damaged one",
             expected="an onnx.ModelProto in binary form",
             found=f"{len(content)} bytes that do not decode: {error}",
         ) from None
-    return proto
+    return proto, spans
 
 
 def canonical_domain(domain: str) -> str:

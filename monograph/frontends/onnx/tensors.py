@@ -12,6 +12,7 @@ import numpy as np
 from onnx import SparseTensorProto, TensorProto
 
 from monograph.errors import InputError
+from monograph.frontends.onnx.blobs import Blob, BlobData
 from monograph.frontends.onnx.external import Files, packed_bytes
 from monograph.frontends.onnx.order import shorten
 from monograph.frontends.onnx.types import (
@@ -33,8 +34,11 @@ _FIELD_BY_DTYPE = {
 }  # fmt: skip
 
 
-def data_of(tensor: TensorProto, files: Files | None = None) -> Data:
-    """The contents of a tensor; those in other files are mapped, not read."""
+def data_of(tensor: TensorProto, files: Files | None = None, blob: Blob | None = None) -> Data:
+    """The contents of a tensor; those in other files are mapped, not read.
+
+    ``blob`` is its raw data if that has been taken out of the protobuf.
+    """
     name = tensor.name
     where = f"tensor {shorten(name)!r}"
     dtype = dtype_of_code(tensor.data_type, where)
@@ -42,7 +46,7 @@ def data_of(tensor: TensorProto, files: Files | None = None) -> Data:
     if tensor.HasField("segment"):
         raise InputError(f"{where} is stored in segments, which nothing supports")
     stored = [field for field in _FIELDS if len(getattr(tensor, field))]
-    raw = tensor.HasField("raw_data")
+    raw = blob is not None or tensor.HasField("raw_data")
     external = tensor.data_location == TensorProto.EXTERNAL
     if external + raw + len(stored) > 1:
         ways = stored + ["raw_data"] * raw + ["external data"] * external
@@ -52,7 +56,10 @@ def data_of(tensor: TensorProto, files: Files | None = None) -> Data:
     if external:
         return _external(tensor, files, dtype, shape)
     if raw:
-        return _from_bytes(tensor.raw_data, dtype, shape, where)
+        if blob is None:
+            return _from_bytes(tensor.raw_data, dtype, shape, where)
+        _check_raw(blob.size, dtype, shape, where)
+        return BlobData(blob, dtype, shape)
     field = _FIELD_BY_DTYPE.get(dtype, "int32_data")
     if stored and stored != [field]:
         raise InputError(
@@ -103,14 +110,16 @@ def _wrong_length(where: str, expected: str, found: str) -> InputError:
     return InputError(f"{where} has the wrong length", expected=expected, found=found)
 
 
-def _from_bytes(raw: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> Data:
+def _check_raw(size: int, dtype: DType, shape: tuple[int, ...], where: str) -> None:
     if dtype is string:
         raise InputError(f"{where} keeps strings in raw_data", expected="string_data")
-    size = math.prod(shape)
-    needed = packed_bytes(size, dtype)
-    if len(raw) != needed:
-        expected = f"{needed} bytes for {dtype}{list(shape)}"
-        raise _wrong_length(where, expected, f"{len(raw)} bytes")
+    needed = packed_bytes(math.prod(shape), dtype)
+    if size != needed:
+        raise _wrong_length(where, f"{needed} bytes for {dtype}{list(shape)}", f"{size} bytes")
+
+
+def _from_bytes(raw: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> Data:
+    _check_raw(len(raw), dtype, shape, where)
     if dtype.is_packed:
         return ArrayData(unpack(np.frombuffer(raw, np.uint8), dtype, shape), dtype)
     if dtype is bool_:

@@ -1,7 +1,7 @@
 """ONNX's types as ours and back, and the symbols that stand for dimensions without a size.
 
-A dimension with a name (``dim_param``) is one symbol wherever the name appears, at least 1; one
-without a name or size gets a fresh symbol, which may be 0.
+A dimension with a name (``dim_param``) is one symbol wherever the name appears; one without a name
+or size gets a fresh symbol. ONNX allows either to be 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CODE_BY_DTYPE: Mapping[DType, int] = {dtype: code for code, dtype in DTYPE_BY_CO
 
 LARGEST_DIM = 2**63 - 1
 HIGHEST_RANK = 64
-DEEPEST_TYPE = 60
+DEEPEST_TYPE = 8
 
 
 class Symbols:

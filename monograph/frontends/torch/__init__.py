@@ -17,6 +17,7 @@ from monograph.errors import InputError
 from monograph.frontends.torch import capture
 from monograph.frontends.torch.check import find_unsupported
 from monograph.frontends.torch.frame import NeedsFunctionalization
+from monograph.frontends.torch.functionalize import functionalized_program
 from monograph.frontends.torch.program import (
     ImportedModel,
     Input,
@@ -87,7 +88,7 @@ def import_torch(
     try:
         return import_program(program, training=training, names=names, opaque=opaque)
     except NeedsFunctionalization:
-        program = capture.functionalized(program)
+        program = functionalized_program(program)
         return import_program(program, training=training, names=names, opaque=opaque)
 
 

@@ -51,11 +51,6 @@ def as_module(function: Callable[..., Any]) -> Any:
     return module
 
 
-def functionalized(program: Any) -> Any:
-    """The program with every write in place, and every view of what is written, made explicit."""
-    return program.run_decompositions({})
-
-
 def is_aten(module: Any) -> bool:
     """Whether every call of a GraphModule is one of ATen's (or Python's, on sizes)."""
     for node in module.graph.nodes:

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
@@ -91,16 +92,11 @@ def _trace(op: Any, rule: Any, leaves: Any, operands: Any, spec: Any) -> tuple[A
         flat, structure = pytree.tree_flatten(rule(*args, **kwargs))
         return flat
 
-    fakes = [operand.meta["val"] for operand in operands]
-    mode = torch._guards.detect_fake_mode(fakes)
-    symbolic = mode is not None and mode.shape_env is not None
+    fakes = _stand_ins([operand.meta["val"] for operand in operands])
     try:
-        module = make_fx(
-            run,
-            tracing_mode="symbolic" if symbolic else "fake",
-            _allow_non_fake_inputs=True,
-            _error_on_data_dependent_ops=False,
-        )(*fakes)
+        module = _make_graph(run, fakes)
+        if any(_writes(node) for node in module.graph.nodes):
+            module = _make_graph(torch.func.functionalize(run), fakes)
     except UnsupportedError:
         raise
     except Exception as error:  # torch raises errors of every kind from its decompositions
@@ -109,6 +105,37 @@ def _trace(op: Any, rule: Any, leaves: Any, operands: Any, spec: Any) -> tuple[A
         raise UnsupportedError(f"{op} has no converter, and torch takes it apart into itself")
     module.graph.eliminate_dead_code()
     return module, structure
+
+
+def _make_graph(function: Callable[..., Any], fakes: Any) -> Any:
+    mode = torch._guards.detect_fake_mode(fakes)
+    symbolic = mode is not None and mode.shape_env is not None
+    return make_fx(
+        function,
+        tracing_mode="symbolic" if symbolic else "fake",
+        _allow_non_fake_inputs=True,
+        _error_on_data_dependent_ops=False,
+    )(*fakes)
+
+
+def _stand_ins(recorded: list[Any]) -> list[Any]:
+    """Fake tensors of one mode: new ones where every size is known, else the recorded ones."""
+    tensors = [each for each in recorded if isinstance(each, torch.Tensor)]
+    if len(tensors) < len(recorded) or not all(map(_is_static, tensors)):
+        return recorded
+    with FakeTensorMode():
+        return [
+            torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+            for tensor in tensors
+        ]
+
+
+def _is_static(tensor: Any) -> bool:
+    return tensor.layout is torch.strided and all(type(size) is int for size in tensor.shape)
+
+
+def _writes(node: Any) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def _is_node(leaf: Any) -> bool:

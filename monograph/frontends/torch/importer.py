@@ -159,7 +159,13 @@ class Importer:
         self._keys += 1
         return F.fold_in(self.key, self._keys - 1)
 
-    def call(self, node: Any, name: str, arguments: Mapping[str, Any]) -> Any:
+    def call(
+        self,
+        node: Any,
+        name: str,
+        arguments: Mapping[str, Any],
+        results: Sequence[TensorType] | None = None,
+    ) -> Any:
         """Apply another op's converter in place of a node's own."""
         found = find_converter(name)
         if found is None:
@@ -168,7 +174,7 @@ class Importer:
             each.name: self.argument(each.default_value)
             for each in overload_named(name)._schema.arguments
         }
-        return found(TorchNode(node, name, {**defaults, **arguments}, self))
+        return found(TorchNode(node, name, {**defaults, **arguments}, self, results))
 
     def write_argument(self, node: Any, name: str, value: Value) -> None:
         """Overwrite the tensor that a node was given as argument ``name``."""

@@ -9,11 +9,13 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
+from monograph.frontends.torch.location import location_of
 from monograph.frontends.torch.promotion import Scalar, common_dtype
 from monograph.frontends.torch.types import default_float
 from monograph.ir.build import cast_to, constant
 from monograph.ir.dims import Dim, SymbolicDim
 from monograph.ir.graph import Value, current_graph
+from monograph.ir.location import Location
 from monograph.ir.types import DType, TensorType, bool_, c64, c128, f64, i64
 
 if TYPE_CHECKING:
@@ -30,15 +32,21 @@ class TorchNode:
     graph, sizes are dimensions, dtypes are ours; lists are lists of those.
     """
 
-    __slots__ = ("_arguments", "_importer", "fx_node", "op_name")
+    __slots__ = ("_arguments", "_importer", "_results", "fx_node", "op_name")
 
     def __init__(
-        self, fx_node: Any, op_name: str, arguments: Mapping[str, Any], importer: Importer
+        self,
+        fx_node: Any,
+        op_name: str,
+        arguments: Mapping[str, Any],
+        importer: Importer,
+        results: Sequence[TensorType] | None = None,
     ) -> None:
         self.fx_node = fx_node
         self.op_name = op_name
         self._arguments = arguments
         self._importer = importer
+        self._results = results
 
     def __getitem__(self, name: str) -> Any:
         return self._arguments[name]
@@ -63,6 +71,8 @@ class TorchNode:
 
     def result_types(self) -> list[TensorType | None]:
         """The types of all results; None for one that is not a tensor."""
+        if self._results is not None:
+            return list(self._results)
         return self._importer.result_types(self.fx_node)
 
     def result_type(self, index: int = 0) -> TensorType:
@@ -76,6 +86,11 @@ class TorchNode:
     def result_dtype(self) -> DType:
         """The dtype of the first result."""
         return self.result_type().dtype
+
+    @property
+    def location(self) -> Location:
+        """The user's line that made the node."""
+        return location_of(self.fx_node)
 
     # Operands as values.
 
@@ -112,9 +127,14 @@ class TorchNode:
         """Say that the op also overwrites its tensor argument ``name``, with ``value``."""
         self._importer.write_argument(self.fx_node, name, value)
 
-    def call(self, op_name: str, **arguments: Any) -> Any:
-        """What another op's converter makes of these arguments (all of those that it reads)."""
-        return self._importer.call(self.fx_node, op_name, arguments)
+    def call(
+        self, op_name: str, *, results: Sequence[TensorType] | None = None, **arguments: Any
+    ) -> Any:
+        """What another op's converter makes of these arguments; those not given have defaults.
+
+        ``results`` are the types of its results, where they are not those of this node.
+        """
+        return self._importer.call(self.fx_node, op_name, arguments, results)
 
 
 def natural_dtype(number: Scalar) -> DType:

@@ -17,7 +17,8 @@ import torch
 
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch.check import find_unsupported
-from monograph.frontends.torch.frame import Frame
+from monograph.frontends.torch.frame import Frame, NeedsFunctionalization
+from monograph.frontends.torch.functionalize import functionalized_module
 from monograph.frontends.torch.importer import Importer, tensor_data
 from monograph.frontends.torch.ops import bind_dim
 from monograph.frontends.torch.scalars import as_value
@@ -116,6 +117,13 @@ def import_graph_module(
     module: Any, *, opaque: bool = False, graph_name: str = "main"
 ) -> ImportedModel:
     """Read a GraphModule of ATen ops whose nodes know their types (``meta["val"]``)."""
+    try:
+        return _import_module(module, opaque, graph_name)
+    except NeedsFunctionalization:
+        return _import_module(functionalized_module(module), opaque, graph_name)
+
+
+def _import_module(module: Any, opaque: bool, graph_name: str) -> ImportedModel:
     _refuse_unsupported(module, opaque)
     builder = _Builder(module, {}, None, opaque, graph_name)
     for position, node in enumerate(builder.placeholders):

@@ -11,9 +11,11 @@ the suite's own comparison takes the length.
 from __future__ import annotations
 
 import argparse
+import atexit
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -43,7 +45,9 @@ _TESTS: dict[str, Callable[[Any], None]] = {}
 
 def load_tests() -> dict[str, Callable[[Any], None]]:
     """Every CPU test of the suite by name, as ONNX's own runner builds it."""
-    os.environ.setdefault("ONNX_HOME", tempfile.mkdtemp(prefix="onnx-home-"))
+    if "ONNX_HOME" not in os.environ:  # where the suite keeps the data that it generates
+        os.environ["ONNX_HOME"] = tempfile.mkdtemp(prefix="onnx-home-")
+        atexit.register(shutil.rmtree, os.environ["ONNX_HOME"], ignore_errors=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.runner import Runner

@@ -32,7 +32,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from monograph.errors import MonographError, UnsupportedError
@@ -51,6 +56,12 @@ UNWRITTEN = frozenset(
     }
 )
 """Ops whose result is memory that nobody has written: its contents mean nothing."""
+
+DATA_DEPENDENT = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+)
 
 KINDS = ("agree", "random", "fallback", "mismatch", "unsupported", "error", "untraceable")
 SECONDS = 120
@@ -185,7 +196,17 @@ def trace(function: Callable[..., Any], tensors: Sequence[Any], level: str) -> A
             function, tracing_mode="fake", pre_dispatch=True, _allow_non_fake_inputs=True
         )(*tensors)
     functional = torch.func.functionalize(function)
-    return make_fx(functional, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+    try:
+        return make_fx(functional, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+    except DATA_DEPENDENT:
+        # A check of the data in Python (`if torch.any(var < 0): raise`) needs the data.
+        module = make_fx(functional, tracing_mode="real", _error_on_data_dependent_ops=False)(
+            *tensors
+        )
+        returned = pytree.tree_leaves(next(iter(reversed(module.graph.nodes))).args)
+        if not all(isinstance(leaf, torch.fx.Node | None) for leaf in returned):
+            raise
+        return module
 
 
 def is_random(op: Any, module: Any) -> bool:
@@ -211,7 +232,9 @@ def compare(
             continue
         exact = b if isinstance(b, torch.Tensor) else torch.as_tensor(b)
         if not isinstance(a, torch.Tensor):
-            return f"result {index} is {type(a).__name__}"
+            if isinstance(b, torch.Tensor):
+                return f"result {index} is {type(a).__name__}"
+            a = torch.as_tensor(a)
         if a.shape != exact.shape:
             return f"result {index} has shape {tuple(a.shape)}, not {tuple(exact.shape)}"
         if isinstance(b, torch.Tensor) and a.dtype != exact.dtype:

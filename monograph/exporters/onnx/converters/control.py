@@ -10,7 +10,7 @@ from monograph.exporters.onnx.context import Body, ExportContext
 from monograph.exporters.onnx.registry import Exported, exports
 from monograph.exporters.onnx.scope import Term
 from monograph.ir.dims import provably_at_least
-from monograph.ir.graph import Graph
+from monograph.ir.graph import Graph, Value
 from monograph.ir.types import TensorType, ValueType, bool_, i64
 from monograph.ops import control
 
@@ -131,7 +131,17 @@ def _as_loop(node: ExportContext[control.Scan]) -> list[Term]:
     stacked = made[op.carries :]
     if op.reverse:
         stacked = [_flipped(node, term) for term in stacked]
+    if not provably_at_least(length, 1):
+        results = node.node.results[op.carries :]
+        stacked = [_shaped(node, *pair) for pair in zip(stacked, results, strict=True)]
     return [*made[: op.carries], *stacked]
+
+
+def _shaped(node: ExportContext[control.Scan], term: Term, result: Value) -> Term:
+    """A result in its own shape: of no steps ONNX Runtime makes sizes that are symbols 0."""
+    if result.tensor.is_static:
+        return term
+    return node.emit("Reshape", term, node.sizes(result.shape), allowzero=1)
 
 
 def _flipped(node: ExportContext[control.Scan], term: Term) -> Term:

@@ -14,7 +14,7 @@ from monograph.ops.einsum import Einsum, explicit, read_equation
 
 @exports(linalg.Matmul)
 def matmul(node: ExportContext[linalg.Matmul]) -> Exported:
-    """matmul → MatMul, by a column where ONNX Runtime may leave empty sums by a vector unwritten."""
+    """matmul → MatMul; ONNX Runtime does not write the empty sums of a product with a vector."""
     filled = all(provably_at_least(dim, 1) for dim in node.shape())
     if node.type(1).rank > 1 or node.rank == 1 or filled:
         return node.emit("MatMul", *node.inputs)

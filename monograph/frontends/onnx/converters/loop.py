@@ -64,9 +64,9 @@ def loop(node: OnnxNode) -> Sequence[Value]:
             expected=f"{len(initial) + 2} inputs, at least {len(initial) + 1} outputs",
             found=f"{len(body.input)} and {len(body.output)}",
         )
-    if len(node.proto.output) != len(body.output) - 1:
+    if len(node.proto.output) > len(body.output) - 1:
         raise node.error(
-            "the body gives another number of results",
+            "the body gives too few results",
             expected=str(len(node.proto.output)),
             found=str(len(body.output) - 1),
         )
@@ -260,7 +260,6 @@ class _Loop:
 
     def _finish(self, tracer: RegionTracer, condition: Graph, body: Graph) -> Sequence[Value]:
         node, graph = self.node, self.graph
-        _refuse_endless(node, body)
         captured = tracer.close()
         body.set_outputs([*body.outputs, *body.inputs[len(body.inputs) - len(captured) :]])
         start = node.optional(1)
@@ -310,17 +309,6 @@ class _Loop:
             declared = element.with_shape((size, *element.shape))
             stacked.append(apply_declare(apply(op, value), declared))
         return stacked
-
-
-def _refuse_endless(node: OnnxNode, body: Graph) -> None:
-    """A loop without a trip count whose condition is always true has no result."""
-    if node.optional(0) is not None:
-        return
-    start, known = node.constant(1), node.importer.contents.array(body.outputs[1])
-    begins = node.optional(1) is None or (start is not None and bool(start.reshape(())))
-    goes_on = (known is not None and bool(known)) or body.outputs[1] is body.inputs[1]
-    if begins and goes_on:
-        raise node.error("this loop never ends", expected="a trip count or a condition")
 
 
 def _as_while(node: OnnxNode, initial: Sequence[Value]) -> Sequence[Value]:

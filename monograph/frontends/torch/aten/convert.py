@@ -56,16 +56,7 @@ def _copy(node: TorchNode) -> Value:
 
 @converter("aten.view.dtype", "aten.view_copy.dtype")
 def _bitcast(node: TorchNode) -> Value:
-    return F.bitcast(node["self"], node.result_dtype) if hasattr(F, "bitcast") else _no_bits(node)
-
-
-def _no_bits(node: TorchNode) -> Value:
-    from monograph.errors import UnsupportedError
-
-    x: Value = node["self"]
-    if x.dtype is node.result_dtype:
-        return x
-    raise UnsupportedError(f"the bits of {x.dtype} read as {node.result_dtype}")
+    return F.bitcast(node["self"], node.result_dtype)
 
 
 @converter("aten.scalar_tensor.default")

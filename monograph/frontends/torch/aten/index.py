@@ -9,6 +9,7 @@ from monograph import functional as F
 from monograph.frontends.torch.aten.reduce import axis_of, truth
 from monograph.frontends.torch.node import TorchNode
 from monograph.frontends.torch.registry import converter
+from monograph.ir.dims import Dim, SymbolicDim
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, i64
 
@@ -52,24 +53,35 @@ def _index_put(node: TorchNode) -> Value:
 
 @converter("aten._unsafe_masked_index.default")
 def _masked_index(node: TorchNode) -> Value:
-    indices = [_clamped(index, node["mask"]) for index in node["indices"]]
-    key = tuple(slice(None) if index is None else index for index in indices)
-    read = F.getitem(node["self"], key)
+    x: Value = node["self"]
+    key = tuple(slice(None) if index is None else index for index in _inside(node))
+    read = F.getitem(x, key)
     fill = node.value(node["fill"], read.dtype)
     return F.where(F.expand(node["mask"], read.shape), read, fill)
 
 
 @converter("aten._unsafe_masked_index_put_accumulate.default")
 def _masked_index_put(node: TorchNode) -> Value:
-    x = node["self"]
-    indices = [_clamped(index, node["mask"]) for index in node["indices"]]
-    values = F.where(node["mask"], node["values"], 0)
-    return put(x, indices, node.value(values, x.dtype), "add")
+    x: Value = node["self"]
+    values = node.value(node["values"], x.dtype)
+    masked = F.where(node["mask"], values, F.zeros((), x.dtype))
+    return put(x, _inside(node), masked, "add")
 
 
-def _clamped(index: Value | None, mask: Value) -> Value | None:
-    """The index where the mask lets it be read, and 0 elsewhere."""
-    return None if index is None else F.where(F.expand(mask, index.shape), index, 0)
+def _inside(node: TorchNode) -> list[Value | None]:
+    """The indices moved inside their axes: a mask hides what those outside would have read."""
+    sizes = node["self"].shape
+    return [
+        None
+        if index is None
+        else F.maximum(F.minimum(index, as_number(size - 1)), as_number(-size))
+        for index, size in zip(node["indices"], sizes, strict=False)
+    ]
+
+
+def as_number(dim: Dim) -> Value | int:
+    """A dimension as an operand."""
+    return F.dim(dim) if isinstance(dim, SymbolicDim) else dim
 
 
 def _without_masks(indices: Sequence[Value | None]) -> list[Value | None]:

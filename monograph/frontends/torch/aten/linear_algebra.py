@@ -15,6 +15,7 @@ from monograph.ir.graph import Value
 from monograph.ir.types import i32
 from monograph.ops.factorize import apply_reflectors
 from monograph.ops.matrices import adjoint, diagonal
+from monograph.ops.solve import Transposition
 
 
 def _empty(node: TorchNode, index: int) -> Value:
@@ -137,7 +138,7 @@ def _lu_unpack(node: TorchNode) -> tuple[Value, Value, Value]:
 
 @converter("aten.linalg_lu_solve.default")
 def _lu_solve(node: TorchNode) -> Value:
-    transpose = "adjoint" if node["adjoint"] else "none"
+    transpose: Transposition = "adjoint" if node["adjoint"] else "none"
     return F.lu_solve(node["LU"], node["pivots"], node["B"], bool(node["left"]), transpose)
 
 
@@ -267,7 +268,7 @@ def _cutoff(x: Value, largest: Value, absolute: Any, relative: Any) -> Value:
 def _pinv(node: TorchNode) -> Value:
     x = node["self"]
     if 0 in x.shape:
-        raise UnsupportedError("linalg_pinv of a matrix without elements")
+        return _empty(node, 0)
     if node["hermitian"]:
         signed, u = F.eigh(x)
         s, vh = F.abs(signed), adjoint(u)
@@ -283,9 +284,9 @@ def _pinv(node: TorchNode) -> Value:
 
 @converter("aten.linalg_lstsq.default")
 def _lstsq(node: TorchNode) -> tuple[Value, ...]:
-    a, b, driver = node["self"], node["b"], node["driver"] or "gelsy"
-    if driver == "gels" or b.rank < a.rank or 0 in a.shape or 0 in b.shape:
-        raise UnsupportedError(f"linalg_lstsq with driver {driver}, vectors or no elements")
+    a, b = node["self"], node["b"]
+    if b.rank < a.rank or 0 in a.shape or 0 in b.shape:
+        raise UnsupportedError("linalg_lstsq of vectors or of no elements")
     relative = node["rcond"]
     types = node.result_types()
     solution = F.least_squares(a, b, None if relative is None else float(relative))

@@ -10,7 +10,7 @@ from typing import Any
 from monograph import functional as F
 from monograph.frontends.torch.node import TorchNode, as_list
 from monograph.frontends.torch.registry import converter
-from monograph.ir.dims import Dim, provably_equal
+from monograph.ir.dims import Dim, dim_max, provably_equal
 from monograph.ir.graph import Value
 
 
@@ -237,6 +237,17 @@ def _replication_pad(node: TorchNode) -> Value:
 @converter("aten._pad_circular.default")
 def _circular_pad(node: TorchNode) -> Value:
     return F.pad(node["self"], *borders(node["self"], node["pad"]), mode="wrap")
+
+
+@converter("aten.resize.default")
+def _resize(node: TorchNode) -> Value:
+    """The first elements in another shape; zeros where there are not so many."""
+    x: Value = node["self"]
+    type_ = node.result_type()
+    flat = F.reshape(x, (x.tensor.size,))
+    missing = dim_max(type_.size - x.tensor.size, 0)
+    grown = F.pad(flat, [0], [missing])
+    return F.reshape(F.slice(grown, [0], [type_.size]), type_.shape)
 
 
 @converter("aten.sym_size.default")

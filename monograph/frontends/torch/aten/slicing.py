@@ -19,7 +19,19 @@ from monograph.ir.types import Array
 @converter("aten.slice.Tensor", "aten.slice_copy.Tensor")
 def _slice(node: TorchNode) -> Value:
     start = 0 if node["start"] is None else node["start"]
+    if isinstance(start, Value):
+        return _slice_from(node, start)
     return F.slice(node["self"], [start], [node["end"]], [node["step"]], [node["dim"]])
+
+
+def _slice_from(node: TorchNode, start: Value) -> Value:
+    """A slice that begins where data says; torch has recorded how long it is."""
+    x: Value = node["self"]
+    axis = node["dim"] % x.rank
+    length = node.result_type().shape[axis]
+    first = F.where(F.less(start, 0), F.add(start, _number(x.shape[axis])), start)
+    places = F.add(F.multiply(F.iota((length,)), node["step"]), first)
+    return F.take(x, places, axis)
 
 
 @converter("aten.narrow.default")

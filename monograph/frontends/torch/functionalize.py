@@ -1,0 +1,33 @@
+"""torch's own functionalization, for programs that write through views.
+
+It costs seconds on a large model and most programs do not need it: plain writes in place are
+handled as they are read (see ``frame``). So it runs only when a value is read that was written
+through another view of its memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+
+def functionalized_program(program: Any) -> Any:
+    """An exported program with every write, and every view of what is written, made explicit."""
+    return program.run_decompositions({})
+
+
+def functionalized_module(module: Any) -> Any:
+    """A GraphModule of ATen ops with every write made explicit; arguments are written at its end.
+
+    Its placeholders keep their number, order and types.
+    """
+    fakes = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
+    mode = torch._guards.detect_fake_mode(fakes)
+    symbolic = mode is not None and mode.shape_env is not None
+    return make_fx(
+        torch.func.functionalize(module),
+        tracing_mode="symbolic" if symbolic else "fake",
+        _allow_non_fake_inputs=True,
+    )(*fakes)
