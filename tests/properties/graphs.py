@@ -81,6 +81,7 @@ def _declare_inputs(builder: Builder, count: int) -> None:
     shapes: list[tuple[Dim, ...]] = [
         *((rows, columns), (rows, columns), (columns,), (rows,), (), (1, columns), (rows, 1)),
         *((columns, rows), (2, rows, columns), (columns, columns), (rows, 2, 5, 5)),
+        *((3, 3, 3), (rows, rows)),
     ]
     for index in range(count):
         dtype = "f64" if builder.smooth else builder.choose(DTYPES)
@@ -90,9 +91,11 @@ def _declare_inputs(builder: Builder, count: int) -> None:
 
 
 def _declare_outputs(builder: Builder) -> None:
-    """The last value and some others, perhaps one twice, perhaps an input; the rest is dead."""
+    """The last value and some others, perhaps one twice, perhaps an input; or all that is unused."""
     graph, values = builder.graph, builder.values
     outputs = [values[-1], *builder.random.choices(values, k=builder.random.randint(0, 3))]
+    if builder.chance(0.6):  # nothing is dead but what recipes left unfinished
+        outputs.extend(value for value in values if not value.is_used and value not in outputs)
     graph.set_outputs(outputs)
     taken: set[int] = set()
     for position, output in enumerate(outputs):
@@ -108,7 +111,7 @@ def inputs_for(draw: Any, graph: Graph, *, finite: bool = False) -> list[Array]:
     generator = np.random.default_rng(draw(st.integers(0, 2**16 - 1)))
     symbols = dict.fromkeys(s for value in graph.inputs for s in symbols_of(value.type))
     sizes = {s: draw(st.integers(s.lower, min(s.upper or 7, 7))) for s in symbols}
-    special = 0.0 if finite else draw(st.sampled_from((0.0, 0.1, 0.5)))
+    special = 0.0 if finite else draw(st.sampled_from((0.0, 0.2, 0.6, 1.0)))
     return [_array(value, sizes, special, generator) for value in graph.inputs]
 
 

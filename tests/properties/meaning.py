@@ -49,6 +49,17 @@ def all_values(graph: Graph, inputs: Sequence[Any]) -> dict[str, Array]:
     return {value.name: array for value, array in found.items()}
 
 
+def assert_same_values(before: Mapping[str, Array], after: Graph, inputs: Sequence[Any]) -> None:
+    """Every value of a changed graph that has a name of the original's has its bits."""
+    found = all_values(after, inputs)
+    kept = [name for name in found if name in before]
+    for name in kept:
+        try:
+            assert_same_bits(_tensors(found[name]), _tensors(before[name]))
+        except AssertionError as error:
+            raise AssertionError(f"%{name}: {error}") from None
+
+
 def assert_same_bits(got: Sequence[Array], expected: Sequence[Array]) -> None:
     """Equal types and bits; a NaN is a NaN, whatever its sign and payload."""
     assert len(got) == len(expected)

@@ -263,10 +263,10 @@ def constant_subgraph(b: Builder) -> Any:
 
 @recipe(6, smooth=True)
 def duplicate(b: Builder) -> Any:
-    """The same node again, operands perhaps swapped."""
+    """The same node again, operands perhaps swapped, which is the same only if they commute."""
     node = b.choose(node for node in b.graph.nodes if node.op.name != "weight")
     operands = list(node.operands)
-    if node.op.has(Trait.COMMUTATIVE) and b.chance(0.5):
+    if b.chance(0.5 if node.op.has(Trait.COMMUTATIVE) else 0.2):
         operands.reverse()
     regions = [region.clone() for region in node.regions]
     return list(b.graph.create(node.op, operands, regions=regions).results)

@@ -128,7 +128,7 @@ class TorchNode:
         self._importer.write_argument(self.fx_node, name, value)
 
     def call(
-        self, op_name: str, *, results: Sequence[TensorType] | None = None, **arguments: Any
+        self, op_name: str, /, *, results: Sequence[TensorType] | None = None, **arguments: Any
     ) -> Any:
         """What another op's converter makes of these arguments; those not given have defaults.
 

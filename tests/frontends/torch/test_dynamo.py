@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import tomllib
 from collections.abc import Iterator
@@ -124,3 +125,39 @@ def test_torch_can_find_the_backend_by_its_name() -> None:
     target = project["entry-points"]["torch_dynamo_backends"]["monograph"]
     module, name = target.split(":")
     assert getattr(importlib.import_module(module), name) is monograph
+
+
+def test_a_convolutional_network_trains_as_in_eager() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, padding=1),
+        torch.nn.BatchNorm2d(4),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(4, 4, 3, groups=2, bias=False),
+        torch.nn.AdaptiveAvgPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16, 5),
+    )
+    copied = copy.deepcopy(module)
+    x = torch.randn(2, 3, 8, 8)
+    got, expected = torch.compile(module, backend=monograph)(x), copied(x)
+    torch.testing.assert_close(got, expected)
+    got.square().sum().backward()
+    expected.square().sum().backward()
+    for a, b in zip(module.parameters(), copied.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-4)
+    for a, b in zip(module.buffers(), copied.buffers(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_attention_trains_as_in_eager() -> None:
+    q, k, v = (torch.randn(2, 2, 6, 4, requires_grad=True) for _ in range(3))
+
+    def loss(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        attended = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return (attended * torch.arange(4)).sum()
+
+    compiled = torch.compile(loss, backend=monograph)
+    got = torch.autograd.grad(compiled(q, k, v), (q, k, v))
+    torch.testing.assert_close(got, torch.autograd.grad(loss(q, k, v), (q, k, v)))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from monograph.exporters.onnx.context import ExportContext
-from monograph.exporters.onnx.registry import Exported, exports
+from monograph.exporters.onnx.registry import Exported, expands, exports
 from monograph.exporters.onnx.scope import Term
+from monograph.ir.build import apply
+from monograph.ir.graph import Value
 from monograph.ir.types import DType, Kind, bool_, dtype_of
 from monograph.ops import elementwise as e
 
@@ -35,6 +37,12 @@ def _shifted(node: ExportContext[e.ShiftLeft], x: Term, direction: str) -> Term:
 def shift_left(node: ExportContext[e.ShiftLeft]) -> Exported:
     """shift_left → BitShift."""
     return None if node.dtype.is_packed else _shifted(node, node.inputs[0], "LEFT")
+
+
+@expands(e.ShiftLeft, e.ShiftRight)
+def shift_widened(op: e.ShiftLeft | e.ShiftRight, a: Value, b: Value) -> Value:
+    """Types under eight bits, which arrive here widened, as they do in the interpreter."""
+    return apply(op, a, b)
 
 
 @exports(e.ShiftRight, function=True)

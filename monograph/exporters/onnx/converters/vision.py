@@ -35,10 +35,10 @@ def roi_align(node: ExportContext[d.RoiAlign]) -> Exported:
 @exports(d.NonMaxSuppression)
 def non_max_suppression(node: ExportContext[d.NonMaxSuppression]) -> Exported:
     """non_max_suppression → NonMaxSuppression."""
-    boxes, scores, most, overlap, least = node.inputs
-    if not all(term.dtype is f32 for term in (boxes, scores, overlap, least)):
+    if any(term.dtype is f64 for term in node.inputs):
         return None
-    operands = [boxes, scores, node.cast(most, i64), overlap, least]
+    boxes, scores, overlap, least = (node.cast(node.inputs[n], f32) for n in (0, 1, 3, 4))
+    operands = [boxes, scores, node.cast(node.inputs[2], i64), overlap, least]
     centered = {"center_point_box": int(node.op.centered)}
     return node.write("NonMaxSuppression", operands, [i64], centered)[0]
 

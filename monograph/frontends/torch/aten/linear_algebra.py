@@ -234,7 +234,9 @@ def _require_symmetric(node: TorchNode, x: Value) -> None:
 def _ldl_factor_ex(node: TorchNode) -> tuple[Value, Value, Value]:
     _require_symmetric(node, node["self"])
     packed, pivots = F.ldl_factor(node["self"])
-    return packed, pivots, _empty(node, 2)
+    # A block of two, which has negative pivots, may well have zeros on its diagonal.
+    zero = F.logical_and(F.equal(diagonal(packed), 0), F.greater(pivots, 0))
+    return packed, pivots, _first(zero)
 
 
 @converter("aten.linalg_ldl_solve.default")
