@@ -40,9 +40,15 @@ class FoldConstants(Pass):
 
     def run(self, graph: Graph) -> PassResult:
         """Fold, in regions too."""
-        counters = {"folded": 0, "too_large": 0, "would_grow": 0, "failed": 0}
-        self._fold(graph, counters)
-        return PassResult(counters["folded"] > 0, counters)
+        folded = 0
+        while True:
+            counters = {"folded": 0, "too_large": 0, "would_grow": 0, "failed": 0}
+            self._fold(graph, counters)
+            folded += counters["folded"]
+            # Folding takes readers away from constants, which may then die with one that stayed.
+            if not counters["folded"] or not counters["would_grow"]:
+                break
+        return PassResult(folded > 0, {**counters, "folded": folded})
 
     def _fold(self, graph: Graph, counters: dict[str, int]) -> None:
         labels = {node.op.label for node in graph.nodes if isinstance(node.op, Weight)}

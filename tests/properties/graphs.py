@@ -91,7 +91,7 @@ def _declare_inputs(builder: Builder, count: int) -> None:
 
 
 def _declare_outputs(builder: Builder) -> None:
-    """The last value and some others, perhaps one twice, perhaps an input; or all that is unused."""
+    """The last value and some others, perhaps twice, perhaps an input; or all that is unused."""
     graph, values = builder.graph, builder.values
     outputs = [values[-1], *builder.random.choices(values, k=builder.random.randint(0, 3))]
     if builder.chance(0.6):  # nothing is dead but what recipes left unfinished

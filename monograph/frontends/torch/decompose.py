@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from monograph.errors import UnsupportedError
+from monograph.frontends.torch.functionalize import functionalized_module
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def _trace(op: Any, rule: Any, leaves: Any, operands: Any, spec: Any) -> tuple[A
     try:
         module = _make_graph(run, fakes)
         if any(_writes(node) for node in module.graph.nodes):
-            module = _make_graph(torch.func.functionalize(run), fakes)
+            module = functionalized_module(module)
     except UnsupportedError:
         raise
     except Exception as error:  # torch raises errors of every kind from its decompositions

@@ -56,6 +56,8 @@ IGNORED = frozenset(
 """Checks of what symbols' ranges already say; the interpreter makes them when it binds sizes."""
 
 
+RESIZES = frozenset({"aten.resize_.default", "aten.resize_as_.default"})
+
 SMALL = 16
 """Tensors in the program's text of up to this many elements are constants, printed in full."""
 
@@ -181,7 +183,8 @@ class Importer:
         target = bind(node, node.target._schema)[name]
         if target is None:
             return
-        (type_,) = self.result_types(target)
+        # Only resize_ gives its argument another type.
+        (type_,) = self.result_types(node if str(node.target) in RESIZES else target)
         self.frame.write(target, value if type_ is None else self._fitted(node, value, type_))
 
     def write_results(self, node: Any, results: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ from monograph.exporters.onnx.context import ExportContext, contents_of
 from monograph.exporters.onnx.registry import Exported, exports
 from monograph.exporters.onnx.scope import Term
 from monograph.ir.graph import Node
-from monograph.ir.types import Kind, bool_, dtype_of
+from monograph.ir.types import Kind, bool_, dtype_of, string
 from monograph.ops import elementwise as e
 from monograph.ops.elementwise.base import limits
 from monograph.ops.rectifier import Hardtanh, Relu6
@@ -145,7 +145,9 @@ def remainder(node: ExportContext[e.Remainder]) -> Exported:
 
 @exports(e.Equal, e.Less, e.LessEqual, e.Greater, e.GreaterEqual)
 def compare(node: ExportContext[e.Equal]) -> Exported:
-    """Comparisons."""
+    """Comparisons; of strings since opset 19."""
+    if node.dtype is string and node.opset < 19:
+        return None
     names = {
         "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater",
         "greater_equal": "GreaterOrEqual",

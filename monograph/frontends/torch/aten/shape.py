@@ -5,12 +5,12 @@ torch has recorded the shape of every result, so a converter need not work out `
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from monograph import functional as F
 from monograph.frontends.torch.node import TorchNode, as_list
 from monograph.frontends.torch.registry import converter
-from monograph.ir.dims import Dim, dim_max, provably_equal
+from monograph.ir.dims import Dim, dim_max, dim_min, provably_equal
 from monograph.ir.graph import Value
 
 
@@ -236,7 +236,29 @@ def _replication_pad(node: TorchNode) -> Value:
 
 @converter("aten._pad_circular.default")
 def _circular_pad(node: TorchNode) -> Value:
-    return F.pad(node["self"], *borders(node["self"], node["pad"]), mode="wrap")
+    return wrapped(node["self"], node["pad"])
+
+
+def wrapped(x: Value, pad: list[Dim]) -> Value:
+    """``x`` with borders that go round; what is cropped does not come round again."""
+    low, high = borders(x, pad)
+    crops = ([dim_min(amount, 0) for amount in amounts] for amounts in (low, high))
+    grows = ([dim_max(amount, 0) for amount in amounts] for amounts in (low, high))
+    return F.pad(F.pad(x, *crops), *grows, mode="wrap")
+
+
+@converter("aten.pad.default")
+def _pad(node: TorchNode) -> Value:
+    mode, fill = node["mode"], node["value"]
+    if mode == "constant":
+        value = 0 if fill is None else fill
+        given = {"self": node["self"], "pad": node["pad"], "value": value}
+        padded: Value = node.call("aten.constant_pad_nd.default", **given)
+        return padded
+    if mode == "circular":
+        return wrapped(node["self"], node["pad"])
+    named: Literal["reflect", "edge"] = "reflect" if mode == "reflect" else "edge"
+    return F.pad(node["self"], *borders(node["self"], node["pad"]), mode=named)
 
 
 @converter("aten.resize.default")

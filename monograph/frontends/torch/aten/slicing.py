@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations, combinations_with_replacement
 from typing import Any
 
 import numpy as np
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
-from monograph.frontends.torch.node import TorchNode
+from monograph.frontends.torch.node import TorchNode, static
 from monograph.frontends.torch.registry import converter
 from monograph.ir.build import constant
 from monograph.ir.dims import Dim, SymbolicDim, provably_equal, provably_less
@@ -145,6 +146,15 @@ def _unfold(node: TorchNode) -> Value:
     starts = F.multiply(F.iota((windows, 1), 0), _number(step))
     places = F.add(starts, F.iota((1, size), 1))
     return F.moveaxis(F.take(x, places, axis), axis + 1, -1)
+
+
+@converter("aten.combinations.default")
+def _combinations(node: TorchNode) -> Value:
+    x, length = node["self"], node["r"]
+    size = static(x.shape[0], "the number of elements to combine")
+    choose = combinations_with_replacement if node["with_replacement"] else combinations
+    places = np.array(list(choose(range(size), length)), np.int64).reshape(-1, length)
+    return F.take(x, _constant(places), 0)
 
 
 # Writing into a copy: what functionalized views become.
