@@ -20,7 +20,7 @@ class Model:
     ``class_name`` is a class of transformers, ``config`` what differs from its config's defaults;
     a function in it makes a config inside the config. ``no_torch``, ``no_onnx`` and ``no_train``
     say why torch's exporters refuse the model, if they do. Those that are not ``slow`` are tested
-    by default.
+    by default. ``seed`` is that of the example inputs.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Model:
     no_onnx: str | None = None
     no_train: str | None = None
     slow: bool = True
+    seed: int = 1
 
     def build(self, *, training: bool = False) -> Flat:
         """The module, from seed 0, its outputs flattened; ``training`` turns dropout to zero."""
@@ -50,7 +51,7 @@ class Model:
 
     def example(self) -> tuple[Tensor, ...]:
         """The example inputs, by position, in the order that ``Flat`` takes them."""
-        torch.manual_seed(1)
+        torch.manual_seed(self.seed)
         return tuple(self.inputs().values())
 
 

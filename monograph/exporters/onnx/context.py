@@ -83,7 +83,8 @@ class ExportContext(Emitter, Generic[OpT]):
     def weight(self, data: Data, label: str) -> Term:
         """A tensor of the model's own, as an initializer of its graph."""
         outermost = self.node.graph is self.writer.graph
-        name = self.node.result.name if outermost else self.scope.names.fresh(label)
+        own = self.node.result.name if outermost else ""
+        name = own or self.scope.names.fresh(label or "weight")
         return self.writer.add_weight(data, name)
 
     def body(

@@ -44,15 +44,17 @@ def add_weights(model: ModelProto, weights: Weights, path: Path | None) -> None:
             model.graph.initializer.append(tensor_proto(data.array(), data.dtype, name))
         return
     location = f"{path.name}.data"
+    written: dict[int, tuple[int, int]] = {}  # one place for weights that share their data
     with path.with_name(location).open("wb") as file:
         for name, data in weights:
             if data.dtype is string or _bytes(data) < SMALLEST_OUTSIDE:
                 model.graph.initializer.append(tensor_proto(data.array(), data.dtype, name))
                 continue
-            file.write(b"\0" * (-file.tell() % ALIGNMENT))
-            offset = file.tell()
-            length = file.write(raw_elements(data.array(), data.dtype))
-            model.graph.initializer.append(_outside(name, data, location, offset, length))
+            if id(data) not in written:
+                file.write(b"\0" * (-file.tell() % ALIGNMENT))
+                offset = file.tell()
+                written[id(data)] = offset, file.write(raw_elements(data.array(), data.dtype).data)
+            model.graph.initializer.append(_outside(name, data, location, *written[id(data)]))
 
 
 def _outside(name: str, data: Data, location: str, offset: int, length: int) -> TensorProto:

@@ -15,7 +15,7 @@ from monograph.errors import InputError, Problem, UnsupportedError
 from monograph.exporters.onnx import external
 from monograph.exporters.onnx.complex_numbers import without_complex
 from monograph.exporters.onnx.emitter import Emitter
-from monograph.exporters.onnx.protos import first_opset, type_proto, value_info
+from monograph.exporters.onnx.protos import first_opset, value_info
 from monograph.exporters.onnx.scope import DOMAIN, Term, dtype_in
 from monograph.exporters.onnx.writer import ModelWriter, NotWrittenError
 from monograph.ir.graph import Graph, Value
@@ -48,7 +48,7 @@ def export(
         writer.refuse(node, "ONNX has no complex numbers, and this is not made of real ones")
     for value in real.inputs:
         _check_dtype(value, opset)
-        writer.main.bind(value, Term(value.name, dtype_in(value.type)))
+    inputs = writer.bind_inputs()
     with suppress(NotWrittenError):  # told below, with every other problem
         writer.write_nodes(real, writer.main)
     problems = writer.problems()
@@ -56,8 +56,8 @@ def export(
         raise _unsupported(problems)
     outputs = _outputs(real, writer)
     separate = external.wanted(writer.weights, path, external_data)
-    model = _model(real, writer, outputs)
-    _add_metadata(model, real, [info.name for info in outputs], rewritten.pairs)
+    model = _model(real, writer, inputs, outputs)
+    _add_metadata(model, real, rewritten.pairs)
     external.add_weights(model, writer.weights, path if separate else None)
     if path is not None:
         onnx.save_model(model, path)
@@ -111,7 +111,9 @@ def _copy(value: Value, source: str, writer: ModelWriter) -> str:
     return copied.name
 
 
-def _model(graph: Graph, writer: ModelWriter, outputs: Sequence[ValueInfoProto]) -> ModelProto:
+def _model(
+    graph: Graph, writer: ModelWriter, inputs: Sequence[str], outputs: Sequence[ValueInfoProto]
+) -> ModelProto:
     """The model without its weights."""
     scope = writer.main
     made = {name for node in scope.nodes for name in node.output}
@@ -121,11 +123,11 @@ def _model(graph: Graph, writer: ModelWriter, outputs: Sequence[ValueInfoProto])
         for value, term in scope.terms.items()
         if term.name in made and term.name == value.name and _has_rank(value.type)
     ]
-    inputs = [
-        ValueInfoProto(name=value.name, type=type_proto(value.type)) for value in graph.inputs
+    declared = [
+        value_info(name, value.type) for name, value in zip(inputs, graph.inputs, strict=True)
     ]
     proto = helper.make_graph(
-        scope.nodes, graph.name, inputs, list(outputs), scope.initializers, value_info=inner
+        scope.nodes, graph.name, declared, list(outputs), scope.initializers, value_info=inner
     )
     functions = writer.functions.protos
     imports = [helper.make_opsetid("", writer.opset)]
@@ -146,10 +148,9 @@ def _has_rank(type_: ValueType) -> bool:
     return not isinstance(type_, UnrankedType)
 
 
-def _add_metadata(
-    model: ModelProto, graph: Graph, outputs: Sequence[str], paired: Sequence[str]
-) -> None:
-    inputs = [value.name for value in graph.inputs]
+def _add_metadata(model: ModelProto, graph: Graph, pairs: Sequence[str]) -> None:
+    inputs = [info.name for info in model.graph.input]
+    outputs = [info.name for info in model.graph.output]
     updates = {outputs[k]: inputs[j] for k, j in graph.updates.items()}
     donated = [inputs[position] for position in sorted(graph.donated)]
     ranges = {name: [s.lower, s.upper] for name, s in graph.symbols().items()}
@@ -157,7 +158,7 @@ def _add_metadata(
         (UPDATES, updates),
         (DONATED, donated),
         (SYMBOLS, ranges),
-        (COMPLEX, list(paired)),
+        (COMPLEX, list(pairs)),
     ):
         if content:
             model.metadata_props.add(key=key, value=json.dumps(content))

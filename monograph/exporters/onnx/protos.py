@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 import numpy as np
@@ -83,13 +84,18 @@ def tensor_proto(array: Array, dtype: DType, name: str = "") -> TensorProto:
     if dtype is string:
         proto.string_data.extend(str(item).encode() for item in array.reshape(-1))
     else:
-        proto.raw_data = raw_elements(array, dtype)
+        proto.raw_data = raw_elements(array, dtype).tobytes()
     return proto
 
 
-def raw_elements(array: Array, dtype: DType) -> bytes:
-    """The elements as ONNX stores them: little-endian, types under eight bits packed."""
+def raw_elements(array: Array, dtype: DType) -> Array:
+    """The elements as the bytes that ONNX stores: little-endian, types under eight bits packed.
+
+    An array that lies in memory like that is not copied.
+    """
     if dtype.is_packed:
-        return pack(array, dtype.bits).tobytes()
-    contiguous = np.ascontiguousarray(array, dtype.numpy)
-    return contiguous.astype(contiguous.dtype.newbyteorder("<"), copy=False).tobytes()
+        return pack(array, dtype.bits)
+    contiguous = np.ascontiguousarray(array, dtype.numpy).reshape(-1)
+    if sys.byteorder == "big":
+        contiguous = contiguous.byteswap()
+    return contiguous.view(np.uint8)

@@ -34,6 +34,13 @@ class ModelWriter:
         self._refused: dict[tuple[str, str, str], int] = {}
         self._user: Node | None = None  # the node of the user's graph that is being written
 
+    def bind_inputs(self) -> list[str]:
+        """Declare the inputs under their names; ONNX has no empty one."""
+        names = [value.name or self.main.names.fresh("input") for value in self.graph.inputs]
+        for value, name in zip(self.graph.inputs, names, strict=True):
+            self.main.bind(value, Term(name, dtype_in(value.type)))
+        return names
+
     def write_nodes(self, graph: Graph, scope: Scope) -> None:
         """Write every node that anything needs; an error if an output could not be written."""
         for node in graph.nodes:
@@ -126,7 +133,7 @@ class ModelWriter:
     def _names(self, node: Node, scope: Scope) -> list[str]:
         """The names of a node's results: their own in the model's graph, which keeps them free."""
         if scope is self.main and node.graph is self.graph:
-            return [value.name for value in node.results]
+            return [value.name or scope.names.fresh("value") for value in node.results]
         return [scope.names.fresh(value.name) for value in node.results]
 
     def _bind(

@@ -12,6 +12,9 @@ interpreted and compared. A sample counts as
 - mismatch, unsupported (an op has no converter), error (import or interpreter failed),
   untraceable (torch itself could not trace the sample).
 
+With --errors the database's *wrong* inputs are run instead: each must give an error, which counts
+as agree (from torch's own tracing as from our import or interpreter); a value is a mismatch.
+
 With --fallback an unsupported op may become an opaque call of torch; that is counted apart and is
 never agreement. --level export keeps composite ops (linear, layer_norm…) as torch.export does.
 """
@@ -98,6 +101,7 @@ class Options:
     fallback: bool = False
     verbose: bool = False
     sample: int | None = None
+    errors: bool = False
 
 
 def ops() -> list[Any]:
@@ -117,11 +121,12 @@ def run_op(index: int, options: Options) -> OpResult:
     result = OpResult(label(op))
     start = time.perf_counter()
     torch.manual_seed(0)
-    for number, sample in enumerate(op.sample_inputs("cpu", torch.float32)):
+    for number, sample in enumerate(_samples(op, options)):
         if options.sample is not None and number != options.sample:
             continue
         with _limit(SECONDS):
-            kind, reason = _run_sample(op, sample, options, result)
+            run = _run_wrong if options.errors else _run_sample
+            kind, reason = run(op, sample, options, result)
         result.add(kind, reason)
         if options.verbose and kind not in ("agree", "random"):
             print(f"{label(op)} #{number}: {kind}: {reason}\n    {_describe(sample)}")
@@ -159,6 +164,34 @@ def _run_sample(op: Any, sample: Any, options: Options, result: OpResult) -> tup
         return ("random", "no seed could agree") if problem is None else ("mismatch", problem)
     problem = compare(got, expected, lambda: _in_double(function, tensors))
     return ("agree", "") if problem is None else ("mismatch", problem)
+
+
+def _samples(op: Any, options: Options) -> Iterator[Any]:
+    if not options.errors:
+        return iter(op.sample_inputs("cpu", torch.float32))
+    if op.error_inputs_func is None:
+        return iter(())
+    return (error.sample_input for error in op.error_inputs("cpu"))
+
+
+def _run_wrong(op: Any, sample: Any, options: Options, result: OpResult) -> tuple[str, str]:
+    """A sample that eager refuses: something must refuse it here too."""
+    function, tensors = as_function(op.get_op(), sample)
+    try:
+        function(*map(_copy, tensors))
+    except Exception as error:
+        expected = _line(error)
+    else:
+        return "untraceable", "eager gives a value"
+    try:
+        module = trace(function, [_copy(tensor) for tensor in tensors], options.level)
+    except Exception:
+        return "agree", ""
+    try:
+        InterpretedModel(import_graph_module(module))(*map(_copy, tensors))
+    except Exception:
+        return "agree", ""
+    return "mismatch", f"a value where eager says {expected}"
 
 
 def _with_fallback(
@@ -277,7 +310,13 @@ def _in_double(function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
 
 
 def _copy(tensor: Any) -> Any:
-    return tensor.clone() if tensor.layout is torch.strided else tensor
+    if tensor.layout is not torch.strided:
+        return tensor
+    storage = tensor.untyped_storage()
+    if storage.nbytes() == tensor.numel() * tensor.itemsize:
+        return tensor.clone()
+    view = (tensor.storage_offset(), tensor.shape, tensor.stride())
+    return torch.empty(0, dtype=tensor.dtype).set_(storage.clone(), *view)
 
 
 def _line(error: BaseException) -> str:
@@ -387,11 +426,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default=None, help="write the results as JSON")
     parser.add_argument("--level", choices=("dispatch", "export"), default="dispatch")
     parser.add_argument("--fallback", action="store_true")
+    parser.add_argument("--errors", action="store_true")
     parser.add_argument("--sample", type=int, default=None, help="only the sample of this number")
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.add_argument("--all", action="store_true", help="list whole ops too")
     given = parser.parse_args(arguments)
-    options = Options(given.level, given.fallback, given.verbose, given.sample)
+    options = Options(given.level, given.fallback, given.verbose, given.sample, given.errors)
     names = [label(op) for op in ops()]
     chosen = [index for index, name in enumerate(names) if _wanted(name, given.k)]
     results = []

@@ -242,9 +242,9 @@ def _circular_pad(node: TorchNode) -> Value:
 def wrapped(x: Value, pad: list[Dim]) -> Value:
     """``x`` with borders that go round; what is cropped does not come round again."""
     low, high = borders(x, pad)
-    crops = ([dim_min(amount, 0) for amount in amounts] for amounts in (low, high))
-    grows = ([dim_max(amount, 0) for amount in amounts] for amounts in (low, high))
-    return F.pad(F.pad(x, *crops), *grows, mode="wrap")
+    cropped = F.pad(x, [dim_min(each, 0) for each in low], [dim_min(each, 0) for each in high])
+    before, after = [dim_max(each, 0) for each in low], [dim_max(each, 0) for each in high]
+    return F.pad(cropped, before, after, mode="wrap")
 
 
 @converter("aten.pad.default")
