@@ -10,6 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+LONGEST_LINE = 800
+
+
+def _cut(line: str) -> str:
+    """A line short enough to read: a hostile file may hold names of many megabytes."""
+    if len(line) <= LONGEST_LINE:
+        return line
+    return f"{line[:LONGEST_LINE]}… and {len(line) - LONGEST_LINE:,} characters more"
+
 
 class MonographError(Exception):
     """Base of every error that Monograph raises on purpose.
@@ -47,10 +56,10 @@ class MonographError(Exception):
             ("pass", self.during),
             ("hint", self.hint),
         )
-        lines = [self.message]
+        lines = [_cut(self.message)]
         for label, text in parts:
             if text is not None:
-                lines.append(f"  {label:<9}" + text.replace("\n", "\n" + " " * 11))
+                lines.append(f"  {label:<9}" + ("\n" + " " * 11).join(map(_cut, text.split("\n"))))
         return "\n".join(lines)
 
     def with_context(

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from monograph.ir.build import Operand
+from monograph.ir.build import Operand, cast_to
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Gradients, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array
+from monograph.ir.types import Array, wide
 from monograph.ops import elementwise, math
 from monograph.ops.elementwise.base import ELEMENTWISE, Unary, float_facts, in_double, unary_float
 
@@ -118,12 +118,14 @@ class Sinh(Unary):
         return (grad * cosh(node.operands[0]),)
 
     def decompose(self, x: Value) -> Value:
-        size = elementwise.abs(x)
+        exact = cast_to(x, wide(x.dtype))  # f16 overflows long before 20
+        size = elementwise.abs(exact)
         growth = math.expm1(size)
         near = (growth + growth / (growth + 1.0)) * 0.5
         half = math.exp(size * 0.5)  # its square may be finite where exp(size) is not
         far = (half * 0.5) * half
-        return elementwise.copysign(elementwise.where(size > 20.0, far, near), x)
+        signed = elementwise.copysign(elementwise.where(size > 20.0, far, near), exact)
+        return cast_to(signed, x.dtype)
 
 
 @function

@@ -52,6 +52,7 @@ O2: Pipeline = (
         (
             Recognize(),
             FoldConvBatchNorm(),
+            Canonicalize(),
             FoldConstants(),
             Simplify(),
             CommonSubexpressionElimination(),
@@ -75,6 +76,7 @@ O3: Pipeline = (
         (
             Recognize(),
             FoldConvBatchNorm(),
+            Canonicalize(),
             FoldConstants(),
             Simplify(fast_math=True),
             CommonSubexpressionElimination(),

@@ -283,7 +283,7 @@ def _judge_step(got: Trained, eager: Sequence[Trained], exact: Trained) -> list[
     lot with them, and one sample does not show it.
     """
     first = eager[0]
-    floor = 1e-2 * max(float(np.linalg.norm(each)) for each in exact.gradients.values())
+    floor = 0.05 * max(float(np.linalg.norm(each)) for each in exact.gradients.values())
     spread = {
         name: max(error_of(each.gradients[name], twin, floor) for each in eager)
         for name, twin in exact.gradients.items()

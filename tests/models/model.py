@@ -113,18 +113,20 @@ def _scatter_weights(module: nn.Module) -> None:
 def _without_dropout(module: nn.Module) -> None:
     """Make training deterministic: a test of gradients cannot share its dice with torch.
 
-    Parts that drop whole layers roll their dice even when none is to be dropped, which
-    torch.export cannot capture: they are left to believe that nobody trains.
+    Parts that drop whole layers roll their dice even when none is to be dropped, and others look
+    for infinities, which torch.export cannot capture: they may believe that nobody trains.
     """
     for part in module.modules():
         for name in _DROPOUTS:
             if isinstance(vars(part).get(name), float):
                 setattr(part, name, 0.0)
         config = vars(part).get("config")
-        if any(hasattr(config, name) for name in ("layerdrop", "encoder_layerdrop")):
+        drops = any(hasattr(config, name) for name in ("layerdrop", "encoder_layerdrop"))
+        if drops or type(part).__name__ in _LOOKING:
             part.training = False
 
 
+_LOOKING = ("DetrEncoderLayer",)
 _DROPOUTS = (
     "p", "drop_prob", "dropout", "attention_dropout", "activation_dropout", "layerdrop",
     "dropout_p", "dropout_prob", "dropout_rate", "attn_dropout",

@@ -48,6 +48,9 @@ def as_module(function: Callable[..., Any]) -> Any:
         )
     module = torch.nn.Module()
     module.forward = function
+    remember = getattr(torch.fx.proxy, "_register_stack_trace_anchor", None)
+    if remember is not None:
+        remember(function)  # so that nodes know which line of the function they come from
     return module
 
 

@@ -11,7 +11,7 @@ import torch
 
 from monograph.errors import Problem, UnsupportedError
 from monograph.frontends.torch import custom_ops, decompose, higher_order
-from monograph.frontends.torch.importer import IGNORED, live_nodes
+from monograph.frontends.torch.importer import CHECKS, IGNORED, live_nodes
 from monograph.frontends.torch.location import location_of
 from monograph.frontends.torch.registry import converters, find_converter
 from monograph.frontends.torch.scalars import is_scalar
@@ -45,7 +45,7 @@ def _collect(module: Any, found: list[tuple[str, str, str]], source: str | None)
 
 def _check(node: Any, found: list[tuple[str, str, str]], source: str) -> None:
     target = node.target
-    if target is operator.getitem or is_scalar(node) or str(target) in IGNORED:
+    if target is operator.getitem or is_scalar(node) or str(target) in IGNORED | CHECKS:
         return
     reason = _reason(node)
     if reason is not None:

@@ -20,6 +20,7 @@ from monograph.frontends.torch import custom_ops, decompose, higher_order, scala
 from monograph.frontends.torch.frame import Frame
 from monograph.frontends.torch.location import location_of
 from monograph.frontends.torch.node import TorchNode, natural_dtype, to_dtype
+from monograph.frontends.torch.ops import check
 from monograph.frontends.torch.registry import find_converter
 from monograph.frontends.torch.schema import (
     bind,
@@ -40,12 +41,7 @@ from monograph.ir.types import TensorType, u32
 
 IGNORED = frozenset(
     {
-        "aten._assert_async.default",
-        "aten._assert_async.msg",
-        "aten._assert_scalar.default",
         "aten._assert_tensor_metadata.default",
-        "aten._functional_assert_async.msg",
-        "aten._functional_assert_scalar.default",
         "aten._make_dep_token.default",
         "aten.sym_constrain_range.default",
         "aten.sym_constrain_range_for_size.default",
@@ -53,7 +49,18 @@ IGNORED = frozenset(
         "aten._functional_sym_constrain_range_for_size.default",
     }
 )
-"""Checks of what symbols' ranges already say; the interpreter makes them when it binds sizes."""
+"""Checks of what types and symbols' ranges already say."""
+
+CHECKS = frozenset(
+    {
+        "aten._assert_async.default",
+        "aten._assert_async.msg",
+        "aten._assert_scalar.default",
+        "aten._functional_assert_async.msg",
+        "aten._functional_assert_scalar.default",
+    }
+)
+"""Checks of data, which the graph makes when it runs."""
 
 
 RESIZES = frozenset({"aten.resize_.default", "aten.resize_as_.default"})
@@ -266,9 +273,17 @@ class Importer:
             raise UnsupportedError(f"{target} is not an op of ATen")
         if str(target) in IGNORED:
             return None
+        if str(target) in CHECKS:
+            return self._check(node)
         if target._schema.is_mutable:
             return self._call_in_place(node)
         return self._apply(node, target)
+
+    def _check(self, node: Any) -> None:
+        condition, *message = node.args
+        value = self.argument(condition)
+        if value is not True:
+            check(scalars.as_value(value), str(message[0]) if message else "an assertion failed")
 
     def _call_in_place(self, node: Any) -> Any:
         """An op that writes to its arguments: compute what it writes, then write it."""
@@ -328,6 +343,8 @@ def _writes(node: Any) -> bool:
     target = node.target
     if node.op != "call_function" or str(target) in IGNORED:
         return False
+    if str(target) in CHECKS:
+        return not scalars.is_bound(node.args[0])
     if isinstance(target, torch._ops.OpOverload):
         return bool(mutated_arguments(target)) or bool(implicit_arguments(node))
     return isinstance(target, torch._ops.HigherOrderOperator)

@@ -1,22 +1,20 @@
-"""Ops that only programs from torch need: a size that is read from data."""
+"""Ops that only programs from torch need: sizes that are read from data, checks of data."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
 from monograph.errors import EvaluationError
-from monograph.ir.build import apply, cast_to
+from monograph.ir.build import apply, as_operands, cast_to, graph_of
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Value
-from monograph.ir.op import Family, Op, Sample, Trait, op
-from monograph.ir.types import Array, TensorType, i64
+from monograph.ir.op import Family, Op, Trait, op
+from monograph.ir.types import Array, TensorType, bool_, i64
 from monograph.ops.rules import require
 from monograph.ops.shape import reshape
 
 
-@op("bind_dim", family=Family.SHAPE, traits=Trait.EFFECT)
+@op("torch.bind_dim", family=Family.SHAPE, traits=Trait.EFFECT)
 class BindDim(Op):
     """Let a symbol stand for the number that a scalar holds: ``n = count.item()``.
 
@@ -40,11 +38,34 @@ class BindDim(Op):
             raise EvaluationError("a size read from data is negative", found=str(int(count)))
         return np.empty((int(count), 0), np.int64)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        yield Sample(cls(Symbol("n", 0)), (np.array(3),), "", False)
+
+@op("torch.check", family=Family.CONTROL, traits=Trait.EFFECT)
+class Check(Op):
+    """An error with this message unless every element of the condition is true."""
+
+    message: str
+
+    def infer(self, condition: TensorType) -> tuple[TensorType, ...]:
+        require(
+            condition.dtype is bool_,
+            "check: a condition is bool",
+            expected="bool",
+            found=condition,
+        )
+        return ()
+
+    def evaluate(self, condition: Array) -> tuple[Array, ...]:
+        if not condition.all():
+            raise EvaluationError(self.message)
+        return ()
+
+
+def check(condition: Value, message: str) -> None:
+    """Add a ``torch.check``: an error when the graph runs, unless the condition holds."""
+    graph = graph_of([condition])
+    graph.create(Check(message), as_operands(graph, [cast_to(condition, bool_)]))
 
 
 def bind_dim(count: Value, symbol: Symbol) -> None:
-    """Add a ``bind_dim`` for a tensor of one integer."""
+    """Add a ``torch.bind_dim`` for a tensor of one integer."""
     apply(BindDim(symbol), reshape(cast_to(count, i64), ()))

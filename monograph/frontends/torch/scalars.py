@@ -37,6 +37,23 @@ def is_scalar(node: Any) -> bool:
     return isinstance(recorded, kinds)
 
 
+def is_bound(condition: Any) -> bool:
+    """Whether a condition only bounds a symbol by a number, as the symbol's range does already."""
+    recorded = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else condition
+    if isinstance(recorded, bool):
+        return recorded
+    if not isinstance(recorded, torch.SymBool):
+        return False
+    expression = recorded.node.expr
+    parts = getattr(expression, "args", ())
+    known = expression in (True, False) or len(parts) == 2
+    return (
+        known
+        and all(part.is_Symbol or part.is_Integer for part in parts)
+        and getattr(expression, "rel_op", "") not in ("==", "!=")
+    )
+
+
 def convert(importer: Importer, node: Any) -> Any:
     """A node that computes a number: a Python number, a dimension or a 0-d value."""
     recorded = node.meta["val"]

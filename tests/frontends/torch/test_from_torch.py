@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from monograph.autodiff.vjp import grad
-from monograph.errors import InputError, MonographError, UnsupportedError
+from monograph.errors import EvaluationError, InputError, MonographError, UnsupportedError
 from monograph.frontends.torch import (
     ImportedModel,
     InputKind,
@@ -226,6 +226,27 @@ def test_nodes_know_the_user_s_line_and_module() -> None:
     lines = Path(__file__).read_text().split("\n")
     assert "# the line" in lines[node.location.line - 1]
     assert node.location.scope == "0"
+
+
+def test_nodes_know_the_line_of_a_function() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cos(x)  # the other line
+
+    (node,) = from_torch(function, torch.randn(3)).nodes
+    assert node.location is not None
+    lines = Path(__file__).read_text().split("\n")
+    assert "# the other line" in lines[node.location.line - 1]
+
+
+def test_a_check_of_data_is_made_when_the_graph_runs() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async(x[0] > 0, "the first must be positive")
+        return x * 2
+
+    model = import_torch(function, torch.ones(3))
+    torch.testing.assert_close(run(model, torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(EvaluationError, match="the first must be positive"):
+        run(model, -torch.ones(3))
 
 
 def test_a_size_read_from_data_is_a_symbol() -> None:

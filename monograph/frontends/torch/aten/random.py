@@ -10,11 +10,13 @@ from typing import Any
 
 from monograph import functional as F
 from monograph.frontends.torch.node import TorchNode, static
+from monograph.frontends.torch.ops import check
 from monograph.frontends.torch.registry import converter
-from monograph.ir.dims import Shape
+from monograph.ir.dims import Shape, provably_less
 from monograph.ir.graph import Value
 from monograph.ir.types import DType, bool_, f32, f64, i64, u32
 from monograph.ops.data import integer_range
+from monograph.ops.rules import require
 
 
 def _uniform(node: TorchNode, shape: Shape, dtype: DType) -> Value:
@@ -51,6 +53,9 @@ def _rand(node: TorchNode) -> Value:
 def _uniform_between(node: TorchNode) -> Value:
     type_ = node.result_type()
     low, high = node["from"], node["to"]
+    require(
+        low <= high, "uniform: the range is empty", expected="from <= to", found=f"{low} and {high}"
+    )
     return F.add(F.multiply(_uniform(node, type_.shape, type_.dtype), high - low), low)
 
 
@@ -237,6 +242,22 @@ def _rrelu(node: TorchNode) -> tuple[Value, Value]:
 def _multinomial(node: TorchNode) -> Value:
     weights = node.value(node["self"], f64)
     count = static(node["num_samples"], "the number of samples")
+    require(
+        node["self"].dtype.is_float,
+        "multinomial: weights are floats",
+        expected="a float dtype",
+        found=node["self"].type,
+    )
+    enough = node["replacement"] or not provably_less(weights.shape[-1], count)
+    require(
+        count > 0 and enough,
+        "multinomial: that many cannot be drawn",
+        expected=f"1 to {weights.shape[-1]} without replacement",
+        found=count,
+    )
+    usable = F.logical_and(F.is_finite(weights), F.greater_equal(weights, 0.0))
+    check(usable, "multinomial: a weight is negative, infinite or NaN")
+    check(F.greater(F.sum(weights, -1), 0.0), "multinomial: the weights add up to nothing")
     if not node["replacement"]:
         # The first of exponential clocks that run at these rates rings with these chances.
         clocks = F.divide(F.negate(F.log(_positive_uniform(node, weights.shape))), weights)

@@ -10,6 +10,7 @@ from monograph.frontends.torch.node import TorchNode
 from monograph.frontends.torch.registry import converter
 from monograph.ir.graph import Value
 from monograph.ir.types import Kind, bool_, f32, f64
+from monograph.ops.rules import require
 
 _FLOAT: Mapping[str, Callable[[Value], Value]] = {
     "acos": F.acos,
@@ -248,7 +249,14 @@ def _angle(node: TorchNode) -> Value:
 
 @converter("aten.complex.default")
 def _complex(node: TorchNode) -> Value:
-    return F.complex(node["real"], node["imag"])
+    real, imaginary = node["real"], node["imag"]
+    require(
+        real.dtype is imaginary.dtype,
+        "complex: the parts have different dtypes",
+        expected=str(real.dtype),
+        found=imaginary.dtype,
+    )
+    return F.complex(real, imaginary)
 
 
 @converter("aten.polar.default")
