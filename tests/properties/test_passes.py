@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, seed, settings
 
@@ -75,6 +76,12 @@ class Program:
         self.check_meaning(copy, each)
         again = each.run(copy).changed
         assert not again and print_graph(copy) == text, f"{each} changes its own result\n{text}"
+
+    def is_finite(self) -> bool:
+        """Whether no value is infinite or NaN: the numbers that fast_math speaks of."""
+        arrays = [value for value in (self.values or {}).values() if isinstance(value, np.ndarray)]
+        floats = [array for array in arrays if array.dtype.kind in "fcV"]
+        return all(np.isfinite(array.astype(np.complex128)).all() for array in floats)
 
     def check_level(self, level: str) -> None:
         optimized, report = optimize_with_report(self.graph, level)
@@ -147,6 +154,7 @@ def test_fast_math_is_right_for_finite_numbers() -> None:
     def check(drawn: tuple[Graph, list[Array]]) -> None:
         program = Program(*drawn)
         note(program.text)
-        program.check_pass(each)
+        if program.is_finite():
+            program.check_pass(each)
 
     check()

@@ -15,7 +15,7 @@ from monograph.exporters.onnx.context import ExportContext, contents_of
 from monograph.exporters.onnx.registry import Exported, exports
 from monograph.exporters.onnx.scope import Term
 from monograph.ir.graph import Node
-from monograph.ir.types import Kind, bool_, dtype_of, string
+from monograph.ir.types import Kind, bool_, dtype_of, i64, string
 from monograph.ops import elementwise as e
 from monograph.ops.elementwise.base import limits
 from monograph.ops.rectifier import Hardtanh, Relu6
@@ -126,9 +126,13 @@ def _quotient(node: ExportContext[Any]) -> Term:
 @exports(e.Fmod, function=_needs_guard)
 def fmod(node: ExportContext[e.Fmod]) -> Exported:
     """What is left of a division by 1 is 0, which is what 0 and -1 leave too."""
+    dividend = node.inputs[0]
     divisor = _guarded(node)[0] if _needs_guard(node.node) else node.inputs[1]
+    if node.dtype is i64:  # ONNX Runtime takes it through doubles, which hold 53 bits
+        whole = node.emit("Mul", node.emit("Div", dividend, divisor), divisor)
+        return node.emit("Sub", dividend, whole)
     like_c = node.dtype.kind is not Kind.UNSIGNED  # which ONNX Runtime gets wrong in u64
-    return node.emit("Mod", node.inputs[0], divisor, fmod=int(like_c))
+    return node.emit("Mod", dividend, divisor, fmod=int(like_c))
 
 
 @exports(e.Remainder, function=_needs_guard)
