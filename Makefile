@@ -7,9 +7,11 @@
 PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 EXTRAS := dev,torch,onnx,suites
 BIN := $(VENV)/bin
+PEERS := $(VENV)-bench
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -24,6 +26,7 @@ help: ## Show this list
 	@echo
 	@echo "  PYTHON=python3.12     use another interpreter, in an environment of its own"
 	@echo "  PYTEST_ARGS='-k cse'  pass more arguments to pytest"
+	@echo "  BENCH_ARGS='--quick'  pass more arguments to benchmarks.native"
 
 .PHONY: demo
 demo: $(STAMP) ## Take a short tour of the compiler
@@ -67,6 +70,25 @@ bench-scale: $(STAMP) ## Measure how the compiler scales with graph size
 .PHONY: bench-import
 bench-import: $(STAMP) ## Measure how long importing BERT-base takes
 	$(BIN)/python -m benchmarks.import_speed
+
+.PHONY: bench-setup
+bench-setup: $(PEERS)/.installed ## Install the peers that benchmarks compare with
+
+.PHONY: bench
+bench: $(PEERS)/.installed ## Measure speed and error beside the peers (an hour, on a quiet machine)
+	$(PEERS)/bin/python -m benchmarks.native --json build/bench/native.json \
+		--markdown build/bench/native.md $(BENCH_ARGS)
+	$(PEERS)/bin/python -m benchmarks.compile_time --json build/bench/compile_time.json
+
+# The peers live beside the project's environment, not in it: this one sees all of its packages.
+$(PEERS)/.installed: benchmarks/requirements-peers.txt $(STAMP)
+	test -x $(PEERS)/bin/pip || $(PYTHON) -m venv $(PEERS)
+	site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+		echo "import site; site.addsitedir('$$site')" \
+		> $$($(PEERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth
+	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt \
+		--requirement benchmarks/requirements-peers.txt
+	touch $@
 
 .PHONY: setup
 setup: $(STAMP) ## Create the environment, and nothing else

@@ -24,10 +24,13 @@ from monograph.passes.pipeline import pipeline_for
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from monograph.runtime.models import CompiledModel
+
 __all__ = [
     "Graph",
     "Node",
     "Value",
+    "compile",
     "from_onnx",
     "from_torch",
     "grad",
@@ -77,6 +80,39 @@ def from_onnx(source: str | Path | bytes | ModelProto) -> Graph:
     from monograph.frontends import onnx
 
     return onnx.from_onnx(source)
+
+
+def compile(
+    model: Any,
+    *examples: Any,
+    target: str = "cpu",
+    level: str = "O2",
+    threads: int | None = None,
+    strict: bool = False,
+    dynamic_shapes: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> CompiledModel:
+    """Native code for a model, called as the model is.
+
+    ``model`` is a torch module or function (with example inputs), a function of Monograph's own
+    ops (with example arrays or types such as ``"f32[batch, 4]"``), a ``Graph``, or an ONNX model
+    (path, bytes or ``ModelProto``). What is compiled returns what the model returns, in the same
+    nesting: torch tensors for torch, NumPy arrays for the others; never gradients.
+
+    ``level`` is O0 to O3. ``threads`` is the most that a call may use (``MONOGRAPH_THREADS``, or
+    every processor, if None). A node that has no native code runs in the interpreter and is named
+    in ``executable.report``; with ``strict`` it is an error. ``dynamic_shapes`` and ``kwargs`` are
+    what ``torch.export`` takes.
+    """
+    if target not in ("cpu", "host"):
+        raise InputError(f"{target!r} is not a target", expected="cpu", found=repr(target))
+    from monograph.runtime.compile import Options
+    from monograph.runtime.models import compile_model
+
+    options = Options(level, threads, strict)
+    return compile_model(
+        model, *examples, options=options, dynamic_shapes=dynamic_shapes, kwargs=kwargs
+    )
 
 
 def optimize(

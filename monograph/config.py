@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from monograph.errors import InputError
+
+MOST_THREADS = 1024
+"""The most threads that a program may use."""
+
+
+def processor_count() -> int:
+    """How many processors this process may run on, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), MOST_THREADS)
+    return min(os.cpu_count() or 1, MOST_THREADS)
 
 
 @dataclass(frozen=True)
@@ -16,16 +26,25 @@ class Config:
     ========================  ==================================================================
     ``MONOGRAPH_VERIFY=1``    check the graph after every pass
     ``MONOGRAPH_DUMP=dir``    write the graph after every pass to numbered files in ``dir``
+    ``MONOGRAPH_THREADS=n``   use at most ``n`` threads; every processor unless it is set
+    ``MONOGRAPH_CACHE=0``     keep no compiled programs on disk, and use none
+    ``MONOGRAPH_CACHE_DIR``   the folder for them; the user's cache folder unless it is set
     ========================  ==================================================================
     """
 
     verify: bool = False
     dump: str | None = None
+    threads: int = field(default_factory=processor_count)
+    cache: bool = True
+    cache_dir: str | None = None
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
         """Read the ``MONOGRAPH_*`` variables; an unknown one is an error: it would do nothing."""
-        known = {"MONOGRAPH_VERIFY", "MONOGRAPH_DUMP"}
+        known = {
+            *("MONOGRAPH_VERIFY", "MONOGRAPH_DUMP", "MONOGRAPH_THREADS"),
+            *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR"),
+        }
         unknown = [
             name for name in environment if name.startswith("MONOGRAPH_") and name not in known
         ]
@@ -34,13 +53,26 @@ class Config:
         return Config(
             verify=_flag("MONOGRAPH_VERIFY", environment),
             dump=environment.get("MONOGRAPH_DUMP") or None,
+            threads=_threads("MONOGRAPH_THREADS", environment),
+            cache=_flag("MONOGRAPH_CACHE", environment, default="1"),
+            cache_dir=environment.get("MONOGRAPH_CACHE_DIR") or None,
         )
 
 
-def _flag(name: str, environment: Mapping[str, str]) -> bool:
-    text = environment.get(name, "0").strip().lower()
+def _flag(name: str, environment: Mapping[str, str], default: str = "0") -> bool:
+    text = environment.get(name, default).strip().lower()
     if text in ("1", "true", "yes", "on"):
         return True
     if text in ("0", "false", "no", "off", ""):
         return False
     raise InputError(f"{name} is not a yes or no", expected="1 or 0", found=repr(text))
+
+
+def _threads(name: str, environment: Mapping[str, str]) -> int:
+    text = environment.get(name, "").strip()
+    if not text:
+        return processor_count()
+    if text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MOST_THREADS:
+        return int(text)
+    expected = f"a whole number from 1 to {MOST_THREADS}"
+    raise InputError(f"{name} is not a number of threads", expected=expected, found=repr(text))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import linecache
+import re
+import shutil
+import textwrap
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from monograph.inspect.check import CheckReport
+from monograph.errors import Problem
 from monograph.inspect.check import check as check_model
+
+_LINE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in | \(|$)")
 
 
 def check(
@@ -28,22 +32,50 @@ def check(
     monograph check net.py:model --input 'f32[1, 3, 224, 224]'
     """
     report = check_model(model, inputs or ())
-    if not report.problems:
-        print(f"{report.model}: every op is supported")
-        print(f"next: {report.next_step}")
-        return
-    _show(report)
-    raise typer.Exit(1)
-
-
-def _show(report: CheckReport) -> None:
-    count = sum(problem.count for problem in report.problems)
-    title = f"{report.model}: {len(report.problems)} unsupported ops, in {count} places"
-    table = Table(title=title, title_justify="left")
-    for heading in ("op", "times", "first at", "why", "nearest"):
-        table.add_column(heading, overflow="fold")
+    print(report.summary)
     for problem in report.problems:
-        row = (problem.op, str(problem.count), problem.where, problem.reason)
-        table.add_row(*row, problem.nearest or "-")
-    Console().print(table)
-    print("next: replace these, or write a converter: CONTRIBUTING.md shows one in ten lines")
+        print(_described(problem))
+    if report.opaque:
+        print(_wrapped("opaque: ", f"{', '.join(report.opaque)}, which stay calls of torch"))
+    if report.problems:
+        print(f"\nnext: replace these ops, then run\n  {report.next_step}")
+        raise typer.Exit(1)
+    print(f"next: {report.next_step}")
+
+
+def _described(problem: Problem) -> str:
+    """An op, where it first stands, with that line of the user's program, and what to do of it.
+
+    One part beneath the other: paths and lines of code are too long for the columns of a table.
+    """
+    times = "once" if problem.count == 1 else f"{problem.count} times"
+    code = _code(problem.where)
+    return "\n".join(
+        (
+            f"\n{problem.op}, {times}",
+            _wrapped("  first at  ", problem.where),
+            *([] if code is None else [f"              {code}"]),
+            _wrapped("  why       ", problem.reason),
+            _wrapped("  nearest   ", problem.nearest or "no supported op has a name like it"),
+        )
+    )
+
+
+def _wrapped(label: str, text: str) -> str:
+    """A label and its text as wide as the terminal; a path stays whole, to be clicked or copied."""
+    return textwrap.fill(
+        text,
+        width=shutil.get_terminal_size().columns,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _code(where: str) -> str | None:
+    """The line that a place names, if its file is there to be read."""
+    found = _LINE.match(where)
+    if found is None:
+        return None
+    return linecache.getline(found["file"], int(found["line"])).strip() or None

@@ -13,7 +13,7 @@ from monograph.ir.build import constant
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
 from monograph.ir.text.parser import parse_type
-from monograph.ir.tree import flatten, unflatten
+from monograph.ir.tree import Structure, flatten, unflatten
 from monograph.ir.types import (
     OptionalType,
     SequenceType,
@@ -34,6 +34,13 @@ def trace(function: Callable[..., Any], *specs: Any, name: str | None = None) ->
 
         graph = trace(lambda x, w: F.relu(x @ w), "f32[batch, 4]", "f32[4, 3]")
     """
+    return trace_with_structure(function, *specs, name=name)[0]
+
+
+def trace_with_structure(
+    function: Callable[..., Any], *specs: Any, name: str | None = None
+) -> tuple[Graph, Structure, Structure]:
+    """Like ``trace``, with the nesting of the arguments and of what the function returns."""
     graph = Graph(name or _graph_name(function))
     symbols: dict[str, Symbol] = {}
     arguments = []
@@ -46,9 +53,9 @@ def trace(function: Callable[..., Any], *specs: Any, name: str | None = None) ->
         arguments.append(unflatten(structure, values))
     with graph.as_current():
         returned = function(*arguments)
-        leaves, _ = flatten(returned)
+        leaves, results = flatten(returned)
         graph.set_outputs([_as_output(leaf, graph) for leaf in leaves])
-    return graph
+    return graph, flatten(specs)[1], results
 
 
 def _type_of(spec: Any, symbols: dict[str, Symbol]) -> ValueType:

@@ -113,6 +113,13 @@ class Op:
         """The same computation in more primitive ops, as graph; only composites have one."""
         raise NotImplementedError(f"{self.name} is a primitive")
 
+    def lower(self, b: Any, index: Any, result: int = 0) -> Any:
+        """The element at ``index`` of a result, as a scalar expression: see ``ir.lower``.
+
+        An elementwise op needs none: it is the scalar function of its own name.
+        """
+        raise NotImplementedError(f"{self.name} is not lowered element by element")
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Inputs that show the op at work and at its edges; tests run them on every target."""
@@ -122,6 +129,11 @@ class Op:
     def is_composite(cls) -> bool:
         """Whether it decomposes into other ops."""
         return cls.decompose is not Op.decompose
+
+    @classmethod
+    def has_lowering(cls) -> bool:
+        """Whether it says how one element of its result is computed."""
+        return cls.lower is not Op.lower
 
     @classmethod
     def is_differentiable(cls) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from monograph.ir.build import Operand
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
@@ -209,6 +210,10 @@ class Gelu(Unary):
     def decompose(self, x: Value) -> Value:
         return lifted(x) * self._weight(x)
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        function = "gelu_erf" if self.approximate == "none" else "gelu_tanh"
+        return b.apply(function, b.read(0, index))
+
     def _weight(self, x: Value) -> Value:
         """The factor that multiplies x: Φ(x) or its approximation."""
         if self.approximate == "none":
@@ -264,6 +269,15 @@ class Softplus(Unary):
         scaled = x * self.beta
         soft = maximum(scaled, 0.0) + math.log1p(math.exp(negate(abs(scaled))))
         return where(scaled > self.threshold, x, soft / self.beta)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        x = b.read(0, index)
+        beta = b.literal(self.beta, x.dtype)
+        scaled = x if self.beta == 1 else b.apply("multiply", x, beta)
+        soft = b.apply("softplus", scaled)
+        if self.beta != 1:
+            soft = b.apply("divide", soft, beta)
+        return b.select(b.apply("greater", scaled, b.literal(self.threshold, x.dtype)), x, soft)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -17,6 +17,7 @@ import numpy as np
 from monograph.ir.build import Operand, apply, promoted
 from monograph.ir.dims import Dim, Shape, provably_at_least, provably_less
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, DType, TensorType
@@ -77,9 +78,24 @@ class Conv(Op):
         patches = _patches(x, windows, self.groups)
         per_group = weight.shape[0] // self.groups
         rows = weight.reshape(self.groups, per_group, prod(weight.shape[1:]))
-        outputs = np.matmul(patches, rows.swapaxes(1, 2))  # [group, batch * windows, outputs]
+        outputs = _matmul(patches, rows.swapaxes(1, 2))  # [group, batch * windows, outputs]
         y = _channels_back(outputs, x.shape[0], counts)
         return y if bias is None else y + _per_channel(bias, y.ndim)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """A tap in the padding adds nothing: its product is not 0 * weight, but left out."""
+        x, weight = b.operands[0].shape, b.operands[1].shape
+        windows = self.windows(weight[2:])
+        batch, output, *counts = index
+        group = _group(b, output, weight[0], self.groups)
+
+        def product(along: Position) -> Scalar:
+            channel, *taps = along
+            inside, places = windows.lower(b, counts, taps, x[2:])
+            element = b.read(0, [batch, group * weight[1] + channel, *places])
+            return _if_inside(b, inside, element, b.read(1, [output, channel, *taps]))
+
+        return _with_bias(b, b.reduce("sum", weight[1:], product), output)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x, weight, *bias = node.operands
@@ -228,6 +244,24 @@ class ConvTranspose(Op):
         y = self._add_windows(spread, tuple(sizes), kernel)
         y = y.reshape(batch, per_group * self.groups, *y.shape[3:])
         return y if bias is None else y + _per_channel(bias, y.ndim)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """What each place takes from the windows that cover it."""
+        x, weight = b.operands[0].shape, b.operands[1].shape
+        windows = Windows(weight[2:], self.stride, self.padding, self.dilation)
+        batch, output, *places = index
+        group = _group(b, output, weight[1] * self.groups, self.groups)
+        channels = x[1] // self.groups
+
+        def product(along: Position) -> Scalar:
+            own, *taps = along
+            channel = group * channels + own
+            exists, positions = windows.lower_back(b, places, taps, x[2:])
+            element = b.read(0, [batch, channel, *positions])
+            tap = b.read(1, [channel, output - group * weight[1], *taps])
+            return _if_inside(b, exists, element, tap)
+
+        return _with_bias(b, b.reduce("sum", (channels, *weight[2:]), product), output)
 
     def _add_windows(self, spread: Array, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> Array:
         """Add [group, batch, *sizes, outputs, *kernel] up to [batch, group, outputs, *result]."""
@@ -407,11 +441,37 @@ class ConvWeightGradient(Op):
             yield Sample(gradient, (x, grad), sample.note, gradient=sample.gradient)
 
 
+def _group(b: Lowering, channel: Scalar, channels: Dim, groups: int) -> Scalar:
+    """The group that a channel belongs to."""
+    return b.index(0) if groups == 1 else channel // (channels // groups)
+
+
+def _if_inside(b: Lowering, inside: Scalar, element: Scalar, tap: Scalar) -> Scalar:
+    """The product of an element and a tap where they meet, 0 elsewhere."""
+    product_ = b.apply("multiply", element, tap)
+    return b.select(inside, product_, b.literal(0, product_.dtype))
+
+
+def _with_bias(b: Lowering, total: Scalar, channel: Scalar) -> Scalar:
+    return b.apply("add", total, b.read(2, [channel])) if len(b.operands) > 2 else total
+
+
 def cut_to(x: Value, shape: Shape) -> Value:
     """The leading elements of ``x`` along every axis, up to ``shape``."""
     if x.shape == shape:
         return x
     return shape_ops.reshape(slicing.slice(x, (0,) * len(shape), shape), shape)
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    """Products of f32 matrices, added up in f64 and rounded once.
+
+    A library adds in an order that depends on where in the matrix an element stands, so that equal
+    rows and columns may give results that differ; rounded from f64 they are the same.
+    """
+    if a.dtype != np.float32:
+        return np.asarray(np.matmul(a, b))
+    return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.float32)
 
 
 def _patches(x: Array, windows: Windows, groups: int) -> Array:

@@ -12,6 +12,7 @@ from monograph.ir.build import Operand, apply, cast_to
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.dims import Dim, Shape, SymbolicDim, dim_max
 from monograph.ir.graph import Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Family, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import (
@@ -96,6 +97,9 @@ class Iota(Op):
         column = ramp.reshape([-1 if axis == position else 1 for axis in range(len(sizes))])
         return np.broadcast_to(column, sizes)
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return b.cast(index[self.axis], self.dtype)
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         yield Sample(cls((5,)), ())
@@ -114,6 +118,9 @@ class DimValue(Op):
 
     def evaluate(self) -> Array:
         return np.asarray(static_sizes(self.name, (self.value,))[0], np.int64)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return b.index(self.value)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -157,6 +164,9 @@ class Full(Op):
 
     def evaluate(self) -> Array:
         return np.full(static_sizes(self.name, self.shape), self.value, self.dtype.numpy)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return b.literal(self.value, self.dtype)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -2,8 +2,7 @@
 
 Each op transforms several axes at once and says how it scales the sums: ``none``, by the square
 ``root`` of the number of elements summed, or by their ``count``. The functions have the names and
-the three norms of NumPy, take sizes (cropping or filling with zeros) and real operands. The oracle
-works in float64.
+the three norms of NumPy, take sizes (cropping or filling with zeros) and real operands.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from monograph.ir.types import Array, DType, TensorType, dtype_of, f32, f64
 from monograph.ops import data, elementwise, index, slicing
 from monograph.ops import math as math_ops
 from monograph.ops import shape as shape_ops
-from monograph.ops.matrices import complex_dtype, doubled, real_dtype, sample_complex, sample_matrix
+from monograph.ops.matrices import complex_dtype, real_dtype, sample_complex, sample_matrix
 from monograph.ops.reduce import as_float
 from monograph.ops.rules import normalize_axes, normalize_axis, require, same_dim
 
@@ -87,8 +86,8 @@ class Fft(Op):
         if not self.axes:
             return x
         if self.inverse:
-            return np.fft.ifftn(doubled(x), axes=self.axes, norm=_BACKWARDS[self.scale])
-        return np.fft.fftn(doubled(x), axes=self.axes, norm=_FORWARDS[self.scale])
+            return np.fft.ifftn(x, axes=self.axes, norm=_BACKWARDS[self.scale])
+        return np.fft.fftn(x, axes=self.axes, norm=_FORWARDS[self.scale])
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (apply(Fft(self.axes, not self.inverse, self.scale), grad),)
@@ -134,7 +133,7 @@ class Rfft(Op):
         return x.with_shape(tuple(shape)).with_dtype(complex_dtype(x.dtype))
 
     def evaluate(self, x: Array) -> Array:
-        return np.fft.rfftn(doubled(x), axes=self.axes, norm=_FORWARDS[self.scale])
+        return np.fft.rfftn(x, axes=self.axes, norm=_FORWARDS[self.scale])
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
@@ -195,7 +194,7 @@ class Irfft(Op):
     def evaluate(self, x: Array) -> Array:
         (length,) = data.static_sizes(self.name, (self.length,))
         sizes = [*(x.shape[axis] for axis in self.axes[:-1]), length]
-        return np.fft.irfftn(doubled(x), sizes, self.axes, norm=_BACKWARDS[self.scale])
+        return np.fft.irfftn(x, sizes, self.axes, norm=_BACKWARDS[self.scale])
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """The spectrum of the gradient; elements that stand for two, with their mirror, double."""

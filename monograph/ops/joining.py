@@ -10,6 +10,7 @@ from monograph.errors import EvaluationError, TypeRuleError
 from monograph.ir.build import Operand, apply, apply_many, promoted
 from monograph.ir.dims import Dim, Shape, provably_different, provably_less
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Family, Gradients, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
@@ -52,6 +53,26 @@ class Concat(Op):
 
     def evaluate(self, *operands: Array) -> Array:
         return np.concatenate(operands, self.axis)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """The operand whose stretch of the axis the position lies in, the last one otherwise."""
+        axis = self.axis % len(index)
+        stretches: list[tuple[Scalar, Dim]] = []
+        start: Dim = 0
+        for operand, type_ in enumerate(b.operands):
+            size = type_.shape[axis]
+            if size == 0:
+                continue
+            along = b.clamp(index[axis] - start, 0, size)
+            start = start + size
+            element = b.read(operand, [*index[:axis], along, *index[axis + 1 :]])
+            stretches.append((element, start))
+        if not stretches:
+            return b.read(0, index)
+        chosen, _ = stretches.pop()
+        for element, end in reversed(stretches):
+            chosen = b.select(b.within(index[axis], 0, end), element, chosen)
+        return chosen
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         axis = normalize_axis(self.name, self.axis, grad.rank)

@@ -16,9 +16,10 @@ from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, Tracer, apply, promoted
 from monograph.ir.dims import Dim, Shape
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, DType, TensorType, string
+from monograph.ir.types import Array, DType, TensorType, bool_, string
 from monograph.ops import reduce
 from monograph.ops.elementwise import conj
 from monograph.ops.rules import (
@@ -122,6 +123,27 @@ class DotGeneral(Op):
         columns = right.reshape((*batch, sizes[1], sizes[2]))
         return np.asarray(np.matmul(rows, columns)).reshape((*batch, *left_shape, *right_shape))
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """Truth values are multiplied and added as numpy.matmul does: by and, by or."""
+        lhs, rhs = b.operands
+        lhs_free, rhs_free = self.free_axes(lhs.rank, rhs.rank)
+        batch, rest = index[: len(self.lhs_batch)], index[len(self.lhs_batch) :]
+        left, right = rest[: len(lhs_free)], rest[len(lhs_free) :]
+        multiply, add = ("logical_and", "any") if lhs.dtype is bool_ else ("multiply", "sum")
+
+        def product(along: Position) -> Scalar:
+            of_lhs = (*self.lhs_batch, *lhs_free, *self.lhs_contracting)
+            of_rhs = (*self.rhs_batch, *rhs_free, *self.rhs_contracting)
+            return b.apply(
+                multiply,
+                b.read(0, _placed(of_lhs, (*batch, *left, *along))),
+                b.read(1, _placed(of_rhs, (*batch, *right, *along))),
+            )
+
+        if not self.lhs_contracting:
+            return product(())
+        return b.reduce(add, tuple(lhs.shape[axis] for axis in self.lhs_contracting), product)
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """Each operand's gradient contracts the other operand with the result's gradient."""
         lhs, rhs = node.operands
@@ -165,6 +187,12 @@ def _others(rank: int, *groups: Sequence[int]) -> tuple[int, ...]:
     """The axes in none of the groups."""
     named = {axis % rank for group in groups for axis in group}
     return tuple(axis for axis in range(rank) if axis not in named)
+
+
+def _placed(axes: Sequence[int], positions: Position) -> list[Scalar]:
+    """Positions along these axes, in the order of the axes."""
+    at = {axis % len(axes): place for axis, place in zip(axes, positions, strict=True)}
+    return [at[axis] for axis in range(len(axes))]
 
 
 def _in_order(partners: Sequence[int], axes: Sequence[int], rank: int) -> tuple[int, ...]:

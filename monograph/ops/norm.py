@@ -299,7 +299,7 @@ def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
 def _mean(x: Array, axes: tuple[int, ...]) -> Array:
     count = prod(x.shape[axis] for axis in axes)
     with np.errstate(invalid="ignore"):
-        return np.asarray(x.sum(axis=axes, keepdims=True, dtype=x.dtype) / x.dtype.type(count))
+        return np.asarray(reduce.summed(x, axes, keepdims=True) / x.dtype.type(count))
 
 
 def per_channel(parameter: Array, rank: int) -> Array:

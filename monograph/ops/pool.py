@@ -16,9 +16,10 @@ import numpy as np
 from monograph.ir.build import Operand, apply, apply_many, cast_to, constant
 from monograph.ir.dims import Dim, Shape, provably_less, shape_product
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, DType, TensorType, i64, wide
+from monograph.ir.types import Array, DType, TensorType, i64, u8, wide
 from monograph.ops import conv, data, elementwise, index, reduce, rules
 from monograph.ops import shape as shape_ops
 from monograph.ops.rules import require, same_dim
@@ -75,6 +76,47 @@ class MaxWindows(Op):
             place = place * size + positions[along, offsets[axis]]
         return np.where(inside.any(-1), place, -1)
 
+    def lower_maximum(self, b: Lowering, index: Position) -> Scalar:
+        """The largest element of one window; padding never wins."""
+        return b.reduce("max", self.kernel, lambda taps: self._candidate(b, index, taps)[0])
+
+    def _candidate(
+        self, b: Lowering, index: Position, taps: Position
+    ) -> tuple[Scalar, Scalar, list[Scalar]]:
+        """The element under a tap of a window, whether there is one, and its spatial place."""
+        leading = len(index) - len(self.kernel)
+        sizes = b.operands[0].shape[leading:]
+        inside, places = self.windows().lower(b, index[leading:], taps, sizes)
+        element = b.read(0, [*index[:leading], *places])
+        least = b.literal(lowest(element.dtype.numpy), element.dtype)
+        return b.select(inside, element, least), inside, places
+
+    def lower_winner(self, b: Lowering, index: Position) -> Scalar:
+        """The place of a window's first maximum, flat over the spatial dimensions."""
+        maximum = self.lower_maximum(b, index)
+
+        def wins(taps: Position) -> Scalar:
+            element, inside, _ = self._candidate(b, index, taps)
+            largest = b.apply("equal", element, maximum)
+            if element.dtype.is_float:
+                largest = b.apply("logical_or", largest, b.apply("is_nan", element))
+            return b.cast(b.both(largest, inside), u8)
+
+        chosen = b.reduce("argmax", self.kernel, wins)
+        taps: list[Scalar] = []
+        for size in reversed(self.kernel):
+            taps.insert(0, chosen % size)
+            chosen = chosen // size
+        return self.flat(b, self._candidate(b, index, taps)[2])
+
+    def flat(self, b: Lowering, places: Position) -> Scalar:
+        """A spatial place, row-major, as one number."""
+        sizes = b.operands[0].shape[b.operands[0].rank - len(self.kernel) :]
+        position = b.index(0)
+        for place, size in zip(places, sizes, strict=True):
+            position = position * size + place
+        return position
+
 
 @op("max_pool", traits=Trait.REDUCTION)
 class MaxPool(MaxWindows):
@@ -92,6 +134,9 @@ class MaxPool(MaxWindows):
     def evaluate(self, x: Array) -> Array:
         axes = tuple(range(-len(self.kernel), 0))
         return np.asarray(self.windows().view(x, lowest(x.dtype)).max(axis=axes))
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return self.lower_maximum(b, index)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
@@ -167,6 +212,12 @@ class MaxPoolWithIndices(MaxWindows):
     def evaluate(self, x: Array) -> tuple[Array, Array]:
         return MaxPool(**self.attributes()).evaluate(x), self.winners(x)
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        if result == 0:
+            return self.lower_maximum(b, index)
+        found = b.reduce("any", self.kernel, lambda taps: self._candidate(b, index, taps)[1])
+        return b.select(found, self.lower_winner(b, index), b.index(-1))
+
     def vjp(self, node: Node, grad: Value, _indices: Value | None = None) -> Gradients:
         (x,) = node.operands
         return (apply(MaxPoolGradient(**self.attributes()), x, grad),)
@@ -225,6 +276,21 @@ class MaxPoolGradient(MaxWindows):
         result = np.zeros(x.size, grad.dtype)
         np.add.at(result, flat[valid], given[valid])
         return result.reshape(x.shape)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """The sum of the gradients of the windows that this element wins."""
+        leading = len(index) - len(self.kernel)
+        counts = b.operands[1].shape[leading:]
+        own = self.flat(b, index[leading:])
+
+        def part(taps: Position) -> Scalar:
+            exists, windows = self.windows().lower_back(b, index[leading:], taps, counts)
+            window = [*index[:leading], *windows]
+            won = b.both(exists, b.apply("equal", self.lower_winner(b, window), own))
+            grad = b.read(1, window)
+            return b.select(won, grad, b.literal(0, grad.dtype))
+
+        return b.reduce("sum", self.kernel, part)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """By ``grad`` it is a choice of elements; by ``x`` it is flat almost everywhere."""
@@ -288,6 +354,33 @@ class AvgPool(Op):
             along = np.maximum(counts, 1).reshape(-1, *(1,) * (rank - 1 - axis))
             total = total / along.astype(x.dtype)
         return np.asarray(total)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        leading = len(index) - len(self.kernel)
+        sizes = b.operands[0].shape[leading:]
+        windows = self.windows()
+
+        def element(taps: Position) -> Scalar:
+            inside, places = windows.lower(b, index[leading:], taps, sizes)
+            found = b.read(0, [*index[:leading], *places])
+            return b.select(inside, found, b.literal(0, found.dtype))
+
+        total = b.reduce("sum", self.kernel, element)
+        count = b.index(1)
+        for axis, (window, size) in enumerate(zip(index[leading:], sizes, strict=True)):
+            count = count * self._lower_count(b, axis, window, size)
+        return b.apply("divide", total, b.cast(count, total.dtype))
+
+    def _lower_count(self, b: Lowering, axis: int, window: Scalar, size: Dim) -> Scalar:
+        """How many elements count in a window along an axis, 1 if none do."""
+        kernel, (low, high) = self.kernel[axis], self.padding[axis]
+        padded = self.count_include_pad and bool(low or high)
+        if not self.ceil_mode and (padded or not (low or high)):
+            return b.index(kernel)
+        first, last = (-low, high) if self.count_include_pad else (0, 0)
+        start = window * self.stride[axis] - low
+        end = b.clamp(start + kernel, -low, size + last + 1)
+        return b.clamp(end - b.clamp(start, first, size + last + 1), 1, kernel + 1)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """Spread each window's share over it: a transposed convolution with ones.

@@ -13,6 +13,7 @@ import numpy as np
 
 from monograph.ir.build import Operand, apply
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, Kind, TensorType
@@ -30,6 +31,7 @@ from monograph.ops.elementwise import (
     in_double,
     less_equal,
     logical_and,
+    lower_clip,
     maximum,
     minimum,
     unary_float,
@@ -63,6 +65,9 @@ class Relu(Unary):
     def decompose(self, x: Value) -> Value:
         return maximum(x, 0)
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return lower_clip(b, b.read(0, index), 0.0, None)
+
 
 @function
 def relu(x: Operand) -> Value:
@@ -82,6 +87,9 @@ class Relu6(Unary):
 
     def decompose(self, x: Value) -> Value:
         return minimum(maximum(x, 0.0), 6.0)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return lower_clip(b, b.read(0, index), 0.0, 6.0)
 
 
 def _between(x: Value, low: float, high: float, grad: Value) -> Value:
@@ -229,6 +237,9 @@ class Hardtanh(Unary):
 
     def decompose(self, x: Value) -> Value:
         return minimum(maximum(x, self.low), self.high)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return lower_clip(b, b.read(0, index), self.low, self.high)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -22,6 +22,7 @@ from monograph.ir.dims import (
     shape_product,
 )
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Family, Gradients, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
@@ -68,6 +69,9 @@ class Reshape(Op):
 
     def evaluate(self, x: Array) -> Array:
         return x.reshape(self.shape)  # type: ignore[arg-type]  # symbols are bound by now
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return b.reshaped(0, b.results[0].shape, index)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (reshape(grad, node.operands[0].shape),)
@@ -141,6 +145,9 @@ class Expand(Op):
     def evaluate(self, x: Array) -> Array:
         return np.broadcast_to(x, self.shape)  # type: ignore[arg-type]  # symbols are bound by now
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return b.broadcast(0, index)
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (reduce.sum_to(grad, node.operands[0].shape),)
 
@@ -175,6 +182,10 @@ class Transpose(Op):
 
     def evaluate(self, x: Array) -> Array:
         return np.transpose(x, self.permutation)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        order = [axis % len(index) for axis in self.permutation]
+        return b.read(0, [index[order.index(axis)] for axis in range(len(order))])
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         order = [axis % grad.rank for axis in self.permutation]
@@ -308,6 +319,16 @@ class Tile(Op):
         split: list[Dim] = [size for dim, _ in pairs for size in (1, dim)]
         stretched: list[Dim] = [size for dim, count in pairs for size in (count, dim)]
         return reshape(expand(reshape(x, split), stretched), self.infer(x.tensor).shape)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        places = zip(index, b.operands[0].shape, self.repeats, strict=True)
+        return b.read(
+            0,
+            [
+                position if count == 1 or dim == 0 else position % dim
+                for position, dim, count in places
+            ],
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

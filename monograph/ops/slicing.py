@@ -25,9 +25,10 @@ from monograph.ir.dims import (
     provably_less,
 )
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Family, Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType
+from monograph.ir.types import Array, TensorType, bool_, wide
 from monograph.ops import data, joining, reduce
 from monograph.ops.rules import format_shape, normalize_axes, normalize_axis, require
 from monograph.ops.shape import expand, one_value, reshape
@@ -66,6 +67,11 @@ class Slice(Op):
     def evaluate(self, x: Array) -> Array:
         ranges = zip(self._ranges(x.shape), self.steps, strict=True)
         return x[tuple(builtins.slice(start, limit, step) for (start, limit), step in ranges)]
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        ranges = self._ranges(b.operands[0].shape)
+        places = zip(index, ranges, self.steps, strict=True)
+        return b.read(0, [position * step + start for position, (start, _), step in places])
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         shape = node.operands[0].shape
@@ -199,6 +205,25 @@ class Pad(Op):
         result[tuple(builtins.slice(max(a, 0), max(a, 0) + b, c + 1) for a, b, c in spots)] = x
         crops = zip(low, high, grown, strict=True)
         return result[tuple(builtins.slice(max(-a, 0), c + min(b, 0)) for a, b, c in crops)]
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        shape, dtype = b.operands[0].shape, b.operands[0].dtype
+        fill = b.literal(self.value, wide(dtype))
+        if any(dim == 0 for dim in shape):
+            return fill
+        interior = self.interior or (0,) * len(index)
+        inside, source = b.literal(True, bool_), []
+        for axis, (between, dim) in enumerate(zip(interior, shape, strict=True)):
+            moved = index[axis] - self.low[axis]
+            if not between and self.low[axis] == 0 and self.high[axis] == 0:
+                source.append(moved)
+                continue
+            if between:
+                inside = b.both(inside, b.within(moved % (between + 1), 0, 1))
+                moved = moved // (between + 1)
+            inside = b.both(inside, b.within(moved, 0, dim))
+            source.append(b.clamp(moved, 0, dim))
+        return b.select(inside, b.read(0, source), fill)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         low = tuple(-amount for amount in self.low)
@@ -353,6 +378,23 @@ class PadBorder(Op):
             result = joining.concat(pieces, axis)
         return result
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        source = []
+        for axis, dim in enumerate(b.operands[0].shape):
+            untouched = dim == 0 or (self.low[axis] == 0 and self.high[axis] == 0)
+            moved = index[axis] - self.low[axis]
+            source.append(moved if untouched else self._source(b, moved, dim))
+        return b.read(0, source)
+
+    def _source(self, b: Lowering, position: Scalar, dim: Dim) -> Scalar:
+        """Which element a position, inside or out, takes."""
+        if self.mode == "wrap":
+            return position % dim
+        if self.mode == "edge":
+            return b.clamp(position, 0, dim)
+        at_end = b.select(b.within(position, 0, dim), position, (dim - 1) * 2 - position)
+        return b.select(b.within(position, 0, dim * 2), at_end, 0 - position)
+
     def _border(self, x: Value, axis: int, width: Dim, *, at_end: bool) -> Value | None:
         """What fills ``width`` positions before or after the tensor."""
         if width == 0:
@@ -432,6 +474,17 @@ class Flip(Op):
     def evaluate(self, x: Array) -> Array:
         return np.flip(x, self.axes)
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        shape = b.operands[0].shape
+        flipped = normalize_axes(self.name, self.axes, len(index))
+        return b.read(
+            0,
+            [
+                shape[axis] - 1 - position if axis in flipped else position
+                for axis, position in enumerate(index)
+            ],
+        )
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (apply(self, grad),)
 
@@ -483,6 +536,13 @@ class Roll(Op):
             head = slice(result, [0], [cut], axes=[axis])
             result = joining.concat((tail, head), axis)
         return result
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        shape, source = b.operands[0].shape, list(index)
+        for shift, axis in zip(self.shifts, self.axes, strict=True):
+            if shape[axis] != 0:
+                source[axis] = (source[axis] - shift) % shape[axis]
+        return b.read(0, source)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

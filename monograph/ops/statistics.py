@@ -14,6 +14,7 @@ from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, apply, apply_many, as_operands, cast_to, graph_of, promoted
 from monograph.ir.dims import Dim, Shape, Symbol, provably_less
 from monograph.ir.graph import Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, Kind, TensorType, f64, i64
@@ -102,6 +103,12 @@ def bincount(x: Operand, weights: Operand | None = None, minimum: int = 0) -> Va
     return apply(Bincount(length, minimum), value, beside)
 
 
+def _bisections(length: Dim) -> int:
+    """How many halvings find a place among ``length`` elements."""
+    most = length if isinstance(length, int) else length.bounds()[1]
+    return 63 if most is None else most.bit_length()
+
+
 @op("searchsorted")
 class Searchsorted(Op):
     """Where each of ``values`` would go to keep the last axis of ``sorted`` in order, by bisection.
@@ -148,6 +155,23 @@ class Searchsorted(Op):
                 np.where(open_ & before, middle + 1, low),
                 np.where(open_ & ~before, middle, high),
             )
+        return low
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """The same bisection, as many steps as the longest row may need."""
+        rows = b.operands[0]
+        length = rows.shape[-1]
+        value = b.read(1, index)
+        row = [] if rows.rank == 1 else list(index[:-1])
+        low, high = b.index(0), b.index(length)
+        for _ in range(_bisections(length)):
+            middle = (low + high) // 2
+            found = b.read(0, [*row, b.clamp(middle, 0, length)])
+            after = b.apply("greater" if self.right else "greater_equal", found, value)
+            is_open = b.apply("less", low, high)
+            is_before = b.both(is_open, b.apply("logical_not", after))
+            is_after = b.both(is_open, after)
+            low, high = b.select(is_before, middle + 1, low), b.select(is_after, middle, high)
         return low
 
     @classmethod

@@ -15,7 +15,8 @@ import numpy as np
 
 from monograph.errors import EvaluationError, TypeRuleError
 from monograph.ir.dims import Dim, Shape, dim_min, is_static, provably_less
-from monograph.ir.types import Array
+from monograph.ir.lower import Lowering, Position, Scalar
+from monograph.ir.types import Array, bool_
 from monograph.ops.rules import format_shape, require
 
 PerAxis: TypeAlias = int | Sequence[int]
@@ -126,6 +127,37 @@ class Windows:
                 found=f"{format_shape(tuple(sizes))} and padding {self.padding}",
             )
         return self.kernel, counts
+
+    def lower(
+        self, b: Lowering, windows: Position, taps: Position, sizes: Shape
+    ) -> tuple[Scalar, list[Scalar]]:
+        """Whether taps of windows fall on elements, and on which; held inside where they do not."""
+        inside, places = b.literal(True, bool_), []
+        for axis, (window, tap, size) in enumerate(zip(windows, taps, sizes, strict=True)):
+            low, high = self.padding[axis]
+            place = window * self.stride[axis] + tap * self.dilation[axis] - low
+            if low or high or self.ceil_mode:
+                inside = b.both(inside, b.within(place, 0, size))
+                place = b.clamp(place, 0, size)
+            places.append(place)
+        if any(size == 0 for size in sizes):
+            inside = b.literal(False, bool_)
+        return inside, places
+
+    def lower_back(
+        self, b: Lowering, places: Position, taps: Position, counts: Shape
+    ) -> tuple[Scalar, list[Scalar]]:
+        """Whether windows have these taps on these places, and which; held in range if not."""
+        exists, windows = b.literal(True, bool_), []
+        for axis, (place, tap, count) in enumerate(zip(places, taps, counts, strict=True)):
+            start = place + self.padding[axis][0] - tap * self.dilation[axis]
+            window = start // self.stride[axis]
+            on_a_step = b.within(start % self.stride[axis], 0, 1)
+            exists = b.both(exists, b.both(on_a_step, b.within(window, 0, count)))
+            windows.append(b.clamp(window, 0, count))
+        if any(count == 0 for count in counts):
+            exists = b.literal(False, bool_)
+        return exists, windows
 
     def _along(self, axis: int) -> Windows:
         """The windows of one spatial dimension alone."""

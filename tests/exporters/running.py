@@ -38,10 +38,12 @@ def assert_exports(graph: Graph, arrays: Sequence[Any], **options: Any) -> Model
     return model
 
 
-def run_in_onnx_runtime(model: ModelProto, arrays: Sequence[Any]) -> list[np.ndarray]:
-    """The model's outputs, for inputs in order."""
+def run_in_onnx_runtime(
+    model: ModelProto, arrays: Sequence[Any], without: Sequence[str] = ()
+) -> list[np.ndarray]:
+    """The model's outputs, for inputs in order; ``without`` these of its optimizations."""
     wrapped, dtypes = _with_passable_types(model)
-    session = new_session(wrapped.SerializeToString())
+    session = new_session(wrapped.SerializeToString(), without)
     feeds = {
         value.name: _passable(np.asarray(array), value)
         for value, array in zip(wrapped.graph.input, arrays, strict=True)
@@ -53,13 +55,19 @@ def run_in_onnx_runtime(model: ModelProto, arrays: Sequence[Any]) -> list[np.nda
     ]
 
 
-def new_session(model: bytes | Path) -> onnxruntime.InferenceSession:
+def new_session(model: bytes | Path, without: Sequence[str] = ()) -> onnxruntime.InferenceSession:
+    """A session of one thread, ``without`` these of ONNX Runtime's optimizations."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     source = str(model) if isinstance(model, Path) else model
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        source,
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=list(without),
+    )
 
 
 def run_in_reference(model: ModelProto, arrays: Sequence[Any]) -> list[np.ndarray]:

@@ -105,3 +105,21 @@ def test_there_are_cases_of_every_dtype() -> None:
     assert all(counted[dtype] > 100 for dtype in ROUNDINGS)
     assert all(counted[dtype] > 40 for dtype in INTEGERS)
     assert {dtype_of(dtype).kind for dtype in counted} == {Kind.FLOAT, Kind.SIGNED, Kind.UNSIGNED}
+
+
+def test_whole_numbers_are_divided_exactly_whatever_is_fused() -> None:
+    """ONNX Runtime makes c / b of (1 / b) * c, and a remainder of 0 of that."""
+    divisors = np.array([-4, 4, 2**62 + 1, -(2**62) - 1, 0, -1, 1])
+    for dividend in (1, 7, -(2**63)):
+        graph = Graph()
+        b = graph.add_input("b", "i64[7]")
+        a = graph.add_constant(np.array(dividend))
+        known = graph.add_constant(divisors)
+        graph.set_outputs(
+            [
+                graph.add(op, a, divisor)
+                for op in ("fmod", "floor_divide", "truncate_divide")
+                for divisor in (b, known)
+            ]
+        )
+        running.assert_exports(graph, [divisors])

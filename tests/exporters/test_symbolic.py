@@ -147,6 +147,17 @@ def test_sizes_may_be_zero_where_they_are_declared_to_be() -> None:
     at_sizes(graph, [{"n": 0}, {"n": 2}])
 
 
+def test_logsumexp_keeps_a_nan_beside_an_infinity_and_is_minus_infinity_of_nothing() -> None:
+    graph = Graph()
+    x = graph.add_input("x", TensorType(f32, (2, Symbol("n", 0))))
+    with graph.as_current():
+        graph.set_outputs([F.logsumexp(x, 1)])
+    special = np.array([[np.nan, np.inf, 1.0], [-np.inf, np.inf, 2.0]], np.float32)
+    for opset in (19, 26):
+        for array in (special, special[:, :0]):
+            assert_exports(graph, [array], opset=opset)
+
+
 def test_an_index_type_other_than_i64() -> None:
     graph = trace(lambda x, i: F.take(x, i), "f32[n]", TensorType(i64, (3,)))
     assert_exports(graph, [np.arange(4, dtype=np.float32), np.array([0, -1, 2])])

@@ -345,3 +345,17 @@ def test_types_of_symbolic_operands() -> None:
     assert type_of(lambda x: reduce.argmax(x, -1)) == f"{i64}[batch, seq]"
     assert type_of(reduce.argmax) == "i64[]"
     assert type_of(lambda x: reduce.any(x, 0)) == "bool[seq, 8]"
+
+
+# Rounding.
+
+
+@pytest.mark.parametrize("function", [reduce.sum, reduce.mean, reduce.variance, reduce.logsumexp])
+def test_rounding_does_not_depend_on_how_the_operand_lies_in_memory(function: Any) -> None:
+    """Nor is it that of adding one after the other, which would lose two digits here."""
+    x = (np.random.default_rng(0).normal(size=(20_000, 3)) + 100).astype(np.float32)
+    rows = run(lambda x: function(x, 0), np.ascontiguousarray(x))
+    columns = run(lambda x: function(x, 0), np.asfortranarray(x))
+    assert rows.tobytes() == columns.tobytes()
+    exact = run(lambda x: function(x, 0), x.astype(np.float64))
+    np.testing.assert_allclose(rows, exact, rtol=1e-6)

@@ -17,6 +17,7 @@ from monograph.ir.data import Data
 from monograph.ir.types import string
 
 LARGEST_INSIDE = 3 * 2**29  # 1.5 GiB
+LARGEST_FILE = 2**31 - 1
 SMALLEST_OUTSIDE = 1024
 ALIGNMENT = 4096
 
@@ -25,9 +26,11 @@ Weights = Sequence[tuple[str, Data]]
 
 def wanted(weights: Weights, path: Path | None, external_data: bool | None) -> bool:
     """Whether the weights go to a file of their own."""
+    size = sum(_bytes(data) for _, data in weights)
     if external_data is False:
+        _check_fits_inside(size)
         return False
-    too_large = sum(_bytes(data) for _, data in weights) > LARGEST_INSIDE
+    too_large = size > LARGEST_INSIDE
     if path is None and (external_data or too_large):
         raise InputError(
             "to_onnx: the weights need a file of their own",
@@ -35,6 +38,16 @@ def wanted(weights: Weights, path: Path | None, external_data: bool | None) -> b
             found="no path" + (", and more than 1.5 GiB of weights" if too_large else ""),
         )
     return bool(external_data) or too_large
+
+
+def _check_fits_inside(size: int) -> None:
+    if size >= LARGEST_FILE:
+        raise InputError(
+            "to_onnx: the weights do not fit into the model's own file",
+            expected=f"less than {LARGEST_FILE:,} bytes, which is all that protobuf can hold",
+            found=f"{size:,} bytes",
+            hint="leave out external_data=False",
+        )
 
 
 def add_weights(model: ModelProto, weights: Weights, path: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from onnx import FunctionProto, GraphProto, ModelProto
@@ -14,6 +15,7 @@ from monograph.frontends.onnx.contents import Contents
 from monograph.frontends.onnx.deferred import defer
 from monograph.frontends.onnx.external import Files
 from monograph.frontends.onnx.model import (
+    UNNAMED,
     FunctionKey,
     LoadedModel,
     canonical_domain,
@@ -69,10 +71,18 @@ def import_model(model: LoadedModel) -> Graph:
         raise UnsupportedError(
             f"{model.file} has {ops} not supported",
             problems,
-            hint="export it without them, or define them as functions of the model",
+            hint=_hint(model.file),
         )
     importer = Importer(model.file, model.functions, model.files)
     return importer.run(model)
+
+
+def _hint(file: str) -> str:
+    """What to do about unsupported ops, with the command that lists them again."""
+    advice = "export it without them, or define them as functions of the model"
+    if file == UNNAMED:
+        return advice
+    return f"{advice}; then run: {shlex.join(['monograph', 'check', file])}"
 
 
 def import_deferred(

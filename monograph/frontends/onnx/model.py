@@ -22,6 +22,9 @@ NEWEST = {
     "": onnx.defs.onnx_opset_version(),
     "ai.onnx.ml": onnx.defs.onnx_ml_opset_version(),
 }
+UNNAMED = "<onnx>"
+"""What a model is called that did not come from a file."""
+
 FunctionKey = tuple[str, str, str]
 """Domain, name and overload of a function that a model defines."""
 
@@ -45,7 +48,7 @@ def load_model(
     source: str | Path | bytes | ModelProto, weights_folder: str | Path | None = None
 ) -> LoadedModel:
     """Read a model from a path, bytes or a ``ModelProto`` and check what it says of itself."""
-    file, folder = "<onnx>", None
+    file, folder = UNNAMED, None
     blobs: Mapping[int, Blob] = {}
     if isinstance(source, ModelProto):
         proto = source

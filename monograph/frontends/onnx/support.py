@@ -17,6 +17,7 @@ from monograph.frontends.onnx.model import (
 )
 from monograph.frontends.onnx.order import LONGEST_NAME, describe_node, shorten, walk_nodes
 from monograph.frontends.onnx.registry import converters, find_converter
+from monograph.frontends.onnx.source import source_line
 
 _Op = tuple[str, str, int | None]
 
@@ -34,7 +35,7 @@ def unsupported_ops(model: LoadedModel) -> list[Problem]:
         if verdict is None:
             verdict = verdicts[op] = is_supported(*op)
         if not verdict:
-            first, count = places.get(op, (f"{describe_node(node)}{where}", 0))
+            first, count = places.get(op) or (_place(node, where), 0)
             places[op] = first, count + 1
     return [
         Problem(
@@ -65,6 +66,13 @@ def _nodes(model: LoadedModel) -> Iterator[tuple[NodeProto, Mapping[str, int], s
             if key in model.functions and key not in called:
                 called[key] = None
                 pending.append(key)
+
+
+def _place(node: NodeProto, where: str) -> str:
+    """Where a node stands: the user's line, if the model tells it, and the node itself."""
+    described = f"{describe_node(node)}{where}"
+    source = source_line(node)
+    return described if source is None else f"{source} ({described})"
 
 
 def is_supported(domain: str, op: str, version: int | None) -> bool:

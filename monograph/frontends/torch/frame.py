@@ -55,6 +55,14 @@ class Frame:
                 self.written[other] = self.values[other]
 
 
+def shares_memory(a: Any, b: Any) -> bool:
+    """Whether two torch nodes stand for views of the same memory, of one dtype."""
+    first, second = _place(a.meta.get("val")), _place(b.meta.get("val"))
+    if first is None or second is None:
+        return False
+    return first.storage == second.storage and first.geometry[-1] == second.geometry[-1]
+
+
 @dataclass(frozen=True)
 class _Place:
     storage: int

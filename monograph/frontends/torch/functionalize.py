@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from monograph.errors import UnsupportedError
+
 
 def functionalized_program(program: Any) -> Any:
     """An exported program with every write, and every view of what is written, made explicit."""
@@ -26,8 +28,13 @@ def functionalized_module(module: Any) -> Any:
     fakes = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
     mode = torch._guards.detect_fake_mode(fakes)
     symbolic = mode is not None and mode.shape_env is not None
-    return make_fx(
+    trace = make_fx(
         torch.func.functionalize(module),
         tracing_mode="symbolic" if symbolic else "fake",
         _allow_non_fake_inputs=True,
-    )(*fakes)
+    )
+    try:
+        return trace(*fakes)
+    except Exception as error:  # torch raises errors of every kind here
+        line = str(error).strip().split("\n", 1)[0]
+        raise UnsupportedError(f"torch could not make the writes explicit: {line}") from error

@@ -16,8 +16,8 @@ import torch
 
 from monograph import functional as F
 from monograph.errors import GraphError, MonographError, UnsupportedError
-from monograph.frontends.torch import custom_ops, decompose, higher_order, scalars
-from monograph.frontends.torch.frame import Frame
+from monograph.frontends.torch import custom_ops, decompose, higher_order, out, scalars
+from monograph.frontends.torch.frame import Frame, shares_memory
 from monograph.frontends.torch.location import location_of
 from monograph.frontends.torch.node import TorchNode, natural_dtype, to_dtype
 from monograph.frontends.torch.ops import check
@@ -83,6 +83,7 @@ class Importer:
         self.opaque_calls: list[str] = []
         self.numbers: set[Value] = set()  # 0-d values that are numbers to torch
         self.key: Value | None = None
+        self.memories: dict[Any, Value] = {}  # by placeholder
         self._keys = 0
         self._frames: list[Frame] = []
 
@@ -168,6 +169,28 @@ class Importer:
         self._keys += 1
         return F.fold_in(self.key, self._keys - 1)
 
+    def memory_behind(self, node: Any) -> Value | None:
+        """All of the memory that the program's argument behind a node is a view of.
+
+        It is an input of its own, one-dimensional. None if no argument is that memory, or if the
+        program has written to it.
+        """
+        if len(self._frames) > 1:
+            return None
+        (type_,) = self.result_types(node)
+        for other in self.frame.values:
+            if other.op != "placeholder" or not shares_memory(other, node) or type_ is None:
+                continue
+            if other in self.frame.written:
+                return None
+            if other not in self.memories:
+                recorded = node.meta["val"]
+                count = recorded.untyped_storage().nbytes() // recorded.itemsize
+                memory = self.graph.add_input(f"{other.name}_memory", type_.with_shape((count,)))
+                self.memories[other] = memory
+            return self.memories[other]
+        return None
+
     def call(
         self,
         node: Any,
@@ -201,6 +224,7 @@ class Importer:
         """
         names = mutated_arguments(node.target)
         written = dict(zip(names, results[len(results) - len(names) :], strict=True))
+        out.check_dtypes(node, written)
         for name, value in written.items():
             self.write_argument(node, name, _as_value(value))
         fresh = iter(results[: len(results) - len(names)])
@@ -215,7 +239,7 @@ class Importer:
     def checked(self, node: Any, result: Any) -> Any:
         """A result in exactly the type that torch has recorded for it."""
         recorded = node.meta.get("val")
-        if recorded is None:
+        if recorded is None or _is_misrecorded(node):
             return result
         return self._checked(node, result, recorded)
 
@@ -288,10 +312,15 @@ class Importer:
     def _call_in_place(self, node: Any) -> Any:
         """An op that writes to its arguments: compute what it writes, then write it."""
         target = node.target
+        out.check_memory(node)
         form = target if find_converter(str(target)) else functional_form(target)
         if form is None:
             return custom_ops.call_in_place(self, node)
         result = self._apply(node, form)
+        if torch.Tag.inplace_view in target.tags and str(target) not in RESIZES:
+            # `squeeze_` and its like write nothing: the tensor is another view of its memory now.
+            self.frame.values[node.args[0]] = result
+            return result
         return self.write_results(node, result if isinstance(result, list | tuple) else [result])
 
     def _apply(self, node: Any, target: Any) -> Any:
@@ -306,8 +335,17 @@ class Importer:
         return parts.unflatten(self.run(parts.module, values)[0])
 
     def _arguments(self, node: Any, target: Any) -> dict[str, Any]:
+        """A node's arguments by the names that ``target``, its functional form, gives them.
+
+        A default may be the node's own op's alone: ``bernoulli_`` has one for its chance,
+        ``bernoulli.p`` has none.
+        """
         bound = bind(node, target._schema)
-        return {name: self.argument(given) for name, given in bound.items()}
+        own = bound if target is node.target else bind(node, node.target._schema)
+        return {
+            name: self.argument(own.get(name) if given is None else given)
+            for name, given in bound.items()
+        }
 
 
 def tensor_data(graph: Graph, name: str, tensor: Any) -> Value:
@@ -316,6 +354,14 @@ def tensor_data(graph: Graph, name: str, tensor: Any) -> Value:
     if array.size <= SMALL:
         return constant(array, graph=graph)
     return graph.add_weight(name, array)
+
+
+def _is_misrecorded(node: Any) -> bool:
+    """Whether torch itself records wrong shapes: runs along a ``dim`` that counts from the end."""
+    if str(node.target) != "aten.unique_consecutive.default":
+        return False
+    dim = bind(node, node.target._schema)["dim"]
+    return dim is not None and dim < 0
 
 
 def _as_value(result: Any) -> Value:

@@ -123,6 +123,13 @@ class TorchNode:
         """A key that no other node uses; the graph has an input that all of them come from."""
         return self._importer.random_key()
 
+    def memory_behind(self, place: int) -> Value | None:
+        """The memory, as one dimension, of which the argument at ``place`` shows a part; or None.
+
+        Only memory that the caller passes and that is still as it was can be read so.
+        """
+        return self._importer.memory_behind(self.fx_node.args[place])
+
     def write(self, name: str, value: Value) -> None:
         """Say that the op also overwrites its tensor argument ``name``, with ``value``."""
         self._importer.write_argument(self.fx_node, name, value)

@@ -36,16 +36,21 @@ class InputKind(Enum):
     USER = "user"
     PARAMETER = "parameter"
     BUFFER = "buffer"
+    MEMORY = "memory"
     RANDOM_KEY = "random_key"
 
 
 @dataclass(frozen=True)
 class Input:
-    """One input of the graph: its kind, torch's name, and its place among the user's leaves."""
+    """One input of the graph: its kind, torch's name, and its place among the user's leaves.
+
+    For the whole memory that an argument is a view of, ``view`` says which: strides and offset.
+    """
 
     kind: InputKind
     name: str
     position: int | None = None
+    view: tuple[tuple[int, ...], int] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,11 @@ def import_graph_module(
     try:
         return _import_module(module, opaque, graph_name)
     except NeedsFunctionalization:
-        return _import_module(functionalized_module(module), opaque, graph_name)
+        functional = functionalized_module(module)
+    try:
+        return _import_module(functional, opaque, graph_name)
+    except NeedsFunctionalization as error:
+        raise UnsupportedError(f"arguments that share memory are written: {error}") from error
 
 
 def _import_module(module: Any, opaque: bool, graph_name: str) -> ImportedModel:
@@ -255,8 +264,12 @@ class _Builder:
     def finish(self, input_spec: Any, output_spec: Any) -> ImportedModel:
         """The finished model."""
         self.graph.set_outputs(self.outputs)
-        if self.importer.key is not None:
-            self.inputs.append(Input(InputKind.RANDOM_KEY, "random_key"))
+        memories = {memory: node for node, memory in self.importer.memories.items()}
+        for value in self.graph.inputs[len(self.inputs) :]:
+            node = memories.get(value)
+            self.inputs.append(
+                Input(InputKind.RANDOM_KEY, "random_key") if node is None else self._memory(node)
+            )
         return ImportedModel(
             self.graph,
             tuple(self.inputs),
@@ -265,6 +278,11 @@ class _Builder:
             output_spec,
             tuple(dict.fromkeys(self.importer.opaque_calls)),
         )
+
+    def _memory(self, node: Any) -> Input:
+        described, recorded = self.inputs[self._positions[node]], node.meta["val"]
+        view = (tuple(recorded.stride()), int(recorded.storage_offset()))
+        return Input(InputKind.MEMORY, described.name, described.position, view)
 
     def _return_update(self, node: Any, value: Value) -> None:
         self.graph.updates[len(self.outputs)] = self._positions[node]

@@ -1,30 +1,37 @@
-"""Runs an imported model on torch tensors. The interpreter does the work, until a compiler does."""
+"""Runs an imported model on torch tensors, through the interpreter or what a compiler made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from monograph.errors import InputError
-from monograph.frontends.torch.program import ImportedModel, InputKind, Output
+from monograph.frontends.torch.program import ImportedModel, Input, InputKind, Output
 from monograph.frontends.torch.types import array_from_torch, array_to_torch
 from monograph.ir.interpret import interpret
 from monograph.ir.types import Array
 
 
-class InterpretedModel:
+class TorchModel:
     """A model that takes and returns torch tensors, in torch's own structure.
 
     ``state`` holds the parameters and buffers that are inputs of the graph, by torch's names; what
     the graph updates is written back into these very tensors, and into the caller's arguments.
+    ``run`` computes the graph's outputs of its inputs; the interpreter does if it is None.
     """
 
-    def __init__(self, model: ImportedModel, state: Mapping[str, torch.Tensor] | None = None):
+    def __init__(
+        self,
+        model: ImportedModel,
+        state: Mapping[str, torch.Tensor] | None = None,
+        run: Callable[[Sequence[Any]], Sequence[Array]] | None = None,
+    ):
         self.model = model
         self.state = dict(state or {})
+        self.evaluate = run or (lambda arrays: interpret(model.graph, arrays))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the torch program returns for these arguments."""
@@ -43,18 +50,19 @@ class InterpretedModel:
     def run(self, leaves: Sequence[Any]) -> list[Any]:
         """The flat results for flat arguments."""
         given = [self._argument(position, leaves) for position in range(len(self.model.inputs))]
-        results = interpret(self.model.graph, [_as_array(item) for item in given])
+        results = self.evaluate([_as_array(item) for item in given])
         for output, position in self.model.graph.updates.items():
             target = given[position]
             if isinstance(target, torch.Tensor):
-                with torch.no_grad():
-                    target.copy_(array_to_torch(results[output]))
+                _overwrite(target, array_to_torch(results[output]))
         return [_leaf(output, results) for output in self.model.outputs]
 
     def _argument(self, index: int, leaves: Sequence[Any]) -> Any:
         described = self.model.inputs[index]
         if described.kind is InputKind.USER and described.position is not None:
             return leaves[described.position]
+        if described.kind is InputKind.MEMORY and described.position is not None:
+            return _memory(leaves[described.position], described)
         if described.kind is InputKind.RANDOM_KEY:
             return _fresh_key()
         if described.name not in self.state:
@@ -62,6 +70,31 @@ class InterpretedModel:
                 f"the model's state has no {described.name!r}", hint="pass it in state"
             )
         return self.state[described.name]
+
+
+def _memory(tensor: torch.Tensor, described: Input) -> torch.Tensor:
+    """All of the memory that an argument is a view of, which must be the view that was traced."""
+    view = (tensor.stride(), tensor.storage_offset())
+    if view != described.view:
+        raise InputError(
+            f"the program reads memory around {described.name!r}, and that lies elsewhere",
+            expected=f"strides and offset {described.view}",
+            found=str(view),
+        )
+    return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+
+
+def _overwrite(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Give an argument its new contents; one of another size is resized, as ``out=`` does."""
+    with torch.no_grad():
+        if target.shape != value.shape:
+            target.resize_(value.shape)
+        try:
+            target.copy_(value)
+        except RuntimeError as error:  # several elements in one place, as expand makes them
+            raise InputError(
+                f"an argument that the program writes cannot be written: {error}"
+            ) from error
 
 
 def _leaf(output: Output, results: Sequence[Any]) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from monograph.ir.build import Operand, Tracer, apply, as_operands, cast_to, graph_of, promoted
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import (
@@ -87,6 +88,9 @@ class Cast(Op):
         if self.dtype.is_integer and dtype_of(x.dtype).is_float:
             return _saturated(x, self.dtype)
         return x.astype(self.dtype.numpy)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return b.cast(b.read(0, index), self.dtype)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands

@@ -9,6 +9,7 @@ import numpy as np
 
 from monograph.ir.build import Operand, Tracer, apply, as_operands, graph_of, promoted
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, DType, Kind, TensorType, bool_, dtype_of
@@ -197,6 +198,9 @@ class Clip(Unary):
             result = minimum(result, _bound(self.high, x.dtype))
         return result
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return lower_clip(b, b.read(0, index), self.low, self.high)
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         for operand, note, gradient in unary_operands((-3.0, 3.0)):
@@ -208,6 +212,25 @@ class Clip(Unary):
         yield Sample(cls(1.0, -1.0), (x,), "low above high", False)
         yield Sample(cls(-3.0, float("inf")), (np.arange(-5, 5),), "i64", False)
         yield Sample(cls(-3.0, 300.0), (np.arange(5, dtype=np.uint8),), "u8", False)
+
+
+def lower_clip(b: Lowering, x: Scalar, low: float | None, high: float | None) -> Scalar:
+    """``x`` held between bounds, by comparisons that a NaN fails.
+
+    That is cheaper than the maximum and the minimum of two unknowns. Where a bound is a zero, its
+    sign is known: 0.0 as ``low`` and -0.0 as ``high`` take the place of the other zero.
+    """
+    if low is not None:
+        number = _bound(low, x.dtype).item()
+        beyond = "less_equal" if number == 0 and not np.signbit(number) else "less"
+        bound = b.literal(number, x.dtype)
+        x = b.select(b.apply(beyond, x, bound), bound, x)
+    if high is not None:
+        number = _bound(high, x.dtype).item()
+        beyond = "greater_equal" if number == 0 and np.signbit(number) else "greater"
+        bound = b.literal(number, x.dtype)
+        x = b.select(b.apply(beyond, x, bound), bound, x)
+    return x
 
 
 def _bound(bound: float, dtype: DType) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from monograph.ir.build import Operand, apply, as_operands, cast_to, graph_of
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, i64
@@ -62,6 +63,16 @@ class Gather(Op):
         rows = flat.reshape(prod(batch), prod(places[first:]))
         return table[np.arange(prod(batch))[:, None], rows].reshape(places + rest)
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        x, indices = b.operands
+        first, places = self.batch_dims, indices.rank - 1
+        depth = vector_length(self.name, x, indices, first)
+        vector = [
+            b.checked(b.read(1, [*index[:places], b.index(k)]), x.shape[first + k])
+            for k in range(depth)
+        ]
+        return b.read(0, [*index[:first], *vector, *index[places:]])
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x, indices = node.operands
         complete = _with_batch_coordinates(indices, self.batch_dims)
@@ -111,6 +122,13 @@ class Take(Op):
     def evaluate(self, x: Array, indices: Array) -> Array:
         axis = self.axis % x.ndim
         return np.take(x, checked_index(self.name, indices, x.shape[axis], axis), axis)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        x, indices = b.operands
+        axis = self.axis % x.rank
+        behind = axis + indices.rank
+        along = b.checked(b.read(1, index[axis:behind]), x.shape[axis])
+        return b.read(0, [*index[:axis], along, *index[behind:]])
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x, indices = node.operands
@@ -163,6 +181,11 @@ class TakeAlongAxis(Op):
     def evaluate(self, x: Array, indices: Array) -> Array:
         flat = flat_index_along(self.name, x, indices, self.axis)
         return x.reshape(-1)[flat]
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        x, axis = b.operands[0], self.axis % len(index)
+        along = b.checked(b.read(1, index), x.shape[axis])
+        return b.read(0, [*index[:axis], along, *index[axis + 1 :]])
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x, indices = node.operands

@@ -16,6 +16,7 @@ from monograph.ops.reduce.base import (
     require_number,
     require_ordered,
     spread,
+    summed,
 )
 from monograph.ops.reduce.extremum import Argmax, Argmin, Max, Min, argmax, argmin, max, min
 from monograph.ops.reduce.statistics import (
@@ -64,6 +65,7 @@ __all__ = [
     "std",
     "sum",
     "sum_to",
+    "summed",
     "variance",
     "with_an_element",
 ]

@@ -10,6 +10,7 @@ import monograph.ops as ops  # whole, because the files that are used here impor
 from monograph.ir.build import Operand, apply
 from monograph.ir.dims import Shape
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
@@ -19,9 +20,11 @@ from monograph.ops.reduce.base import (
     Reduction,
     as_axes,
     as_number,
+    lower_reduction,
     require_number,
     sample_operands,
     spread,
+    summed,
 )
 from monograph.ops.rules import normalize_axes
 
@@ -35,7 +38,10 @@ class Sum(Reduction):
         return super().infer(x)
 
     def evaluate(self, x: Array) -> Array:
-        return np.asarray(np.sum(x, axis=self.axes, keepdims=self.keepdims, dtype=x.dtype))
+        return summed(x, self.axes, self.keepdims)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return lower_reduction(b, self.name, self.axes, self.keepdims, index)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (spread(grad, node.operands[0].shape, self.axes),)
@@ -66,6 +72,9 @@ class Prod(Reduction):
 
     def evaluate(self, x: Array) -> Array:
         return np.asarray(np.prod(x, axis=self.axes, keepdims=self.keepdims, dtype=x.dtype))
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return lower_reduction(b, self.name, self.axes, self.keepdims, index)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, as_operands, cast_to, graph_of
 from monograph.ir.dims import Shape
 from monograph.ir.graph import Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Op
 from monograph.ir.types import Array, Kind, TensorType, bool_, f32, i64
 from monograph.ops import shape as shape_ops
@@ -29,12 +31,57 @@ class Reduction(Op):
         return x.with_shape(reduced_shape(self.name, x.shape, self.axes, self.keepdims))
 
 
+def lower_reduction(
+    b: Lowering,
+    kind: str,
+    axes: Sequence[int],
+    keepdims: bool,
+    index: Position,
+    convert: Callable[[Scalar], Scalar] = lambda element: element,
+) -> Scalar:
+    """The combination of the elements along ``axes`` that meet at ``index`` of the result."""
+    shape = b.operands[0].shape
+    reduced = normalize_axes(kind, axes, len(shape))
+
+    def element(along: Position) -> Scalar:
+        inner, outer = iter(along), iter(index)
+        position = []
+        for axis in range(len(shape)):
+            if axis in reduced:
+                position.append(next(inner))
+                if keepdims:
+                    next(outer)
+            else:
+                position.append(next(outer))
+        return convert(b.read(0, position))
+
+    if not reduced:
+        return element(())
+    return b.reduce(kind, tuple(shape[axis] for axis in reduced), element)
+
+
 def reduced_shape(name: str, shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
     """The shape that is left when ``axes`` are reduced."""
     reduced = set(normalize_axes(name, axes, len(shape)))
     if keepdims:
         return tuple(1 if axis in reduced else dim for axis, dim in enumerate(shape))
     return tuple(dim for axis, dim in enumerate(shape) if axis not in reduced)
+
+
+def summed(x: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
+    """The sum along axes, rounded alike however the array lies in memory.
+
+    NumPy adds floats up pairwise along a contiguous axis but one after the other along another,
+    which loses more digits the more there are; so the axes are brought together, last.
+    """
+    if x.dtype.kind in "iub":
+        return np.asarray(np.sum(x, axis=tuple(axes), keepdims=keepdims, dtype=x.dtype))
+    reduced = [axis % x.ndim for axis in axes]
+    kept = [axis for axis in range(x.ndim) if axis not in reduced]
+    count = prod(x.shape[axis] for axis in reduced)
+    rows = np.ascontiguousarray(x.transpose(*kept, *reduced))
+    total = rows.reshape(*(x.shape[axis] for axis in kept), count).sum(-1, dtype=x.dtype)
+    return np.asarray(np.expand_dims(total, tuple(reduced)) if keepdims else total)
 
 
 def one_value(x: Operand) -> Value:

@@ -14,9 +14,10 @@ import numpy as np
 import monograph.ops as ops  # whole, because the files that are used here import this one
 from monograph.ir.build import Operand, apply, cast_to
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, i64
+from monograph.ir.types import Array, TensorType, bool_, i64, u8
 from monograph.ops import shape as shape_ops
 from monograph.ops.reduce.arithmetic import Sum
 from monograph.ops.reduce.base import (
@@ -24,6 +25,7 @@ from monograph.ops.reduce.base import (
     Reduction,
     as_axes,
     check_elements,
+    lower_reduction,
     one_value,
     reduced_shape,
     require_elements,
@@ -43,6 +45,13 @@ class Extremum(Reduction):
         for axis in normalize_axes(self.name, self.axes, x.rank):
             require_elements(self.name, x, axis)
         return super().infer(x)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """Of truth values, the largest is whether any is true, the smallest whether all are."""
+        kind = self.name
+        if b.operands[0].dtype is bool_:
+            kind = {"max": "any", "min": "all"}[kind]
+        return lower_reduction(b, kind, self.axes, self.keepdims, index)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """An even share of the gradient for each element that equals the result."""
@@ -110,6 +119,14 @@ class ArgExtremum(Op):
         shape = reduced_shape(self.name, x.shape, (self.axis,), self.keepdims)
         require_elements(self.name, x, self.axis)
         return x.with_shape(shape).with_dtype(i64)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """Truth values are compared as numbers."""
+
+        def number(element: Scalar) -> Scalar:
+            return b.cast(element, u8) if element.dtype is bool_ else element
+
+        return lower_reduction(b, self.name, (self.axis,), self.keepdims, index, number)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -23,6 +23,7 @@ from monograph.ops.reduce.base import (
     reduced_shape,
     sample_operands,
     spread,
+    summed,
 )
 from monograph.ops.reduce.extremum import Max
 from monograph.ops.rules import require, require_float
@@ -37,7 +38,7 @@ class Mean(Reduction):
         return super().infer(x)
 
     def evaluate(self, x: Array) -> Array:
-        total = np.sum(x, axis=self.axes, keepdims=self.keepdims, dtype=x.dtype)
+        total = summed(x, self.axes, self.keepdims)
         return np.asarray(total / x.dtype.type(_count(x.shape, self.axes)))
 
     def decompose(self, x: Value) -> Value:
@@ -76,8 +77,8 @@ class Variance(Reduction):
 
     def evaluate(self, x: Array) -> Array:
         count = _count(x.shape, self.axes)
-        average = np.sum(x, axis=self.axes, keepdims=True, dtype=x.dtype) / x.dtype.type(count)
-        squares = np.sum(np.square(x - average), axis=self.axes, keepdims=self.keepdims)
+        average = summed(x, self.axes, keepdims=True) / x.dtype.type(count)
+        squares = summed(np.square(x - average), self.axes, self.keepdims)
         return np.asarray(squares / x.dtype.type(dim_max(count - self.correction, 0)))
 
     def decompose(self, x: Value) -> Value:
@@ -136,7 +137,7 @@ class Logsumexp(Reduction):
     def evaluate(self, x: Array) -> Array:
         largest = np.max(x, axis=self.axes, keepdims=True, initial=-np.inf)
         shift = np.where(np.isfinite(largest), largest, x.dtype.type(0))
-        total = np.sum(np.exp(x - shift), axis=self.axes, keepdims=True)
+        total = summed(np.exp(x - shift), self.axes, keepdims=True)
         result: Array = np.log(total) + shift
         return result if self.keepdims else np.squeeze(result, self.axes)
 

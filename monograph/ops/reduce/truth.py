@@ -8,11 +8,12 @@ import numpy as np
 
 from monograph.ir.build import Operand, apply, cast_to
 from monograph.ir.graph import Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, bool_
 from monograph.ops.reduce.arithmetic import sum
-from monograph.ops.reduce.base import Reduction, as_axes, one_value
+from monograph.ops.reduce.base import Reduction, as_axes, lower_reduction, one_value
 from monograph.ops.rules import require
 
 
@@ -28,6 +29,10 @@ class Quantifier(Reduction):
             found=x,
         )
         return super().infer(x)
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """Along the axes, one after the other."""
+        return lower_reduction(b, self.name, self.axes, self.keepdims, index)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from monograph.errors import InputError
-from monograph.frontends.torch.dynamo import Options, monograph
+from monograph.runtime.dynamo import Options, monograph
 
 ROOT = Path(__file__).resolve().parents[3]
 

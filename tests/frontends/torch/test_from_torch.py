@@ -18,7 +18,7 @@ from monograph.frontends.torch import (
     from_torch,
     import_torch,
 )
-from monograph.frontends.torch.runner import InterpretedModel
+from monograph.frontends.torch.runner import TorchModel
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
@@ -31,7 +31,7 @@ def ops_of(graph: Graph) -> list[str]:
 
 def run(model: ImportedModel, *args: Any, **kwargs: Any) -> Any:
     verify(model.graph)
-    return InterpretedModel(model)(*args, **kwargs)
+    return TorchModel(model)(*args, **kwargs)
 
 
 class Scale(torch.nn.Module):
@@ -53,7 +53,7 @@ def test_a_module_gives_the_results_of_eager_in_its_own_structure() -> None:
     model = import_torch(module, x, kwargs={"bias": bias})
     expected = module(x, bias=bias)
     state = {"steps": torch.tensor(5)}
-    got = InterpretedModel(model, state)(x, bias=bias)
+    got = TorchModel(model, state)(x, bias=bias)
     torch.testing.assert_close(got, expected)
 
 
@@ -64,7 +64,7 @@ def test_a_buffer_that_is_written_is_an_input_that_an_output_updates() -> None:
     assert names == ["x", "bias", "steps"]
     assert model.graph.updates == {3: 2}
     steps = torch.tensor(5)
-    InterpretedModel(model, {"steps": steps})(torch.randn(3, 4), bias=torch.randn(4))
+    TorchModel(model, {"steps": steps})(torch.randn(3, 4), bias=torch.randn(4))
     assert steps == 6
 
 

@@ -12,7 +12,7 @@ from torch._higher_order_ops import scan, while_loop
 
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch import import_torch
-from monograph.frontends.torch.runner import InterpretedModel
+from monograph.frontends.torch.runner import TorchModel
 from monograph.frontends.torch.types import (
     SymbolTable,
     array_from_torch,
@@ -28,7 +28,7 @@ from monograph.ir.verify import verify
 def check(function: Any, *inputs: torch.Tensor) -> Any:
     model = import_torch(function, *inputs)
     verify(model.graph)
-    got = InterpretedModel(model)(*(x.clone() for x in inputs))
+    got = TorchModel(model)(*(x.clone() for x in inputs))
     expected = function(*(x.clone() for x in inputs))
     torch.testing.assert_close(got, expected)
     return model

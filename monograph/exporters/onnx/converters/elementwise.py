@@ -126,13 +126,29 @@ def _quotient(node: ExportContext[Any]) -> Term:
 @exports(e.Fmod, function=_needs_guard)
 def fmod(node: ExportContext[e.Fmod]) -> Exported:
     """What is left of a division by 1 is 0, which is what 0 and -1 leave too."""
+    if node.dtype is i64:
+        return _exact_fmod(node)
     dividend = node.inputs[0]
     divisor = _guarded(node)[0] if _needs_guard(node.node) else node.inputs[1]
-    if node.dtype is i64:  # ONNX Runtime takes it through doubles, which hold 53 bits
-        whole = node.emit("Mul", node.emit("Div", dividend, divisor), divisor)
-        return node.emit("Sub", dividend, whole)
     like_c = node.dtype.kind is not Kind.UNSIGNED  # which ONNX Runtime gets wrong in u64
     return node.emit("Mod", dividend, divisor, fmod=int(like_c))
+
+
+def _exact_fmod(node: ExportContext[e.Fmod]) -> Term:
+    """The remainder of i64 numbers, which ONNX Runtime takes through doubles that hold 53 bits.
+
+    It makes c / b of (1 / b) * c even of integers, unless something stands between the two.
+    """
+    dividend, divisor = node.inputs
+    one_may_be_seen = contents_of(node.node.operands[0]) is not None
+    if not _needs_guard(node.node) and not one_may_be_seen:
+        whole = node.emit("Mul", node.emit("Div", dividend, divisor), divisor)
+        return node.emit("Sub", dividend, whole)
+    safe, zero, minus_one = _guarded(node)
+    assert minus_one is not None  # i64 has a sign, and traps
+    quotient = node.emit("Div", dividend, safe)
+    quotient = node.where(node.either(zero, minus_one), dividend, quotient)
+    return node.emit("Sub", dividend, node.emit("Mul", quotient, safe))
 
 
 @exports(e.Remainder, function=_needs_guard)

@@ -117,15 +117,19 @@ def extremum(node: ExportContext[reduce.Max]) -> Exported:
     name = "ReduceMax" if node.op.name == "max" else "ReduceMin"
     if not node.runs(name, node.dtype):
         return None
-    extreme = _reduce(node, name)
+    return _or_nan(node, _reduce(node, name))
+
+
+def _or_nan(node: ExportContext[Any], reduced: Term) -> Term:
+    """NaN where there is one among the elements."""
     if not node.dtype.is_float or not node.special_values or not node.op.axes:
-        return extreme
-    if node.opset < 20:  # bools have no maximum there
-        flags = node.cast(node.is_nan(node.inputs[0]), _FLAG)
-        has_nan = node.cast(_reduce(node, "ReduceMax", flags), bool_)
-    else:
-        has_nan = _reduce(node, "ReduceMax", node.is_nan(node.inputs[0]))
-    return node.where(has_nan, node.nan(node.dtype), extreme)
+        return reduced
+    flags = node.is_nan(node.inputs[0])
+    if node.opset >= 20 and provably_at_least(_elements(node), 1):
+        has_nan = _reduce(node, "ReduceMax", flags)
+    else:  # bools have no maximum in older opsets, and none at all of nothing
+        has_nan = node.cast(_reduce(node, "ReduceSum", node.cast(flags, _FLAG)), bool_)
+    return node.where(has_nan, node.nan(node.dtype), reduced)
 
 
 @expands(reduce.Max)
@@ -189,10 +193,10 @@ def mean(node: ExportContext[reduce.Mean]) -> Exported:
     return _reduce(node, "ReduceMean") if provably_at_least(_elements(node), 1) else None
 
 
-@exports(reduce.Logsumexp)
+@exports(reduce.Logsumexp, function=True)
 def logsumexp(node: ExportContext[reduce.Logsumexp]) -> Exported:
-    """logsumexp → ReduceLogSumExp."""
-    return _reduce(node, "ReduceLogSumExp")
+    """logsumexp → ReduceLogSumExp, which forgets a NaN beside an infinity."""
+    return _or_nan(node, _reduce(node, "ReduceLogSumExp"))
 
 
 @expands(reduce.Any)

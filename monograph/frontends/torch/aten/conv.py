@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from monograph import functional as F
-from monograph.errors import UnsupportedError
 from monograph.frontends.torch.node import TorchNode, as_list, static
 from monograph.frontends.torch.registry import converter
 from monograph.ir.graph import Value
@@ -133,14 +133,23 @@ def _avg_pool(node: TorchNode) -> Value:
 def _sum_pool(node: TorchNode, spatial: int, window: dict[str, Any], divisor: int) -> Value:
     """The sum of each window over a given number: the mean with padding counted, scaled back."""
     if window["ceil_mode"]:
-        raise UnsupportedError(f"{node.op_name} with both ceil_mode and divisor_override")
-    count = 1
-    for size in window["kernel"]:
-        count *= size
+        window = {**window, "ceil_mode": False, "padding": _up_to_last_window(node, window)}
     mean: Value = _batched(
         node["self"], spatial, lambda x: F.avg_pool(x, **window, count_include_pad=True)
     )
-    return F.multiply(mean, count / divisor)
+    return F.multiply(mean, prod(window["kernel"]) / divisor)
+
+
+def _up_to_last_window(node: TorchNode, window: dict[str, Any]) -> list[tuple[int, int]]:
+    """Padding that goes on to where the last window ends, which ceil_mode lets lie outside."""
+    spatial = len(window["kernel"])
+    sizes = [static(size, "the size of a pool") for size in node["self"].shape[-spatial:]]
+    padding = []
+    for axis, (before, after) in enumerate(window["padding"]):
+        count = _output_sizes(node, spatial)[axis]
+        end = (count - 1) * window["stride"][axis] + window["kernel"][axis]
+        padding.append((before, max(after, end - before - sizes[axis])))
+    return padding
 
 
 @converter(

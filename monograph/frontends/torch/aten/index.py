@@ -12,6 +12,7 @@ from monograph.frontends.torch.registry import converter
 from monograph.ir.dims import Dim, SymbolicDim
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, i64
+from monograph.ops.rules import require
 
 MODES = {
     "add": "add",
@@ -277,7 +278,13 @@ def _rows(node: TorchNode, source: Any, mode: str) -> Value:
 
 @converter("aten.index_add.default")
 def _index_add(node: TorchNode) -> Value:
-    source = node["source"]
+    x, source = node["self"], node["source"]
+    require(
+        x.rank == 0 or source.rank in (0, x.rank),
+        "index_add: the source does not fit",
+        expected=f"rank {x.rank}, as self has",
+        found=source.type,
+    )
     if node["alpha"] != 1:
         source = F.multiply(source, node.value(node["alpha"], source.dtype))
     return _rows(node, source, "add")
@@ -337,6 +344,12 @@ def _masked_select(node: TorchNode) -> Value:
 @converter("aten.masked_scatter.default")
 def _masked_scatter(node: TorchNode) -> Value:
     x, mask = node["self"], node["mask"]
+    require(
+        mask.dtype is bool_,
+        "masked_scatter: a mask is bool",
+        expected="bool",
+        found=mask.type,
+    )
     shape = node.result_type().shape
     spread, chosen = F.expand(x, shape), F.reshape(F.expand(mask, shape), (-1,))
     order = F.cumsum(F.cast(chosen, i64), 0) - 1

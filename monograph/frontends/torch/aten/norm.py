@@ -1,4 +1,8 @@
-"""Normalisation, softmax and attention."""
+"""Normalisation, softmax and attention.
+
+torch allows an epsilon below 0 (the result is NaN where the variance is smaller than that), our ops
+do not: such a call becomes the arithmetic that the op stands for.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,11 @@ from monograph.errors import UnsupportedError
 from monograph.frontends.torch.aten.reduce import axis_of
 from monograph.frontends.torch.node import TorchNode, static
 from monograph.frontends.torch.registry import converter
-from monograph.ir.dims import Dim
+from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, wide
+from monograph.ops.batch_norm import BatchNorm, BatchNormTraining
+from monograph.ops.norm import LayerNorm, RmsNorm, affine
 
 
 @converter("aten._softmax.default", "aten.softmax.int", "aten.special_softmax.int")
@@ -50,7 +56,10 @@ def _layer_normalised(node: TorchNode) -> Value:
     shape = node["normalized_shape"]
     if scale is None and bias is not None:
         scale = F.ones_like(bias)
-    return F.layer_norm(x, scale, bias, -len(shape), float(node["eps"]))
+    epsilon = float(node["eps"])
+    if epsilon < 0:
+        return LayerNorm(x.rank - len(shape), epsilon).decompose(x, scale, bias)
+    return F.layer_norm(x, scale, bias, -len(shape), epsilon)
 
 
 @converter("aten.native_layer_norm.default")
@@ -85,27 +94,37 @@ def _epsilon(node: TorchNode) -> float:
 
 
 def _rms_normalised(node: TorchNode) -> Value:
-    return F.rms_norm(node["input"], node["weight"], -len(node["normalized_shape"]), _epsilon(node))
+    x, scale, epsilon = node["input"], node["weight"], _epsilon(node)
+    normalised = len(node["normalized_shape"])
+    if epsilon < 0:
+        return RmsNorm(x.rank - normalised, epsilon).decompose(x, scale)
+    return F.rms_norm(x, scale, -normalised, epsilon)
 
 
 @converter("aten.group_norm.default")
 def _group_norm(node: TorchNode) -> Value:
-    return F.group_norm(
-        node["input"],
-        static(node["num_groups"], "num_groups"),
-        *_scale_and_bias(node),
-        epsilon=float(node["eps"]),
-    )
+    return _group_normalised(node, static(node["num_groups"], "num_groups"))
+
+
+def _group_normalised(node: TorchNode, groups: int) -> Value:
+    x, epsilon = node["input"], float(node["eps"])
+    scale, bias = _scale_and_bias(node)
+    if epsilon >= 0:
+        return F.group_norm(x, groups, scale, bias, epsilon)
+    batch, channels, *sizes = x.shape
+    grouped = F.reshape(x, (batch, groups, channels // groups, *sizes))
+    normal = LayerNorm(2, epsilon).decompose(grouped)
+    return affine(F.reshape(normal, x.shape), scale, bias)
 
 
 @converter("aten.native_group_norm.default")
 def _native_group_norm(node: TorchNode) -> tuple[Value, Value, Value]:
     x = node["input"]
     groups, epsilon = static(node["group"], "group"), float(node["eps"])
-    grouped = F.reshape(F.cast(x, wide(x.dtype)), (node["N"], groups, -1))
+    members = x.shape[1] // groups * shape_product(x.shape[2:])
+    grouped = F.reshape(F.cast(x, wide(x.dtype)), (node["N"], groups, members))
     mean, variance = F.mean(grouped, -1), F.variance(grouped, -1, False, 0)
-    normal = F.group_norm(x, groups, *_scale_and_bias(node), epsilon=epsilon)
-    return normal, mean, F.rsqrt(variance + epsilon)
+    return _group_normalised(node, groups), mean, F.rsqrt(variance + epsilon)
 
 
 def _scale_and_bias(node: TorchNode) -> tuple[Value | None, Value | None]:
@@ -126,24 +145,21 @@ def _channels(node: TorchNode, name: str, default: float) -> Value:
 
 
 def _inference(node: TorchNode) -> Value:
-    return F.batch_norm(
-        node["input"],
-        _channels(node, "weight", 1.0),
-        _channels(node, "bias", 0.0),
-        node["running_mean"],
-        node["running_var"],
-        float(node["eps"]),
-    )
+    x, epsilon = node["input"], float(node["eps"])
+    parameters = (_channels(node, "weight", 1.0), _channels(node, "bias", 0.0))
+    statistics = (node["running_mean"], node["running_var"])
+    if epsilon < 0:
+        return BatchNorm(epsilon).decompose(x, *parameters, *statistics)
+    return F.batch_norm(x, *parameters, *statistics, epsilon)
 
 
 def _training(node: TorchNode) -> tuple[Value, Value, Value]:
     """The normalised batch, its means and its variances."""
-    normal, mean, variance = F.batch_norm_training(
-        node["input"],
-        _channels(node, "weight", 1.0),
-        _channels(node, "bias", 0.0),
-        float(node["eps"]),
-    )
+    x, epsilon = node["input"], float(node["eps"])
+    parameters = (_channels(node, "weight", 1.0), _channels(node, "bias", 0.0))
+    if epsilon < 0:
+        return BatchNormTraining(epsilon).decompose(x, *parameters)
+    normal, mean, variance = F.batch_norm_training(x, *parameters, epsilon)
     return normal, mean, variance
 
 
@@ -164,6 +180,9 @@ def _moved(node: TorchNode, mean: Value, variance: Value) -> tuple[Value, Value]
 
 @converter("aten.batch_norm.default", "aten.cudnn_batch_norm.default")
 def _batch_norm(node: TorchNode) -> Value:
+    x: Value = node["input"]
+    if 0 in x.shape:  # whatever its rank; and the statistics stay as they are
+        return x
     if not node["training"]:
         return _inference(node)
     normal, mean, variance = _training(node)
@@ -196,7 +215,7 @@ def _batch_norm_no_statistics(node: TorchNode) -> tuple[Value, Value, Value]:
     return normal, *_saved(node, mean, variance)
 
 
-@converter("aten.native_batch_norm.default", "aten._native_batch_norm_legit.default")
+@converter("aten.native_batch_norm.default")
 def _native_batch_norm(node: TorchNode) -> tuple[Value, Value, Value]:
     if not node["training"]:
         return _inference(node), *_nothing_saved(node)

@@ -214,6 +214,11 @@ def _put(x: Value, source: Value, places: Value, axis: int) -> Value:
 def _as_strided(node: TorchNode) -> Value:
     x: Value = node["self"]
     places = _strided_places(node)
+    if (places < 0).any():
+        memory = node.memory_behind(0)
+        if memory is None:
+            raise UnsupportedError("as_strided reads memory that is not in its operand")
+        return F.take(memory, _constant(_strided_spots(node)), 0)
     return F.take(F.reshape(x, (-1,)) if x.rank != 1 else x, _constant(places), 0)
 
 
@@ -221,6 +226,8 @@ def _as_strided(node: TorchNode) -> Value:
 def _as_strided_scatter(node: TorchNode) -> Value:
     x, source = node["self"], node["src"]
     places = _strided_places(node)
+    if (places < 0).any():
+        raise UnsupportedError("as_strided_scatter writes memory that is not in its operand")
     flat = F.reshape(x, (-1,))
     updates = F.reshape(node.value(source, x.dtype), (-1,))
     written = F.scatter(flat, _constant(places.reshape(-1, 1)), updates)
@@ -232,22 +239,25 @@ def _constant(array: Array) -> Value:
 
 
 def _strided_places(node: TorchNode) -> Array:
-    """Which element of ``self``, counted in its own order, each element of the view is."""
+    """Which element of ``self``, in its own order, each element of the view is; -1 for none."""
     fake = node.fx_node.args[0].meta["val"]
-    sizes, strides = node["size"], node["stride"]
-    numbers = (*sizes, *strides, *fake.shape, *fake.stride(), fake.storage_offset())
-    if any(type(number) is not int for number in numbers):
-        raise UnsupportedError("as_strided with sizes that are not known before the model runs")
-    offset = node["storage_offset"]
-    start = fake.storage_offset() if offset is None else offset
+    if any(type(size) is not int for size in (*fake.shape, *fake.stride())):
+        raise UnsupportedError("as_strided of sizes that are not known before the model runs")
+    wanted = _strided_spots(node)
     memory = _spots(tuple(fake.shape), fake.stride(), fake.storage_offset())
-    wanted = _spots(tuple(sizes), tuple(strides), start)
     table = np.full(max(memory.max(initial=0), wanted.max(initial=0)) + 1, -1, np.int64)
     table[memory.reshape(-1)] = np.arange(memory.size)
-    found = table[wanted]
-    if (found < 0).any():
-        raise UnsupportedError("as_strided reads memory that is not in its operand")
-    return found
+    return np.asarray(table[wanted])
+
+
+def _strided_spots(node: TorchNode) -> Array:
+    """Where in memory each element of the view lies."""
+    offset = node["storage_offset"]
+    start = node.fx_node.args[0].meta["val"].storage_offset() if offset is None else offset
+    sizes, strides = node["size"], node["stride"]
+    if any(type(number) is not int for number in (*sizes, *strides, start)):
+        raise UnsupportedError("as_strided with sizes that are not known before the model runs")
+    return _spots(tuple(sizes), tuple(strides), start)
 
 
 def _spots(sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Array:

@@ -18,9 +18,9 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from monograph.errors import InputError
 from monograph.frontends.torch.program import ImportedModel, import_graph_module
-from monograph.frontends.torch.runner import InterpretedModel
-from monograph.passes.manager import run_pipeline
-from monograph.passes.pipeline import pipeline_for
+from monograph.frontends.torch.runner import TorchModel
+from monograph.runtime.compile import Options as CompileOptions
+from monograph.runtime.compile import compile_graph
 
 LEVELS = ("O0", "O1", "O2", "O3")
 MODES = {
@@ -38,6 +38,10 @@ class Options:
 
     level: str = "O2"
     """How hard to optimise: O0 to O3."""
+    threads: int | None = None
+    """How many threads to use; every processor if None."""
+    strict: bool = False
+    """Whether a node that has no native code is an error."""
 
     @classmethod
     def parse(cls, mode: str | None, options: Mapping[str, Any] | None) -> Options:
@@ -61,7 +65,7 @@ class Options:
         level = given.get("level", MODES["default" if mode is None else mode])
         if level not in LEVELS:
             raise InputError("no such level", expected=", ".join(LEVELS), found=repr(level))
-        return cls(level)
+        return cls(level, given.get("threads"), bool(given.get("strict", False)))
 
 
 def monograph(
@@ -74,28 +78,26 @@ def monograph(
     """The backend: what torch.compile runs in place of a graph that Dynamo found."""
     settings = Options.parse(mode, options)
 
-    def compile_graph(graph_module: Any, _: Sequence[Any]) -> Callable[..., Any]:
+    def compile_module(graph_module: Any, _: Sequence[Any]) -> Callable[..., Any]:
         program = CompiledGraph(graph_module, settings)
         boxed: Callable[..., Any] = make_boxed_func(program)
         return boxed
 
     backend = aot_autograd(
-        fw_compiler=compile_graph, bw_compiler=compile_graph, inference_compiler=compile_graph
+        fw_compiler=compile_module, bw_compiler=compile_module, inference_compiler=compile_module
     )
     compiled: Callable[..., Any] = backend(module, example_inputs)
     return compiled
 
 
 class CompiledGraph:
-    """One functional graph of ATen ops as a callable on torch tensors.
-
-    The interpreter runs it for now; a compiler will take its place here and nowhere else.
-    """
+    """One functional graph of ATen ops, compiled, as a callable on torch tensors."""
 
     def __init__(self, module: Any, options: Options) -> None:
         self.model: ImportedModel = import_graph_module(module)
-        run_pipeline(self.model.graph, pipeline_for(options.level))
-        self._run = InterpretedModel(self.model).run
+        settings = CompileOptions(options.level, threads=options.threads, strict=options.strict)
+        executable = compile_graph(self.model.graph, settings)
+        self._run = TorchModel(self.model, run=executable.run).run
         output = next(node for node in module.graph.nodes if node.op == "output")
         leaves = torch.utils._pytree.tree_leaves(output.args[0])
         self._orders = [_memory_order(leaf) for leaf in leaves]

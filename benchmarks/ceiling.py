@@ -1,0 +1,163 @@
+"""What the memory of this machine can do: streams of reads, and of reads and writes, measured.
+
+Each kernel is a few lines of LLVM IR, compiled here: whole vectors, and stores that bypass the
+cache, since an ordinary store first reads the line that it overwrites. Two threads run them over
+arrays far larger than the cache. A workload's floor in seconds is its bytes at the measured rate of
+the stream with the nearest share of writes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+import numpy.typing
+
+MEBIBYTES = 128
+LANES, UNROLL, LINE = 8, 4, 64
+
+Array = numpy.typing.NDArray[numpy.float32]
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Bytes a second of each stream: reading only, two reads to a write, one read to a write."""
+
+    read: float
+    triad: float
+    copy: float
+
+    def highest(self, other: Ceiling) -> Ceiling:
+        """The higher rate of two measurements for each: noise only ever lowers them."""
+        return Ceiling(
+            max(self.read, other.read), max(self.triad, other.triad), max(self.copy, other.copy)
+        )
+
+    def seconds(self, read_bytes: int, written_bytes: int) -> float:
+        """The least time in which this machine moves that many bytes."""
+        total = read_bytes + written_bytes
+        share = written_bytes / total
+        cost = numpy.interp(
+            share, (0, 1 / 3, 1 / 2), (1 / self.read, 1 / self.triad, 1 / self.copy)
+        )
+        return float(total * cost)
+
+
+def cache_bytes() -> int:
+    """The size of the last level of cache, or 32 MiB where the system does not tell."""
+    folder = Path("/sys/devices/system/cpu/cpu0/cache")
+    sizes = [path.read_text().strip() for path in folder.glob("index*/size")]
+    kibibytes = [int(size.removesuffix("K")) for size in sizes if size.endswith("K")]
+    return max(kibibytes, default=32 * 1024) * 1024
+
+
+def measure(threads: int, rounds: int = 15, mebibytes: int = MEBIBYTES) -> Ceiling:
+    """Time each stream by turns and keep the best of each."""
+    library = _Kernels()
+    count = mebibytes * 2**20 // 4
+    arrays = [_aligned(count) for _ in range(3)]
+    rates = {"read": 0.0, "triad": 0.0, "copy": 0.0}
+    streams = {"read": 1, "triad": 3, "copy": 2}
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(rounds):
+            for name, arrays_moved in streams.items():
+                seconds = _time(pool, library.kernels[name], arrays, threads)
+                rates[name] = max(rates[name], arrays_moved * arrays[0].nbytes / seconds)
+    return Ceiling(**rates)
+
+
+def _aligned(count: int) -> Array:
+    """Ones that begin at a line of the cache, as vector stores require."""
+    room = numpy.ones(count + LINE // 4, numpy.float32)
+    skipped = -room.ctypes.data % LINE // 4
+    return room[skipped : skipped + count]
+
+
+def _time(
+    pool: ThreadPoolExecutor,
+    kernel: Callable[..., None],
+    arrays: list[Array],
+    threads: int,
+) -> float:
+    part = arrays[0].size // threads // (LANES * UNROLL) * (LANES * UNROLL)
+    starts = [index * part * 4 for index in range(threads)]
+    addresses = [[each.ctypes.data + start for each in arrays] for start in starts]
+    begin = time.perf_counter()
+    list(pool.map(lambda pointers: kernel(*pointers, part), addresses))
+    return time.perf_counter() - begin
+
+
+class _Kernels:
+    """The compiled kernels; they live as long as this does."""
+
+    def __init__(self) -> None:
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(), opt=3
+        )
+        module = llvm.parse_assembly("\n".join(_source(name) for name in ("read", "triad", "copy")))
+        self.engine = llvm.create_mcjit_compiler(module, machine)
+        self.engine.finalize_object()
+        kind = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 3, ctypes.c_int64)
+        self.kernels = {
+            name: kind(self.engine.get_function_address(name)) for name in ("read", "triad", "copy")
+        }
+
+
+def _source(name: str) -> str:
+    """A loop over whole vectors of a (written), b and c (read); ``read`` writes one vector."""
+    vector = f"<{LANES} x float>"
+    body: list[str] = []
+    sums = []
+    for step in range(UNROLL):
+        body.append(f"  %i{step} = add i64 %i, {step * LANES}")
+        body += _load("b", step, vector)
+        if name == "read":
+            sums.append(f"  %s{step} = phi {vector} [zeroinitializer, %entry], [%t{step}, %loop]")
+            body.append(f"  %t{step} = fadd {vector} %s{step}, %b{step}")
+            continue
+        value = f"%b{step}"
+        if name == "triad":
+            body += _load("c", step, vector)
+            body.append(f"  %t{step} = fadd {vector} %b{step}, %c{step}")
+            value = f"%t{step}"
+        body.append(f"  %pa{step} = getelementptr float, ptr %a, i64 %i{step}")
+        body.append(f"  store {vector} {value}, ptr %pa{step}, align 32, !nontemporal !0")
+    end = ["  fence seq_cst"]
+    if name == "read":
+        end = [f"  %u0 = fadd {vector} %t0, %t1", f"  %u1 = fadd {vector} %t2, %t3"]
+        end += [f"  %u = fadd {vector} %u0, %u1", f"  store {vector} %u, ptr %a, align 4"]
+    return "\n".join(
+        [
+            f"define void @{name}(ptr %a, ptr noalias %b, ptr noalias %c, i64 %n) {{",
+            "entry:",
+            "  br label %loop",
+            "loop:",
+            "  %i = phi i64 [0, %entry], [%next, %loop]",
+            *sums,
+            *body,
+            f"  %next = add i64 %i, {LANES * UNROLL}",
+            "  %more = icmp slt i64 %next, %n",
+            "  br i1 %more, label %loop, label %done",
+            "done:",
+            *end,
+            "  ret void",
+            "}",
+            "!0 = !{i32 1}" if name == "read" else "",
+        ]
+    )
+
+
+def _load(array: str, step: int, vector: str) -> list[str]:
+    return [
+        f"  %p{array}{step} = getelementptr float, ptr %{array}, i64 %i{step}",
+        f"  %{array}{step} = load {vector}, ptr %p{array}{step}, align 4",
+    ]

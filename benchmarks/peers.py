@@ -1,0 +1,480 @@
+"""The contenders: Monograph and the compilers and runtimes that it is measured beside.
+
+Each is a small adapter with the same two methods. ``available`` says why a contender cannot take
+part at all, and ``prepare`` compiles a case and gives a call without arguments that computes it
+once, to the end. A contender that cannot do a case raises, and the table tells why: none is ever
+left out silently.
+
+All get two threads, see the same inputs in memory where their interface allows, and are called in
+the quickest way that their users have; ``form`` says which. Conversions of inputs are not timed,
+except that a view that is not contiguous is copied in each call for those who accept no views.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import shutil
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import torch
+import torch.utils.dlpack
+from torch import Tensor
+
+from benchmarks.spelling import jax_spelling
+from benchmarks.workloads import Case, Inputs, flat
+
+THREADS = 2
+# ONNX files are written for both; the quicker one is measured. The newer has GELU and RMS norm as
+# single ops, the older spells them, and neither is always the better for a runtime.
+OPSETS = (23, 18)
+
+
+class Unsupported(Exception):
+    """A contender cannot express a case; the message says why."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A compiled case: ``call`` runs it once, ``read`` gives its result as tensors."""
+
+    call: Callable[[], Any]
+    read: Callable[[Any], Inputs] = flat
+
+
+class Peer(ABC):
+    """One contender."""
+
+    name: str
+    form: str
+    needs: tuple[str, ...] = ()
+
+    def available(self) -> str | None:
+        """Why it cannot take part, or None if it can."""
+        missing = [each for each in self.needs if importlib.util.find_spec(each) is None]
+        return f"{', '.join(missing)} is not installed (make bench-setup)" if missing else None
+
+    @abstractmethod
+    def prepare(self, case: Case) -> Prepared:
+        """Compile the case."""
+
+
+class Monograph(Peer):
+    """This project, through its public call."""
+
+    name = "monograph"
+    form = "monograph.compile(module, *inputs, threads=2)"
+
+    def available(self) -> str | None:
+        import monograph
+
+        if hasattr(monograph, "compile"):
+            return None
+        return "monograph.compile does not exist in this version"
+
+    def prepare(self, case: Case) -> Prepared:
+        import monograph
+
+        compiled = monograph.compile(case.module, *case.inputs, threads=THREADS)
+        return Prepared(lambda: compiled(*case.inputs))
+
+
+class Eager(Peer):
+    """PyTorch, op by op."""
+
+    name = "eager"
+    form = "module(*inputs)"
+
+    def prepare(self, case: Case) -> Prepared:
+        return Prepared(lambda: case.module(*case.inputs))
+
+
+class Inductor(Peer):
+    """torch.compile as it comes."""
+
+    name = "inductor"
+    form = "torch.compile(module, dynamic=False)"
+    options: dict[str, Any] | None = None
+
+    def available(self) -> str | None:
+        return None if shutil.which("g++") else "Inductor needs a C++ compiler; g++ is not there"
+
+    def prepare(self, case: Case) -> Prepared:
+        compiled = torch.compile(case.module, dynamic=False, options=self.options)
+        return Prepared(lambda: compiled(*case.inputs))
+
+
+class InductorTuned(Inductor):
+    """torch.compile with everything that it offers for inference on the CPU."""
+
+    name = "max-autotune"
+    form = "torch.compile(module, dynamic=False, options=max_autotune and freezing)"
+    options = {"max_autotune": True, "freezing": True}  # noqa: RUF012
+
+
+class Xla(Peer):
+    """XLA, through JAX."""
+
+    name = "xla"
+    form = "jax.jit(function)(*arrays).block_until_ready()"
+    needs = ("jax",)
+
+    def prepare(self, case: Case) -> Prepared:
+        jax, function = jax_function(case)
+        arrays = tuple(_jax_array(each) for each in case.inputs)
+        compiled = jax.jit(function)
+        ready = jax.block_until_ready
+        if all(each.is_contiguous() for each in case.inputs):
+            return Prepared(lambda: ready(compiled(*arrays)), _from_jax)
+        return Prepared(lambda: ready(compiled(*map(_jax_array, case.inputs))), _from_jax)
+
+
+class OnnxRuntime(Peer):
+    """ONNX Runtime, on what torch's exporter writes."""
+
+    name = "ort"
+    form = "session.run_with_iobinding, inputs and outputs bound once"
+    needs = ("onnxruntime", "onnxscript")
+
+    def prepare(self, case: Case) -> Prepared:
+        return quickest([partial(self.session, case, opset) for opset in OPSETS])
+
+    def session(self, case: Case, opset: int) -> Prepared:
+        """The case through one version of ONNX."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = THREADS
+        options.log_severity_level = 3
+        model = exported(case, opset)
+        session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+        binding = session.io_binding()
+        outputs = tuple(torch.empty_like(each).contiguous() for each in case.outputs())
+        inputs = case.inputs
+        for declared, tensor in zip(session.get_inputs(), inputs, strict=True):
+            self.bind(binding.bind_input, declared.name, _in_order(tensor))
+        for declared, tensor in zip(session.get_outputs(), outputs, strict=True):
+            self.bind(binding.bind_output, declared.name, tensor)
+        run, names = session.run_with_iobinding, [each.name for each in session.get_inputs()]
+
+        def call() -> Inputs:
+            run(binding)
+            return outputs
+
+        def call_with_copies() -> Inputs:
+            copies = [_in_order(each) for each in inputs]
+            for name, tensor in zip(names, copies, strict=True):
+                self.bind(binding.bind_input, name, tensor)
+            run(binding)
+            return outputs
+
+        contiguous = all(each.is_contiguous() for each in inputs)
+        return Prepared(call if contiguous else call_with_copies)
+
+    def bind(self, how: Callable[..., None], name: str, tensor: Tensor) -> None:
+        """Bind the tensor's own memory to a name."""
+        kind = _ONNX_TYPES[tensor.dtype]
+        how(name, "cpu", 0, kind, list(tensor.shape), tensor.data_ptr())
+
+
+class OpenVino(Peer):
+    """OpenVINO, on what torch's exporter writes."""
+
+    name = "openvino"
+    form = "request.infer(), inputs set once, outputs reused"
+    needs = ("openvino", "onnxscript")
+
+    def prepare(self, case: Case) -> Prepared:
+        return quickest([partial(self.request, case, opset) for opset in OPSETS])
+
+    def request(self, case: Case, opset: int) -> Prepared:
+        """The case through one version of ONNX."""
+        import openvino
+
+        core = openvino.Core()
+        settings = {"INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY"}
+        if all(each.dtype != torch.bfloat16 for each in case.inputs):
+            settings["INFERENCE_PRECISION_HINT"] = "f32"
+        model = core.compile_model(core.read_model(exported(case, opset)), "CPU", settings)
+        request = model.create_infer_request()
+
+        def give(inputs: Sequence[Tensor]) -> None:
+            for index, tensor in enumerate(inputs):
+                request.set_input_tensor(index, self.tensor(tensor))
+
+        def call() -> Any:
+            request.infer()
+            return request
+
+        def call_with_copies() -> Any:
+            copies = [_in_order(each) for each in case.inputs]
+            give(copies)
+            request.infer()
+            return request
+
+        def read(request: Any) -> Inputs:
+            outputs = (request.get_output_tensor(index) for index in range(len(model.outputs)))
+            return tuple(_from_openvino(each) for each in outputs)
+
+        contiguous = all(each.is_contiguous() for each in case.inputs)
+        if contiguous:
+            give(case.inputs)
+        return Prepared(call if contiguous else call_with_copies, read)
+
+    def tensor(self, tensor: Tensor) -> Any:
+        """The same memory as OpenVINO's tensor."""
+        import openvino
+
+        if tensor.dtype != torch.bfloat16:
+            return openvino.Tensor(tensor.numpy(), shared_memory=True)
+        bits, shape = tensor.view(torch.int16).numpy(), openvino.Shape(list(tensor.shape))
+        return openvino.Tensor(bits, shape, openvino.Type.bf16)
+
+
+class Iree(Peer):
+    """IREE: from StableHLO as JAX lowers it, or from ONNX where there is no JAX spelling."""
+
+    name = "iree"
+    form = "context.invoke, arguments on the device, caching allocator"
+    needs = ("iree.compiler", "iree.runtime", "jax")
+
+    def available(self) -> str | None:
+        if importlib.util.find_spec("iree") is None:
+            return "iree is not installed (make bench-setup)"
+        return super().available()
+
+    def prepare(self, case: Case) -> Prepared:
+        import iree.compiler as compiler
+        import iree.runtime as runtime
+
+        source, kind = _stablehlo(case) if case.function else _imported(case)
+        flags = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"]
+        program = compiler.compile_str(
+            source, input_type=kind, target_backends=["llvm-cpu"], extra_args=flags
+        )
+        instance, device = _iree_device()
+        module = runtime.VmModule.copy_buffer(instance, program)
+        hal = runtime.create_hal_module(instance, device)
+        context = runtime.VmContext(instance, [hal, module])
+        entries = [name for name in module.function_names if not name.startswith("__")]
+        entry = module.lookup_function("main" if "main" in entries else entries[0])
+        views = [_iree_view(device, each) for each in case.inputs]
+        contiguous = all(each.is_contiguous() for each in case.inputs)
+        expected = case.outputs()
+
+        def call() -> Any:
+            arguments = runtime.VmVariantList(len(views))
+            for view in views if contiguous else [_iree_view(device, e) for e in case.inputs]:
+                arguments.push_ref(view)
+            results = runtime.VmVariantList(len(expected))
+            context.invoke(entry, arguments, results)
+            return results
+
+        return Prepared(call, lambda results: _from_iree(results, expected))
+
+
+PEERS: tuple[Peer, ...] = (
+    Monograph(),
+    Eager(),
+    Inductor(),
+    InductorTuned(),
+    Xla(),
+    OnnxRuntime(),
+    OpenVino(),
+    Iree(),
+)
+OURS = Monograph.name
+
+
+def begin() -> None:
+    """Forget what torch.compile compiled before: it keeps few programs and then stops compiling."""
+    torch.compiler.reset()
+
+
+def limit_threads() -> None:
+    """Give this process two processors and torch two threads; before the peers are imported.
+
+    XLA and IREE ask the system how many processors they may use, and have no better setting.
+    """
+    processors = sorted(os.sched_getaffinity(0))[:THREADS]
+    os.sched_setaffinity(0, processors)
+    torch.set_num_threads(THREADS)
+
+
+def quickest(ways: Sequence[Callable[[], Prepared]], calls: int = 5) -> Prepared:
+    """The way whose best call is the shortest; a failure counts only where no way works."""
+    prepared: list[tuple[float, Prepared]] = []
+    problems: list[Exception] = []
+    for way in ways:
+        try:
+            candidate = way()
+            prepared.append((_best_seconds(candidate.call, calls), candidate))
+        except Exception as problem:  # raised again below, unless another way works
+            problems.append(problem)
+    if not prepared:
+        raise problems[0]
+    return min(prepared, key=lambda each: each[0])[1]
+
+
+def _best_seconds(call: Callable[[], Any], calls: int) -> float:
+    call()
+    seconds = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def _in_order(tensor: Tensor) -> Tensor:
+    return tensor.contiguous()
+
+
+# ONNX
+
+_ONNX_TYPES = {
+    torch.float32: 1,
+    torch.int64: 7,
+    torch.int32: 6,
+    torch.float16: 10,
+    torch.bfloat16: 16,
+}
+
+
+def exported(case: Case, opset: int) -> bytes:
+    """The case as an ONNX file, written once for all who read it."""
+    if opset not in case.exports:
+        inputs = tuple(_in_order(each) for each in case.inputs)
+        silent = contextlib.redirect_stdout(io.StringIO())
+        with silent, warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                case.module, inputs, dynamo=True, opset_version=opset, verbose=False
+            )
+        if program is None:
+            raise Unsupported("torch's exporter gave no ONNX file")
+        case.exports[opset] = program.model_proto.SerializeToString()
+    return case.exports[opset]
+
+
+def _from_openvino(output: Any) -> Tensor:
+    if output.element_type.get_type_name() != "bf16":
+        return torch.from_numpy(output.data.copy())
+    import numpy
+
+    bits = output.data.view(numpy.int16).copy()
+    return torch.from_numpy(bits).view(torch.bfloat16)
+
+
+# JAX
+
+
+def jax_function(case: Case) -> tuple[Any, Callable[..., Any]]:
+    """JAX itself, and the case as a function of its arrays."""
+    if case.function is None:
+        raise Unsupported("there is no JAX spelling of this model")
+    import jax
+
+    # IREE knows no Shardy, and a single device has no use for it.
+    jax.config.update("jax_use_shardy_partitioner", False)
+    constants = tuple(_jax_array(each) for each in case.constants)
+    function, spelling = case.function, jax_spelling()
+
+    def main(*arrays: Any) -> Any:
+        return function(spelling, *arrays, *constants)
+
+    return jax, main
+
+
+def _jax_array(tensor: Tensor) -> Any:
+    import jax
+
+    return jax.dlpack.from_dlpack(_narrow(_in_order(tensor)))
+
+
+def _narrow(tensor: Tensor) -> Tensor:
+    """Integers as JAX has them by default."""
+    return tensor.int() if tensor.dtype == torch.int64 else tensor
+
+
+def _from_jax(result: Any) -> Inputs:
+    results = result if isinstance(result, tuple | list) else (result,)
+    return tuple(torch.utils.dlpack.from_dlpack(each) for each in results)
+
+
+# IREE
+
+
+def _stablehlo(case: Case) -> tuple[str, str]:
+    jax, function = jax_function(case)
+    arrays = tuple(_jax_array(each) for each in case.inputs)
+    return str(jax.jit(function).lower(*arrays).compiler_ir("stablehlo")), "stablehlo"
+
+
+def _imported(case: Case) -> tuple[str, str]:
+    """The ONNX file in the form that IREE compiles."""
+    import onnx
+    from iree.compiler.extras import onnx_importer
+    from iree.compiler.ir import Context
+
+    model = onnx.load_from_string(exported(case, OPSETS[-1]))
+    information = onnx_importer.ModelInfo(onnx.shape_inference.infer_shapes(model))
+    context = Context()
+    module = information.create_module(context=context)
+    importer = onnx_importer.NodeImporter.define_function(information.main_graph, module.operation)
+    importer.import_all()
+    return str(module), "onnx"
+
+
+@cache
+def _iree_device() -> tuple[Any, Any]:
+    """One device for the whole process, with two workers."""
+    import iree.runtime as runtime
+
+    runtime.flags.parse_flags(f"--task_topology_group_count={THREADS}")
+    device = runtime.get_driver("local-task").create_default_device(allocators=["caching"])
+    return runtime.VmInstance(), device
+
+
+def _iree_view(device: Any, tensor: Tensor) -> Any:
+    import iree.runtime as runtime
+
+    kinds = runtime.HalElementType
+    types = {
+        torch.float32: kinds.FLOAT_32,
+        torch.float16: kinds.FLOAT_16,
+        torch.bfloat16: kinds.BFLOAT_16,
+        torch.int32: kinds.SINT_32,
+        torch.int64: kinds.SINT_64,
+    }
+    tensor = _narrow(tensor)
+    bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+    return device.allocator.allocate_buffer_copy(
+        memory_type=runtime.MemoryType.DEVICE_LOCAL,
+        allowed_usage=runtime.BufferUsage.DEFAULT | runtime.BufferUsage.MAPPING,
+        device=device,
+        buffer=bits.numpy(),
+        element_type=types[tensor.dtype],
+    )
+
+
+def _from_iree(results: Any, expected: Inputs) -> Inputs:
+    import iree.runtime as runtime
+
+    found = []
+    for index, like in enumerate(expected):
+        view = results.get_as_ref(index).deref(runtime.HalBufferView)
+        data = bytearray(memoryview(view.map()).cast("B"))
+        dtype = like.dtype
+        if dtype == torch.int64 and view.byte_length == 4 * like.numel():
+            dtype = torch.int32
+        found.append(torch.frombuffer(data, dtype=dtype).reshape(view.shape))
+    return tuple(found)

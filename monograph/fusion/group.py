@@ -1,0 +1,517 @@
+"""Grouping nodes into kernels, by what their data movement costs.
+
+Every value that stays inside a kernel is neither written to memory nor read back. So each node
+begins as a kernel of its own, and takes in the kernels that make its operands, the one that saves
+the most bytes first, as long as
+
+- their elements lie in one index space (``places``), so that nothing is computed twice; or what
+  would be computed again costs less than the round trip through memory;
+- nothing outside needs to run in between (no cycle);
+- a value that others need too can be written along the way.
+
+Each decision is kept as a sentence: why nodes share a kernel, and why others do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from monograph.fusion.places import Place, identity, reading_place, reduced_axes
+from monograph.ir.dims import Dim, Shape, provably_equal, shape_product
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.op import Family, Trait
+from monograph.ir.types import TensorType
+
+FEW_ROWS = 16
+"""Fewer rows than this keep too few threads busy to be worth one visit each."""
+LARGE_ROW = 1 << 15
+"""Elements from which a row is worth splitting among threads."""
+CHEAP = 4
+"""Instructions an element up to which computing again beats a round trip through memory."""
+
+CONTRACTIONS = frozenset(("dot_general", "conv", "conv_transpose"))
+WINDOWS = frozenset(
+    (
+        "max_pool",
+        "avg_pool",
+        "max_pool_with_indices",
+        "max_pool_gradient",
+        "searchsorted",
+        "bincount",
+    )
+)
+GENERATORS = frozenset(("iota", "full", "dim"))
+MOVES = frozenset(("reshape", "transpose", "expand", "slice", "flip"))
+_EXPENSIVE = frozenset(
+    (
+        *("exp", "exp2", "expm1", "log", "log2", "log1p", "power", "sin", "cos", "atan", "atan2"),
+        *("tanh", "erf", "erfc", "gelu", "sigmoid", "silu", "softplus", "mish", "log_sigmoid"),
+        *("tan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"),
+    )
+)
+
+
+class Kind(Enum):
+    """What a kernel is shaped like."""
+
+    POINTWISE = "pointwise"
+    ROWS = "rows"
+    CONTRACTION = "contraction"
+    WINDOW = "window"
+    OPAQUE = "opaque"
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes that share a kernel, in graph order.
+
+    ``space`` is the shape of what the kernel visits, ``places`` where each member's result lies
+    in it, and ``rows`` the axes that are left when its reductions are done (None without any).
+    """
+
+    nodes: list[Node]
+    kind: Kind
+    space: Shape
+    places: dict[Value, Place | None]
+    rows: frozenset[int] | None = None
+    joined: list[str] = field(default_factory=list)
+    apart: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """A short name from its ops: ``add_tanh_multiply``."""
+        names = [node.op.name for node in self.nodes if node.op.name not in MOVES | GENERATORS]
+        names = names or [node.op.name for node in self.nodes]
+        unique = list(dict.fromkeys(names))
+        text = "_".join(unique[:4]) + ("_etc" if len(unique) > 4 else "")
+        return "".join(c if c.isalnum() or c == "_" else "_" for c in text)
+
+    def outputs(self) -> list[Value]:
+        """The members' results that somebody outside reads."""
+        inside = set(self.nodes)
+        return [
+            value
+            for node in self.nodes
+            if node not in self.copies
+            for value in node.results
+            if value in self.exported or any(use.node not in inside for use in value.uses)
+        ]
+
+    copies: set[Node] = field(default_factory=set)
+    """Members that are computed here again, because that is cheaper than reading them."""
+    exported: set[Value] = field(default_factory=set)
+    """Values that copies elsewhere read (one set for all groups of a graph)."""
+
+    def inputs(self) -> list[Value]:
+        """The values that it reads from outside."""
+        inside = {value for node in self.nodes for value in node.results}
+        read = [operand for node in self.nodes for operand in node.operands]
+        return [value for value in dict.fromkeys(read) if value not in inside]
+
+    def work(self) -> int:
+        """Instructions for one element, roughly."""
+        return sum(_work(node) for node in self.nodes)
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """The groups of a graph, in an order in which they can run."""
+
+    groups: tuple[Group, ...]
+
+    def __str__(self) -> str:
+        from monograph.fusion.text import fusion_text
+
+        return fusion_text(self)
+
+
+def fuse(
+    graph: Graph, can_lower: Mapping[Node, bool] | None = None, *, enabled: bool = True
+) -> Fusion:
+    """Group the nodes of a graph (its composites lowered) into kernels.
+
+    ``can_lower`` says which nodes the kernel layer can compute; the others stay alone. With
+    ``enabled=False`` every node is a kernel of its own.
+    """
+    return _Fuser(graph, can_lower or {}, enabled).run()
+
+
+class _Fuser:
+    def __init__(self, graph: Graph, can_lower: Mapping[Node, bool], enabled: bool) -> None:
+        self.graph = graph
+        self.can_lower = can_lower
+        self.enabled = enabled
+        self.home: dict[Node, Group] = {}
+        self.order: dict[Node, int] = {}
+        self.exported: set[Value] = set()
+
+    def run(self) -> Fusion:
+        for number, node in enumerate(self.graph.nodes):
+            self.order[node] = number
+            if is_stored(node):
+                continue
+            self.add(node)
+        groups = list(dict.fromkeys(self.home.values()))
+        return Fusion(tuple(self.sorted(self.without_unused(groups))))
+
+    def without_unused(self, groups: list[Group]) -> list[Group]:
+        """Groups whose every result was taken in as a copy by its readers have nothing to do."""
+        needed: list[Group] = []
+        read: set[Value] = {operand for operand in self.graph.output_node.operands}
+        for group in reversed(self.sorted(groups)):
+            effect = any(node.has_effect for node in group.nodes)
+            if effect or any(v in read for node in group.nodes for v in node.results):
+                needed.append(group)
+                read.update(group.inputs())
+        return list(reversed(needed))
+
+    def add(self, node: Node) -> None:
+        """A new group for the node, which takes in what it can of its producers."""
+        group = self.alone(node)
+        group.exported = self.exported
+        self.home[node] = group
+        if not self.enabled or group.kind is Kind.OPAQUE:
+            return
+        for operand in sorted(set(node.operands), key=_saved, reverse=True):
+            producer = operand.producer
+            if producer is None or is_stored(producer):
+                continue
+            self.consider(self.home[producer], self.home[node], operand, node)
+
+    def alone(self, node: Node) -> Group:
+        result = node.results[0] if node.results else None
+        shape = result.shape if result is not None and isinstance(result.type, TensorType) else ()
+        places: dict[Value, Place | None] = {
+            value: identity(shape)
+            for value in node.results
+            if isinstance(value.type, TensorType) and value.shape == shape
+        }
+        if not self.can_lower.get(node, True):
+            return Group([node], Kind.OPAQUE, shape, {})
+        if node.op.name in CONTRACTIONS or node.op.name in WINDOWS:
+            kind = Kind.CONTRACTION if node.op.name in CONTRACTIONS else Kind.WINDOW
+            return Group([node], kind, shape, places)
+        if node.op.has(Trait.REDUCTION):
+            return self.reduction(node)
+        return Group([node], Kind.POINTWISE, shape, places)
+
+    def reduction(self, node: Node) -> Group:
+        space = node.operands[0].shape
+        axes = reduced_axes(node)
+        kept = [axis for axis in range(len(space)) if axis not in axes]
+        result = node.results[0]
+        if result.rank == len(space):
+            place: Place = tuple(
+                None if axis in axes or space[axis] == 1 else axis for axis in range(len(space))
+            )
+        else:
+            place = tuple(None if space[axis] == 1 else axis for axis in kept)
+        rows = frozenset(axis for axis in kept if space[axis] != 1)
+        places: dict[Value, Place | None] = {value: place for value in node.results}
+        return Group([node], Kind.ROWS, space, places, rows)
+
+    # Taking a producer in --------------------------------------------------------------------------
+
+    def consider(self, source: Group, group: Group, value: Value, reader: Node) -> None:
+        """Merge the producer's group into the reader's, or say why not."""
+        if source is group:
+            return
+        reason = self.obstacle(source, group)
+        if reason is None:
+            merged = self.merged(source, group, value, reader)
+            if isinstance(merged, Group):
+                self.replace(source, group, merged, value)
+                return
+            reason = merged
+        if self.copy(source, group, value):
+            return
+        group.apart.append(f"%{value.name} is read from memory: {reason}")
+
+    def obstacle(self, source: Group, group: Group) -> str | None:
+        """What forbids a merge whatever the places are."""
+        if source.kind is Kind.OPAQUE:
+            return f"{source.nodes[0].op.name} has no loops to share"
+        if source.kind is Kind.WINDOW or group.kind is Kind.WINDOW:
+            return "windows overlap, so elements would be computed several times"
+        if group.kind is Kind.CONTRACTION:
+            if all(node.op.name in MOVES or node.op.name == "cast" for node in source.nodes):
+                return None
+            return "a contraction reads each element many times"
+        if source.kind is Kind.CONTRACTION and group.rows is not None:
+            return "a row of a contraction's result is needed whole"
+        if self.reaches(source, group):
+            return "another kernel has to run in between"
+        return None
+
+    def merged(self, source: Group, group: Group, value: Value, reader: Node) -> Group | str:
+        """The two groups as one, in one index space, or why that cannot be."""
+        reading = self.reading(group, value, reader)
+        made_at = source.places.get(value)
+        if reading is None or made_at is None:
+            return self.inlined(source, group, value)
+        joint = _join_spaces(source, made_at, group, reading)
+        if joint is None:
+            return self.inlined(source, group, value)
+        space, source_axes, group_axes = joint
+        places = {v: _moved(p, source_axes) for v, p in source.places.items()}
+        places |= {v: _moved(p, group_axes) for v, p in group.places.items()}
+        rows = _joint_rows(
+            _moved_rows(source.rows, source_axes), _moved_rows(group.rows, group_axes)
+        )
+        if rows == "different":
+            return "its reductions keep other axes"
+        assert not isinstance(rows, str)
+        both = self.union(source, group, space, places, rows)
+        return self.checked(both, source, value)
+
+    def reading(self, group: Group, value: Value, reader: Node) -> Place | None:
+        """Where in the reader's space the value is read."""
+        if reader.op.has(Trait.REDUCTION):
+            return identity(value.shape) if value is reader.operands[0] else None
+        if group.kind is Kind.CONTRACTION and reader.op.name in CONTRACTIONS:
+            return None
+        places = [reading_place(reader, k) for k, v in enumerate(reader.operands) if v is value]
+        if any(place is None or place != places[0] for place in places):
+            return None
+        result_place = group.places.get(reader.results[0])
+        return None if result_place is None else _through(places[0], result_place)
+
+    def union(
+        self,
+        source: Group,
+        group: Group,
+        space: Shape,
+        places: dict[Value, Place | None],
+        rows: frozenset[int] | None,
+    ) -> Group:
+        nodes = sorted({*source.nodes, *group.nodes}, key=self.order.__getitem__)
+        kinds = {source.kind, group.kind}
+        kind = next((k for k in (Kind.CONTRACTION, Kind.ROWS) if k in kinds), Kind.POINTWISE)
+        return Group(
+            nodes,
+            kind,
+            space,
+            places,
+            rows,
+            source.joined + group.joined,
+            source.apart + group.apart,
+            exported=self.exported,
+            copies=(source.copies | group.copies)
+            - (set(source.nodes) - source.copies)
+            - (set(group.nodes) - group.copies),
+        )
+
+    def checked(self, both: Group, source: Group, value: Value) -> Group | str:
+        """Every value that leaves must be writable on the way, and rows must be worth it."""
+        for output in both.outputs():
+            place = both.places.get(output)
+            if place is None:
+                return f"%{output.name} is needed elsewhere and has no place in this index space"
+            axes = {axis for axis in place if axis is not None}
+            whole = {axis for axis, dim in enumerate(both.space) if dim != 1}
+            if axes != whole and (both.rows is None or axes != both.rows):
+                return f"%{output.name} is needed elsewhere and would be written many times"
+        if both.rows is not None and source.rows is not None:
+            rows = shape_product(both.space[axis] for axis in both.rows)
+            row = shape_product(dim for axis, dim in enumerate(both.space) if axis not in both.rows)
+            if (
+                isinstance(rows, int)
+                and isinstance(row, int)
+                and rows < FEW_ROWS
+                and row > LARGE_ROW
+            ):
+                return "its few long rows are split among threads"
+        return both
+
+    def inlined(self, source: Group, group: Group, value: Value) -> Group | str:
+        """Compute the producer's elements where they are read, whatever their arrangement."""
+        if source.kind is not Kind.POINTWISE:
+            return "its elements are read in another arrangement"
+        if any(output is not value for output in source.outputs()):
+            return "its kernel has other results"
+        if value in self.exported or any(use.node not in group.nodes for use in value.uses):
+            return "others read it too"
+        if _grows(value, group) and source.work() > CHEAP:
+            return "each element is read several times, and costs more to compute than to read"
+        places: dict[Value, Place | None] = dict.fromkeys(source.places)
+        return self.union(source, group, group.space, places | group.places, group.rows)
+
+    def copy(self, source: Group, group: Group, value: Value) -> bool:
+        """Compute a cheap producer again instead of reading it."""
+        if source.kind is not Kind.POINTWISE or group.kind is Kind.OPAQUE:
+            return False
+        free = all(node.op.name in GENERATORS | MOVES for node in source.nodes)
+        limit = 0 if group.kind in (Kind.CONTRACTION, Kind.WINDOW) else CHEAP
+        if not free and (source.work() > limit or _bytes_read(source) > _bytes(value)):
+            return False
+        if any(node.has_effect for node in source.nodes):
+            return False
+        for node in source.nodes:
+            if node not in group.nodes:
+                group.nodes.append(node)
+                group.copies.add(node)
+        self.exported.update(source.inputs())
+        group.nodes.sort(key=self.order.__getitem__)
+        group.places = dict.fromkeys(source.places) | group.places
+        group.joined.append(f"%{value.name} is computed again: that is cheaper than reading it")
+        return True
+
+    def replace(self, source: Group, group: Group, merged: Group, value: Value) -> None:
+        saved = _bytes(value)
+        merged.joined.append(f"%{value.name} stays inside: {_amount(saved)} not written")
+        for node in merged.nodes:
+            if node not in merged.copies:
+                self.home[node] = merged
+
+    # Order -----------------------------------------------------------------------------------------
+
+    def producers(self, group: Group) -> Iterable[Group]:
+        for value in group.inputs():
+            if value.producer is not None and not is_stored(value.producer):
+                yield self.home[value.producer]
+
+    def reaches(self, source: Group, group: Group) -> bool:
+        """Whether some third group needs ``source`` and is needed by ``group``."""
+        earliest = min(self.order[node] for node in source.nodes)
+        stack = [other for other in self.producers(group) if other is not source]
+        seen: set[int] = {id(group)}
+        while stack:
+            other = stack.pop()
+            if other is source:
+                return True
+            if id(other) in seen or max(self.order[node] for node in other.nodes) < earliest:
+                continue
+            seen.add(id(other))
+            stack.extend(self.producers(other))
+        return False
+
+    def sorted(self, groups: Sequence[Group]) -> list[Group]:
+        """Groups in an order in which each runs after those it reads from."""
+        done: dict[int, Group] = {}
+        result: list[Group] = []
+        for root in groups:
+            stack = [(root, False)]
+            while stack:
+                group, ready = stack.pop()
+                if ready:
+                    result.append(group)
+                    continue
+                if id(group) in done:
+                    continue
+                done[id(group)] = group
+                stack.append((group, True))
+                stack.extend((each, False) for each in self.producers(group))
+        return result
+
+
+def is_stored(node: Node) -> bool:
+    """Whether a node's result lies in memory before the program starts, or is no result."""
+    return node.op.name in ("constant", "weight", "output")
+
+
+def _join_spaces(
+    source: Group, made_at: Place, group: Group, reading: Place
+) -> tuple[Shape, dict[int, int], dict[int, int]] | None:
+    """One index space for both, and where the axes of each go in it."""
+    pairs: dict[int, int] = {}
+    for made, read in zip(made_at, reading, strict=True):
+        if made is None and read is None:
+            continue
+        if made is None or read is None:
+            return None
+        if pairs.setdefault(made, read) != read:
+            return None
+    if len(set(pairs.values())) != len(pairs):
+        return None
+    onto_group = _extended(source.space, group.space, pairs)
+    if onto_group is not None:
+        return group.space, onto_group, {k: k for k in range(len(group.space))}
+    back = {read: made for made, read in pairs.items()}
+    onto_source = _extended(group.space, source.space, back)
+    if onto_source is not None:
+        return source.space, {k: k for k in range(len(source.space))}, onto_source
+    return None
+
+
+def _extended(inner: Shape, outer: Shape, pairs: dict[int, int]) -> dict[int, int] | None:
+    """Send every axis of ``inner`` to one of ``outer``: the paired ones, the rest in order."""
+    free = [axis for axis, dim in enumerate(outer) if axis not in pairs.values() and dim != 1]
+    result = dict(pairs)
+    for axis, dim in enumerate(inner):
+        if axis in result or dim == 1:
+            continue
+        match = next((k for k in free if provably_equal(outer[k], dim)), None)
+        if match is None:
+            return None
+        free.remove(match)
+        result[axis] = match
+    return result
+
+
+def _moved(place: Place | None, axes: Mapping[int, int]) -> Place | None:
+    if place is None:
+        return None
+    return tuple(None if axis is None else axes[axis] for axis in place)
+
+
+def _moved_rows(rows: frozenset[int] | None, axes: Mapping[int, int]) -> frozenset[int] | None:
+    return None if rows is None else frozenset(axes[axis] for axis in rows)
+
+
+def _joint_rows(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[int] | None | str:
+    if a is None or b is None:
+        return b if a is None else a
+    return a if a == b else "different"
+
+
+def _through(inner: Place | None, outer: Place) -> Place | None:
+    """A place in a value's own space, seen in the space where that value has a place."""
+    if inner is None:
+        return None
+    return tuple(None if axis is None else outer[axis] for axis in inner)
+
+
+def _grows(value: Value, group: Group) -> bool:
+    """Whether the space is visited more often than the value has elements."""
+    size, space = shape_product(value.shape), shape_product(group.space)
+    if isinstance(size, int) and isinstance(space, int):
+        return space > size
+    return not provably_equal(size, space)
+
+
+def _work(node: Node) -> int:
+    if node.op.name in MOVES | GENERATORS or node.op.family is Family.DATA:
+        return 0
+    return 12 if node.op.name in _EXPENSIVE else 1
+
+
+def _bytes(value: Value) -> int:
+    """Bytes of a value; a symbolic dimension counts as its lower bound, or 64."""
+    total = value.dtype.bits // 8 or 1
+    for dim in value.shape:
+        total *= _likely(dim)
+    return total
+
+
+def _likely(dim: Dim) -> int:
+    if isinstance(dim, int):
+        return dim
+    lower, upper = dim.bounds()
+    return upper if upper is not None and upper < 4096 else max(lower or 1, 64)
+
+
+def _bytes_read(group: Group) -> int:
+    return sum(_bytes(v) for v in group.inputs() if isinstance(v.type, TensorType))
+
+
+def _saved(value: Value) -> int:
+    return _bytes(value) if isinstance(value.type, TensorType) else 0
+
+
+def _amount(count: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

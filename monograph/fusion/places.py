@@ -1,0 +1,78 @@
+"""Where in an index space the elements of a value are.
+
+A kernel visits an index space, say rows × columns. A value computed in it lies in that space in
+one of a few ways: a tensor of the same shape at ``(0, 1)``, its transpose at ``(1, 0)``, a row's
+sum at ``(0,)``, a bias at ``(1,)``. That is its *place*: for each of its dimensions the axis of
+the space that runs along it, or None for a dimension of size one. A slice, a concatenation or a
+gather has no place: its elements are elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from monograph.ir.dims import Dim, Shape, provably_equal
+from monograph.ir.graph import Node
+from monograph.ir.op import Trait
+from monograph.ops.rules import normalize_axes
+
+Place: TypeAlias = tuple[int | None, ...]
+
+
+def identity(shape: Shape) -> Place:
+    """The place of a value that has the space's own shape."""
+    return tuple(None if dim == 1 else axis for axis, dim in enumerate(shape))
+
+
+def reading_place(node: Node, operand: int) -> Place | None:
+    """Where an operand lies in the space of the node's result; None if nowhere in particular."""
+    source, result = node.operands[operand].shape, node.results[0].shape
+    name = node.op.name
+    if node.op.has(Trait.ELEMENTWISE) or name == "expand":
+        return _aligned(source, result)
+    if name == "transpose":
+        permutation = node.op.attributes()["permutation"]
+        back = {axis: k for k, axis in enumerate(permutation)}
+        return tuple(None if dim == 1 else back[axis] for axis, dim in enumerate(source))
+    if name == "reshape":
+        return _same_but_for_ones(source, result)
+    return None
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes of its operand that a reduction combines."""
+    attributes = node.op.attributes()
+    axes = attributes["axes"] if "axes" in attributes else (attributes["axis"],)
+    return normalize_axes(node.op.name, axes, node.operands[0].rank)
+
+
+def _aligned(source: Shape, result: Shape) -> Place | None:
+    """By NumPy's rule: aligned at the right, dimensions of size one stretched."""
+    offset = len(result) - len(source)
+    place: list[int | None] = []
+    for k, dim in enumerate(source):
+        if dim == 1:
+            place.append(None)
+        elif _same(dim, result[k + offset]):
+            place.append(k + offset)
+        else:
+            return None
+    return tuple(place)
+
+
+def _same_but_for_ones(source: Shape, result: Shape) -> Place | None:
+    """A reshape that only adds and removes dimensions of size one keeps every element's place."""
+    kept = [axis for axis, dim in enumerate(result) if dim != 1]
+    place: list[int | None] = []
+    for dim in source:
+        if dim == 1:
+            place.append(None)
+        elif kept and _same(dim, result[kept[0]]):
+            place.append(kept.pop(0))
+        else:
+            return None
+    return None if kept else tuple(place)
+
+
+def _same(a: Dim, b: Dim) -> bool:
+    return provably_equal(a, b)

@@ -1,0 +1,174 @@
+"""Make a kernel's index space as small in dimensions as its memory accesses allow.
+
+Subscripts become one offset in elements, and neighbouring axes that every access walks through
+in one stride become a single axis: a pointwise kernel over ``[64, 128, 768]`` is one long loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from monograph.ir.dims import Dim, Symbol, SymbolicDim
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
+from monograph.kernel.kernel import Kernel, Store
+
+
+def flatten(kernel: Kernel) -> Kernel:
+    """The kernel with flat buffers and merged axes."""
+    done: dict[Expr, Expr] = {}
+    stores = tuple(
+        Store(
+            _flat(store.buffer),
+            (offset(store.buffer, tuple(_flattened(p, done) for p in store.position)),),
+            _flattened(store.value, done),
+        )
+        for store in kernel.stores
+    )
+    flat = Kernel(
+        kernel.name,
+        tuple(map(_flat, kernel.inputs)),
+        tuple(map(_flat, kernel.outputs)),
+        kernel.axes,
+        stores,
+    )
+    return _merge_axes(_drop_unit_axes(flat))
+
+
+def offset(buffer: Buffer, position: Sequence[Expr]) -> Expr:
+    """The offset in elements of a position."""
+    total: Expr = e.index(0)
+    for stride, place in zip(buffer.element_strides(), position, strict=True):
+        total = total + place * stride
+    return total
+
+
+def coefficient(dim: Dim, symbol: Symbol) -> Dim | None:
+    """How much ``dim`` grows when ``symbol`` does by one; None if that is not constant."""
+    if not isinstance(dim, SymbolicDim) or symbol not in dim.symbols():
+        return 0
+    found: Dim = 0
+    for atoms, factor in dim.terms():
+        count = sum(atom is symbol for atom in atoms)
+        inside = any(symbol in atom.symbols() for atom in atoms if atom is not symbol)
+        if inside or count > 1:
+            return None
+        if count:
+            rest: Dim = factor
+            for atom in atoms:
+                rest = rest if atom is symbol else rest * atom
+            found = found + rest
+    return found
+
+
+def _flat(buffer: Buffer) -> Buffer:
+    """A flat buffer: how many elements it spans."""
+    span: Dim = 1
+    for stride, dim in zip(buffer.element_strides(), buffer.shape, strict=True):
+        span = span + stride * (dim - 1)
+    empty = any(dim == 0 for dim in buffer.shape)
+    return Buffer(buffer.name, buffer.dtype, (0 if empty else span,))
+
+
+def _flattened(root: Expr, done: dict[Expr, Expr]) -> Expr:
+    found = done.get(root)
+    if found is not None:
+        return found
+    operands = tuple(_flattened(operand, done) for operand in root.operands)
+    if isinstance(root, Load):
+        new: Expr = e.load(_flat(root.buffer), (offset(root.buffer, operands),))
+    else:
+        new = root if operands == root.operands else root.rebuilt(operands)
+    done[root] = new
+    return new
+
+
+def _drop_unit_axes(kernel: Kernel) -> Kernel:
+    """Without the axes of size one, and those along which nothing is stored."""
+    used = frozenset[Symbol]().union(
+        *(expr.symbols for store in kernel.stores for expr in (*store.position, store.value))
+    )
+    units: dict[Symbol, Dim] = {each.symbol: 0 for each in kernel.axes if each.extent == 1}
+    axes = tuple(each for each in kernel.axes if each.extent != 1 and each.symbol in used)
+    return _rewritten(kernel, axes, units)
+
+
+def _merge_axes(kernel: Kernel) -> Kernel:
+    """Merge neighbours of the index space, then neighbours of each reduction."""
+    changed = True
+    while changed:
+        changed = False
+        for outer, inner in zip(kernel.axes, kernel.axes[1:], strict=False):
+            if all(_is_mergeable(dim, outer, inner) for dim in _positions(kernel)):
+                kernel = _merged(kernel, outer, inner)
+                changed = True
+                break
+    return _merge_reductions(kernel)
+
+
+def _positions(kernel: Kernel) -> Iterable[Dim]:
+    return [expr.dim for expr in kernel.expressions() if isinstance(expr, Index)]
+
+
+def _is_mergeable(dim: Dim, outer: Axis, inner: Axis) -> bool:
+    """Whether one step of the outer axis is ``extent`` steps of the inner one, everywhere."""
+    step, small = coefficient(dim, outer.symbol), coefficient(dim, inner.symbol)
+    return step is not None and small is not None and step == small * inner.extent
+
+
+def _merged(kernel: Kernel, outer: Axis, inner: Axis) -> Kernel:
+    joined = e.axis(inner.symbol.name, outer.extent * inner.extent)
+    axes = tuple(joined if each is inner else each for each in kernel.axes if each is not outer)
+    return _rewritten(kernel, axes, {outer.symbol: 0, inner.symbol: joined.symbol})
+
+
+def _rewritten(kernel: Kernel, axes: tuple[Axis, ...], bindings: Mapping[Symbol, Dim]) -> Kernel:
+    stores = tuple(
+        Store(
+            store.buffer,
+            tuple(e.substitute(place, bindings) for place in store.position),
+            e.substitute(store.value, bindings),
+        )
+        for store in kernel.stores
+    )
+    return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)
+
+
+def _merge_reductions(kernel: Kernel) -> Kernel:
+    done: dict[Expr, Expr] = {}
+
+    def visit(expr: Expr) -> Expr:
+        if expr in done:
+            return done[expr]
+        operands = tuple(visit(operand) for operand in expr.operands)
+        new = expr if operands == expr.operands else expr.rebuilt(operands)
+        if isinstance(new, Reduce):
+            new = _merge_reduction(new)
+        done[expr] = new
+        return new
+
+    stores = tuple(
+        Store(store.buffer, tuple(map(visit, store.position)), visit(store.value))
+        for store in kernel.stores
+    )
+    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+
+
+def _merge_reduction(reduction: Reduce) -> Expr:
+    """Merge neighbouring axes of one reduction; those of size one go."""
+    body, axes = reduction.body, list(reduction.axes)
+    for each in [each for each in axes if each.extent == 1 and len(axes) > 1]:
+        body = e.substitute(body, {each.symbol: 0})
+        axes.remove(each)
+    changed = True
+    while changed:
+        changed = False
+        dims = [expr.dim for expr in e.walk((body,)) if isinstance(expr, Index)]
+        for k, (outer, inner) in enumerate(zip(axes, axes[1:], strict=False)):
+            if all(_is_mergeable(dim, outer, inner) for dim in dims):
+                joined = e.axis(inner.symbol.name, outer.extent * inner.extent)
+                body = e.substitute(body, {outer.symbol: 0, inner.symbol: joined.symbol})
+                axes[k : k + 2] = [joined]
+                changed = True
+                break
+    return e.reduce(reduction.kind, tuple(axes), body)

@@ -1,0 +1,83 @@
+"""A kernel, as an algorithm: which elements of which buffers become what.
+
+    kernel softmax(b0: f32[64, 128]) -> (o0: f32[64, 128]):
+      for i0 < 64, i1 < 128:
+        o0[i0, i1] = exp(b0[i0, i1] - max(r0 < 128: b0[i0, r0])) / sum(r0 < 128: …)
+
+It says nothing of order: loops, threads and vectors are a ``Schedule``'s business. Buffers are
+named by their place in the signature, so two equal layers of a model are one kernel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from monograph.ir.dims import Symbol, SymbolicDim
+from monograph.kernel.expr import Axis, Buffer, Expr, Load, walk
+
+
+@dataclass(frozen=True)
+class Store:
+    """``buffer[position] = value`` at every value of the loop variables in it."""
+
+    buffer: Buffer
+    position: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Stores over an index space. Inputs come first in the signature, then outputs."""
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    axes: tuple[Axis, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Every buffer, in the order of the signature."""
+        return self.inputs + self.outputs
+
+    @cached_property
+    def sizes(self) -> tuple[Symbol, ...]:
+        """The symbolic dimensions that it depends on, sorted by name."""
+        loops = {axis.symbol for axis in self.axes} | {
+            axis.symbol for expr in self.expressions() for axis in getattr(expr, "axes", ())
+        }
+        found: set[Symbol] = set()
+        for expr in self.expressions():
+            found |= expr.symbols
+        for buffer in self.buffers:
+            for dim in (*buffer.shape, *(buffer.strides or ())):
+                if isinstance(dim, SymbolicDim):
+                    found.update(dim.symbols())
+        for axis in self.axes:
+            if isinstance(axis.extent, SymbolicDim):
+                found.update(axis.extent.symbols())
+        return tuple(sorted(found - loops, key=lambda symbol: symbol.name))
+
+    def expressions(self) -> Iterator[Expr]:
+        """Every expression in it once, operands first."""
+        roots = tuple(expr for store in self.stores for expr in (*store.position, store.value))
+        return walk(roots)
+
+    def loads(self) -> Iterator[Load]:
+        """Every distinct element read."""
+        return (expr for expr in self.expressions() if isinstance(expr, Load))
+
+    @cached_property
+    def digest(self) -> str:
+        """A key for the kernel that does not depend on its name."""
+        from monograph.kernel.text import kernel_text
+
+        return hashlib.sha256(kernel_text(self, name="kernel").encode()).hexdigest()
+
+    def __str__(self) -> str:
+        from monograph.kernel.text import kernel_text
+
+        return kernel_text(self)

@@ -1,0 +1,105 @@
+"""Loop nests: a kernel after its schedule has been applied, ready for a target to emit.
+
+    parallel p < 64:
+      m = -inf
+      vector i1 < 128 by 16:
+        m = max(m, b0[128*p + i1])
+      vector i1 < 128 by 16:
+        o0[128*p + i1] = b0[128*p + i1] - m
+
+Buffers are flat here: a subscript is one offset in elements. A nest has one parallel loop, the
+outermost; its iterations are independent, and a thread is given a range of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from monograph.ir.dims import Dim, Symbol
+from monograph.kernel.expr import Buffer, Expr, Variable
+
+
+class LoopKind(Enum):
+    """How the iterations of a loop are run."""
+
+    SERIAL = "for"
+    VECTOR = "vector"
+
+
+@dataclass(frozen=True)
+class Let:
+    """Name a value that several later statements use."""
+
+    variable: Variable
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """Declare a variable that a reduction gathers into, at the reduction's neutral element."""
+
+    variable: Variable
+    kind: str
+
+
+@dataclass(frozen=True)
+class Combine:
+    """Take one more element into an accumulator; ``position`` is for argmax and argmin."""
+
+    variable: Variable
+    kind: str
+    value: Expr
+    position: Expr
+
+
+@dataclass(frozen=True)
+class Write:
+    """``buffer[offset] = value``; a streaming write goes past the cache."""
+
+    buffer: Buffer
+    offset: Expr
+    value: Expr
+    streaming: bool = False
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Run ``body`` for ``start <= symbol < start + extent``, ``width`` iterations at a time."""
+
+    symbol: Symbol
+    start: Dim
+    extent: Dim
+    body: tuple[Statement, ...]
+    kind: LoopKind = LoopKind.SERIAL
+    width: int = 1
+
+
+Statement: TypeAlias = Let | Accumulator | Combine | Write | Loop
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """A scheduled kernel: ``body`` for each value of the parallel variable."""
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
+    sizes: tuple[Symbol, ...]
+    parallel: Symbol
+    extent: Dim
+    grain: int
+    """How many parallel iterations are worth handing to a thread."""
+    body: tuple[Statement, ...]
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Every buffer that the caller passes, in order."""
+        return self.inputs + self.outputs
+
+    def __str__(self) -> str:
+        from monograph.kernel.text import nest_text
+
+        return nest_text(self)

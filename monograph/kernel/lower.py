@@ -1,0 +1,323 @@
+"""From a group of nodes to a kernel: each op says how one element is computed, and the group is
+those sayings put into one another.
+
+A value inside the group is never stored unless it leaves it: reading one of its elements writes
+its formula at that position instead. Positions are exact index arithmetic, so a transpose, a
+slice or an expand costs nothing but another subscript, and equal formulas meet in one expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from monograph.ir.dims import Dim, Shape, SymbolicDim, provably_equal, provably_less
+from monograph.ir.graph import Node, Value
+from monograph.ir.op import Op, Trait
+from monograph.ir.types import DType, Kind, TensorType, bool_, i64, wide
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Axis, Buffer, Expr, Index
+from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.scalar import APPROXIMATED, BASIC, TO_BOOL
+
+SCALAR_FUNCTIONS = BASIC | APPROXIMATED
+Position: TypeAlias = tuple[Expr, ...]
+
+
+def is_lowerable(node: Node) -> bool:
+    """Whether the node's op says how one element is computed, of types that kernels hold."""
+    op = node.op
+    if op.has(Trait.EFFECT) or node.regions:
+        return False
+    values = (*node.operands, *node.results)
+    if not all(isinstance(v.type, TensorType) and is_native(v.dtype) for v in values):
+        return False
+    return type(op).has_lowering() or _is_scalar_function(op)
+
+
+def is_native(dtype: DType) -> bool:
+    """Whether kernels compute with elements of this dtype."""
+    return dtype.bits >= 8 and not dtype.is_complex and not (dtype.is_float and dtype.bits < 16)
+
+
+def _is_scalar_function(op: Op) -> bool:
+    return op.has(Trait.ELEMENTWISE) and not op.attribute_names and op.name in SCALAR_FUNCTIONS
+
+
+class GroupLowering:
+    """Formulas for the values of one group; ``elements`` remembers each (value, position)."""
+
+    def __init__(self, nodes: Sequence[Node], strides: Mapping[Value, tuple[int, ...]]) -> None:
+        self.inside = {result for node in nodes for result in node.results}
+        self.strides = strides
+        self.inputs: dict[Value, Buffer] = {}
+        self.elements: dict[tuple[Value, Position], Expr] = {}
+
+    def buffer(self, value: Value) -> Buffer:
+        """The parameter that a value from outside is read through."""
+        if value not in self.inputs:
+            name = f"b{len(self.inputs)}"
+            self.inputs[value] = Buffer(name, value.dtype, value.shape, self.strides.get(value))
+        return self.inputs[value]
+
+    def element(self, value: Value, position: Position) -> Expr:
+        """The element of a value, of the dtype in which it is computed with."""
+        key = (value, position)
+        if key not in self.elements:
+            self.elements[key] = self._element(value, position)
+        return self.elements[key]
+
+    def _element(self, value: Value, position: Position) -> Expr:
+        node = value.producer
+        constant = _splat(value)
+        if constant is not None:
+            return e.literal(constant, wide(value.dtype))
+        if node is None or value not in self.inside:
+            return e.cast(e.load(self.buffer(value), position), wide(value.dtype))
+        builder = NodeLowering(self, node, position)
+        if type(node.op).has_lowering():
+            found: Expr = node.op.lower(builder, position, value.index)
+        else:
+            operands = [builder.broadcast(k, position) for k in range(len(node.operands))]
+            found = builder.apply(node.op.name, *operands, dtype=builder.result_dtype())
+        return e.cast(found, wide(value.dtype))
+
+
+class NodeLowering:
+    """The builder that one node's op is lowered with (``ir.lower.Lowering``)."""
+
+    def __init__(self, group: GroupLowering, node: Node, position: Position) -> None:
+        self.group = group
+        self.node = node
+        self.position = position
+        self.nesting = 0
+        """How many reductions of this node the body that is being computed lies inside of."""
+
+    @property
+    def operands(self) -> tuple[TensorType, ...]:
+        return tuple(operand.tensor for operand in self.node.operands)
+
+    @property
+    def results(self) -> tuple[TensorType, ...]:
+        return tuple(result.tensor for result in self.node.results)
+
+    def result_dtype(self) -> DType:
+        """The dtype that an elementwise op computes in."""
+        return bool_ if self.node.op.name in TO_BOOL else wide(self.results[0].dtype)
+
+    def read(self, operand: int, index: Sequence[Expr]) -> Expr:
+        return self.group.element(self.node.operands[operand], tuple(index))
+
+    def stored(self, operand: int, index: Sequence[Expr]) -> Expr:
+        value = self.node.operands[operand]
+        return e.cast(self.group.element(value, tuple(index)), value.dtype)
+
+    def broadcast(self, operand: int, index: Sequence[Expr]) -> Expr:
+        shape = self.node.operands[operand].shape
+        added = len(index) - len(shape)
+        target = self.results[0].shape[added:]
+        places = zip(tuple(index)[added:], shape, target, strict=True)
+        return self.read(operand, [self._stretched(*place) for place in places])
+
+    def _stretched(self, position: Expr, dim: Dim, target: Dim) -> Expr:
+        """The position along a dimension that is 1 or, as far as is known, the target's size."""
+        if dim == 1:
+            return e.index(0)
+        return position if provably_equal(dim, target) else self.clamp(position, 0, dim)
+
+    def reshaped(self, operand: int, shape: Shape, index: Sequence[Expr]) -> Expr:
+        value = self.node.operands[operand]
+        outside = value not in self.group.inside and _splat(value) is None
+        if outside and value not in self.group.strides:
+            viewed = self.group.buffer(value).viewed(shape)
+            return e.cast(e.load(viewed, tuple(index)), wide(value.dtype))
+        return self.read(operand, reshaped_position(tuple(index), shape, value.shape))
+
+    def literal(self, value: bool | int | float, dtype: DType) -> Expr:
+        return e.literal(value, dtype)
+
+    def index(self, position: Expr | Dim) -> Expr:
+        return e.index(position)
+
+    def apply(self, function: str, *operands: Expr, dtype: DType | None = None) -> Expr:
+        if dtype is None and function in TO_BOOL:
+            dtype = bool_
+        if dtype is None and function == "where":
+            dtype = operands[1].dtype
+        return e.apply(function, *operands, dtype=dtype)
+
+    def cast(self, operand: Expr, dtype: DType) -> Expr:
+        return e.cast(operand, dtype)
+
+    def select(self, condition: Expr, yes: Expr, no: Expr) -> Expr:
+        return e.select(condition, yes, no)
+
+    def both(self, left: Expr, right: Expr) -> Expr:
+        return _both(left, right)
+
+    def within(self, position: Expr, lower: Dim, upper: Dim) -> Expr:
+        low = _compare("greater_equal", position, lower)
+        high = _compare("less", position, upper)
+        return _both(low, high)
+
+    def clamp(self, position: Expr, lower: Dim, upper: Dim) -> Expr:
+        at_least = _compare("greater_equal", position, lower)
+        below = _compare("less", position, upper)
+        bounded = e.select(below, position, e.index(upper) - 1)
+        if not provably_less(lower, upper):  # perhaps an empty range, of which `lower` is given
+            at_least = _compare("greater_equal", bounded, lower)
+        return e.select(at_least, bounded, e.index(lower))
+
+    def reduce(self, kind: str, extents: Shape, body: Callable[[Position], Expr]) -> Expr:
+        depth = _depth(self.position) + self.nesting
+        axes = tuple(e.axis(f"_r{depth}_{k}", extent) for k, extent in enumerate(extents))
+        self.nesting += 1
+        combined = body(tuple(e.index(each.symbol) for each in axes))
+        self.nesting -= 1
+        return e.reduce(kind, axes, combined)
+
+    def checked(self, position: Expr, size: Dim) -> Expr:
+        if position.dtype.kind is Kind.UNSIGNED:
+            return e.apply("checked", _as_signed(position), e.index(size))
+        wide_position = e.cast(position, i64)
+        negative = e.apply("less", wide_position, e.index(0), dtype=bool_)
+        wrapped = e.select(negative, e.apply("add", wide_position, e.index(size)), wide_position)
+        return e.apply("checked", wrapped, e.index(size))
+
+
+def lower_group(
+    name: str,
+    nodes: Sequence[Node],
+    space: Shape,
+    outputs: Mapping[Value, tuple[int | None, ...]],
+    strides: Mapping[Value, tuple[int, ...]] | None = None,
+) -> tuple[Kernel, tuple[Value, ...]]:
+    """The kernel of a group and the values that its inputs are.
+
+    ``space`` is the shape of what the kernel visits; each output is stored at its place in it: the
+    axis of the space for each dimension of the output, None where that has size one.
+    """
+    group = GroupLowering(nodes, strides or {})
+    axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(space))
+    buffers = tuple(Buffer(f"o{k}", v.dtype, v.shape) for k, v in enumerate(outputs))
+    stores = []
+    for buffer, (value, place) in zip(buffers, outputs.items(), strict=True):
+        position = tuple(e.index(0 if k is None else axes[k].symbol) for k in place)
+        stores.append(Store(buffer, position, e.cast(group.element(value, position), value.dtype)))
+    kernel = Kernel(name, tuple(group.inputs.values()), buffers, axes, tuple(stores))
+    return kernel, tuple(group.inputs)
+
+
+def reshaped_position(index: Position, shape: Shape, target: Shape) -> Position:
+    """The position in ``target`` of the element at ``index`` of ``shape`` (row-major).
+
+    Runs of dimensions with equal products are matched first, so that division is left only where
+    a dimension is really split or joined otherwise.
+    """
+    if any(dim == 0 for dim in target):  # nothing is there to be read
+        return (e.index(0),) * len(target)
+    result: list[Expr] = []
+    for from_, to in _segments(shape, target):
+        linear: Expr = e.index(0)
+        for k in from_:
+            linear = linear * shape[k] + index[k]
+        parts: list[Expr] = []
+        for k in reversed(to[1:]):
+            parts.append(linear % target[k])
+            linear = linear // target[k]
+        if to:
+            parts.append(linear)
+        result += reversed(parts)
+    return tuple(result)
+
+
+def _segments(shape: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:
+    """Runs of axes of both shapes with equal products, as short as they can be found."""
+    segments: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(shape) or j < len(target):
+        from_, to = [], []
+        a: Dim = 1
+        b: Dim = 1
+        if i < len(shape):
+            a, from_, i = shape[i], [i], i + 1
+        if j < len(target):
+            b, to, j = target[j], [j], j + 1
+        while not provably_equal(a, b):
+            if i < len(shape) and (j >= len(target) or _smaller(a, b)):
+                a, i = a * shape[i], i + 1
+                from_.append(i - 1)
+            elif j < len(target):
+                b, j = b * target[j], j + 1
+                to.append(j - 1)
+            else:
+                break
+        segments.append((from_, to))
+    return segments
+
+
+def _smaller(a: Dim, b: Dim) -> bool:
+    if isinstance(a, int) and isinstance(b, int):
+        return a < b
+    if isinstance(b, SymbolicDim) and isinstance(b // a if a != 0 else 0, int):
+        return False
+    return provably_equal(b % a, 0) if a != 0 else False
+
+
+def _splat(value: Value) -> bool | int | float | None:
+    """The number that every element of a constant is."""
+    node = value.producer
+    if node is None or node.op.name not in ("constant", "full"):
+        return None
+    if node.op.name == "full":
+        number = np.asarray(node.op.attributes()["value"]).astype(value.dtype.numpy).item()
+    else:
+        splat = node.op.attributes()["data"].splat
+        number = None if splat is None else splat.item()
+    return number if isinstance(number, bool | int | float) else None
+
+
+def _as_signed(position: Expr) -> Expr:
+    """An unsigned index as an i64; one beyond what that holds is beyond any axis."""
+    if position.dtype.bits == 64:
+        largest = e.literal(2**63 - 1, position.dtype)
+        position = e.apply("minimum", position, largest)
+    return e.cast(position, i64)
+
+
+def _depth(position: Position) -> int:
+    """How many reductions the position that is being computed lies inside of."""
+    depths = [
+        int(symbol.name[2:].split("_")[0]) + 1
+        for each in position
+        for symbol in each.symbols
+        if symbol.name.startswith("_r")
+    ]
+    return max(depths, default=0)
+
+
+def _compare(function: str, position: Expr, bound: Dim) -> Expr:
+    """A comparison of positions, settled now where the bounds of the loops settle it."""
+    if isinstance(position, Index):
+        difference = position.dim - bound
+        low, high = (
+            difference.bounds() if isinstance(difference, SymbolicDim) else (difference,) * 2
+        )
+        if function == "less":
+            low, high = (None if high is None else -high), (None if low is None else -low)
+            low, high = (None if low is None else low - 1), (None if high is None else high - 1)
+        if low is not None and low >= 0:
+            return e.literal(True, bool_)
+        if high is not None and high < 0:
+            return e.literal(False, bool_)
+    return e.apply(function, position, e.index(bound), dtype=bool_)
+
+
+def _both(left: Expr, right: Expr) -> Expr:
+    if isinstance(left, e.Literal):
+        return right if left.value else left
+    if isinstance(right, e.Literal):
+        return left if right.value else right
+    return e.apply("logical_and", left, right, dtype=bool_)

@@ -1,0 +1,87 @@
+"""The vector math library: every transcendental function as a formula of basic scalar functions.
+
+A target that has no exp of its own gets one from here: ``expand`` turns one application of an
+approximated function into straight-line code (polynomials, selects, arithmetic on bits) that
+computes whole vectors without a branch. The formulas hold for every input of f32 and f64: NaN,
+infinities, zeros with their sign and subnormal numbers give what the interpreter gives, and
+``BOUNDS`` says how far a result may be from the exact one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from monograph.errors import InputError
+from monograph.kernel.expr import Apply, Expr
+from monograph.kernel.mathlib.activations import (
+    gelu_erf,
+    gelu_tanh,
+    log_sigmoid,
+    sigmoid,
+    silu,
+    softplus,
+)
+from monograph.kernel.mathlib.error_function import erf, erfc
+from monograph.kernel.mathlib.exponential import exp, exp2, expm1
+from monograph.kernel.mathlib.hyperbolic import tanh
+from monograph.kernel.mathlib.logarithm import log, log1p, log2, log10
+from monograph.kernel.mathlib.number import FORMATS, Number
+from monograph.kernel.mathlib.roots import reciprocal, rsqrt
+
+FORMULAS: Final[dict[str, Callable[..., Number]]] = {
+    "erf": erf,
+    "erfc": erfc,
+    "exp": exp,
+    "exp2": exp2,
+    "expm1": expm1,
+    "gelu_erf": gelu_erf,
+    "gelu_tanh": gelu_tanh,
+    "log": log,
+    "log10": log10,
+    "log1p": log1p,
+    "log2": log2,
+    "log_sigmoid": log_sigmoid,
+    "reciprocal": reciprocal,
+    "rsqrt": rsqrt,
+    "sigmoid": sigmoid,
+    "silu": silu,
+    "softplus": softplus,
+    "tanh": tanh,
+}
+"""The formula of each function; it takes and gives ``Number``s."""
+
+BOUNDS: Final[dict[str, dict[str, float]]] = {
+    "erf": {"f32": 1.5, "f64": 1.5},
+    "erfc": {"f32": 4.0, "f64": 4.0},
+    "exp": {"f32": 1.0, "f64": 1.0},
+    "exp2": {"f32": 1.0, "f64": 1.0},
+    "expm1": {"f32": 1.5, "f64": 1.5},
+    "gelu_erf": {"f32": 4.0, "f64": 5.0},
+    "gelu_tanh": {"f32": 3.5, "f64": 3.5},
+    "log": {"f32": 1.0, "f64": 1.0},
+    "log10": {"f32": 1.0, "f64": 1.0},
+    "log1p": {"f32": 1.5, "f64": 1.5},
+    "log2": {"f32": 1.0, "f64": 1.0},
+    "log_sigmoid": {"f32": 2.0, "f64": 2.0},
+    "reciprocal": {"f32": 0.5, "f64": 0.5},
+    "rsqrt": {"f32": 1.5, "f64": 1.5},
+    "sigmoid": {"f32": 2.5, "f64": 2.5},
+    "silu": {"f32": 3.0, "f64": 3.0},
+    "softplus": {"f32": 2.0, "f64": 2.0},
+    "tanh": {"f32": 1.5, "f64": 1.5},
+}
+"""How far a result may be from the exact one, in units in the last place, by dtype."""
+
+
+def expand(expression: Apply) -> Expr:
+    """The same value as an expression of basic functions, of an f32 or f64 operand."""
+    formula = FORMULAS.get(expression.function)
+    dtype = expression.operands[0].dtype
+    if formula is None or dtype not in FORMATS:
+        raise InputError(
+            f"there is no formula for {expression.function} of {dtype}",
+            expected="one of " + ", ".join(sorted(FORMULAS)) + ", of f32 or f64",
+            found=f"{expression.function} of {dtype}",
+        )
+    return formula(*(Number(operand) for operand in expression.operands)).expr

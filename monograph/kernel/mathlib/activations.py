@@ -1,0 +1,156 @@
+"""Sigmoid and the activations around it, each in one exponential.
+
+With a = |x|, x Φ(x) = max(x, 0) - a Φ(-a) for every distribution Φ that is symmetric around 0, the
+normal one (gelu) and the logistic one (silu, gelu by tanh) among them. The product a Φ(-a) has no
+cancellation, so the negative tail keeps its relative accuracy, and it is computed 2^96 times too
+large, so that a subnormal result is rounded once.
+"""
+
+from __future__ import annotations
+
+from monograph.ir.types import DType, f32, f64
+from monograph.kernel.mathlib.exponential import HEADROOM, exp_of_negative, scaled_exp
+from monograph.kernel.mathlib.logarithm import log1p_of_unit
+from monograph.kernel.mathlib.number import Number, fma, horner, two_product, where
+
+UNSCALE = 2.0**-HEADROOM
+
+GELU_NEAR = 1.0
+# (Φ(x) - 1/2) / x in x² for |x| ≤ 1; error relative to Φ(-|x|): 2^-28.4 and 2^-52.2
+GELU_INNER: dict[DType, tuple[float, ...]] = {
+    f32: (
+        float.fromhex("0x1.988454p-2"),
+        float.fromhex("-0x1.105862p-4"),
+        float.fromhex("0x1.46d558p-7"),
+        float.fromhex("-0x1.376eacp-10"),
+        float.fromhex("0x1.e26c90p-14"),
+        float.fromhex("-0x1.122046p-17"),
+    ),
+    f64: (
+        float.fromhex("0x1.9884533d43651p-2"),
+        float.fromhex("-0x1.1058377e2ced7p-4"),
+        float.fromhex("0x1.46d0429768b19p-7"),
+        float.fromhex("-0x1.37403f6b7b148p-10"),
+        float.fromhex("0x1.e42b0d431039ep-14"),
+        float.fromhex("-0x1.3ce8f8ebebb77p-17"),
+        float.fromhex("0x1.6589d7473121bp-21"),
+        float.fromhex("-0x1.621aab9edc847p-25"),
+        float.fromhex("0x1.37f09da17c62bp-29"),
+        float.fromhex("-0x1.e52793b34249ap-34"),
+        float.fromhex("0x1.1a48e62b1e0b8p-38"),
+    ),
+}
+GELU_CENTER: dict[DType, float] = {f32: 2.75, f64: 5.0}
+# Φ(-a) e^(a²/2) (a + c) in (a - c) / (a + c) for 1 ≤ a ≤ 14.5 (f32) and 40 (f64); relative
+# error: 2^-27.4 and 2^-55.9
+GELU: dict[DType, tuple[float, ...]] = {
+    f32: (
+        float.fromhex("0x1.701ef0p-1"),
+        float.fromhex("-0x1.e5bd16p-2"),
+        float.fromhex("0x1.756bcep-3"),
+        float.fromhex("-0x1.0f6ed2p-6"),
+        float.fromhex("-0x1.0d7316p-6"),
+        float.fromhex("0x1.a67ad6p-9"),
+        float.fromhex("0x1.46e5aep-9"),
+        float.fromhex("-0x1.6b60acp-12"),
+        float.fromhex("-0x1.a32e3cp-12"),
+    ),
+    f64: (
+        float.fromhex("0x1.89d3abe1f95aep-1"),
+        float.fromhex("-0x1.54ad03f27ca16p-1"),
+        float.fromhex("0x1.fb31653876f9ep-2"),
+        float.fromhex("-0x1.410ed5f875b71p-2"),
+        float.fromhex("0x1.51f6329f0137dp-3"),
+        float.fromhex("-0x1.1b1c254c928ecp-4"),
+        float.fromhex("0x1.54b4d4f4e125ep-6"),
+        float.fromhex("-0x1.88590eb88e9bfp-9"),
+        float.fromhex("-0x1.a25037fa091d2p-11"),
+        float.fromhex("0x1.1daf1ef3321fbp-11"),
+        float.fromhex("-0x1.f214558205c0bp-15"),
+        float.fromhex("-0x1.a1714efe5519cp-15"),
+        float.fromhex("0x1.17dcb33c60a4fp-16"),
+        float.fromhex("0x1.0b3286b281c2dp-18"),
+        float.fromhex("-0x1.73a2bc82678b6p-19"),
+        float.fromhex("-0x1.6ab856b38921cp-22"),
+        float.fromhex("0x1.d059685716738p-22"),
+        float.fromhex("0x1.76bb11952bf0ap-25"),
+        float.fromhex("-0x1.17bdc214369c0p-24"),
+        float.fromhex("-0x1.5d6288acdd0bdp-27"),
+        float.fromhex("0x1.e904c60df32d7p-28"),
+        float.fromhex("0x1.10dcb19d4a65ep-29"),
+    ),
+}
+# Beyond these sizes a Φ(-a) is less than half of the smallest number.
+SILU_FAR: dict[DType, float] = {f32: 110.0, f64: 753.0}
+GELU_FAR: dict[DType, float] = {f32: 14.5, f64: 38.875}
+GELU_TANH_FAR: dict[DType, float] = {f32: 11.0, f64: 21.75}
+
+# 2 √(2/π) in two parts, the first so short that taking it from a sum is exact, and 2 √(2/π)
+# 0.044715 in two parts.
+GELU_TANH_LINEAR: dict[DType, tuple[float, float]] = {
+    f32: (float.fromhex("0x1.9888p+0"), float.fromhex("-0x1.d6615ep-15")),
+    f64: (float.fromhex("0x1.9884534p+0"), float.fromhex("-0x1.5e4d7b9781a62p-31")),
+}
+GELU_TANH_CUBIC: dict[DType, tuple[float, float]] = {
+    f32: (float.fromhex("0x1.2444f2p-4"), float.fromhex("0x1.49b16ap-29")),
+    f64: (float.fromhex("0x1.2444f2a4d8b4bp-4"), float.fromhex("-0x1.3023b0e5fbc6ep-58")),
+}
+
+
+def sigmoid(x: Number) -> Number:
+    """1 / (1 + e^-x)."""
+    decay = exp_of_negative(-abs(x))
+    return where(x < 0.0, decay, 1.0) / (decay + 1.0)
+
+
+def silu(x: Number) -> Number:
+    """x sigmoid(x)."""
+    size = abs(x).at_most(SILU_FAR[x.dtype])
+    return _less_tail(x, _logistic_tail(size, scaled_exp(-size)))
+
+
+def gelu_tanh(x: Number) -> Number:
+    """x sigmoid(2 √(2/π) (x + 0.044715 x³)), the exponent to twice the precision."""
+    size = abs(x).at_most(GELU_TANH_FAR[x.dtype])
+    linear, linear_low = GELU_TANH_LINEAR[x.dtype]
+    cubic, cubic_low = GELU_TANH_CUBIC[x.dtype]
+    square, square_low = two_product(size, size)
+    slope = fma(square, cubic, linear)
+    slope_low = fma(square, cubic, linear - slope)
+    slope_low = slope_low + fma(square, cubic_low, fma(square_low, cubic, linear_low))
+    depth, depth_low = two_product(size, slope)
+    decay = scaled_exp(-depth, -fma(size, slope_low, depth_low))
+    return _less_tail(x, _logistic_tail(size, decay))
+
+
+def gelu_erf(x: Number) -> Number:
+    """x Φ(x), where Φ is the normal distribution."""
+    size = abs(x).at_most(GELU_FAR[x.dtype])
+    square, lost = two_product(size, size)
+    decay = scaled_exp(square * -0.5, lost * -0.5)
+    center = GELU_CENTER[x.dtype]
+    inverse = 1.0 / (size + center)
+    ratio = horner((size - center) * inverse, GELU[x.dtype]) * inverse
+    far = _less_tail(x, decay * (size * ratio) * UNSCALE)
+    near = x * fma(x, horner(x * x, GELU_INNER[x.dtype]), 0.5)
+    return where(size < GELU_NEAR, near, far)
+
+
+def _logistic_tail(size: Number, scaled_decay: Number) -> Number:
+    """a d / (1 + d), from 2^96 d."""
+    return size * scaled_decay * UNSCALE / fma(scaled_decay, UNSCALE, 1.0)
+
+
+def _less_tail(x: Number, tail: Number) -> Number:
+    """max(x, 0) - tail; where both are zero, the zero that the product x Φ(x) would be."""
+    return x.at_least(-0.0) - tail
+
+
+def softplus(x: Number) -> Number:
+    """log(1 + e^x)."""
+    return x.at_least(0.0) + log1p_of_unit(exp_of_negative(-abs(x)))
+
+
+def log_sigmoid(x: Number) -> Number:
+    """log(sigmoid(x))."""
+    return x.at_most(0.0) - log1p_of_unit(exp_of_negative(-abs(x)))

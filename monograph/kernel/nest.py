@@ -1,0 +1,373 @@
+"""Apply a schedule to a kernel: from formulas over an index space to loops.
+
+A reduction is computed at the outermost place where everything it depends on is known. Those that
+depend on a row alone become *visits* of the row, in order of their needs: softmax visits a row
+for its maximum, again for the sum of the exponentials, and a last time to write. Visits over the
+same range share one loop if neither needs the other, and name their axis alike, so that equal
+formulas in different visits are one expression: with ``keep``, such a formula is computed in the
+first visit and kept for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Load, Reduce, Variable
+from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.loops import (
+    Accumulator,
+    Combine,
+    Let,
+    Loop,
+    LoopKind,
+    LoopNest,
+    Statement,
+    Write,
+)
+from monograph.kernel.scalar import cost
+from monograph.kernel.schedule import Schedule
+
+PARALLEL = "_p"
+KEEP_BYTES = 256 * 1024
+"""The largest row, in bytes, that is worth keeping: it should stay in a core's own cache."""
+
+
+def build_nest(kernel: Kernel, schedule: Schedule) -> LoopNest:
+    """The loops of a flat kernel under a schedule."""
+    kernel = _jammed(kernel, schedule)
+    return _NestBuilder(kernel, schedule).build()
+
+
+@dataclass
+class _Visit:
+    """One pass over ``axes``: reductions that are taken further and values that are written."""
+
+    axes: tuple[Axis, ...]
+    reductions: list[tuple[Variable, str, Expr]] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+
+    def roots(self) -> tuple[Expr, ...]:
+        combined = tuple(value for _, _, value in self.reductions)
+        return combined + tuple(write.value for write in self.writes)
+
+    def rewrite(self, replacements: Mapping[Expr, Expr]) -> None:
+        self.reductions = [
+            (variable, kind, e.replace(value, replacements))
+            for variable, kind, value in self.reductions
+        ]
+        self.writes = [
+            Write(w.buffer, w.offset, e.replace(w.value, replacements), w.streaming)
+            for w in self.writes
+        ]
+
+
+class _NestBuilder:
+    def __init__(self, kernel: Kernel, schedule: Schedule) -> None:
+        self.kernel = kernel
+        self.schedule = schedule
+        self.extents = {axis.symbol: axis.extent for axis in kernel.axes}
+        self.scratch: list[Buffer] = []
+        self.names = 0
+
+    def build(self) -> LoopNest:
+        schedule = self.schedule
+        rows, inner = schedule.order[: schedule.rows], schedule.order[schedule.rows :]
+        body = self.level(
+            frozenset(rows),
+            tuple(Axis(symbol, self.extents[symbol]) for symbol in inner),
+            [
+                Write(s.buffer, s.position[0], s.value, s.buffer.name in schedule.streaming)
+                for s in self.kernel.stores
+            ],
+        )
+        for symbol in reversed(rows[schedule.parallel :]):
+            body = (self.loop(Axis(symbol, self.extents[symbol]), body),)
+        return self.parallelized(body)
+
+    # Levels -------------------------------------------------------------------------------------
+
+    def level(
+        self,
+        bound: frozenset[Symbol],
+        inner: tuple[Axis, ...],
+        writes: Sequence[Write],
+    ) -> tuple[Statement, ...]:
+        """Statements for everything that can be computed once ``bound`` is known."""
+        visits, known = self.visits(writes, bound, inner)
+        here = [w for w in writes if not self._needs(w, inner)]
+        rest = [w for w in writes if self._needs(w, inner)]
+        last = _Visit(inner, writes=[_replaced(w, known) for w in rest])
+        if rest:
+            visits.append(last)
+        kept = self.keep(visits) if self.schedule.keep else []
+        statements: list[Statement] = []
+        for k, visit in enumerate(visits):
+            statements += self.visit(bound, visit, [w for at, w in kept if at == k])
+        statements += [_replaced(write, known) for write in here]
+        return tuple(statements)
+
+    def _needs(self, write: Write, inner: tuple[Axis, ...]) -> bool:
+        symbols = {axis.symbol for axis in inner}
+        return bool(symbols & (write.offset.symbols | write.value.symbols))
+
+    def visits(
+        self, writes: Sequence[Write], bound: frozenset[Symbol], inner: tuple[Axis, ...]
+    ) -> tuple[list[_Visit], dict[Expr, Expr]]:
+        """The reductions that are ready at this level, as visits, and the variables they fill."""
+        roots = tuple(expr for write in writes for expr in (write.offset, write.value))
+        loops = frozenset(self.extents)
+        known: dict[Expr, Expr] = {}
+        waves: dict[Expr, int] = {}
+        visits: dict[tuple[int, tuple[Axis, ...]], _Visit] = {}
+        for expr in _ready(roots):
+            if not isinstance(expr, Reduce) or not (expr.symbols & loops) <= bound:
+                continue
+            if _reduction_symbols(expr):
+                continue
+            wave = 1 + max((waves[x] for x in e.walk((expr.body,)) if x in waves), default=-1)
+            waves[expr] = wave
+            axes, body = _aligned(expr, inner)
+            variable = e.variable(self.fresh("v"), expr.dtype)
+            visit = visits.setdefault((wave, axes), _Visit(axes))
+            visit.reductions.append((variable, expr.kind, e.replace(body, known)))
+            known[expr] = variable
+        ordered = [visits[key] for key in sorted(visits, key=lambda key: key[0])]
+        return ordered, known
+
+    def visit(
+        self, bound: frozenset[Symbol], visit: _Visit, kept: Sequence[Write]
+    ) -> list[Statement]:
+        """Declare the accumulators, then loop."""
+        statements: list[Statement] = [
+            Accumulator(variable, kind) for variable, kind, _ in visit.reductions
+        ]
+        position = _linear(visit.axes)
+        inside = bound | {axis.symbol for axis in visit.axes}
+        body: list[Statement] = list(kept)
+        for variable, kind, value in visit.reductions:
+            nested, value = self.nested(value, inside)
+            body += nested
+            body.append(Combine(variable, kind, value, position))
+        for write in visit.writes:
+            nested, value = self.nested(write.value, inside)
+            body += nested
+            body.append(Write(write.buffer, write.offset, value, write.streaming))
+        loops: tuple[Statement, ...] = tuple(body)
+        for axis in reversed(visit.axes):
+            loops = (self.loop(axis, loops),)
+        return statements + list(loops)
+
+    def nested(self, value: Expr, bound: frozenset[Symbol]) -> tuple[list[Statement], Expr]:
+        """Reductions inside a loop body: computed there, each time."""
+        statements: list[Statement] = []
+        known: dict[Expr, Expr] = {}
+        for expr in _ready((value,)):
+            if not isinstance(expr, Reduce):
+                continue
+            variable = e.variable(self.fresh("v"), expr.dtype)
+            inner = _Visit(expr.axes, [(variable, expr.kind, e.replace(expr.body, known))])
+            statements += self.visit(bound, inner, [])
+            known[expr] = variable
+        return statements, e.replace(value, known)
+
+    def loop(self, axis: Axis, body: tuple[Statement, ...]) -> Loop:
+        """A loop over an axis; the vector axis goes several at a time."""
+        schedule = self.schedule
+        if axis.symbol not in schedule.vector or schedule.width == 1:
+            return Loop(axis.symbol, 0, axis.extent, body)
+        start: Dim = 0
+        extent = axis.extent
+        if schedule.tile:
+            start = Symbol("_t", 0, None) * schedule.tile
+            extent = dim_min(schedule.tile, axis.extent - start)
+        return Loop(axis.symbol, start, extent, body, LoopKind.VECTOR, schedule.width)
+
+    # Kept rows ----------------------------------------------------------------------------------
+
+    def keep(self, visits: list[_Visit]) -> list[tuple[int, Write]]:
+        """Writes of values that a later visit needs again; the visits read them back."""
+        kept: list[tuple[int, Write]] = []
+        for k, first in enumerate(visits):
+            later = [visit for visit in visits[k + 1 :] if visit.axes == first.axes]
+            if not later or not _fits(first.axes):
+                continue
+            for value in _worth_keeping(first, later):
+                buffer = Buffer(f"row{len(self.scratch)}", value.dtype, (_size(first.axes),))
+                self.scratch.append(buffer)
+                offset = _linear(first.axes)
+                kept.append((k, Write(buffer, offset, value)))
+                again = e.load(buffer, (offset,))
+                for visit in later:
+                    visit.rewrite({value: again})
+        return kept
+
+    # The parallel loop ---------------------------------------------------------------------------
+
+    def parallelized(self, body: tuple[Statement, ...]) -> LoopNest:
+        """One parallel variable for the leading axes (and the tiles of the vector axis)."""
+        schedule = self.schedule
+        leading = [Axis(s, self.extents[s]) for s in schedule.order[: schedule.parallel]]
+        if schedule.tile:
+            whole = self.extents[schedule.vector[0]]
+            leading.append(
+                Axis(Symbol("_t", 0, None), (whole + schedule.tile - 1) // schedule.tile)
+            )
+        parallel = e.axis(PARALLEL, shape_product(axis.extent for axis in leading))
+        bindings: dict[Symbol, Dim] = {}
+        rest: Dim = parallel.symbol
+        for axis in reversed(leading[1:]):
+            bindings[axis.symbol] = rest % axis.extent
+            rest = rest // axis.extent
+        if leading:
+            bindings[leading[0].symbol] = rest
+        substituted = tuple(_substituted(statement, bindings) for statement in body)
+        kernel = self.kernel
+        return LoopNest(
+            kernel.name,
+            kernel.inputs,
+            kernel.outputs,
+            tuple(self.scratch),
+            kernel.sizes,
+            parallel.symbol,
+            parallel.extent,
+            schedule.grain,
+            substituted,
+        )
+
+    def fresh(self, prefix: str) -> str:
+        self.names += 1
+        return f"{prefix}{self.names - 1}"
+
+
+def _ready(roots: tuple[Expr, ...]) -> list[Expr]:
+    """Expressions, operands first."""
+    return list(e.walk(roots))
+
+
+def _reduction_symbols(expr: Expr) -> bool:
+    return any(symbol.name.startswith("_r") for symbol in expr.symbols)
+
+
+def _aligned(reduction: Reduce, inner: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], Expr]:
+    """The reduction's axes and body, named as the inner axes where the extents are the same."""
+    if tuple(axis.extent for axis in reduction.axes) != tuple(axis.extent for axis in inner):
+        return reduction.axes, reduction.body
+    names: dict[Symbol, Dim] = {
+        own.symbol: axis.symbol for own, axis in zip(reduction.axes, inner, strict=True)
+    }
+    return inner, e.substitute(reduction.body, names)
+
+
+def _replaced(write: Write, known: Mapping[Expr, Expr]) -> Write:
+    return Write(
+        write.buffer,
+        e.replace(write.offset, known),
+        e.replace(write.value, known),
+        write.streaming,
+    )
+
+
+def _linear(axes: tuple[Axis, ...]) -> Expr:
+    total: Dim = 0
+    for axis in axes:
+        total = total * axis.extent + axis.symbol
+    return e.index(total)
+
+
+def _size(axes: tuple[Axis, ...]) -> Dim:
+    return shape_product(axis.extent for axis in axes)
+
+
+def _fits(axes: tuple[Axis, ...]) -> bool:
+    size = _size(axes)
+    if not isinstance(size, int):
+        upper = size.bounds()[1]
+        return upper is not None and 4 * upper <= KEEP_BYTES
+    return 4 * size <= KEEP_BYTES
+
+
+def _worth_keeping(first: _Visit, later: Sequence[_Visit]) -> list[Expr]:
+    """The largest formulas that several visits compute, if reading back is cheaper."""
+    own = {axis.symbol for axis in first.axes}
+    again = {x for visit in later for x in e.walk(visit.roots())}
+    chosen: list[Expr] = []
+    covered: set[Expr] = set()
+    for expr in reversed(list(e.walk(first.roots()))):
+        if expr in covered or expr not in again or not isinstance(expr, Apply):
+            continue
+        if not own <= expr.symbols or any(isinstance(x, Reduce) for x in e.walk((expr,))):
+            continue
+        covered.update(e.walk((expr,)))
+        if _work(expr) >= 8:
+            chosen.append(expr)
+    return chosen
+
+
+def _work(expr: Expr) -> int:
+    """About what computing an expression costs, in vector instructions."""
+    total = 0
+    for each in e.walk((expr,)):
+        if isinstance(each, Apply):
+            total += cost(each.function)
+        elif isinstance(each, Load):
+            total += 2
+    return total
+
+
+def _substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statement:
+    match statement:
+        case Let(variable, value):
+            return Let(variable, e.substitute(value, bindings))
+        case Accumulator():
+            return statement
+        case Combine(variable, kind, value, position):
+            return Combine(
+                variable, kind, e.substitute(value, bindings), e.substitute(position, bindings)
+            )
+        case Write(buffer, offset, value, streaming):
+            return Write(
+                buffer, e.substitute(offset, bindings), e.substitute(value, bindings), streaming
+            )
+        case Loop(symbol, start, extent, body, kind, width):
+            return Loop(
+                symbol,
+                substitute_dim(start, bindings),
+                substitute_dim(extent, bindings),
+                tuple(_substituted(each, bindings) for each in body),
+                kind,
+                width,
+            )
+
+
+def _jammed(kernel: Kernel, schedule: Schedule) -> Kernel:
+    """Copies of the stores for several iterations of an axis at once.
+
+    The last ones are clamped to the final iteration: it is then computed more than once, by one
+    thread, with one result.
+    """
+    stores = kernel.stores
+    axes = kernel.axes
+    for symbol, copies in schedule.jam:
+        axis = next(axis for axis in axes if axis.symbol is symbol)
+        whole = isinstance(axis.extent, int) and axis.extent % copies == 0
+        jammed = Axis(
+            symbol, axis.extent // copies if whole else (axis.extent + copies - 1) // copies
+        )
+        places: Iterable[Dim] = (symbol * copies + copy for copy in range(copies))
+        if not whole:
+            places = [dim_min(place, axis.extent - 1) for place in places]
+        bindings = [{symbol: place} for place in places]
+        stores = tuple(
+            Store(
+                store.buffer,
+                tuple(e.substitute(place, each) for place in store.position),
+                e.substitute(store.value, each),
+            )
+            for store in stores
+            for each in bindings
+        )
+        axes = tuple(jammed if each is axis else each for each in axes)
+    return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)

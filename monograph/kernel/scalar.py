@@ -1,0 +1,59 @@
+"""The scalar functions that expressions apply, and which of them a target must know.
+
+``BASIC`` functions map onto an instruction or a few: every target emits them itself. The others
+(exp, erf…) are approximated: ``mathlib`` writes each as an expression of basic ones, for targets
+without a function of their own. All are total: every input has a defined result, the same as the
+op of that name gives in the interpreter.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMPARISONS: Final = frozenset(
+    ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+)
+PREDICATES: Final = frozenset(("is_nan", "is_inf", "is_finite"))
+LOGICAL: Final = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
+TO_BOOL: Final = COMPARISONS | PREDICATES | LOGICAL
+"""Functions whose result is a bool whatever they are given."""
+
+BASIC: Final = TO_BOOL | frozenset(
+    (
+        *("add", "subtract", "multiply", "divide", "negate", "fma", "sqrt"),
+        *("truncate_divide", "fmod", "maximum", "minimum", "copysign"),
+        *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"),
+        *("abs", "sign", "floor", "ceil", "round", "trunc"),
+        *("where", "cast", "bitcast", "convert"),
+        *("index_divide", "index_remainder"),
+    )
+)
+"""What every target emits itself.
+
+``fma(a, b, c)`` rounds once. ``convert`` is a cast whose operand is known to be in range, so that
+it is one instruction. ``index_divide`` and ``index_remainder`` round towards minus infinity and
+have a positive divisor.
+"""
+
+APPROXIMATED: Final = frozenset(
+    (
+        *("exp", "exp2", "expm1", "log", "log2", "log1p", "rsqrt", "power"),
+        *("sin", "cos", "atan", "atan2", "tanh", "erf", "erfc"),
+        *("sigmoid", "tan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"),
+        *("log10", "reciprocal", "gelu_erf", "gelu_tanh", "softplus", "log_sigmoid", "silu"),
+    )
+)
+"""Functions that ``mathlib`` expands into basic ones."""
+
+COST: Final = {
+    **dict.fromkeys(("divide", "sqrt", "truncate_divide", "fmod"), 5),
+    **dict.fromkeys(("exp", "exp2", "sigmoid", "silu", "log", "log2"), 12),
+    **dict.fromkeys(("tanh", "erf", "gelu_erf", "gelu_tanh", "sin", "cos"), 20),
+    **dict.fromkeys(("power", "atan2", "erfc", "log1p", "expm1", "softplus"), 25),
+}
+"""About how many vector instructions a function takes; one if it is not listed."""
+
+
+def cost(function: str) -> int:
+    """About how many vector instructions a scalar function takes."""
+    return COST.get(function, 15 if function in APPROXIMATED else 1)

@@ -1,0 +1,56 @@
+"""A schedule: how a kernel's index space is visited. It never changes what is computed.
+
+``order``      the axes, outermost first; the first ``rows`` of them are the *row* level, where
+               the reductions that depend on no other axis are computed, once a row
+``parallel``   how many leading axes form the parallel loop; with ``tile``, the vector axis is
+               cut into tiles of that many elements and its tiles join it
+``vector``     the axes whose neighbours share an instruction, ``width`` of them at a time: those
+               of the innermost loops, or the last of the rows
+``jam``        the axis whose next ``copies`` iterations are computed together, so that what they
+               read in common is read once
+``keep``       whether a row's intermediate values that later visits need are kept in a small
+               buffer (in the cache) instead of computed again
+``streaming``  outputs written past the cache, because nobody will find them there
+
+They print as directives: ``rows(i0) parallelize(i0) vectorize(i1, 16) keep stream(o0)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monograph.ir.dims import Symbol
+from monograph.kernel.text import dim_text
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """See the module docstring."""
+
+    order: tuple[Symbol, ...]
+    rows: int
+    parallel: int
+    vector: tuple[Symbol, ...] = ()
+    width: int = 1
+    tile: int = 0
+    jam: tuple[tuple[Symbol, int], ...] = ()
+    keep: bool = False
+    streaming: frozenset[str] = frozenset()
+    grain: int = 1
+
+    def __str__(self) -> str:
+        def names(symbols: tuple[Symbol, ...]) -> str:
+            return ", ".join(map(dim_text, symbols))
+
+        parts = [f"reorder({names(self.order)})", f"rows({names(self.order[: self.rows])})"]
+        if self.tile:
+            parts.append(f"tile({names(self.vector)}, {self.tile})")
+        parts.append(f"parallelize({names(self.order[: self.parallel])})")
+        if self.vector:
+            parts.append(f"vectorize({names(self.vector)}, {self.width})")
+        parts += [f"jam({dim_text(symbol)}, {copies})" for symbol, copies in self.jam]
+        if self.keep:
+            parts.append("keep")
+        if self.streaming:
+            parts.append(f"stream({', '.join(sorted(self.streaming))})")
+        return " ".join(parts)

@@ -1,0 +1,1 @@
+"""What runs a compiled program: executables, memory, threads, the cache and artifacts."""

@@ -1,0 +1,303 @@
+"""A program that runs: check the inputs, one native call, give the outputs.
+
+Each call leases a *frame*: the table of addresses that the entry point reads, with the arena's
+addresses already in it. Steady state allocates nothing: frames, arenas and outputs are reused, and
+calls from several threads each have a frame of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monograph.errors import EvaluationError
+from monograph.ir.dims import Dim, Symbol, evaluate_dim
+from monograph.ir.graph import Graph
+from monograph.ir.interpret import bind_inputs, evaluate_node
+from monograph.ir.types import Array
+from monograph.runtime.arena import Plan, Request, plan
+from monograph.runtime.pool import OutputPool
+from monograph.runtime.threads import symbols as register_pool_symbols
+from monograph.runtime.threads import thread_count
+from monograph.targets.cpu.build import Program
+from monograph.targets.cpu.machine import Library
+from monograph.targets.program import (
+    Branch,
+    Copy,
+    Count,
+    Element,
+    Interpret,
+    Launch,
+    Repeat,
+    SlotKind,
+    Step,
+    flattened,
+)
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
+
+
+@dataclass
+class Frame:
+    """The addresses for one call at a time, and the arena that some of them point into."""
+
+    table: Array
+    address: int
+    arena: object
+    status: Any
+    status_address: int
+    sizes: tuple[int, ...]
+    shapes: dict[int, tuple[int, ...]]
+    failure: BaseException | None = None
+
+
+class Native:
+    """A program in this process, called with arrays in the graph's order."""
+
+    def __init__(self, program: Program, graph: Graph, threads: int | None = None) -> None:
+        register_pool_symbols()
+        self.program = program
+        self.graph = graph
+        self.threads = threads or thread_count()
+        self.library = Library(program.compiled.object)
+        self.entry = _ENTRY(self.library.address("entry"))
+        self.pool = OutputPool()
+        self.frames: dict[tuple[int, ...], list[Frame]] = {}
+        self.weights = [_kept(data.array()) for data in program.weights]
+        self.active: dict[int, Frame] = {}
+        self.callback = _callback(self)
+        self.inputs = [
+            (k, slot.number) for k, slot in enumerate(program.slots) if slot.kind is SlotKind.INPUT
+        ]
+        self.outputs = [
+            (k, slot) for k, slot in enumerate(program.slots) if slot.kind is SlotKind.OUTPUT
+        ]
+        self.calls = {s.call: s for s in flattened(program.steps) if isinstance(s, Interpret)}
+        self.static = not program.sizes
+        self.requests = arena_requests(program)
+        self.plans: dict[tuple[int, ...], Plan] = {}
+
+    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs for these inputs."""
+        sizes = self._sizes(arrays)
+        frame = self._lease(sizes)
+        try:
+            return self._run(frame, arrays)
+        finally:
+            self.frames[sizes].append(frame)
+
+    def _run(self, frame: Frame, arrays: Sequence[Array]) -> list[Array]:
+        table = frame.table
+        for slot, number in self.inputs:
+            table[slot] = arrays[number].__array_interface__["data"][0]
+        results: list[Array] = [None] * len(self.outputs)  # type: ignore[list-item]
+        for index, output in self.outputs:
+            shape, dtype = frame.shapes[index], output.dtype.numpy
+            buffer = self.pool.acquire(dtype.itemsize * _count(shape))
+            table[index] = buffer.address
+            results[output.number] = buffer.as_array(dtype, shape)
+        code = self.entry(frame.address, frame.status_address, self.threads)
+        if code:
+            self._fail(frame, code)
+        return results
+
+    def _sizes(self, arrays: Sequence[Array]) -> tuple[int, ...]:
+        if self.static:
+            return ()
+        _, bindings = bind_inputs(self.graph, arrays)
+        return tuple(bindings[symbol] for symbol in self.program.sizes)
+
+    def _fail(self, frame: Frame, code: int) -> None:
+        frame.status.value = 0
+        failure, frame.failure = frame.failure, None
+        if failure is not None:
+            raise failure
+        step = self.program.failures[code]
+        where = step.checked if isinstance(step, Launch) else ""
+        raise EvaluationError(
+            "an index is out of range",
+            where=where,
+            hint="interpret the graph on the same inputs to see which",
+        )
+
+    # Frames ---------------------------------------------------------------------------------------
+
+    def _lease(self, sizes: tuple[int, ...]) -> Frame:
+        free = self.frames.setdefault(sizes, [])
+        try:
+            return free.pop()
+        except IndexError:
+            return self._new_frame(sizes)
+
+    def plan_for(self, sizes: tuple[int, ...]) -> Plan:
+        """The arena's layout when the symbolic sizes are these."""
+        if sizes not in self.plans:
+            bindings = dict(zip(self.program.sizes, sizes, strict=True))
+            self.plans[sizes] = plan([_request(each, bindings) for each in self.requests])
+        return self.plans[sizes]
+
+    def _new_frame(self, sizes: tuple[int, ...]) -> Frame:
+        program = self.program
+        bindings = dict(zip(program.sizes, sizes, strict=True))
+        layout = self.plan_for(sizes)
+        arena = self.pool.acquire(max(layout.peak, 1))
+        table = np.zeros(len(program.slots) + len(program.sizes) + 1, np.int64)
+        offsets = {
+            each.slot: offset for each, offset in zip(self.requests, layout.offsets, strict=True)
+        }
+        shapes: dict[int, tuple[int, ...]] = {}
+        for k, slot in enumerate(program.slots):
+            shapes[k] = tuple(evaluate_dim(dim, bindings) for dim in slot.shape)
+            if slot.kind is SlotKind.WEIGHT:
+                table[k] = self.weights[slot.number].ctypes.data
+            elif slot.kind is SlotKind.ARENA and k in offsets:
+                table[k] = arena.address + offsets[k]
+        table[len(program.slots) : -1] = sizes
+        table[-1] = ctypes.cast(self.callback, ctypes.c_void_p).value or 0
+        status = ctypes.c_int32(0)
+        frame = Frame(
+            table, table.ctypes.data, arena, status, ctypes.addressof(status), sizes, shapes
+        )
+        self.active[frame.address] = frame
+        return frame
+
+    # The interpreter ------------------------------------------------------------------------------
+
+    def interpret(self, frame: Frame, call: int) -> None:
+        """Run one node in Python, on the memory of its slots."""
+        node = self.program.fallbacks[call]
+        step = self.calls[call]
+        operands = [self._view(frame, slot) for slot in step.inputs]
+        bindings = dict(zip(self.program.sizes, frame.sizes, strict=True))
+        with np.errstate(all="ignore"):
+            results = evaluate_node(node, operands, bindings)
+        for slot, result in zip(step.outputs, results, strict=True):
+            self._view(frame, slot)[...] = result
+
+    def _view(self, frame: Frame, slot: int) -> Array:
+        dtype = self.program.slots[slot].dtype.numpy
+        shape = frame.shapes[slot]
+        nbytes = dtype.itemsize * _count(shape)
+        if nbytes == 0:
+            return np.empty(shape, dtype)
+        memory = (ctypes.c_char * nbytes).from_address(int(frame.table[slot]))
+        return np.ndarray(shape, dtype, memoryview(memory))
+
+
+def _callback(native: Native) -> Any:
+    """A function that native code calls; it holds the program weakly."""
+    held = weakref.ref(native)
+
+    def call(table: int, number: int) -> int:
+        program = held()
+        if program is None:
+            return 1
+        frame = program.active[table]
+        try:
+            program.interpret(frame, number)
+        except BaseException as error:
+            frame.failure = error
+            return 1
+        return 0
+
+    return _CALLBACK(call)
+
+
+def _kept(array: Array) -> Array:
+    """A weight as it lies in memory; only a strided one is copied."""
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+# Liveness -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SlotRequest:
+    """A piece of the arena with its life, in steps; sizes may be symbolic."""
+
+    slot: int
+    name: str
+    nbytes: Dim
+    first: int
+    last: int
+    may_share: tuple[int, ...]
+
+
+def _request(each: SlotRequest, bindings: Mapping[Symbol, int]) -> Request:
+    size = evaluate_dim(each.nbytes, bindings)
+    return Request(each.name, size, each.first, each.last, may_share=each.may_share)
+
+
+def arena_requests(program: Program) -> list[SlotRequest]:
+    """What the program needs of the arena, and when."""
+    lives: dict[int, list[int]] = {}
+    shares: dict[int, tuple[int, ...]] = {}
+    _lives(program.steps, 0, lives, shares)
+    slots = [
+        k for k, slot in enumerate(program.slots) if slot.kind is SlotKind.ARENA and k in lives
+    ]
+    number = {slot: k for k, slot in enumerate(slots)}
+    return [
+        SlotRequest(
+            slot,
+            program.slots[slot].name,
+            program.slots[slot].nbytes,
+            min(lives[slot]),
+            max(lives[slot]),
+            tuple(number[s] for s in shares.get(slot, ()) if s in number and s != slot),
+        )
+        for slot in slots
+    ]
+
+
+def _lives(
+    steps: Sequence[Step], now: int, lives: dict[int, list[int]], shares: dict[int, tuple[int, ...]]
+) -> int:
+    """Note at which steps each slot is touched; a loop touches its slots from start to end."""
+    for step in steps:
+        start = now
+        match step:
+            case Launch():
+                touched: tuple[int, ...] = step.slots
+                if step.in_place and step.outputs == 1:
+                    shares.setdefault(step.slots[-1], step.in_place)
+            case Interpret(_, inputs, outputs):
+                touched = inputs + outputs
+            case Copy(source, target, _):
+                touched = (source, target)
+            case Element(slot, whole, _, _, _):
+                touched = (slot, whole)
+            case Branch(condition, then, otherwise):
+                touched = (condition,)
+                now = _lives(then, now + 1, lives, shares)
+                now = _lives(otherwise, now, lives, shares)
+            case Repeat(test, condition, body, _, _):
+                inner: dict[int, list[int]] = {}
+                now = _lives(test, now + 1, inner, shares)
+                now = _lives(body, now, inner, shares)
+                for slot in inner:
+                    lives.setdefault(slot, []).extend((start, now))
+                touched = (condition,)
+            case Count(_, _, body):
+                inner = {}
+                now = _lives(body, now + 1, inner, shares)
+                for slot in inner:
+                    lives.setdefault(slot, []).extend((start, now))
+                touched = ()
+        for slot in touched:
+            lives.setdefault(slot, []).extend((start, now))
+        now += 1
+    return now

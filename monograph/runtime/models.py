@@ -1,0 +1,134 @@
+"""Compiled models, called as the model was: torch in, torch out; arrays in, arrays out.
+
+Whatever a model is (a torch module or function, a traced function, a graph, an ONNX file), it
+becomes a graph and an ``Executable`` of it. What is wrapped around that here is the calling
+convention alone: the nesting of arguments and results, and their kind.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from monograph.errors import InputError
+from monograph.frontends.trace import trace_with_structure
+from monograph.ir.graph import Graph
+from monograph.ir.tree import Structure, flatten, unflatten
+from monograph.runtime.compile import Executable, Options, compile_graph
+
+
+class CompiledFunction:
+    """A traced function, compiled: the same nesting of arguments and results."""
+
+    def __init__(self, executable: Executable, arguments: Structure, results: Structure) -> None:
+        self.executable = executable
+        self.arguments = arguments
+        self.results = results
+
+    def __call__(self, *arguments: Any) -> Any:
+        """What the function returns for these arguments."""
+        leaves, structure = flatten(arguments)
+        if structure != self.arguments:
+            raise InputError(
+                "the arguments have another structure than the example inputs",
+                expected=str(self.arguments),
+                found=str(structure),
+            )
+        return unflatten(self.results, self.executable.run(leaves))
+
+
+class CompiledModule:
+    """A torch module or function, compiled: tensors in, tensors out, without gradients."""
+
+    def __init__(self, executable: Executable, call: Callable[..., Any]) -> None:
+        self.executable = executable
+        self._call = call
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """What the module returns for these arguments."""
+        return self._call(*arguments, **named)
+
+
+CompiledModel = Executable | CompiledFunction | CompiledModule
+
+
+def compile_model(
+    model: Any,
+    *examples: Any,
+    options: Options | None = None,
+    dynamic_shapes: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> CompiledModel:
+    """Compile anything that is a model."""
+    if isinstance(model, Graph):
+        _refuse_examples(examples, "a graph")
+        return compile_graph(model, options)
+    if isinstance(model, str | Path | bytes | bytearray) or _is_onnx(model):
+        _refuse_examples(examples, "an ONNX model")
+        from monograph.frontends import onnx
+
+        return compile_graph(onnx.from_onnx(model), options)
+    if _is_torch(model, examples, kwargs):
+        return _compile_torch(model, examples, options, dynamic_shapes, kwargs)
+    if not callable(model):
+        raise InputError(
+            "this is not something that can be compiled",
+            expected="a torch module, a function, a Graph, or an ONNX path, bytes or ModelProto",
+            found=type(model).__name__,
+        )
+    if dynamic_shapes is not None or kwargs is not None:
+        raise InputError(
+            "dynamic_shapes and kwargs are for torch models",
+            hint='give a symbolic type as the example instead: "f32[batch, 4]"',
+        )
+    graph, arguments, results = trace_with_structure(model, *examples)
+    return CompiledFunction(compile_graph(graph, options), arguments, results)
+
+
+def _compile_torch(
+    model: Any,
+    examples: tuple[Any, ...],
+    options: Options | None,
+    dynamic_shapes: Any,
+    kwargs: Mapping[str, Any] | None,
+) -> CompiledModule:
+    import torch
+
+    from monograph.frontends.torch import import_torch
+    from monograph.frontends.torch.runner import TorchModel
+
+    imported = import_torch(
+        model, *examples, dynamic_shapes=dynamic_shapes, kwargs=kwargs, opaque=True
+    )
+    executable = compile_graph(imported.graph, options)
+    state: dict[str, Any] = {}
+    if isinstance(model, torch.nn.Module):
+        state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    elif isinstance(model, torch.export.ExportedProgram):
+        state = {**model.state_dict, **model.constants}
+    call = TorchModel(imported, state, executable.run)
+    return CompiledModule(executable, torch.no_grad()(call))
+
+
+def _refuse_examples(examples: tuple[Any, ...], what: str) -> None:
+    if examples:
+        raise InputError(
+            f"{what} knows the types of its inputs", found=f"{len(examples)} example inputs"
+        )
+
+
+def _is_onnx(model: Any) -> bool:
+    onnx = sys.modules.get("onnx")
+    return onnx is not None and isinstance(model, onnx.ModelProto)
+
+
+def _is_torch(model: Any, examples: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if isinstance(model, torch.nn.Module | torch.export.ExportedProgram):
+        return True
+    leaves = torch.utils._pytree.tree_leaves((examples, dict(kwargs or {})))
+    return any(isinstance(leaf, torch.Tensor) for leaf in leaves)

@@ -1,0 +1,1 @@
+"""The chips that kernels are compiled for: one folder a target."""

@@ -1,0 +1,88 @@
+"""From a graph to a program for the processor: group, lower, schedule, emit, link.
+
+    graph ─▶ groups ─▶ kernels ─▶ loop nests ─▶ LLVM ─▶ one object with one entry point
+
+Equal kernels are emitted once: a model with twelve equal layers has one layer's kernels.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from monograph.fusion.group import Fusion
+from monograph.ir.data import Data
+from monograph.ir.dims import Symbol
+from monograph.ir.graph import Graph, Node, Value
+from monograph.targets.cpu.entry import entry_text
+from monograph.targets.cpu.machine import Compiled, Machine, compile_text
+from monograph.targets.cpu.steps import BuiltKernel, StepBuilder
+from monograph.targets.program import Slot, Step
+
+ATTRIBUTES = """
+attributes #0 = { nounwind "no-trapping-math"="true" }
+attributes #1 = { nounwind }
+!0 = distinct !{!0, !2}
+!1 = !{i32 1}
+!2 = !{!"llvm.loop.unroll.disable"}
+"""
+
+
+@dataclass
+class Program:
+    """Everything that running needs: the code, the slots, the steps."""
+
+    machine: Machine
+    slots: tuple[Slot, ...]
+    sizes: tuple[Symbol, ...]
+    steps: tuple[Step, ...]
+    failures: Mapping[int, Step]
+    weights: tuple[Data, ...]
+    fallbacks: tuple[Node, ...]
+    compiled: Compiled
+    fusions: tuple[Fusion, ...]
+    kernels: tuple[BuiltKernel, ...]
+    text: str
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def build(
+    graph: Graph,
+    machine: Machine,
+    *,
+    strides: Mapping[Value, tuple[int, ...]] | None = None,
+    fusion: bool = True,
+    listings: bool = False,
+) -> Program:
+    """Compile a graph whose composites are lowered."""
+    seconds: dict[str, float] = {}
+    started = time.perf_counter()
+    steps = StepBuilder(machine, strides or {}, fusion)
+    steps.main(graph)
+    seconds["fusion"] = steps.fusion_seconds
+    seconds["kernels"] = time.perf_counter() - started - steps.fusion_seconds
+    started = time.perf_counter()
+    sizes = tuple(graph.symbols().values())
+    entry, declarations, failures = entry_text(steps.slots, sizes, steps.steps)
+    bodies = "\n".join(built.text for built in steps.kernels.values())
+    declared = "\n".join(sorted(steps.declarations | declarations))
+    text = f"{declared}\n\n{bodies}\n{entry}\n{ATTRIBUTES}"
+    seconds["text"] = time.perf_counter() - started
+    started = time.perf_counter()
+    compiled = compile_text(text, machine, listings=listings)
+    seconds["llvm"] = time.perf_counter() - started
+    return Program(
+        machine,
+        tuple(steps.slots),
+        sizes,
+        tuple(steps.steps),
+        failures,
+        tuple(steps.weights),
+        tuple(steps.fallbacks),
+        compiled,
+        tuple(steps.fusions),
+        tuple(steps.kernels.values()),
+        text,
+        seconds,
+    )

@@ -1,0 +1,227 @@
+"""Choosing a kernel's schedule for a processor, by what it reads and how it strides.
+
+Instructions work on neighbours in memory, so the vector axis is the one along which most accesses
+are contiguous; threads get whole rows, or tiles of one long row; a result that will not fit in the
+cache is written past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from monograph.ir.dims import Dim, Symbol, shape_product
+from monograph.ir.types import DType
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Apply, Axis, Expr, Index, Load, Reduce
+from monograph.kernel.flatten import coefficient
+from monograph.kernel.kernel import Kernel
+from monograph.kernel.scalar import cost
+from monograph.kernel.schedule import Schedule
+from monograph.targets.cpu.machine import Machine
+
+TILE = 4096
+"""Elements of a long row that one parallel iteration takes."""
+WORK = 1 << 15
+"""Instructions that are worth handing to a thread: about ten microseconds of work."""
+
+
+def choose(kernel: Kernel, machine: Machine) -> Schedule:
+    """A schedule for a flat kernel."""
+    reductions = [expr for expr in kernel.expressions() if isinstance(expr, Reduce)]
+    top = [each for each in reductions if not _inside_reduction(each)]
+    if not top:
+        return _pointwise(kernel, machine)
+    return _rows(kernel, machine, top)
+
+
+def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
+    symbols = tuple(axis.symbol for axis in kernel.axes)
+    if not symbols:
+        return Schedule((), 0, 0)
+    vector = max(symbols, key=lambda s: (_contiguity(kernel, s), symbols.index(s)))
+    order = (*(s for s in symbols if s is not vector), vector)
+    extents = {axis.symbol: axis.extent for axis in kernel.axes}
+    width = _width(kernel, machine, extents[vector])
+    outer = _likely(shape_product(extents[s] for s in order[:-1]))
+    inner = _likely(extents[vector])
+    tile = TILE if inner >= 2 * TILE and outer < 256 else 0
+    per_iteration = _work(kernel) * (tile or inner) // width
+    return Schedule(
+        order,
+        rows=len(order) - 1,
+        parallel=len(order) - 1,
+        vector=(vector,),
+        width=width,
+        tile=tile,
+        streaming=_streaming(kernel, machine),
+        grain=max(1, WORK // max(per_iteration, 1)),
+    )
+
+
+def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedule:
+    extents = {axis.symbol: axis.extent for axis in kernel.axes}
+    used = frozenset().union(*(each.symbols for each in reductions))
+    rows = [s for s in extents if s in used]
+    inner = [s for s in extents if s not in used]
+    along_row = _reduction_contiguity(reductions)
+    across = {s: _contiguity(kernel, s) for s in rows}
+    best = max(rows, key=lambda s: (across[s], rows.index(s)), default=None)
+    if best is not None and not inner and across[best] > along_row and extents[best] != 1:
+        return _across(kernel, machine, rows, best, reductions)
+    vector = {each.axes[-1].symbol for each in reductions if each.axes}
+    vector |= set(inner[-1:])
+    longest = max((_likely(each.axes[-1].extent) for each in reductions if each.axes), default=1)
+    width = _width(kernel, machine, longest)
+    per_row = _work(kernel) * _row_size(reductions) // width
+    jam = _jam(kernel, reductions, rows, extents) if not inner else ()
+    return Schedule(
+        (*rows, *inner),
+        rows=len(rows),
+        parallel=len(rows),
+        vector=tuple(sorted(vector, key=lambda s: s.name)),
+        width=width,
+        jam=jam,
+        keep=True,
+        streaming=_streaming(kernel, machine),
+        grain=max(1, WORK // max(per_row, 1)),
+    )
+
+
+def _across(
+    kernel: Kernel, machine: Machine, rows: list[Symbol], vector: Symbol, reductions: list[Reduce]
+) -> Schedule:
+    """Neighbouring rows in one vector: their elements are next to each other in memory."""
+    extents = {axis.symbol: axis.extent for axis in kernel.axes}
+    order = (*(s for s in rows if s is not vector), vector)
+    width = _width(kernel, machine, extents[vector])
+    per_tile = _work(kernel) * _row_size(reductions)
+    jam: tuple[tuple[Symbol, int], ...] = ()
+    if any(_is_contraction(each) for each in reductions) and len(order) > 1:
+        candidate = order[-2]
+        if _likely(extents[candidate]) >= 4:
+            jam = ((candidate, 4),)
+            width = min(width, 2 * machine.vector_bytes // 4)
+    return Schedule(
+        order,
+        rows=len(order),
+        parallel=len(order) - 1,
+        vector=(vector,),
+        width=width,
+        tile=width,
+        jam=jam,
+        streaming=frozenset(),
+        grain=max(1, WORK // max(per_tile, 1)),
+    )
+
+
+def _jam(
+    kernel: Kernel, reductions: list[Reduce], rows: list[Symbol], extents: dict[Symbol, Dim]
+) -> tuple[tuple[Symbol, int], ...]:
+    """Several outputs of a contraction at once, so that what they share is read once."""
+    if not rows or not any(_is_contraction(each) for each in reductions):
+        return ()
+    last = rows[-1]
+    return ((last, 4),) if _likely(extents[last]) >= 4 else ()
+
+
+def _is_contraction(reduction: Reduce) -> bool:
+    body = reduction.body
+    return reduction.kind == "sum" and isinstance(body, Apply) and body.function == "multiply"
+
+
+def _inside_reduction(reduction: Reduce) -> bool:
+    return any(symbol.name.startswith("_r") for symbol in reduction.symbols)
+
+
+def _accesses(kernel: Kernel) -> Iterable[tuple[Expr, DType, int]]:
+    """Every position, with what is there and how much it counts."""
+    for load in kernel.loads():
+        yield load.operands[0], load.dtype, 2
+    for store in kernel.stores:
+        yield store.position[0], store.buffer.dtype, 3
+
+
+def _contiguity(kernel: Kernel, symbol: Symbol) -> int:
+    return sum(_score(position, symbol) * weight for position, _, weight in _accesses(kernel))
+
+
+def _reduction_contiguity(reductions: list[Reduce]) -> int:
+    total = 0
+    for each in reductions:
+        if not each.axes:
+            continue
+        for expr in e.walk((each.body,)):
+            if isinstance(expr, Load):
+                total += 2 * _score(expr.operands[0], each.axes[-1].symbol)
+    return total
+
+
+def _score(position: Expr, symbol: Symbol) -> int:
+    """2 if neighbours along the axis are neighbours in memory, -1 if they are far apart."""
+    if symbol not in position.symbols:
+        return 0
+    parts = (
+        position.operands
+        if isinstance(position, Apply) and position.function == "add"
+        else (position,)
+    )
+    steps = [
+        coefficient(part.dim, symbol) if isinstance(part, Index) else None
+        for part in parts
+        if symbol in part.symbols
+    ]
+    return 2 if steps == [1] else -1
+
+
+def _width(kernel: Kernel, machine: Machine, extent: Dim) -> int:
+    """Lanes: a few registers' worth, fewer where much is computed of each element."""
+    bits = max((d.bits for d in _computed(kernel)), default=32)
+    lanes = machine.vector_bytes * 8 // max(bits, 32)
+    width = lanes * (2 if _work(kernel) > 30 else 4)
+    likely = _likely(extent)
+    while width > lanes and width > likely:
+        width //= 2
+    while width > 1 and width >= 2 * likely:
+        width //= 2
+    return max(width, 1)
+
+
+def _computed(kernel: Kernel) -> Iterable[DType]:
+    for expr in kernel.expressions():
+        is_position = isinstance(expr, Reduce) and expr.kind in ("argmax", "argmin")
+        is_number = isinstance(expr, Apply) and not expr.function.startswith("index_")
+        if is_position or is_number or isinstance(expr, Load):
+            yield expr.dtype
+
+
+def _work(kernel: Kernel) -> int:
+    total = 1
+    for expr in kernel.expressions():
+        if isinstance(expr, Apply):
+            total += cost(expr.function)
+        elif isinstance(expr, Load):
+            total += 1
+    return total
+
+
+def _row_size(reductions: list[Reduce]) -> int:
+    return max(
+        (_likely(shape_product(axis.extent for axis in each.axes)) for each in reductions),
+        default=1,
+    )
+
+
+def _likely(dim: Dim) -> int:
+    """A size to plan with: the declared range's upper end if it is small."""
+    if isinstance(dim, int):
+        return dim
+    lower, upper = dim.bounds()
+    return upper if upper is not None and upper <= 4096 else max(lower or 1, 512)
+
+
+def _streaming(kernel: Kernel, machine: Machine) -> frozenset[str]:
+    """Outputs so large that nobody would find them in the cache."""
+    sizes = {b.name: _likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.buffers}
+    if sum(sizes.values()) <= machine.l3:
+        return frozenset()
+    return frozenset(b.name for b in kernel.outputs if sizes[b.name] > machine.l3 // 4)

@@ -1,0 +1,258 @@
+"""The entry point: every step of a program in one native function.
+
+    define i32 @entry(ptr %slots, ptr %status, i64 %threads)
+
+``slots`` holds the address of every slot, then the value of every symbolic size. The result is 0,
+or 1 + the number of the step that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol
+from monograph.targets.cpu.assembly import Builder, Function, Lanes
+from monograph.targets.program import (
+    Branch,
+    Copy,
+    Count,
+    Element,
+    Interpret,
+    Launch,
+    Repeat,
+    Slot,
+    Step,
+)
+
+PARALLEL_FOR = "monograph_parallel_for"
+
+
+class EntryEmitter:
+    """Writes the entry point of a program."""
+
+    def __init__(self, slots: Sequence[Slot], sizes: Sequence[Symbol]) -> None:
+        self.slots = slots
+        self.sizes = {symbol: len(slots) + k for k, symbol in enumerate(sizes)}
+        self.callback = len(slots) + len(sizes)
+        self.declarations: set[str] = set()
+        self.failures: list[Step] = []
+        self.counters: dict[int, str] = {}
+
+    def emit(self, steps: Sequence[Step]) -> str:
+        """The text of the function."""
+        self.function = Function("define i32 @entry(ptr %slots, ptr %status, i64 %threads) #1")
+        widest = max([len(s.slots) + len(s.sizes) + 1 for s in _launches(steps)], default=1)
+        self.b = Builder(self.function, self.function.entry, self.declarations)
+        self.b.line(f"%arguments = alloca [{widest} x i64], align 64")
+        self.steps(steps)
+        self.b.line("ret i32 0")
+        return self.function.text()
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        """One step after the other."""
+        for step in steps:
+            match step:
+                case Launch():
+                    self.launch(step)
+                case Interpret():
+                    self.interpret(step)
+                case Copy(source, target, nbytes):
+                    self.copy(source, target, nbytes)
+                case Element():
+                    self.element(step)
+                case Branch():
+                    self.branch(step)
+                case Repeat():
+                    self.repeat(step)
+                case Count():
+                    self.count(step)
+
+    # Steps ----------------------------------------------------------------------------------------
+
+    def launch(self, step: Launch) -> None:
+        """Fill in the arguments and run the kernel, on all threads if it is large enough."""
+        values = [self.slot(k) for k in step.slots]
+        values += [self.word(self.sizes[symbol]) for symbol in step.sizes]
+        for k, value in enumerate(values):
+            self.store_argument(k, value)
+        self.store_argument(len(values), "ptr %status")
+        total = self.dim(step.extent)
+        if isinstance(step.extent, int) and step.extent <= step.grain:
+            if step.extent > 0:
+                self.b.line(f"call void @{step.kernel}(ptr %arguments, i64 0, i64 {step.extent})")
+        else:
+            self.declarations.add(f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64, i64)")
+            self.b.assign(
+                "i32",
+                1,
+                f"call i32 @{PARALLEL_FOR}(ptr @{step.kernel}, ptr %arguments, i64 {total.text}, "
+                f"i64 {step.grain}, i64 %threads)",
+            )
+        if step.checked:
+            flag = self.b.assign("i32", 1, "load i32, ptr %status, align 4")
+            self.fail_if(self.b.compare("icmp ne", flag, Lanes("0", "i32")), step)
+
+    def interpret(self, step: Interpret) -> None:
+        """Call back into Python."""
+        place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %slots, i64 {self.callback}")
+        function = self.b.assign("ptr", 1, f"load ptr, ptr {place.text}, align 8")
+        result = self.b.assign("i32", 1, f"call i32 {function.text}(ptr %slots, i64 {step.call})")
+        self.fail_if(self.b.compare("icmp ne", result, Lanes("0", "i32")), step)
+
+    def copy(self, source: int, target: int, nbytes: Dim) -> None:
+        """A memory copy."""
+        self.declarations.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
+        size = self.dim(nbytes)
+        self.b.line(
+            f"call void @llvm.memmove.p0.p0.i64(ptr {self.pointer(target)}, "
+            f"ptr {self.pointer(source)}, i64 {size.text}, i1 false)"
+        )
+
+    def element(self, step: Element) -> None:
+        """Point a slot at one piece of another."""
+        number = Lanes(self.counters[step.counter], "i64")
+        if step.reverse is not None:
+            last = self.b.binary("sub", self.dim(step.reverse), Lanes("1", "i64"))
+            number = self.b.binary("sub", last, number)
+        offset = self.b.binary("mul", number, self.dim(step.nbytes))
+        whole = self.slot(step.whole)
+        moved = self.b.binary("add", whole, offset)
+        place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %slots, i64 {step.slot}")
+        self.b.line(f"store {moved}, ptr {place.text}, align 8")
+
+    def branch(self, step: Branch) -> None:
+        """``if``."""
+        function = self.function
+        then, otherwise, after = (function.block(h) for h in ("then", "else", "endif"))
+        condition = self.truth(step.condition)
+        self.b.line(f"br {condition}, label %{then.label}, label %{otherwise.label}")
+        for block, steps in ((then, step.then), (otherwise, step.otherwise)):
+            self.b.block = function.place(block)
+            self.steps(steps)
+            self.b.line(f"br label %{after.label}")
+        self.b.block = function.place(after)
+
+    def repeat(self, step: Repeat) -> None:
+        """``while``."""
+        function = self.function
+        test, body, after = (function.block(h) for h in ("test", "body", "endwhile"))
+        done = function.name("done")
+        function.entry.lines.insert(0, f"{done} = alloca i64, align 8")
+        self.b.line(f"store i64 0, ptr {done}, align 8")
+        self.b.line(f"br label %{test.label}")
+        self.b.block = function.place(test)
+        self.steps(step.test)
+        condition = self.truth(step.condition)
+        self.b.line(f"br {condition}, label %{body.label}, label %{after.label}")
+        self.b.block = function.place(body)
+        if step.limit is not None:
+            before = self.b.assign("i64", 1, f"load i64, ptr {done}, align 8")
+            self.fail_if(self.b.compare("icmp sge", before, Lanes(str(step.limit), "i64")), step)
+            self.b.line(f"store {self.b.binary('add', before, Lanes('1', 'i64'))}, ptr {done}")
+        self.steps(step.body)
+        self.b.line(f"br label %{test.label}")
+        self.b.block = function.place(after)
+
+    def count(self, step: Count) -> None:
+        """A loop with a counter."""
+        function = self.function
+        head, body, after = (function.block(h) for h in ("head", "body", "endfor"))
+        place = function.name("counter")
+        function.entry.lines.insert(0, f"{place} = alloca i64, align 8")
+        self.b.line(f"store i64 0, ptr {place}, align 8")
+        times = self.dim(step.times)
+        self.b.line(f"br label %{head.label}")
+        self.b.block = function.place(head)
+        now = self.b.assign("i64", 1, f"load i64, ptr {place}, align 8")
+        again = self.b.compare("icmp slt", now, times)
+        self.b.line(f"br {again}, label %{body.label}, label %{after.label}")
+        self.b.block = function.place(body)
+        self.counters[step.counter] = now.text
+        self.steps(step.body)
+        following = self.b.binary("add", now, Lanes("1", "i64"))
+        self.b.line(f"store {following}, ptr {place}, align 8")
+        self.b.line(f"br label %{head.label}")
+        self.b.block = function.place(after)
+
+    # Values ---------------------------------------------------------------------------------------
+
+    def fail_if(self, condition: Lanes, step: Step) -> None:
+        """Return the number of the step that went wrong."""
+        self.failures.append(step)
+        function = self.function
+        bad, good = function.block("failed"), function.block("fine")
+        self.b.line(f"br {condition}, label %{bad.label}, label %{good.label}")
+        self.b.block = function.place(bad)
+        self.b.line(f"ret i32 {len(self.failures)}")
+        self.b.block = function.place(good)
+
+    def store_argument(self, k: int, value: Lanes | str) -> None:
+        """Put a value where the kernel finds it."""
+        place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %arguments, i64 {k}")
+        self.b.line(f"store {value}, ptr {place.text}, align 8")
+
+    def word(self, number: int) -> Lanes:
+        """An entry of the table."""
+        place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %slots, i64 {number}")
+        return self.b.assign("i64", 1, f"load i64, ptr {place.text}, align 8")
+
+    def slot(self, number: int) -> Lanes:
+        """A slot's address, as a number."""
+        return self.word(number)
+
+    def pointer(self, number: int) -> str:
+        """A slot's address, as a pointer."""
+        place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %slots, i64 {number}")
+        return self.b.assign("ptr", 1, f"load ptr, ptr {place.text}, align 8").text
+
+    def truth(self, slot: int) -> Lanes:
+        """A bool in a slot."""
+        raw = self.b.assign("i8", 1, f"load i8, ptr {self.pointer(slot)}, align 1")
+        return self.b.compare("icmp ne", raw, Lanes("0", "i8"))
+
+    def dim(self, dim: Dim) -> Lanes:
+        """A size, from the symbolic ones in the table."""
+        if isinstance(dim, int):
+            return Lanes(str(dim), "i64")
+        if isinstance(dim, Symbol):
+            return self.word(self.sizes[dim])
+        if isinstance(dim, Operation):
+            return self.operation(dim)
+        total = Lanes("0", "i64")
+        for atoms, factor in dim.terms():
+            term = Lanes(str(factor), "i64")
+            for atom in atoms:
+                term = self.b.binary("mul", term, self.dim(atom))
+            total = self.b.binary("add", total, term)
+        return total
+
+    def operation(self, dim: Operation) -> Lanes:
+        """Division, remainder and extremes of sizes."""
+        from monograph.ir.types import i64
+        from monograph.targets.cpu import instructions
+
+        arguments = [self.dim(argument) for argument in dim.arguments]
+        if isinstance(dim, FloorDiv | Mod):
+            name = "index_divide" if isinstance(dim, FloorDiv) else "index_remainder"
+            return instructions.FUNCTIONS[name](self.b, i64, i64, tuple(arguments))
+        assert isinstance(dim, Max | Min)
+        result = arguments[0]
+        for argument in arguments[1:]:
+            word = "smax" if isinstance(dim, Max) else "smin"
+            result = self.b.intrinsic(word, result, argument)
+        return result
+
+
+def _launches(steps: Sequence[Step]) -> list[Launch]:
+    from monograph.targets.program import flattened
+
+    return [step for step in flattened(tuple(steps)) if isinstance(step, Launch)]
+
+
+def entry_text(
+    slots: Sequence[Slot], sizes: Sequence[Symbol], steps: Sequence[Step]
+) -> tuple[str, set[str], Mapping[int, Step]]:
+    """The entry point, what it declares, and the step that each result code stands for."""
+    emitter = EntryEmitter(slots, sizes)
+    text = emitter.emit(steps)
+    return text, emitter.declarations, {k + 1: step for k, step in enumerate(emitter.failures)}

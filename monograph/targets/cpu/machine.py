@@ -1,0 +1,185 @@
+"""The processor: what it can do, and how text becomes code for it.
+
+Nothing in the emitter knows a particular chip: vector width, registers and caches come from here,
+and another chip is another ``Machine``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from monograph.errors import InputError
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A processor, as the schedule chooser and the emitter see it."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    """Bytes in a vector register."""
+    registers: int
+    """How many vector registers there are."""
+    l1: int
+    l2: int
+    l3: int
+    """Bytes in the caches: a core's own two, and the last one."""
+
+    def target_machine(self, level: int = 3) -> llvm.TargetMachine:
+        """LLVM's view of it."""
+        return _target_machine(self, level)
+
+
+HOST_FALLBACK = (32 << 10, 512 << 10, 16 << 20)
+
+
+@cache
+def host() -> Machine:
+    """The machine that this process runs on."""
+    _initialize()
+    features = llvm.get_host_cpu_features()
+    triple = llvm.get_process_triple()
+    names = {name for name, on in features.items() if on}
+    vector_bytes, registers = _vectors(triple, names)
+    l1, l2, l3 = _caches()
+    return Machine(
+        triple, llvm.get_host_cpu_name(), features.flatten(), vector_bytes, registers, l1, l2, l3
+    )
+
+
+OTHERS = {
+    "aarch64": ("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32),
+    "riscv64": ("riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c", 16, 32),
+    "wasm32": ("wasm32-unknown-unknown", "generic", "+simd128", 16, 16),
+    "x86-64": ("x86_64-unknown-linux-gnu", "x86-64-v3", "", 32, 16),
+}
+"""Chips that code can be emitted for, by short name."""
+
+
+def machine_named(name: str) -> Machine:
+    """``host``, or one of the chips that code is emitted for without running it."""
+    if name in ("cpu", "host"):
+        return host()
+    if name not in OTHERS:
+        raise InputError(
+            f"{name!r} is not a processor", expected=", ".join(("host", *OTHERS)), found=repr(name)
+        )
+    _initialize_all()
+    return Machine(*OTHERS[name], *HOST_FALLBACK)
+
+
+def _vectors(triple: str, features: set[str]) -> tuple[int, int]:
+    if triple.startswith(("x86_64", "i686")):
+        if "avx512f" in features:
+            return 64, 32
+        return (32, 16) if "avx2" in features else (16, 16)
+    return 16, 32
+
+
+def _caches() -> tuple[int, int, int]:
+    """Sizes of the data caches, from the system where it says."""
+    found: dict[int, int] = {}
+    folder = Path("/sys/devices/system/cpu/cpu0/cache")
+    for entry in sorted(folder.glob("index*")) if folder.is_dir() else []:
+        if (entry / "type").read_text().strip() == "Instruction":
+            continue
+        level = int((entry / "level").read_text())
+        found[level] = _bytes((entry / "size").read_text().strip())
+    l1, l2, l3 = HOST_FALLBACK
+    return found.get(1, l1), found.get(2, l2), found.get(3, found.get(2, l3))
+
+
+def _bytes(text: str) -> int:
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.set_option("", "-disable-lsr")
+
+
+@cache
+def _initialize_all() -> None:
+    _initialize()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@cache
+def _target_machine(machine: Machine, level: int) -> llvm.TargetMachine:
+    target = llvm.Target.from_triple(machine.triple)
+    relocation = "pic" if not machine.triple.startswith("wasm") else "static"
+    model = "small" if machine.triple.startswith(("wasm", "riscv")) else "jitdefault"
+    return target.create_target_machine(
+        cpu=machine.cpu, features=machine.features, opt=level, reloc=relocation, codemodel=model
+    )
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What LLVM made of a module."""
+
+    object: bytes
+    optimized: str | None = None
+    assembly: str | None = None
+
+
+def compile_text(text: str, machine: Machine, *, listings: bool = False) -> Compiled:
+    """Optimise a module and generate code for a machine."""
+    target = machine.target_machine()
+    module = llvm.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(target.target_data)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(target, options)
+    builder.getModulePassManager().run(module, builder)
+    optimized = str(module) if listings else None
+    assembly = target.emit_assembly(module) if listings else None
+    return Compiled(bytes(target.emit_object(module)), optimized, assembly)
+
+
+class Library:
+    """Object code in this process; it is unloaded with the last reference to it."""
+
+    def __init__(self, code: bytes) -> None:
+        _initialize()
+        empty = llvm.parse_assembly("")
+        empty.triple = host().triple
+        target = llvm.Target.from_triple(host().triple).create_target_machine(
+            cpu=host().cpu, features=host().features, opt=3, codemodel="jitdefault"
+        )
+        self.engine = llvm.create_mcjit_compiler(empty, target)
+        self.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self.engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where a function is."""
+        found = int(self.engine.get_function_address(name))
+        if found == 0:
+            raise InputError(f"the object code has no function {name!r}")
+        return found
+
+
+def function_pointer(address: int, result: type | None, *arguments: type) -> object:
+    """A native function as something Python calls."""
+    return ctypes.CFUNCTYPE(result, *arguments)(address)
+
+
+def processor_count() -> int:
+    """How many processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

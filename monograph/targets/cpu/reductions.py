@@ -1,0 +1,177 @@
+"""How each reduction starts, takes an element, and joins two partial results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monograph.ir.types import DType, bool_, i64
+from monograph.targets.cpu import instructions
+from monograph.targets.cpu.assembly import (
+    Builder,
+    Lanes,
+    constant_vector,
+    element_type,
+    vector_type,
+)
+
+_FUNCTIONS = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+NOWHERE = 2**63 - 1
+"""The position of an argmax that has seen nothing: later than any."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A kind of reduction over elements of one dtype."""
+
+    kind: str
+    dtype: DType
+
+    @property
+    def has_position(self) -> bool:
+        """Whether it finds where, rather than how much."""
+        return self.kind in ("argmax", "argmin")
+
+    def neutral(self) -> bool | int | float:
+        """What combines with anything to that thing."""
+        if self.kind in ("sum", "any"):
+            return 0
+        if self.kind in ("prod", "all"):
+            return 1
+        lowest = self.kind in ("max", "argmax")
+        if self.dtype.is_float:
+            return float("-inf") if lowest else float("inf")
+        if self.dtype is bool_:
+            return not lowest
+        signed = self.dtype.kind.name == "SIGNED"
+        bits = self.dtype.bits
+        if lowest:
+            return -(1 << (bits - 1)) if signed else 0
+        return (1 << (bits - 1)) - 1 if signed else (1 << bits) - 1
+
+    def join(self, b: Builder, x: Lanes, y: Lanes) -> Lanes:
+        """Two elements or partial results as one."""
+        name = _FUNCTIONS[self.kind]
+        return instructions.FUNCTIONS[name](b, self.dtype, self.dtype, (x, y))
+
+    def is_better(self, b: Builder, x: Lanes, at: Lanes, y: Lanes, other: Lanes) -> Lanes:
+        """Whether ``x`` is more extreme than ``y``, or as extreme and earlier; NaN is extreme."""
+        more = "greater" if self.kind == "argmax" else "less"
+        functions = instructions.FUNCTIONS
+        better = functions[more](b, self.dtype, bool_, (x, y))
+        same = functions["equal"](b, self.dtype, bool_, (x, y))
+        if self.dtype.is_float:
+            nan_x = functions["is_nan"](b, self.dtype, bool_, (x,))
+            nan_y = functions["is_nan"](b, self.dtype, bool_, (y,))
+            not_y = functions["logical_not"](b, bool_, bool_, (nan_y,))
+            better = b.binary("or", better, b.binary("and", nan_x, not_y))
+            same = b.binary("or", same, b.binary("and", nan_x, nan_y))
+        earlier = b.compare("icmp slt", at, other)
+        return b.binary("or", better, b.binary("and", same, earlier))
+
+
+def reduction_of(kind: str, dtype: DType) -> Reduction:
+    """The reduction of a kind."""
+    return Reduction(kind, dtype)
+
+
+class Partial:
+    """A partial result in memory, one a lane; LLVM keeps it in registers."""
+
+    def __init__(self, reduction: Reduction, entry: Builder, here: Builder, lanes: int) -> None:
+        self.reduction = reduction
+        self.lanes = lanes
+        self.element = element_type(reduction.dtype)
+        self.type = vector_type(self.element, lanes)
+        self.place = self._allocate(entry, self.type)
+        neutral = instructions.literal(reduction.neutral(), reduction.dtype, lanes)
+        here.line(f"store {neutral}, ptr {self.place}")
+        self.position = ""
+        if reduction.has_position:
+            self.position = self._allocate(entry, vector_type("i64", lanes))
+            nowhere = constant_vector(Lanes(str(NOWHERE), "i64"), lanes)
+            here.line(f"store {nowhere}, ptr {self.position}")
+
+    @staticmethod
+    def _allocate(entry: Builder, type_: str) -> str:
+        name = entry.function.name("acc")
+        entry.line(f"{name} = alloca {type_}")
+        return name
+
+    def begin_lanes(self, entry: Builder, here: Builder, lanes: int) -> Partial:
+        """Partial results of the same reduction for each lane of a vector loop."""
+        return Partial(self.reduction, entry, here, lanes)
+
+    def _load(self, b: Builder) -> Lanes:
+        return b.assign(self.element, self.lanes, f"load {self.type}, ptr {self.place}")
+
+    def _load_position(self, b: Builder) -> Lanes:
+        type_ = vector_type("i64", self.lanes)
+        return b.assign("i64", self.lanes, f"load {type_}, ptr {self.position}")
+
+    def fuse(self, b: Builder, x: Lanes, y: Lanes) -> None:
+        """Add a product, rounding once."""
+        result = b.intrinsic("fma", x, y, self._load(b))
+        b.line(f"store {result}, ptr {self.place}")
+
+    def combine(self, b: Builder, value: Lanes, position: Lanes | None, mask: Lanes | None) -> None:
+        """Take one more element (in each lane under the mask)."""
+        if mask is not None and self.lanes > 1:
+            neutral = instructions.literal(
+                self.reduction.neutral(), self.reduction.dtype, self.lanes
+            )
+            value = b.select(mask, value, neutral)
+        if position is None:
+            result = self.reduction.join(b, self._load(b), value)
+            b.line(f"store {result}, ptr {self.place}")
+            return
+        if mask is not None and self.lanes > 1:
+            nowhere = constant_vector(Lanes(str(NOWHERE), "i64"), self.lanes)
+            position = b.select(mask, position, nowhere)
+        old, at = self._load(b), self._load_position(b)
+        better = self.reduction.is_better(b, value, position, old, at)
+        b.line(f"store {b.select(better, value, old)}, ptr {self.place}")
+        b.line(f"store {b.select(better, position, at)}, ptr {self.position}")
+
+    def finish_into(self, b: Builder, whole: Partial) -> None:
+        """Combine the lanes in halves, and take the result into a scalar partial result."""
+        value = self._load(b)
+        position = self._load_position(b) if self.position else None
+        while value.lanes > 1:
+            low, high = _halves(b, value)
+            if position is None:
+                value = self.reduction.join(b, low, high)
+                continue
+            at_low, at_high = _halves(b, position)
+            better = self.reduction.is_better(b, high, at_high, low, at_low)
+            value = b.select(better, high, low)
+            position = b.select(better, at_high, at_low)
+        whole.combine(b, value, position, None)
+
+    def result(self, b: Builder) -> Lanes:
+        """The value (or the position, for argmax) after the last element."""
+        return self._load_position(b) if self.position else self._load(b)
+
+
+def _halves(b: Builder, value: Lanes) -> tuple[Lanes, Lanes]:
+    half = value.lanes // 2
+    parts = []
+    for first in (0, half):
+        numbers = ", ".join(f"i32 {k}" for k in range(first, first + half))
+        mask = f"<{half} x i32> <{numbers}>"
+        found = b.assign(value.element, half, f"shufflevector {value}, {value.type} poison, {mask}")
+        if half == 1:
+            found = b.assign(
+                value.element, 1, f"extractelement <1 x {value.element}> {found.text}, i64 0"
+            )
+        parts.append(found)
+    return parts[0], parts[1]
+
+
+RESULT = {"argmax": i64, "argmin": i64}

@@ -1,0 +1,140 @@
+"""A compiled program: slots of memory and the steps that fill them, in order.
+
+A slot is an address that the runtime provides: an input, an output, a weight, or a piece of the
+arena. A step launches a kernel on slots, runs one node in the interpreter, copies, or holds steps
+of its own (a branch, a loop). The entry point that a target emits runs all of it in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from monograph.ir.dims import Dim, Shape, Symbol, shape_product
+from monograph.ir.types import DType
+
+
+class SlotKind(Enum):
+    """Where a slot's memory comes from."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    WEIGHT = "weight"
+    ARENA = "arena"
+    VIEW = "view"
+    """A piece of another slot, which an ``Element`` step chooses."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An address; ``number`` counts within inputs, outputs and weights."""
+
+    kind: SlotKind
+    name: str
+    dtype: DType
+    shape: Shape
+    number: int = 0
+
+    @property
+    def nbytes(self) -> Dim:
+        """Bytes that it needs; small types take a byte an element, as in NumPy."""
+        return shape_product(self.shape) * self.dtype.numpy.itemsize
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Run a kernel: ``slots`` are its buffers, inputs first."""
+
+    kernel: str
+    slots: tuple[int, ...]
+    sizes: tuple[Symbol, ...]
+    extent: Dim
+    grain: int
+    checked: str = ""
+    """What to say if an index that it reads is out of range; empty if it reads none."""
+    in_place: tuple[int, ...] = ()
+    """Slots among its inputs that its (only) output may be written over."""
+    outputs: int = 1
+    """How many of the slots, the last ones, it writes."""
+
+
+@dataclass(frozen=True)
+class Interpret:
+    """Run a node in the interpreter: its index in ``Program.fallbacks``."""
+
+    call: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copy all of a slot's bytes."""
+
+    source: int
+    target: int
+    nbytes: Dim
+
+
+@dataclass(frozen=True)
+class Element:
+    """Let a slot be the ``counter``-th piece of another: one step of a scan."""
+
+    slot: int
+    whole: int
+    counter: int
+    nbytes: Dim
+    reverse: Dim | None = None
+    """How many pieces there are, if they are visited from the last to the first."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Run one of two lists of steps."""
+
+    condition: int
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """While the condition, which ``test`` computes, holds, run ``body``.
+
+    Going on after ``limit`` times, if there is one, is an error.
+    """
+
+    test: tuple[Step, ...]
+    condition: int
+    body: tuple[Step, ...]
+    limit: int | None = None
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Count:
+    """Run ``body`` so many times; ``counter`` numbers the loops of a program."""
+
+    counter: int
+    times: Dim
+    body: tuple[Step, ...]
+
+
+Step: TypeAlias = Launch | Interpret | Copy | Element | Branch | Repeat | Count
+
+
+def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Every step, those inside others after their parents."""
+    for step in steps:
+        yield step
+        match step:
+            case Branch(_, then, otherwise):
+                yield from flattened(then)
+                yield from flattened(otherwise)
+            case Repeat(test, _, body, _, _):
+                yield from flattened(test)
+                yield from flattened(body)
+            case Count(_, _, body):
+                yield from flattened(body)

@@ -1,0 +1,107 @@
+"""The contenders on small cases: right answers, and reasons where there are none."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks import workloads  # noqa: E402
+from benchmarks.measure import error  # noqa: E402
+from benchmarks.peers import PEERS, Iree, Monograph, Peer, Prepared, Xla, quickest  # noqa: E402
+from benchmarks.workloads import Case, Data, neutral_case, normal, normed  # noqa: E402
+
+QUICK_TO_COMPILE = {"eager"}
+
+
+def _peers() -> list[object]:
+    return [
+        pytest.param(
+            peer, id=peer.name, marks=() if peer.name in QUICK_TO_COMPILE else pytest.mark.slow
+        )
+        for peer in PEERS
+    ]
+
+
+CASES = {
+    "norm": (workloads.add_rms_norm, normed(5, 7, constants=1)),
+    "view": (workloads.strided_argument, workloads.strided(4, 6)),
+    "loss": (workloads.cross_entropy, workloads.labelled(3, 11)),
+    "argmax": (workloads.argmax, normal(3, 5)),
+    "bf16": (workloads.four_op_chain, normal(33, dtype=torch.bfloat16)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("peer", _peers())
+def test_answers_are_right(peer: Peer, name: str) -> None:
+    reason = peer.available()
+    if reason is not None:
+        pytest.skip(reason)
+    if (peer.name, name) == ("ort", "bf16"):
+        pytest.skip("ONNX Runtime has no kernels for it")
+    function, make = CASES[name]
+    case = neutral_case(name, function, make)
+    with torch.no_grad():
+        prepared = peer.prepare(case)
+        first, second = (prepared.read(prepared.call()) for _ in range(2))
+    reference = case.reference()
+    assert error(first, reference) < (1e-2 if name == "bf16" else 1e-6)
+    assert error(second, reference) < (1e-2 if name == "bf16" else 1e-6)
+
+
+def test_a_missing_package_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert Xla().available() == "jax is not installed (make bench-setup)"
+    assert "iree is not installed" in (Iree().available() or "")
+
+
+def test_monograph_without_its_public_call_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    import monograph
+
+    monkeypatch.setattr(monograph, "compile", lambda *_, **__: None, raising=False)
+    assert Monograph().available() is None
+    monkeypatch.delattr(monograph, "compile")
+    monkeypatch.setitem(monograph._HOMES, "compile", "monograph.errors")
+    assert "monograph.compile" in (Monograph().available() or "")
+
+
+def test_monograph_is_called_with_its_examples_and_two_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import monograph
+
+    seen: list[object] = []
+
+    def compile(module: torch.nn.Module, *examples: torch.Tensor, threads: int) -> object:
+        seen.append((len(examples), threads))
+        return module
+
+    monkeypatch.setattr(monograph, "compile", compile, raising=False)
+    case = neutral_case("tiny", workloads.tiny, normal(16))
+    prepared = Monograph().prepare(case)
+    assert seen == [(1, 2)]
+    assert error(prepared.read(prepared.call()), case.reference()) < 1e-6
+
+
+def test_the_quickest_way_that_works_is_taken() -> None:
+    import time
+
+    def broken() -> Prepared:
+        raise ValueError("cannot")
+
+    slow = Prepared(lambda: time.sleep(0.005))
+    quick = Prepared(lambda: None)
+    assert quickest([lambda: slow, broken, lambda: quick]) is quick
+    with pytest.raises(ValueError, match="cannot"):
+        quickest([broken])
+
+
+def test_a_model_without_a_jax_spelling_is_refused_with_a_reason() -> None:
+    from benchmarks.peers import Unsupported, jax_function
+
+    case = Case("model", torch.nn.Identity(), Data((torch.ones(1),)).inputs)
+    with pytest.raises(Unsupported, match="no JAX spelling"):
+        jax_function(case)

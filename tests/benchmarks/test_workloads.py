@@ -1,0 +1,63 @@
+"""The registry of workloads."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks import workloads  # noqa: E402
+from benchmarks.native import traffic  # noqa: E402
+from benchmarks.workloads import flat, neutral_case, normal, select, workload  # noqa: E402
+
+
+def test_names_and_groups_select() -> None:
+    assert [each.name for each in select(["tiny-call-16"])] == ["tiny-call-16"]
+    assert {each.group for each in select(["sums"])} == {"sums"}
+    assert {each.name for each in select(["*-bf16"])} <= {each.name for each in select()}
+    assert select(["no such thing"]) == []
+
+
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(ValueError, match="tiny-call-16"):
+        workload("pointwise", {"tiny-call-16": normal(2)})(workloads.tiny)
+
+
+def test_a_case_is_the_same_every_time() -> None:
+    first, second = (neutral_case("x", workloads.softmax, normal(2, 3)) for _ in range(2))
+    assert torch.equal(first.inputs[0], second.inputs[0])
+
+
+def test_the_reference_is_in_float64_from_the_same_inputs() -> None:
+    case = neutral_case("x", workloads.add_layer_norm, workloads.normed(4, 8))
+    (reference,), (eager,) = case.reference(), case.outputs()
+    assert reference.dtype == torch.float64
+    torch.testing.assert_close(reference.float(), eager)
+    assert case.inputs[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("function", "make", "expected"),
+    [
+        (workloads.add_rms_norm, workloads.normed(4, 8, constants=1), (2 * 128 + 32, 2 * 128)),
+        (workloads.strided_argument, workloads.strided(4, 8), (256, 128)),
+        (workloads.argmax, normal(4, 8), (128, 32)),
+    ],
+)
+def test_traffic_counts_what_inputs_span_and_outputs_hold(
+    function: object, make: object, expected: tuple[int, int]
+) -> None:
+    assert traffic(neutral_case("x", function, make)) == expected
+
+
+def test_results_are_flattened() -> None:
+    one = torch.ones(1)
+    assert len(flat([one, (one, one)])) == 3
+    with pytest.raises(TypeError):
+        flat(1.0)
+
+
+def test_views_are_views() -> None:
+    assert not workloads.strided(4, 6)().inputs[0].is_contiguous()
+    assert not workloads.transposed(4, 6)().inputs[0].is_contiguous()
+    assert workloads.transposed(4, 6)().inputs[0].shape == (4, 6)

@@ -1,0 +1,191 @@
+"""Every op that says how one element of its result is computed, on every one of its samples.
+
+Each node becomes a kernel of its own, which is run in NumPy and compared with the op's evaluation:
+with sizes as they are, with a symbol for the first dimension, and with one for every size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monograph.errors import EvaluationError, MonographError
+from monograph.frontends.trace import trace
+from monograph.ir.dims import Symbol
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.interpret import bind_inputs, evaluate_node, interpret, run_nodes
+from monograph.ir.op import Op, Sample, registry
+from monograph.ir.types import TensorType, f16, f32, type_of_array
+from monograph.kernel.lower import is_lowerable, lower_group
+from monograph.ops import data, elementwise, index, slicing
+from monograph.passes.lower_composites import LowerComposites
+from tests.kernel.evaluate_kernel import run_kernel
+from tests.ops.harness import all_samples, assert_close, sample_graph
+
+
+class Sizes(Enum):
+    """Which dimensions are symbols."""
+
+    STATIC = auto()
+    FIRST = auto()
+    SYMBOLIC = auto()
+
+
+def _graph(sample: Sample, sizes: Sizes) -> Graph | None:
+    """The sample as a graph; None if its op does not take symbols there."""
+    types = [type_of_array(np.asarray(array)) for array in sample.operands]
+    if sizes is not Sizes.STATIC and not any(t.shape for t in types[:1]):
+        return None
+    if sizes is Sizes.FIRST:
+        size, symbol = types[0].shape[0], Symbol("n", 0)
+        types = [
+            TensorType(t.dtype, (symbol, *t.shape[1:])) if t.shape and t.shape[0] == size else t
+            for t in types
+        ]
+    if sizes is Sizes.SYMBOLIC:
+        types = [
+            TensorType(t.dtype, tuple(1 if n == 1 else Symbol(f"n{n}", 0) for n in t.shape))
+            for t in types
+        ]
+    try:
+        return trace(sample.apply, *types, name="sample")
+    except MonographError:
+        return None
+
+
+SAMPLES = list(all_samples())
+
+
+def _cases(graph_of: Callable[[Sample], Graph | None]) -> pytest.MarkDecorator:
+    """The samples of which a graph is made that has something to lower, each with its graph."""
+    graphs = [(name, sample, graph_of(sample)) for name, sample in SAMPLES]
+    chosen = [case for case in graphs if case[2] and any(map(is_lowerable, case[2].nodes))]
+    ids = [name for name, _, _ in chosen]
+    return pytest.mark.parametrize(("sample", "graph"), [case[1:] for case in chosen], ids=ids)
+
+
+def _check(sample: Sample, graph: Graph) -> None:
+    """Every node that has a lowering computes what its op evaluates to."""
+    arrays, bindings = bind_inputs(graph, list(sample.operands))
+
+    def evaluate(node: Node, operands: list[Any]) -> Sequence[Any]:
+        expected = evaluate_node(node, operands, bindings)
+        if is_lowerable(node):
+            given = dict(zip(node.operands, operands, strict=True))
+            for value, array in zip(node.results, expected, strict=True):
+                _assert_same(_computed([node], value, given, bindings), array)
+        return expected
+
+    with np.errstate(all="ignore"):
+        run_nodes(graph, arrays, evaluate)
+
+
+def _computed(
+    nodes: Sequence[Node], value: Value, given: Mapping[Value, Any], sizes: Mapping[Symbol, int]
+) -> Any:
+    """A value as the kernel of these nodes gives it."""
+    place = tuple(range(value.rank))
+    kernel, inputs = lower_group("sample", nodes, value.shape, {value: place})
+    return run_kernel(kernel, [given[each] for each in inputs], sizes)[0]
+
+
+def _assert_same(got: Any, expected: Any) -> None:
+    assert got.dtype == expected.dtype
+    assert_close(got, expected, special=True)
+    if got.dtype.kind == "f":
+        zeros = (got == 0) & (expected == 0)
+        np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(expected[zeros]))
+
+
+@_cases(lambda sample: _graph(sample, Sizes.STATIC))
+def test_a_lowering_computes_what_the_op_evaluates_to(sample: Sample, graph: Graph) -> None:
+    _check(sample, graph)
+
+
+@_cases(lambda sample: _graph(sample, Sizes.FIRST))
+def test_a_lowering_holds_for_a_symbolic_first_dimension(sample: Sample, graph: Graph) -> None:
+    _check(sample, graph)
+
+
+@_cases(lambda sample: _graph(sample, Sizes.SYMBOLIC))
+def test_a_lowering_holds_for_symbolic_sizes(sample: Sample, graph: Graph) -> None:
+    _check(sample, graph)
+
+
+def _decomposed(sample: Sample) -> Graph | None:
+    """A composite as the graph of primitives that it is; None if some have no lowering."""
+    if not isinstance(sample.apply, Op) or not sample.apply.is_composite():
+        return None
+    graph = sample_graph(sample)
+    LowerComposites().run(graph)
+    nodes = [node for node in graph.nodes if node.op.name != "constant"]
+    return graph if nodes and all(map(is_lowerable, nodes)) else None
+
+
+@_cases(_decomposed)
+def test_one_kernel_of_many_nodes_computes_what_they_do_one_by_one(
+    sample: Sample, graph: Graph
+) -> None:
+    expected = interpret(graph, list(sample.operands))
+    given = dict(zip(graph.inputs, sample.operands, strict=True))
+    constants = [node for node in graph.nodes if node.op.name == "constant"]
+    given |= {node.result: node.op.evaluate() for node in constants}
+    nodes = [node for node in graph.nodes if node not in constants]
+    for value, array in zip(graph.outputs, expected, strict=True):
+        assert_close(_computed(nodes, value, given, {}), array, special=True)
+
+
+def test_every_lowering_has_a_sample() -> None:
+    tried = {
+        node.op.name
+        for _, sample in SAMPLES
+        for node in (_graph(sample, Sizes.STATIC) or Graph("none")).nodes
+        if is_lowerable(node)
+    }
+    lowered = {name for name, op in registry().items() if op.has_lowering() and "." not in name}
+    assert lowered - tried == set()
+
+
+def _run(apply: Callable[..., Value], *operands: Any, types: Sequence[TensorType] = ()) -> Any:
+    """The result of one op, through its lowering."""
+    graph = trace(apply, *(types or [type_of_array(array) for array in operands]), name="sample")
+    arrays, sizes = bind_inputs(graph, list(operands))
+    given = dict(zip(graph.inputs, arrays, strict=True))
+    return _computed(list(graph.nodes), graph.outputs[0], given, sizes)
+
+
+def test_an_index_that_is_data_is_checked() -> None:
+    x = np.arange(4, dtype=np.float32)
+    for outside in (4, -5, np.iinfo(np.int64).min):
+        with pytest.raises(EvaluationError, match="outside"):
+            _run(index.take, x, np.array([0, outside]))
+    with pytest.raises(EvaluationError, match="outside"):
+        _run(index.take, x, np.array([2**64 - 1], np.uint64))
+
+
+def test_a_dimension_that_may_be_one_is_stretched_when_it_is() -> None:
+    rows, others = Symbol("rows", 1), Symbol("others", 1)
+    types = [TensorType(f32, (rows, 2)), TensorType(f32, (others, 2))]
+    x, y = np.ones((3, 2), np.float32), np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.testing.assert_array_equal(_run(elementwise.add, x, y[:1], types=types), x + y[:1])
+    np.testing.assert_array_equal(_run(elementwise.add, x, y, types=types), x + y)
+
+
+def test_padding_nothing_reads_nothing() -> None:
+    types = [TensorType(f32, (Symbol("n", 0),))]
+    empty = np.zeros(0, np.float32)
+    padded = _run(lambda x: slicing.pad(x, (2,), (1,), 7.0), empty, types=types)
+    np.testing.assert_array_equal(padded, np.full(3, 7, np.float32))
+
+
+def test_a_number_that_fills_a_narrow_tensor_is_rounded_to_its_dtype() -> None:
+    def scaled(x: Value) -> Value:
+        wide = elementwise.cast(data.full((1,), 0.1, f16), f32)
+        return elementwise.multiply(x, wide)
+
+    x = np.full(1, 3, np.float32)
+    np.testing.assert_array_equal(_run(scaled, x), x * np.float32(np.float16(0.1)))

@@ -1,0 +1,44 @@
+"""What the environment may say, and what it may not."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from monograph.config import MOST_THREADS, Config, processor_count
+from monograph.errors import InputError
+
+
+def test_defaults() -> None:
+    assert Config.from_environment({}) == Config()
+    assert Config.from_environment({}).threads == processor_count()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
+def test_only_processors_that_the_process_may_use_are_counted() -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        assert processor_count() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.parametrize("text, threads", [("1", 1), (" 12 ", 12), (str(MOST_THREADS), 1024)])
+def test_threads_are_read(text: str, threads: int) -> None:
+    assert Config.from_environment({"MONOGRAPH_THREADS": text}).threads == threads
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "two", "1.5", "1e2", "1025", "00102400000", "9" * 5000]
+)
+def test_what_is_not_a_number_of_threads_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="MONOGRAPH_THREADS is not a number of threads") as caught:
+        Config.from_environment({"MONOGRAPH_THREADS": text})
+    assert caught.value.expected == "a whole number from 1 to 1024"
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(InputError, match="MONOGRAPH_THREAD is not a setting"):
+        Config.from_environment({"MONOGRAPH_THREAD": "2"})
