@@ -12,6 +12,7 @@ except that a view that is not contiguous is copied in each call for those who a
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import io
@@ -441,6 +442,7 @@ def _iree_device() -> tuple[Any, Any]:
 
     runtime.flags.parse_flags(f"--task_topology_group_count={THREADS}")
     device = runtime.get_driver("local-task").create_default_device(allocators=["caching"])
+    atexit.register(_iree_device.cache_clear)
     return runtime.VmInstance(), device
 
 
@@ -455,7 +457,7 @@ def _iree_view(device: Any, tensor: Tensor) -> Any:
         torch.int32: kinds.SINT_32,
         torch.int64: kinds.SINT_64,
     }
-    tensor = _narrow(tensor)
+    tensor = _narrow(_in_order(tensor))
     bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
     return device.allocator.allocate_buffer_copy(
         memory_type=runtime.MemoryType.DEVICE_LOCAL,

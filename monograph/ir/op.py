@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, dataclass_t
 
 from monograph.errors import DifferentiationError, InputError, TypeRuleError
 from monograph.ir.dims import Dim, Symbol, SymbolicDim
+from monograph.ir.namespaces import load_namespace
 from monograph.ir.types import Array
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ def op(
 
 def lookup(name: str) -> type[Op]:
     """The op of that name, or an error that suggests the nearest ones."""
-    found = _REGISTRY.get(name) or registry().get(name)
+    found = find_op(name)
     if found is not None:
         return found
     near = difflib.get_close_matches(name, _REGISTRY, n=3)
@@ -261,6 +262,15 @@ def lookup(name: str) -> type[Op]:
         f"there is no op called {name!r}",
         hint=f"did you mean {' or '.join(near)}?" if near else "`monograph ops` lists them all",
     )
+
+
+def find_op(name: str) -> type[Op] | None:
+    """The op of that name, if there is one; a frontend's is found by importing the frontend."""
+    found = _REGISTRY.get(name) or registry().get(name)
+    if found is None:
+        load_namespace(name)
+        found = _REGISTRY.get(name)
+    return found
 
 
 def registry() -> Mapping[str, type[Op]]:

@@ -7,12 +7,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from monograph.errors import MonographError, ParseError
+from monograph.errors import InputError, MonographError, ParseError
 from monograph.ir.data import Data, MissingData
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.location import Location
-from monograph.ir.op import Op, make, registry
+from monograph.ir.op import Op, find_op, make, registry
 from monograph.ir.text.attributes import attribute_types, convert, spell, spell_type
 from monograph.ir.text.constants import Payload, PayloadError, read_contents
 from monograph.ir.text.lexer import nearest, shorten, shown, spell_name
@@ -145,7 +145,10 @@ class NodeReader(LiteralReader):
     def _op_class(self) -> type[Op]:
         if self.kind != "word":
             raise self.unexpected("the name of an op", "a node")
-        cls = registry().get(self.token)
+        try:
+            cls = find_op(self.token)
+        except InputError as error:  # a frontend whose package is not installed
+            raise self.error(error.message, hint=error.hint) from error
         if cls is None:
             near = nearest(self.token, registry())
             raise self.error(

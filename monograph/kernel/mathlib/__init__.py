@@ -24,12 +24,24 @@ from monograph.kernel.mathlib.activations import (
 )
 from monograph.kernel.mathlib.error_function import erf, erfc
 from monograph.kernel.mathlib.exponential import exp, exp2, expm1
-from monograph.kernel.mathlib.hyperbolic import tanh
+from monograph.kernel.mathlib.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
+from monograph.kernel.mathlib.inverse_trigonometric import acos, asin, atan, atan2
 from monograph.kernel.mathlib.logarithm import log, log1p, log2, log10
 from monograph.kernel.mathlib.number import FORMATS, Number
+from monograph.kernel.mathlib.power import power
 from monograph.kernel.mathlib.roots import reciprocal, rsqrt
+from monograph.kernel.mathlib.trigonometric import cos, sin, tan
 
 FORMULAS: Final[dict[str, Callable[..., Number]]] = {
+    "acos": acos,
+    "acosh": acosh,
+    "asin": asin,
+    "asinh": asinh,
+    "atan": atan,
+    "atan2": atan2,
+    "atanh": atanh,
+    "cos": cos,
+    "cosh": cosh,
     "erf": erf,
     "erfc": erfc,
     "exp": exp,
@@ -42,16 +54,29 @@ FORMULAS: Final[dict[str, Callable[..., Number]]] = {
     "log1p": log1p,
     "log2": log2,
     "log_sigmoid": log_sigmoid,
+    "power": power,
     "reciprocal": reciprocal,
     "rsqrt": rsqrt,
     "sigmoid": sigmoid,
     "silu": silu,
+    "sin": sin,
+    "sinh": sinh,
     "softplus": softplus,
+    "tan": tan,
     "tanh": tanh,
 }
 """The formula of each function; it takes and gives ``Number``s."""
 
 BOUNDS: Final[dict[str, dict[str, float]]] = {
+    "acos": {"f32": 1.5, "f64": 1.5},
+    "acosh": {"f32": 2.5, "f64": 3.0},
+    "asin": {"f32": 2.0, "f64": 2.5},
+    "asinh": {"f32": 2.0, "f64": 2.5},
+    "atan": {"f32": 2.0, "f64": 2.0},
+    "atan2": {"f32": 1.0, "f64": 2.5},
+    "atanh": {"f32": 2.5, "f64": 2.5},
+    "cos": {"f32": 1.0, "f64": 1.0},
+    "cosh": {"f32": 3.0, "f64": 3.0},
     "erf": {"f32": 1.5, "f64": 1.5},
     "erfc": {"f32": 4.0, "f64": 4.0},
     "exp": {"f32": 1.0, "f64": 1.0},
@@ -64,11 +89,15 @@ BOUNDS: Final[dict[str, dict[str, float]]] = {
     "log1p": {"f32": 1.5, "f64": 1.5},
     "log2": {"f32": 1.0, "f64": 1.0},
     "log_sigmoid": {"f32": 2.0, "f64": 2.0},
+    "power": {"f32": 1.0, "f64": 1.5},
     "reciprocal": {"f32": 0.5, "f64": 0.5},
     "rsqrt": {"f32": 1.5, "f64": 1.5},
     "sigmoid": {"f32": 2.5, "f64": 2.5},
     "silu": {"f32": 3.0, "f64": 3.0},
+    "sin": {"f32": 1.0, "f64": 1.0},
+    "sinh": {"f32": 3.5, "f64": 3.5},
     "softplus": {"f32": 2.0, "f64": 2.0},
+    "tan": {"f32": 1.0, "f64": 2.5},
     "tanh": {"f32": 1.5, "f64": 1.5},
 }
 """How far a result may be from the exact one, in units in the last place, by dtype."""

@@ -177,13 +177,19 @@ def exp_of_negative(x: Number) -> Number:
 
 def exp2(x: Number) -> Number:
     """2 to the x."""
-    tables = TABLES[x.dtype]
-    lowest, highest = tables.binary_range
+    lowest, highest = TABLES[x.dtype].binary_range
     held = x.at_least(lowest).at_most(highest)
+    return exp2_in_parts(held, None)
+
+
+def exp2_in_parts(x: Number, low: Number | None) -> Number:
+    """2 to the (x + low), for a small ``low`` and an x not far beyond the range of results."""
     shifter = x.format.shifter + 2 * x.format.bias
-    shifted = held + shifter
-    rest = held - (shifted - shifter)
-    significand = horner(rest, (1.0, *tables.binary))
+    shifted = x + shifter
+    rest = x - (shifted - shifter)
+    if low is not None:
+        rest = rest + low
+    significand = horner(rest, (1.0, *TABLES[x.dtype].binary))
     return times_power_of_two(significand, shifted.unsigned_bits())
 
 

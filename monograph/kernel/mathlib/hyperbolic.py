@@ -1,13 +1,19 @@
 """tanh, sinh, cosh and their inverses.
 
 tanh is a polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel, and that form further out.
+
+sinh and cosh split x = n ln 2 + r as exp does, and sum 2^n e^r and 2^-n e^-r by way of sinh r and
+cosh r: no division, and near 0, where n = 0, sinh is sinh r alone.
 """
 
 from __future__ import annotations
 
+import math
+
 from monograph.ir.types import DType, f32, f64
-from monograph.kernel.mathlib.exponential import exp_in_range
-from monograph.kernel.mathlib.number import Number, fma, horner, where
+from monograph.kernel.mathlib.exponential import exp_in_range, power_of_two, rest_of, split
+from monograph.kernel.mathlib.logarithm import LN2, log1p
+from monograph.kernel.mathlib.number import Number, constant, fma, horner, where
 
 # (tanh(x) - x) / x³ in x² for |x| ≤ 0.625; error relative to tanh: 2^-27.8 and 2^-57.7
 TANH: dict[DType, tuple[float, ...]] = {
@@ -33,6 +39,40 @@ TANH: dict[DType, tuple[float, ...]] = {
         float.fromhex("0x1.9661a87675a6fp-18"),
     ),
 }
+# (sinh(r) - r) / r³ in r² for |r| ≤ ln 2 / 2; error relative to sinh: 2^-34.3 and 2^-60.9
+SINH: dict[DType, tuple[float, ...]] = {
+    f32: (
+        float.fromhex("0x1.555556p-3"),
+        float.fromhex("0x1.110fbep-7"),
+        float.fromhex("0x1.a2e2f6p-13"),
+    ),
+    f64: (
+        float.fromhex("0x1.5555555555559p-3"),
+        float.fromhex("0x1.111111110f683p-7"),
+        float.fromhex("0x1.a01a01aff96eep-13"),
+        float.fromhex("0x1.71ddf819e1157p-19"),
+        float.fromhex("0x1.af5f2e5a30b5fp-26"),
+    ),
+}
+# (cosh(r) - 1) / r² in r² for |r| ≤ ln 2 / 2; error: 2^-33.2 and 2^-64.9
+COSH: dict[DType, tuple[float, ...]] = {
+    f32: (
+        float.fromhex("0x1.000000p-1"),
+        float.fromhex("0x1.5554e6p-5"),
+        float.fromhex("0x1.6d4f24p-10"),
+    ),
+    f64: (
+        float.fromhex("0x1.000000p-1"),
+        float.fromhex("0x1.555555555555cp-5"),
+        float.fromhex("0x1.6c16c16c13edcp-10"),
+        float.fromhex("0x1.a01a01b195d13p-16"),
+        float.fromhex("0x1.27e4c4d0a6b51p-22"),
+        float.fromhex("0x1.1f9592d0dce91p-29"),
+    ),
+}
+OVERFLOW: dict[DType, float] = {f32: 89.5, f64: 710.5}
+"""From here on sinh and cosh are infinite."""
+SQUARE_DWARFS_ONE: dict[DType, float] = {f32: 2.0**30, f64: 2.0**100}
 TANH_NEAR = 0.625
 TANH_IS_ONE: dict[DType, float] = {f32: 9.125, f64: 19.25}
 """From here on tanh rounds to 1."""
@@ -46,3 +86,59 @@ def tanh(x: Number) -> Number:
     growth = exp_in_range(size.at_most(TANH_IS_ONE[x.dtype]) * 2.0)
     far = 1.0 - 2.0 / (growth + 1.0)
     return where(size < TANH_NEAR, near, far).with_sign_of(x)
+
+
+def _halves(x: Number) -> tuple[Number, Number, Number, Number, Number]:
+    """n, 2^(n-2), 2^(-n-2), sinh r and cosh r, where |x| = n ln 2 + r."""
+    size = abs(x).at_most(OVERFLOW[x.dtype])
+    layout = x.format
+    whole, exact, shifted = split(size, layout.bias)
+    rest = rest_of(whole, exact)
+    square = rest * rest
+    sine = fma(square * horner(square, SINH[x.dtype]), rest, rest)
+    cosine = fma(square, horner(square, COSH[x.dtype]), 1.0)
+    grown = power_of_two(shifted - 2, x.dtype)
+    # The exponent fields of 2^k and 2^-k sum up to twice the bias.
+    both = constant((2 * layout.bias - 4) << layout.mantissa, layout.unsigned)
+    shrunk = (both - grown.unsigned_bits()).as_float(x.dtype)
+    shrunk = where(whole < 100.0, shrunk, 0.0)
+    return whole, grown, shrunk, sine, cosine
+
+
+def sinh(x: Number) -> Number:
+    """(e^x - e^-x) / 2."""
+    whole, grown, shrunk, sine, cosine = _halves(x)
+    far = fma(grown - shrunk, cosine, (grown + shrunk) * sine) * 2.0
+    return where(whole.equals(0.0), sine, far).with_sign_of(x)
+
+
+def cosh(x: Number) -> Number:
+    """(e^x + e^-x) / 2."""
+    _, grown, shrunk, sine, cosine = _halves(x)
+    return fma(grown + shrunk, cosine, (grown - shrunk) * sine) * 2.0
+
+
+def asinh(x: Number) -> Number:
+    """The number whose hyperbolic sine is x: log(a + √(a² + 1)), by log1p."""
+    size = abs(x)
+    far = size > SQUARE_DWARFS_ONE[x.dtype]
+    square = size * size
+    near = size + square / (1.0 + (square + 1.0).sqrt())
+    doubled = where(far, constant(sum(LN2[x.dtype]), x.dtype), 0.0)
+    return (log1p(where(far, size, near)) + doubled).with_sign_of(x)
+
+
+def acosh(x: Number) -> Number:
+    """The number that is not negative and whose hyperbolic cosine is x; NaN below 1."""
+    far = x > SQUARE_DWARFS_ONE[x.dtype]
+    above = x - 1.0
+    near = above + (above * (above + 2.0)).sqrt()
+    doubled = where(far, constant(sum(LN2[x.dtype]), x.dtype), 0.0)
+    result = log1p(where(far, x, near)) + doubled
+    return where(x < 1.0, constant(math.nan, x.dtype), result)
+
+
+def atanh(x: Number) -> Number:
+    """The number whose hyperbolic tangent is x; infinite at ±1, NaN beyond."""
+    size = abs(x)
+    return (log1p(size * 2.0 / (1.0 - size)) * 0.5).with_sign_of(x)

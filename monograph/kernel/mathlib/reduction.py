@@ -30,6 +30,50 @@ HALF_PI = (
 )
 """π/2 in parts of 53 bits."""
 
+# The bits of 2/π behind 32 zeros, in limbs of 32.
+LIMBS = (
+    0x00000000,
+    0xA2F9836E,
+    0x4E441529,
+    0xFC2757D1,
+    0xF534DDC0,
+    0xDB629599,
+    0x3C439041,
+    0xFE5163AB,
+    0xDEBBC561,
+    0xB7246E3A,
+    0x424DD2E0,
+    0x06492EEA,
+    0x09D1921C,
+    0xFE1DEB1C,
+    0xB129A73E,
+    0xE88235F5,
+    0x2EBB4484,
+    0xE99C7026,
+    0xB45F7E41,
+    0x3991D639,
+    0x835339F4,
+    0x9C845F8B,
+    0xBDF9283B,
+    0x1FF897FF,
+    0xDE05980F,
+    0xEF2F118B,
+    0x5A0A6D1F,
+    0x6D367ECF,
+    0x27CB09B7,
+    0x4F463F66,
+    0x9E5FEA2D,
+    0x7527BAC7,
+    0xEBE5F17B,
+    0x3D0739F7,
+    0x8A5292EA,
+    0x6BFB5FB1,
+    0x1F8D5D08,
+    0x56033046,
+    0xFC7B6BAB,
+    0xF0CFBC20,
+    0x9AF4361D,
+)
 MODERATE_F32 = 2.0**45
 """Below this size the quadrant of an f32 is an f64 that is exact."""
 MODERATE_F64 = 2.0**26
@@ -75,30 +119,21 @@ def _low_bits(whole: Number) -> Number:
     return (whole + whole.format.shifter).unsigned_bits()
 
 
-# Pieces of 2/π of 29 bits, beginning 15, 47 and 79 bits behind the point: an f32 times one of them
-# is exact in f64.
-PIECES = (
-    (
-        float.fromhex("0x1.836e4e4000000p-16"),
-        float.fromhex("0x1.054a7f0000000p-46"),
-        float.fromhex("0x1.3abe8fa000000p-75"),
-        float.fromhex("0x1.34ddc0c000000p-104"),
-    ),
-    (
-        float.fromhex("0x1.529fc20000000p-52"),
-        float.fromhex("0x1.d5f47d4000000p-78"),
-        float.fromhex("0x1.a6ee06c000000p-107"),
-        float.fromhex("0x1.b14acc9000000p-135"),
-    ),
-    (
-        float.fromhex("0x1.57d1f53000000p-80"),
-        float.fromhex("0x1.377036c000000p-110"),
-        float.fromhex("0x1.8a5664f000000p-138"),
-        float.fromhex("0x1.0e41078000000p-170"),
-    ),
-)
+PIECE = 29
+"""How many bits of 2/π times an f32 are exact in f64."""
+PIECE_STARTS = (15, 47, 79)
+"""How far behind the point the four pieces begin, for three ranges of size."""
 PIECE_LIMITS = (2.0**77, 2.0**109)
-"""Below which size the first, and the second, row of pieces serves."""
+"""Below which size the first, and the second, start serves."""
+
+
+def _piece(begin: int) -> Number:
+    """29 bits of 2/π, from so far behind the point."""
+    digits = 0
+    for limb in LIMBS[1:]:
+        digits = digits << 32 | limb
+    kept = digits >> (32 * (len(LIMBS) - 1) - begin - PIECE) & ((1 << PIECE) - 1)
+    return constant(kept * 2.0 ** -(begin + PIECE), f64)
 
 
 def _huge_f32(x: Number) -> tuple[Number, Number]:
@@ -106,8 +141,8 @@ def _huge_f32(x: Number) -> tuple[Number, Number]:
     size = abs(x)
     first, second = size < PIECE_LIMITS[0], size < PIECE_LIMITS[1]
     terms = []
-    for choices in zip(*PIECES, strict=True):
-        low, middle, high = (constant(choice, f64) for choice in choices)
+    for skipped in range(0, 4 * PIECE, PIECE):
+        low, middle, high = (_piece(start + skipped) for start in PIECE_STARTS)
         product = x * where(first, low, where(second, middle, high))
         terms.append(fma((product * 0.25).rounded(), -4.0, product))
     total = (terms[0] + terms[1]) + (terms[2] + terms[3])
@@ -135,51 +170,6 @@ def reduce_f64(x: Number) -> Reduced:
     )
 
 
-# The bits of 2/π behind 64 zeros, in limbs of 32.
-LIMBS = (
-    0x00000000,
-    0x00000000,
-    0xA2F9836E,
-    0x4E441529,
-    0xFC2757D1,
-    0xF534DDC0,
-    0xDB629599,
-    0x3C439041,
-    0xFE5163AB,
-    0xDEBBC561,
-    0xB7246E3A,
-    0x424DD2E0,
-    0x06492EEA,
-    0x09D1921C,
-    0xFE1DEB1C,
-    0xB129A73E,
-    0xE88235F5,
-    0x2EBB4484,
-    0xE99C7026,
-    0xB45F7E41,
-    0x3991D639,
-    0x835339F4,
-    0x9C845F8B,
-    0xBDF9283B,
-    0x1FF897FF,
-    0xDE05980F,
-    0xEF2F118B,
-    0x5A0A6D1F,
-    0x6D367ECF,
-    0x27CB09B7,
-    0x4F463F66,
-    0x9E5FEA2D,
-    0x7527BAC7,
-    0xEBE5F17B,
-    0x3D0739F7,
-    0x8A5292EA,
-    0x6BFB5FB1,
-    0x1F8D5D08,
-    0x56033046,
-    0xFC7B6BAB,
-    0xF0CFBC20,
-    0x9AF4361D,
-)
 WINDOW = 6
 LIMB_MASK = 0xFFFFFFFF
 
@@ -207,7 +197,7 @@ def _huge_f64(x: Number) -> tuple[Number, Number, Number]:
     exponent = (bits >> 52) & 0x7FF
     significand = (bits & ((1 << 52) - 1)) | (1 << 52)
     # x = significand 2^(exponent - 1075); two more bits of 2/π are needed than the exponent says.
-    a = _window(exponent - (1075 - 62))
+    a = _window(exponent - (1075 - 30))
     m_low, m_high = significand & LIMB_MASK, significand >> 32
     low = [m_low * limb for limb in a[:5]]
     high = [m_high * limb for limb in a[1:6]]

@@ -50,7 +50,7 @@ from monograph.targets.cpu.assembly import (
 from monograph.targets.cpu.reductions import Partial, reduction_of
 
 ALIGNMENT = 64
-"""Buffers begin at a multiple of this many bytes."""
+"""Scratch, and every output that is written past the cache, begins at a multiple of this."""
 
 
 @dataclass
@@ -93,8 +93,8 @@ class NestEmitter:
         """The text of the function and of the one that unpacks its arguments."""
         nest = self.nest
         attributes = "" if self.aliased else " noalias"
-        parameters = [f"ptr{attributes} align {ALIGNMENT} %{b.name}" for b in nest.outputs]
-        parameters = [f"ptr{attributes} readonly %{b.name}" for b in nest.inputs] + parameters
+        parameters = [f"ptr{attributes} readonly %{b.name}" for b in nest.inputs]
+        parameters += [f"ptr{attributes} %{b.name}" for b in nest.outputs]
         parameters += [f"i64 %size.{symbol.name}" for symbol in nest.sizes]
         parameters += ["ptr %status", "i64 %begin", "i64 %end"]
         self.function = Function(
@@ -110,7 +110,7 @@ class NestEmitter:
         self.scopes = [_Scope(Builder(self.function, start, self.declarations), symbols)]
         self._serial(nest.parallel, Lanes("%begin", INDEX), Lanes("%end", INDEX), nest.body)
         if self.streams:
-            self.here.line("fence release")
+            self.here.line("fence seq_cst")
         self.here.line("ret void")
         entry.line(f"br label %{start.label}")
         return self.function.text() + self._unpacking()

@@ -76,7 +76,7 @@ give_up:
   store atomic i32 0, ptr @busy release, align 4
   br label %alone
 share:
-  ; At most about 64 chunks a thread: a grain that is too fine costs no more than that.
+  ; At most 64 to 128 chunks a thread: a grain that is too fine costs no more than that.
   %team = add i64 %helpers, 1
   %portions = shl i64 %team, 6
   %grains = udiv i64 %further, %portions

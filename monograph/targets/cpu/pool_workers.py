@@ -310,7 +310,7 @@ refused:
   store atomic i64 %caller_too, ptr @most monotonic, align 8
   br label %done
 done:
-  store i64 %index, ptr @started
+  store atomic i64 %index, ptr @started monotonic, align 8
   call i32 @pthread_sigmask(i32 $set_signal_mask, ptr %usual, ptr null)
   ret i64 %index
 }
@@ -386,7 +386,7 @@ join:
   %following = add i64 %index, 1
   br label %next
 done:
-  store i64 0, ptr @started
+  store atomic i64 0, ptr @started monotonic, align 8
   store atomic i32 0, ptr @stopping monotonic, align 4
   store atomic i32 0, ptr @busy release, align 4
   ret i32 0
@@ -394,7 +394,7 @@ done:
 
 define void @monograph_pool_reset() {
   %shut = atomicrmw and ptr @gate, i64 u0xFFFFFFFF00000000 monotonic
-  store i64 0, ptr @started
+  store atomic i64 0, ptr @started monotonic, align 8
   store atomic i32 0, ptr @stopping monotonic, align 4
   store atomic i32 0, ptr @busy release, align 4
   ret void

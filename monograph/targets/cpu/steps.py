@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monograph.fusion.group import Fusion, Group, Kind, fuse, is_stored
 from monograph.ir.data import Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import TensorType
-from monograph.kernel.expr import Load, Reduce
+from monograph.kernel.expr import Buffer, Load, Reduce
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.kernel.nest import build_nest
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.split import split_reductions
 from monograph.ops import control
 from monograph.targets.cpu.choose import choose
 from monograph.targets.cpu.emit import NestEmitter
@@ -67,7 +68,7 @@ class StepBuilder:
         self.fallbacks: list[Node] = []
         self.steps: list[Step] = []
         self.fusions: list[Fusion] = []
-        self.kernels: dict[tuple[str, bool], BuiltKernel] = {}
+        self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
         self.declarations: set[str] = set()
         self.counters = 0
         self.fusion_seconds = 0.0
@@ -165,15 +166,36 @@ class StepBuilder:
     def launch(
         self, group: Group, kernel: Kernel, inputs: Sequence[Value], outputs: Sequence[Value]
     ) -> None:
-        """Emit the kernel, unless an equal one is there, and a step that runs it."""
+        """Steps for a kernel: one, or two if its few long rows are split among threads."""
         flat = flatten(kernel)
-        shared = tuple(self.slot(inputs[k]) for k in _in_place(flat))
-        key = (flat.digest, bool(shared))
+        read = [self.slot(value) for value in inputs]
+        written = [self.slot(value) for value in outputs]
+        split = split_reductions(flat)
+        if split is None:
+            self.launch_flat(group, flat, read, written)
+            return
+        partial = [self.add_scratch(buffer) for buffer in split.pieces.outputs]
+        self.launch_flat(group, split.pieces, read, partial)
+        rest = [*(read[k] for k in split.rest_inputs), *partial]
+        self.launch_flat(group, split.rest, rest, written)
+
+    def add_scratch(self, buffer: Buffer) -> int:
+        """A slot in the arena for what one kernel leaves for another."""
+        self.slots.append(Slot(SlotKind.ARENA, buffer.name, buffer.dtype, buffer.shape))
+        return len(self.slots) - 1
+
+    def launch_flat(
+        self, group: Group, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        """Emit the kernel, unless an equal one is there, and a step that runs it."""
+        shared = tuple(inputs[k] for k in _in_place(flat))
+        aligned = all(self.slots[slot].kind is not SlotKind.VIEW for slot in outputs)
+        key = (flat.digest, bool(shared), aligned)
         if key not in self.kernels:
-            self.kernels[key] = self.built(group, flat, bool(shared))
+            self.kernels[key] = self.built(group, flat, bool(shared), aligned)
         built = self.kernels[key]
         nest = built.nest
-        slots = tuple(self.slot(value) for value in (*inputs, *outputs))
+        slots = (*inputs, *outputs)
         checked = "; ".join(repr(node) for node in group.nodes) if built.checked else ""
         self.steps.append(
             Launch(
@@ -188,9 +210,11 @@ class StepBuilder:
             )
         )
 
-    def built(self, group: Group, flat: Kernel, aliased: bool) -> BuiltKernel:
-        """Schedule and emit a kernel."""
+    def built(self, group: Group, flat: Kernel, aliased: bool, aligned: bool) -> BuiltKernel:
+        """Schedule and emit a kernel; only what is aligned can be written past the cache."""
         schedule = choose(flat, self.machine)
+        if not aligned:
+            schedule = replace(schedule, streaming=frozenset())
         name = f"k{len(self.kernels)}_{group.name}"
         named = Kernel(name, flat.inputs, flat.outputs, flat.axes, flat.stores)
         nest = build_nest(named, schedule)
