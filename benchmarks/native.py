@@ -73,7 +73,7 @@ def _prepare(
             outcomes[peer.name] = Outcome(in_short(problem))
             continue
         wrong = f"wrong: its error is {error:.1e}" if error > limit else None
-        outcomes[peer.name] = Outcome(wrong, error=error, prepared=seconds)
+        outcomes[peer.name] = Outcome(wrong, error=error, prepared=seconds, remark=prepared.remark)
         ready[peer.name] = prepared
     return outcomes, ready
 

@@ -45,10 +45,14 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A compiled case: ``call`` runs it once, ``read`` gives its result as tensors."""
+    """A compiled case: ``call`` runs it once, ``read`` gives its result as tensors.
+
+    ``remark`` is something that a reader of its figures should know.
+    """
 
     call: Callable[[], Any]
     read: Callable[[Any], Inputs] = flat
+    remark: str | None = None
 
 
 class Peer(ABC):
@@ -85,7 +89,9 @@ class Monograph(Peer):
         import monograph
 
         compiled = monograph.compile(case.module, *case.inputs, threads=THREADS)
-        return Prepared(lambda: compiled(*case.inputs))
+        interpreted = len(compiled.executable.report.fallbacks)
+        remark = f"{interpreted} nodes run in the interpreter" if interpreted else None
+        return Prepared(lambda: compiled(*case.inputs), remark=remark)
 
 
 class Eager(Peer):

@@ -10,6 +10,9 @@ from rich.table import Table
 from benchmarks.results import Outcome, Results, Row, compare, geometric_mean
 
 BUSY = 0.10
+FAST_ENOUGH = 0.85
+# An error may be twice eager's; below the rounding of one f32 it is nobody's concern.
+ACCURATE_ENOUGH, ROUNDING = 2.0, 1.2e-7
 
 
 def milliseconds(seconds: float | None) -> str:
@@ -109,6 +112,9 @@ def notes(results: Results, name: str) -> list[str]:
     listed = ", ".join(f"{kind} {rate / 1e9:.1f}" for kind, rate in rates)
     lines.append(f"Streaming ceiling, GB/s with {results.machine.threads} threads: {listed}.")
     lines += [f"No time for {who}: {why}" for who, why in _reasons(results).items()]
+    for row in results.rows:
+        remarks = {who: each.remark for who, each in row.outcomes.items() if each.remark}
+        lines += [f"{who} on {row.name}: {remark}." for who, remark in remarks.items()]
     busy = [row.name for row in results.rows if row.load.foreign > BUSY]
     worst = max((row.load.foreign for row in results.rows), default=0.0)
     lines.append(f"Other processes took up to {worst:.0%} of the processors.")
@@ -118,16 +124,30 @@ def notes(results: Results, name: str) -> list[str]:
 
 
 def _verdict(results: Results, name: str) -> list[str]:
+    """How a contender fares: its mean, and what it should be ashamed of."""
     found = [each for row in results.rows if (each := compare(row, name)) is not None]
     if not found:
         return []
     mean = geometric_mean([each.ratio for each in found])
     mean_of_best = geometric_mean([each.ratio_of_best for each in found])
-    lost = [each for each in found if each.ratio < 1]
-    return [
-        f"Geometric mean over {len(found)} workloads: {mean:.2f} times the best peer by medians, "
-        f"{mean_of_best:.2f} by best turns; slower on {len(lost)}."
+    lost = [f"{each.row.name} {each.ratio:.2f}" for each in found if each.ratio < 1]
+    shares = {each.row.name: each.share(results.machine.ceiling) for each in found}
+    slow = [f"{row} {share:.0%}" for row, share in shares.items() if share and share < FAST_ENOUGH]
+    rough = [
+        f"{each.row.name} {each.error_beside_eager:.1f}"
+        for each in found
+        if (each.error_beside_eager or 0) > ACCURATE_ENOUGH and (each.ours.error or 0) > ROUNDING
     ]
+    lines = [
+        f"Geometric mean over {len(found)} workloads: {mean:.2f} times the best peer by medians, "
+        f"{mean_of_best:.2f} by best turns."
+    ]
+    lists = {
+        f"Slower than the best peer on {len(lost)}": lost,
+        f"Under {FAST_ENOUGH:.0%} of the ceiling on {len(slow)}": slow,
+        f"More than {ACCURATE_ENOUGH:.0f} times eager's error on {len(rough)}": rough,
+    }
+    return lines + [f"{what}: {', '.join(which)}." for what, which in lists.items() if which]
 
 
 def _reasons(results: Results) -> dict[str, str]:

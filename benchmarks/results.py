@@ -27,6 +27,7 @@ class Outcome:
     turns: int = 0
     error: float | None = None
     prepared: float | None = None
+    remark: str | None = None
 
     @property
     def counts(self) -> bool:

@@ -28,6 +28,10 @@ FEW_ROWS = 16
 """Fewer rows than this keep too few threads busy to be worth one visit each."""
 LARGE_ROW = 1 << 15
 """Elements from which a row is worth splitting among threads."""
+SHARED_BYTES = 1 << 16
+"""Bytes from which reading a value once instead of twice is worth a larger kernel."""
+MOST_NODES = 40
+"""Nodes up to which kernels are joined for what they read in common."""
 CHEAP = 4
 """Instructions an element up to which computing again beats a round trip through memory."""
 
@@ -67,8 +71,9 @@ class Kind(Enum):
 class Group:
     """Nodes that share a kernel, in graph order.
 
-    ``space`` is the shape of what the kernel visits, ``places`` where each member's result lies
-    in it, and ``rows`` the axes that are left when its reductions are done (None without any).
+    ``space`` is the shape of what the kernel visits, ``places`` where each member's result (and
+    each value that is read) lies in it, and ``rows`` the axes that are left when its reductions
+    are done (None without any).
     """
 
     nodes: list[Node]
@@ -153,6 +158,8 @@ class _Fuser:
             if is_stored(node):
                 continue
             self.add(node)
+        if self.enabled:
+            self.join_siblings()
         groups = list(dict.fromkeys(self.home.values()))
         return Fusion(tuple(self.sorted(self.without_unused(groups))))
 
@@ -195,6 +202,8 @@ class _Fuser:
             return Group([node], kind, shape, places)
         if node.op.has(Trait.REDUCTION):
             return self.reduction(node)
+        for k, operand in enumerate(node.operands):
+            places.setdefault(operand, reading_place(node, k))
         return Group([node], Kind.POINTWISE, shape, places)
 
     def reduction(self, node: Node) -> Group:
@@ -210,6 +219,7 @@ class _Fuser:
             place = tuple(None if space[axis] == 1 else axis for axis in kept)
         rows = frozenset(axis for axis in kept if space[axis] != 1)
         places: dict[Value, Place | None] = {value: place for value in node.results}
+        places[node.operands[0]] = identity(space)
         return Group([node], Kind.ROWS, space, places, rows)
 
     # Taking a producer in --------------------------------------------------------------------------
@@ -365,6 +375,63 @@ class _Fuser:
             if node not in merged.copies:
                 self.home[node] = merged
 
+    # Siblings -------------------------------------------------------------------------------------
+
+    def join_siblings(self) -> None:
+        """Merge kernels that read the same large value in the same order: it is then read once."""
+        for value in self.read_values():
+            if _saved(value) < SHARED_BYTES:
+                continue
+            readers = dict.fromkeys(
+                self.home[use.node] for use in value.uses if use.node in self.home
+            )
+            groups = [group for group in readers if _may_join(group)]
+            while len(groups) > 1:
+                first, *others = groups
+                groups = others
+                for other in others:
+                    merged = self.joined(first, other, value)
+                    if merged is None:
+                        continue
+                    merged.joined.append(
+                        f"%{value.name} is read once for both: {_amount(_saved(value))} not read"
+                    )
+                    for node in merged.nodes:
+                        if node not in merged.copies:
+                            self.home[node] = merged
+                    groups = [merged, *(g for g in others if g is not other)]
+                    break
+
+    def read_values(self) -> list[Value]:
+        """Every value that nodes read, the largest first."""
+        values = [*self.graph.inputs, *(v for node in self.graph.nodes for v in node.results)]
+        return sorted((v for v in values if len(v.uses) > 1), key=_saved, reverse=True)
+
+    def joined(self, first: Group, second: Group, value: Value) -> Group | None:
+        """Two kernels that do not need each other as one."""
+        if len(first.nodes) + len(second.nodes) > MOST_NODES:
+            return None
+        a, b = first.places.get(value), second.places.get(value)
+        if a is None or b is None or self.needs(first, second) or self.needs(second, first):
+            return None
+        joint = _join_spaces(first, a, second, b)
+        if joint is None:
+            return None
+        space, first_axes, second_axes = joint
+        places = {v: _moved(p, first_axes) for v, p in first.places.items()}
+        places |= {v: _moved(p, second_axes) for v, p in second.places.items()}
+        rows = _joint_rows(
+            _moved_rows(first.rows, first_axes), _moved_rows(second.rows, second_axes)
+        )
+        if isinstance(rows, str):
+            return None
+        both = self.checked(self.union(first, second, space, places, rows), first, value)
+        return None if isinstance(both, str) else both
+
+    def needs(self, group: Group, other: Group) -> bool:
+        """Whether a group depends on another, directly or through others."""
+        return any(each is other for each in self.producers(group)) or self.reaches(other, group)
+
     # Order -----------------------------------------------------------------------------------------
 
     def producers(self, group: Group) -> Iterable[Group]:
@@ -404,6 +471,10 @@ class _Fuser:
                 stack.append((group, True))
                 stack.extend((each, False) for each in self.producers(group))
         return result
+
+
+def _may_join(group: Group) -> bool:
+    return group.kind in (Kind.POINTWISE, Kind.ROWS)
 
 
 def is_stored(node: Node) -> bool:
@@ -460,7 +531,7 @@ def _moved_rows(rows: frozenset[int] | None, axes: Mapping[int, int]) -> frozens
     return None if rows is None else frozenset(axes[axis] for axis in rows)
 
 
-def _joint_rows(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[int] | None | str:
+def _joint_rows(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[int] | str | None:
     if a is None or b is None:
         return b if a is None else a
     return a if a == b else "different"

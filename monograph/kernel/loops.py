@@ -65,6 +65,14 @@ class Write:
 
 
 @dataclass(frozen=True)
+class Prefetch:
+    """Ask for an element that will be read soon; it may lie outside the buffer."""
+
+    buffer: Buffer
+    offset: Expr
+
+
+@dataclass(frozen=True)
 class Loop:
     """Run ``body`` for ``start <= symbol < start + extent``, ``width`` iterations at a time."""
 
@@ -76,7 +84,7 @@ class Loop:
     width: int = 1
 
 
-Statement: TypeAlias = Let | Accumulator | Combine | Write | Loop
+Statement: TypeAlias = Let | Accumulator | Combine | Write | Prefetch | Loop
 
 
 @dataclass(frozen=True)

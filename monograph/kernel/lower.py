@@ -18,7 +18,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Op, Trait
 from monograph.ir.types import DType, Kind, TensorType, bool_, i64, wide
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Axis, Buffer, Expr, Index
+from monograph.kernel.expr import Buffer, Expr, Index
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.scalar import APPROXIMATED, BASIC, TO_BOOL
 
@@ -34,7 +34,7 @@ def is_lowerable(node: Node) -> bool:
     values = (*node.operands, *node.results)
     if not all(isinstance(v.type, TensorType) and is_native(v.dtype) for v in values):
         return False
-    return type(op).has_lowering() or _is_scalar_function(op)
+    return type(op).has_lowering() or is_scalar_function(type(op))
 
 
 def is_native(dtype: DType) -> bool:
@@ -42,8 +42,9 @@ def is_native(dtype: DType) -> bool:
     return dtype.bits >= 8 and not dtype.is_complex and not (dtype.is_float and dtype.bits < 16)
 
 
-def _is_scalar_function(op: Op) -> bool:
-    return op.has(Trait.ELEMENTWISE) and not op.attribute_names and op.name in SCALAR_FUNCTIONS
+def is_scalar_function(op: type[Op]) -> bool:
+    """Whether an op is the scalar function of its own name."""
+    return Trait.ELEMENTWISE in op.traits and not op.attribute_names and op.name in SCALAR_FUNCTIONS
 
 
 class GroupLowering:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Load, Reduce, Variable
+from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Literal, Load, Reduce, Variable
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.loops import (
     Accumulator,
@@ -24,6 +24,7 @@ from monograph.kernel.loops import (
     Loop,
     LoopKind,
     LoopNest,
+    Prefetch,
     Statement,
     Write,
 )
@@ -103,9 +104,15 @@ class _NestBuilder:
         if rest:
             visits.append(last)
         kept = self.keep(visits) if self.schedule.keep else []
+        if self.schedule.keep:
+            for visit in visits:
+                _multiply_by_reciprocals(visit)
         statements: list[Statement] = []
         for k, visit in enumerate(visits):
-            statements += self.visit(bound, visit, [w for at, w in kept if at == k])
+            before: list[Statement] = [w for at, w in kept if at == k]
+            if k == 1 and self.schedule.prefetch is not None:
+                before += self.prefetches(visits[0], visit)
+            statements += self.visit(bound, visit, before)
         statements += [_replaced(write, known) for write in here]
         return tuple(statements)
 
@@ -138,7 +145,7 @@ class _NestBuilder:
         return ordered, known
 
     def visit(
-        self, bound: frozenset[Symbol], visit: _Visit, kept: Sequence[Write]
+        self, bound: frozenset[Symbol], visit: _Visit, kept: Sequence[Statement]
     ) -> list[Statement]:
         """Declare the accumulators, then loop."""
         statements: list[Statement] = [
@@ -159,6 +166,22 @@ class _NestBuilder:
         for axis in reversed(visit.axes):
             loops = (self.loop(axis, loops),)
         return statements + list(loops)
+
+    def prefetches(self, first: _Visit, now: _Visit) -> list[Statement]:
+        """What the first visit of the next row will read, while this row is computed with."""
+        row = self.schedule.prefetch
+        if row is None or first.axes != now.axes:
+            return []
+        own = {axis.symbol for axis in first.axes}
+        following: dict[Symbol, Dim] = {row: row + 1}
+        return [
+            Prefetch(expr.buffer, e.substitute(expr.operands[0], following))
+            for expr in e.walk(first.roots())
+            if isinstance(expr, Load)
+            and expr.buffer not in self.scratch
+            and row in expr.symbols
+            and own <= expr.symbols
+        ]
 
     def nested(self, value: Expr, bound: frozenset[Symbol]) -> tuple[list[Statement], Expr]:
         """Reductions inside a loop body: computed there, each time."""
@@ -306,6 +329,23 @@ def _worth_keeping(first: _Visit, later: Sequence[_Visit]) -> list[Expr]:
     return chosen
 
 
+def _multiply_by_reciprocals(visit: _Visit) -> None:
+    """Divide once a row instead of once an element, where the divisor is the same for all."""
+    own = {axis.symbol for axis in visit.axes}
+    replaced: dict[Expr, Expr] = {}
+    for expr in e.walk(visit.roots()):
+        if not isinstance(expr, Apply) or expr.function != "divide":
+            continue
+        numerator, divisor = expr.operands
+        if own & divisor.symbols or not own & numerator.symbols or isinstance(divisor, Literal):
+            continue
+        one = e.literal(1.0, expr.dtype)
+        inverse = e.apply("divide", one, divisor)
+        replaced[expr] = e.apply("multiply", e.replace(numerator, replaced), inverse)
+    if replaced:
+        visit.rewrite(replaced)
+
+
 def _work(expr: Expr) -> int:
     """About what computing an expression costs, in vector instructions."""
     total = 0
@@ -331,6 +371,8 @@ def _substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statem
             return Write(
                 buffer, e.substitute(offset, bindings), e.substitute(value, bindings), streaming
             )
+        case Prefetch(buffer, offset):
+            return Prefetch(buffer, e.substitute(offset, bindings))
         case Loop(symbol, start, extent, body, kind, width):
             return Loop(
                 symbol,

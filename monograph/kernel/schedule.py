@@ -10,6 +10,7 @@
                read in common is read once
 ``keep``       whether a row's intermediate values that later visits need are kept in a small
                buffer (in the cache) instead of computed again
+``prefetch``   the row axis whose next value's elements are asked for ahead of time
 ``streaming``  outputs written past the cache, because nobody will find them there
 
 They print as directives: ``rows(i0) parallelize(i0) vectorize(i1, 16) keep stream(o0)``.
@@ -35,6 +36,7 @@ class Schedule:
     tile: int = 0
     jam: tuple[tuple[Symbol, int], ...] = ()
     keep: bool = False
+    prefetch: Symbol | None = None
     streaming: frozenset[str] = frozenset()
     grain: int = 1
 
@@ -51,6 +53,8 @@ class Schedule:
         parts += [f"jam({dim_text(symbol)}, {copies})" for symbol, copies in self.jam]
         if self.keep:
             parts.append("keep")
+        if self.prefetch is not None:
+            parts.append(f"prefetch({dim_text(self.prefetch)})")
         if self.streaming:
             parts.append(f"stream({', '.join(sorted(self.streaming))})")
         return " ".join(parts)

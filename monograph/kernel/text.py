@@ -5,7 +5,16 @@ from __future__ import annotations
 from monograph.ir.dims import Dim
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Literal, Load, Reduce, Variable
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopNest, Statement, Write
+from monograph.kernel.loops import (
+    Accumulator,
+    Combine,
+    Let,
+    Loop,
+    LoopNest,
+    Prefetch,
+    Statement,
+    Write,
+)
 
 _INFIX = {
     **{"add": "+", "subtract": "-", "multiply": "*", "divide": "/"},
@@ -144,6 +153,8 @@ def _statement_lines(statement: Statement, indent: str) -> list[str]:
         case Write(buffer, offset, value, streaming):
             mark = "  (streaming)" if streaming else ""
             return [f"{indent}{buffer.name}[{expr_text(offset)}] = {expr_text(value)}{mark}"]
+        case Prefetch(buffer, offset):
+            return [f"{indent}prefetch {buffer.name}[{expr_text(offset)}]"]
         case Loop(symbol, start, extent, body, kind, width):
             by = f" by {width}" if width > 1 else ""
             first = "" if start == 0 else f" from {dim_text(start)}"

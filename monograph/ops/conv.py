@@ -471,7 +471,8 @@ def _matmul(a: Array, b: Array) -> Array:
     """
     if a.dtype != np.float32:
         return np.asarray(np.matmul(a, b))
-    return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.float32)
+    exact = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    return np.asarray(exact, np.float32)
 
 
 def _patches(x: Array, windows: Windows, groups: int) -> Array:

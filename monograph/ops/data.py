@@ -60,6 +60,10 @@ class Weight(Op):
     label: str
     data: Data
 
+    def __hash__(self) -> int:
+        """Of the name and type alone: the contents may be gigabytes that nobody has read yet."""
+        return hash((self.name, self.label, self.data.type))
+
     def infer(self) -> TensorType:
         return self.data.type
 

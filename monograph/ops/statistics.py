@@ -6,7 +6,7 @@ for that number as an attribute, a new one that the function chooses, as ``nonze
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -103,10 +103,19 @@ def bincount(x: Operand, weights: Operand | None = None, minimum: int = 0) -> Va
     return apply(Bincount(length, minimum), value, beside)
 
 
-def _bisections(length: Dim) -> int:
-    """How many halvings find a place among ``length`` elements."""
-    most = length if isinstance(length, int) else length.bounds()[1]
-    return 63 if most is None else most.bit_length()
+def _bisected(b: Lowering, length: Dim, steps: int, is_after: Callable[[Scalar], Scalar]) -> Scalar:
+    """The first of ``length`` places, in order, that ``is_after`` holds for; ``length`` if none."""
+    low, high = b.index(0), b.index(length)
+    for _ in range(steps):
+        middle = (low + high) // 2
+        after = is_after(b.clamp(middle, 0, length))
+        is_open = b.apply("less", low, high)
+        is_before = b.both(is_open, b.apply("logical_not", after))
+        low, high = (
+            b.select(is_before, middle + 1, low),
+            b.select(b.both(is_open, after), middle, high),
+        )
+    return low
 
 
 @op("searchsorted")
@@ -158,21 +167,25 @@ class Searchsorted(Op):
         return low
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
-        """The same bisection, as many steps as the longest row may need."""
+        """The same bisection, in as many steps as the longest row may need.
+
+        Where rows may have any length, the first element that is not before the value is sought.
+        """
         rows = b.operands[0]
         length = rows.shape[-1]
         value = b.read(1, index)
         row = [] if rows.rank == 1 else list(index[:-1])
-        low, high = b.index(0), b.index(length)
-        for _ in range(_bisections(length)):
-            middle = (low + high) // 2
-            found = b.read(0, [*row, b.clamp(middle, 0, length)])
-            after = b.apply("greater" if self.right else "greater_equal", found, value)
-            is_open = b.apply("less", low, high)
-            is_before = b.both(is_open, b.apply("logical_not", after))
-            is_after = b.both(is_open, after)
-            low, high = b.select(is_before, middle + 1, low), b.select(is_after, middle, high)
-        return low
+
+        def is_after(place: Scalar) -> Scalar:
+            order = "greater" if self.right else "greater_equal"
+            return b.apply(order, b.read(0, [*row, place]), value)
+
+        most = length if isinstance(length, int) else length.bounds()[1]
+        if most is not None:
+            return _bisected(b, length, most.bit_length(), is_after)
+        end = b.index(length)
+        first = b.reduce("min", (length,), lambda at: b.select(is_after(at[0]), at[0], end))
+        return b.apply("minimum", first, end)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -17,6 +17,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.interpret import bind_inputs, interpret
 from monograph.ir.op import registry
 from monograph.ir.types import Array, TensorType, string
+from monograph.kernel.lower import is_scalar_function
 from monograph.passes.lower_composites import LowerComposites
 from monograph.passes.manager import Report, run_pipeline
 from monograph.passes.pipeline import pipeline_for

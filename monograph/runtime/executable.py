@@ -139,7 +139,7 @@ class Native:
         """The arena's layout when the symbolic sizes are these."""
         if sizes not in self.plans:
             bindings = dict(zip(self.program.sizes, sizes, strict=True))
-            self.plans[sizes] = plan([_request(each, bindings) for each in self.requests])
+            self.plans[sizes] = plan([_request(each, bindings) for each in self.requests], effort=0)
         return self.plans[sizes]
 
     def _new_frame(self, sizes: tuple[int, ...]) -> Frame:

@@ -7,12 +7,14 @@ of its own (a branch, a loop). The entry point that a target emits runs all of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from monograph.ir.data import Data
 from monograph.ir.dims import Dim, Shape, Symbol, shape_product
+from monograph.ir.graph import Node
 from monograph.ir.types import DType
 
 
@@ -62,7 +64,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Interpret:
-    """Run a node in the interpreter: its index in ``Program.fallbacks``."""
+    """Run a node in the interpreter: its index in ``Code.fallbacks``."""
 
     call: int
     inputs: tuple[int, ...]
@@ -123,6 +125,23 @@ class Count:
 
 
 Step: TypeAlias = Launch | Interpret | Copy | Element | Branch | Repeat | Count
+
+
+@dataclass(frozen=True)
+class Code:
+    """All that running needs, and all that a cache or an artifact stores.
+
+    ``failures`` says which step each result code of the entry point stands for, ``weights`` and
+    ``fallbacks`` are what the slots and the ``Interpret`` steps refer to by number.
+    """
+
+    object: bytes
+    slots: tuple[Slot, ...]
+    sizes: tuple[Symbol, ...]
+    steps: tuple[Step, ...]
+    failures: Mapping[int, Step]
+    weights: tuple[Data, ...]
+    fallbacks: tuple[Node, ...]
 
 
 def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:

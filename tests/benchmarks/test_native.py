@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +125,21 @@ def test_tables_fit_and_tell_losses_reasons_and_load() -> None:
     assert max(len(line) for line in shown.splitlines()) <= 100
     text = " ".join(shown.split())
     assert "Geometric mean over 2 workloads: 1.00 times" in text
-    assert "slower on 1" in text
+    assert "Slower than the best peer on 1: lost 0.50." in text
+    assert "Under 85%" not in text
     assert "monograph on unknown: not yet" in text
     assert "busy machine" in text and "lost" in text
+
+
+def test_slow_streams_rough_answers_and_remarks_are_named() -> None:
+    results = _results()
+    ours = Outcome(median=1.0, best=1.0, error=5e-7, remark="odd")
+    outcomes = {**results.rows[0].outcomes, "monograph": ours}
+    shamed = Results(results.machine, (replace(results.rows[0], outcomes=outcomes),))
+    text = "\n".join(report.notes(shamed, "monograph"))
+    assert "Under 85% of the ceiling on 1: won 0%." in text
+    assert "More than 2 times eager's error on 1: won 5.0." in text
+    assert "monograph on won: odd." in text
 
 
 def test_markdown_has_a_line_a_workload() -> None:

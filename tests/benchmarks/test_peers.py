@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,14 +76,21 @@ def test_monograph_is_called_with_its_examples_and_two_threads(
 
     seen: list[object] = []
 
-    def compile(module: torch.nn.Module, *examples: torch.Tensor, threads: int) -> object:
-        seen.append((len(examples), threads))
-        return module
+    class Compiled:
+        executable = SimpleNamespace(report=SimpleNamespace(fallbacks=("a", "b")))
 
-    monkeypatch.setattr(monograph, "compile", compile, raising=False)
+        def __init__(self, module: torch.nn.Module, *examples: torch.Tensor, threads: int) -> None:
+            seen.append((len(examples), threads))
+            self.module = module
+
+        def __call__(self, *inputs: torch.Tensor) -> object:
+            return self.module(*inputs)
+
+    monkeypatch.setattr(monograph, "compile", Compiled, raising=False)
     case = neutral_case("tiny", workloads.tiny, normal(16))
     prepared = Monograph().prepare(case)
     assert seen == [(1, 2)]
+    assert prepared.remark == "2 nodes run in the interpreter"
     assert error(prepared.read(prepared.call()), case.reference()) < 1e-6
 
 

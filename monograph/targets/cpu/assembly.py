@@ -55,6 +55,8 @@ def number(value: bool | int | float, element: str) -> str:
     """A number as LLVM writes it."""
     if element == "i1":
         return "true" if value else "false"
+    if value != value:
+        value = float("nan")  # one NaN for all, so that text tells it
     if element in ("float", "double"):
         narrow = value if element == "double" else _as_f32(float(value))
         return "0x" + struct.pack(">d", narrow).hex().upper()

@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from monograph.fusion.group import Fusion
-from monograph.ir.data import Data
-from monograph.ir.dims import Symbol
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Graph, Value
 from monograph.targets.cpu.entry import entry_text
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 from monograph.targets.cpu.steps import BuiltKernel, StepBuilder
-from monograph.targets.program import Slot, Step
+from monograph.targets.program import Code
 
 ATTRIBUTES = """
 attributes #0 = { nounwind "no-trapping-math"="true" }
@@ -29,17 +27,11 @@ attributes #1 = { nounwind }
 """
 
 
-@dataclass
-class Program:
-    """Everything that running needs: the code, the slots, the steps."""
+@dataclass(frozen=True)
+class Program(Code):
+    """The code, and how it came to be: what reports, listings and people ask for."""
 
     machine: Machine
-    slots: tuple[Slot, ...]
-    sizes: tuple[Symbol, ...]
-    steps: tuple[Step, ...]
-    failures: Mapping[int, Step]
-    weights: tuple[Data, ...]
-    fallbacks: tuple[Node, ...]
     compiled: Compiled
     fusions: tuple[Fusion, ...]
     kernels: tuple[BuiltKernel, ...]
@@ -73,13 +65,14 @@ def build(
     compiled = compile_text(text, machine, listings=listings)
     seconds["llvm"] = time.perf_counter() - started
     return Program(
-        machine,
+        compiled.object,
         tuple(steps.slots),
         sizes,
         tuple(steps.steps),
         failures,
         tuple(steps.weights),
         tuple(steps.fallbacks),
+        machine,
         compiled,
         tuple(steps.fusions),
         tuple(steps.kernels.values()),

@@ -8,14 +8,16 @@ cache is written past it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from monograph.ir.dims import Dim, Symbol, shape_product
 from monograph.ir.types import DType
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Apply, Axis, Expr, Index, Load, Reduce
+from monograph.kernel import mathlib
+from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.scalar import cost
+from monograph.kernel.scalar import APPROXIMATED, cost
 from monograph.kernel.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
 
@@ -82,6 +84,7 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         width=width,
         jam=jam,
         keep=True,
+        prefetch=rows[-1] if rows and _reads_much(kernel, machine) else None,
         streaming=_streaming(kernel, machine),
         grain=max(1, WORK // max(per_row, 1)),
     )
@@ -198,10 +201,26 @@ def _work(kernel: Kernel) -> int:
     total = 1
     for expr in kernel.expressions():
         if isinstance(expr, Apply):
-            total += cost(expr.function)
+            total += instruction_count(expr)
         elif isinstance(expr, Load):
             total += 1
     return total
+
+
+def instruction_count(applied: Apply) -> int:
+    """How many basic functions a function is made of."""
+    if applied.function not in APPROXIMATED:
+        return cost(applied.function)
+    return _expanded_count(applied.function, applied.dtype, len(applied.operands))
+
+
+@cache
+def _expanded_count(function: str, dtype: DType, operands: int) -> int:
+    variables = [e.variable(f"x{k}", dtype) for k in range(operands)]
+    applied = e.apply(function, *variables, dtype=dtype)
+    assert isinstance(applied, Apply)
+    expanded = mathlib.expand(applied)
+    return sum(isinstance(each, Apply) for each in e.walk((expanded,)))
 
 
 def _row_size(reductions: list[Reduce]) -> int:
@@ -217,6 +236,12 @@ def _likely(dim: Dim) -> int:
         return dim
     lower, upper = dim.bounds()
     return upper if upper is not None and upper <= 4096 else max(lower or 1, 512)
+
+
+def _reads_much(kernel: Kernel, machine: Machine) -> bool:
+    """Whether the inputs come from memory rather than from a cache."""
+    sizes = [_likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.inputs]
+    return sum(sizes) > machine.l2
 
 
 def _streaming(kernel: Kernel, machine: Machine) -> frozenset[str]:

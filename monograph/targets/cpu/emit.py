@@ -29,6 +29,7 @@ from monograph.kernel.loops import (
     Loop,
     LoopKind,
     LoopNest,
+    Prefetch,
     Statement,
     Write,
 )
@@ -49,6 +50,8 @@ from monograph.targets.cpu.assembly import (
 )
 from monograph.targets.cpu.reductions import Partial, reduction_of
 
+LINE = 64
+"""Bytes in a cache line."""
 ALIGNMENT = 64
 """Scratch, and every output that is written past the cache, begins at a multiple of this."""
 
@@ -86,6 +89,7 @@ class NestEmitter:
         self.vector: _Vector | None = None
         self.partials: dict[str, Partial] = {}
         self.pointers: dict[str, str] = {}
+        self.names: dict[Expr, frozenset[str]] = {}
         self.has_checks = False
         self.streams = False
 
@@ -160,6 +164,8 @@ class NestEmitter:
                     self._combine(statement)
                 case Write():
                     self._write(statement)
+                case Prefetch():
+                    self._prefetch(statement)
                 case Loop(symbol, start, extent, inner, LoopKind.SERIAL, _):
                     first = self.dim(start)
                     last = self.here.binary("add", first, self.dim(extent))
@@ -315,13 +321,24 @@ class NestEmitter:
 
     def _level(self, expr: Expr) -> int:
         """The outermost scope in which everything that the expression depends on is known."""
-        names = {x.name for x in walk((expr,)) if isinstance(x, Variable)}
+        names = self._names(expr)
         symbols = set(expr.symbols)
         level = 0
         for k, scope in enumerate(self.scopes):
             if symbols & scope.symbols.keys() or names & scope.variables.keys():
                 level = k
         return next(k for k in range(level, len(self.scopes)) if self.scopes[k].is_open)
+
+    def _names(self, expr: Expr) -> frozenset[str]:
+        """The variables that an expression reads."""
+        found = self.names.get(expr)
+        if found is None:
+            if isinstance(expr, Variable):
+                found = frozenset((expr.name,))
+            else:
+                found = frozenset[str]().union(*map(self._names, expr.operands))
+            self.names[expr] = found
+        return found
 
     def _variable(self, variable: Variable) -> Lanes:
         for scope in reversed(self.scopes):
@@ -429,7 +446,6 @@ class NestEmitter:
 
     def _write(self, write: Write) -> None:
         b = self.here
-        memory = memory_type(write.buffer.dtype)
         alignment = write.buffer.dtype.bits // 8
         value = self._to_memory(self.value(write.value), write.buffer.dtype)
         step = self._step(write.offset)
@@ -453,6 +469,19 @@ class NestEmitter:
         place = f"{pointers.type} align {alignment} {pointers.text}"
         self._masked_store("scatter", value, place, f"v{value.lanes}p0", everywhere)
 
+    def _prefetch(self, statement: Prefetch) -> None:
+        """One request a cache line; nothing where neighbours are far apart."""
+        if self.vector is None or self.vector.mask is not None or self._step(statement.offset) != 1:
+            return
+        self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        first = self._first(statement.offset)
+        nbytes = self.vector.width * statement.buffer.dtype.bits // 8
+        per_line = LINE * 8 // statement.buffer.dtype.bits
+        for line in range(max(1, nbytes // LINE)):
+            offset = self.here.binary("add", first, Lanes(str(line * per_line), INDEX))
+            address = self._address(statement.buffer, offset, inbounds="")
+            self.here.line(f"call void @llvm.prefetch.p0(ptr {address.text}, i32 0, i32 3, i32 1)")
+
     def _streaming(self, write: Write, alignment: int) -> tuple[str, int]:
         """A hint to write past the cache, where the address is known to be aligned."""
         if not write.streaming or self.vector is None or not isinstance(write.offset, Index):
@@ -470,10 +499,10 @@ class NestEmitter:
         self.declarations.add(f"declare void {name}({value.type}, {kind}, {mask.type})")
         self.here.line(f"call void {name}({value}, {place}, {mask})")
 
-    def _address(self, buffer: Buffer, offset: Lanes) -> Lanes:
+    def _address(self, buffer: Buffer, offset: Lanes, inbounds: str = "inbounds ") -> Lanes:
         memory = memory_type(buffer.dtype)
         base = self.pointers[buffer.name]
-        return self.here.assign("ptr", 1, f"getelementptr inbounds {memory}, ptr {base}, {offset}")
+        return self.here.assign("ptr", 1, f"getelementptr {inbounds}{memory}, ptr {base}, {offset}")
 
     def _addresses(self, buffer: Buffer, offsets: Lanes) -> Lanes:
         memory = memory_type(buffer.dtype)

@@ -135,24 +135,39 @@ def _index_remainder(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, 
 
 
 def _extremum(name: str) -> Emit:
+    """The op: a NaN wins, and of two zeros +0.0 is the larger."""
     word = "max" if name == "maximum" else "min"
 
     def emit(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> Lanes:
         x, y = operands
-        if dtype is bool_:
-            return b.binary("or" if word == "max" else "and", x, y)
         if not dtype.is_float:
-            sign = "s" if dtype.kind is Kind.SIGNED else "u"
-            return b.intrinsic(f"{sign}{word}", x, y)
+            return loose_extremum(b, word, dtype, x, y)
         if not x.text.startswith("%"):
-            x, y = y, x  # a literal is not NaN: one comparison is enough
-        better = b.compare("fcmp ogt" if word == "max" else "fcmp olt", y, x)
-        chosen = b.select(better, y, x)  # x if it is NaN
-        if not y.text.startswith("%"):
-            return chosen
-        return b.select(b.compare("fcmp uno", y, y), y, chosen)
+            x, y = y, x
+        if y.text.startswith("%") or y.text == _like(float("nan"), y).text:
+            return b.intrinsic(name, x, y)
+        keeps = _comparison_with(y, word)  # the literal is not NaN: one comparison is enough
+        return b.select(b.compare(f"fcmp {keeps}", x, y), x, y)
 
     return emit
+
+
+def _comparison_with(bound: Lanes, word: str) -> str:
+    """The comparison under which ``x`` is kept against a literal, zeros and NaN included."""
+    or_equal = bound.text == _like(-0.0 if word == "max" else 0.0, bound).text
+    return ("ug" if word == "max" else "ul") + ("e" if or_equal else "t")
+
+
+def loose_extremum(b: Builder, word: str, dtype: DType, x: Lanes, y: Lanes) -> Lanes:
+    """What reductions combine with: a NaN wins, and of two zeros either one."""
+    if dtype is bool_:
+        return b.binary("or" if word == "max" else "and", x, y)
+    if not dtype.is_float:
+        sign = "s" if dtype.kind is Kind.SIGNED else "u"
+        return b.intrinsic(f"{sign}{word}", x, y)
+    better = b.compare("fcmp ogt" if word == "max" else "fcmp olt", y, x)
+    chosen = b.select(better, y, x)  # x if it is NaN
+    return b.select(b.compare("fcmp uno", y, y), y, chosen)
 
 
 for _name in ("maximum", "minimum"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monograph.ir.types import DType, bool_, i64
+from monograph.ir.types import DType, bool_
 from monograph.targets.cpu import instructions
 from monograph.targets.cpu.assembly import (
     Builder,
@@ -17,8 +17,6 @@ from monograph.targets.cpu.assembly import (
 _FUNCTIONS = {
     "sum": "add",
     "prod": "multiply",
-    "max": "maximum",
-    "min": "minimum",
     "any": "logical_or",
     "all": "logical_and",
 }
@@ -57,6 +55,8 @@ class Reduction:
 
     def join(self, b: Builder, x: Lanes, y: Lanes) -> Lanes:
         """Two elements or partial results as one."""
+        if self.kind in ("max", "min"):
+            return instructions.loose_extremum(b, self.kind, self.dtype, x, y)
         name = _FUNCTIONS[self.kind]
         return instructions.FUNCTIONS[name](b, self.dtype, self.dtype, (x, y))
 
@@ -92,11 +92,20 @@ class Partial:
         self.place = self._allocate(entry, self.type)
         neutral = instructions.literal(reduction.neutral(), reduction.dtype, lanes)
         here.line(f"store {neutral}, ptr {self.place}")
+        self.nan = ""
+        if reduction.kind in ("max", "min") and reduction.dtype.is_float:
+            self.nan = self._allocate(entry, vector_type(self.bits, lanes))
+            here.line(f"store {vector_type(self.bits, lanes)} zeroinitializer, ptr {self.nan}")
         self.position = ""
         if reduction.has_position:
             self.position = self._allocate(entry, vector_type("i64", lanes))
             nowhere = constant_vector(Lanes(str(NOWHERE), "i64"), lanes)
             here.line(f"store {nowhere}, ptr {self.position}")
+
+    @property
+    def bits(self) -> str:
+        """An integer as wide as an element."""
+        return f"i{self.reduction.dtype.bits}"
 
     @staticmethod
     def _allocate(entry: Builder, type_: str) -> str:
@@ -127,6 +136,9 @@ class Partial:
                 self.reduction.neutral(), self.reduction.dtype, self.lanes
             )
             value = b.select(mask, value, neutral)
+        if self.nan:
+            self._extreme(b, value)
+            return
         if position is None:
             result = self.reduction.join(b, self._load(b), value)
             b.line(f"store {result}, ptr {self.place}")
@@ -139,9 +151,31 @@ class Partial:
         b.line(f"store {b.select(better, value, old)}, ptr {self.place}")
         b.line(f"store {b.select(better, position, at)}, ptr {self.position}")
 
+    def _extreme(self, b: Builder, value: Lanes) -> None:
+        """Keep the extreme, and beside it whether there was a NaN: two short chains, not one."""
+        old = self._load(b)
+        order = "fcmp ogt" if self.reduction.kind == "max" else "fcmp olt"
+        b.line(f"store {b.select(b.compare(order, value, old), value, old)}, ptr {self.place}")
+        seen = self._load_nan(b)
+        is_nan = b.convert("sext", b.compare("fcmp uno", value, value), self.bits)
+        b.line(f"store {b.binary('or', seen, is_nan)}, ptr {self.nan}")
+
+    def _load_nan(self, b: Builder) -> Lanes:
+        type_ = vector_type(self.bits, self.lanes)
+        return b.assign(self.bits, self.lanes, f"load {type_}, ptr {self.nan}")
+
+    def _with_nan(self, b: Builder, value: Lanes) -> Lanes:
+        """The extreme, or NaN in the lanes that saw one."""
+        if not self.nan:
+            return value
+        zero = constant_vector(Lanes("0", self.bits), self.lanes)
+        clean = b.compare("icmp eq", self._load_nan(b), zero)
+        nan = instructions.literal(float("nan"), self.reduction.dtype, self.lanes)
+        return b.select(clean, value, nan)
+
     def finish_into(self, b: Builder, whole: Partial) -> None:
         """Combine the lanes in halves, and take the result into a scalar partial result."""
-        value = self._load(b)
+        value = self._with_nan(b, self._load(b))
         position = self._load_position(b) if self.position else None
         while value.lanes > 1:
             low, high = _halves(b, value)
@@ -156,7 +190,9 @@ class Partial:
 
     def result(self, b: Builder) -> Lanes:
         """The value (or the position, for argmax) after the last element."""
-        return self._load_position(b) if self.position else self._load(b)
+        if self.position:
+            return self._load_position(b)
+        return self._with_nan(b, self._load(b))
 
 
 def _halves(b: Builder, value: Lanes) -> tuple[Lanes, Lanes]:
@@ -172,6 +208,3 @@ def _halves(b: Builder, value: Lanes) -> tuple[Lanes, Lanes]:
             )
         parts.append(found)
     return parts[0], parts[1]
-
-
-RESULT = {"argmax": i64, "argmin": i64}

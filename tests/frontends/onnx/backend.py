@@ -1,4 +1,4 @@
-"""Monograph as a backend of ONNX's own test suite: import, then interpret."""
+"""Monograph as a backend of ONNX's own test suite: import, then interpret or compile."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from onnx.backend.base import Backend, BackendRep
 
 from monograph.frontends.onnx import from_onnx
 from monograph.ir.graph import Graph
-from monograph.ir.interpret import interpret
+from tests.targets.running import Runner
+
+RUNNER = Runner()
+"""What models run on; ``conformance`` puts another in its place."""
 
 
 class MonographRep(BackendRep):
-    """A model that has been imported; ``run`` interprets it."""
+    """A model that has been imported; ``run`` runs it on the target of the day."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        return tuple(interpret(self.graph, [as_input(item) for item in inputs]))
+        return tuple(RUNNER(self.graph, [as_input(item) for item in inputs]))
 
 
 class MonographBackend(Backend):

@@ -1,7 +1,9 @@
 """ONNX's own backend suite, every CPU test of it: ``python -m tests.frontends.onnx.conformance``.
 
 The tests, their data and the comparison are those of ``onnx.backend.test``; nothing is excluded and
-nothing declined. Prints how many passed out of all, and why the others did not.
+nothing declined. Prints how many passed out of all, and why the others did not; with
+``--target cpu`` every model is compiled, and the tests of which any node ran in the interpreter are
+counted too.
 
 Seven cannot be passed but by chance. The six ``bernoulli`` tests compare random numbers with those
 of NumPy's generator, and ``test_loop16_seq_none`` expects a sequence with a scalar in it, of which
@@ -27,6 +29,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.targets.running import TARGETS
+
 SECONDS = 120
 """How long one test may take."""
 
@@ -38,6 +42,8 @@ class Outcome(NamedTuple):
     reason: str
     detail: str
     seconds: float
+    interpreted: tuple[str, ...] = ()
+    """The ops that ran in the interpreter although the target is another."""
 
 
 _TESTS: dict[str, Callable[[Any], None]] = {}
@@ -63,10 +69,20 @@ def load_tests() -> dict[str, Callable[[Any], None]]:
     }
 
 
+def use_target(target: str) -> None:
+    """Run models on this target from now on."""
+    from tests.frontends.onnx.backend import RUNNER
+
+    RUNNER.target = target
+
+
 def run_test(name: str) -> Outcome:
     """Run one test; any exception at all is a failure."""
+    from tests.frontends.onnx.backend import RUNNER
+
     start = time.perf_counter()
     reason = detail = ""
+    RUNNER.interpreted.clear()
     signal.signal(signal.SIGALRM, _too_slow)
     signal.alarm(SECONDS)
     try:
@@ -77,7 +93,8 @@ def run_test(name: str) -> Outcome:
         reason, detail = describe(error), traceback.format_exc()
     finally:
         signal.alarm(0)
-    return Outcome(name, reason, detail, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return Outcome(name, reason, detail, seconds, tuple(sorted(set(RUNNER.interpreted))))
 
 
 def run_tests(names: Sequence[str], jobs: int) -> list[Outcome]:
@@ -114,7 +131,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the failures, with tracebacks, to a file")
     parser.add_argument("--jobs", type=int, default=2, help="how many processes")
     parser.add_argument("-x", dest="show", type=int, default=0, help="print so many tracebacks")
+    parser.add_argument("--target", choices=TARGETS, default="interpreter")
     options = parser.parse_args()
+    use_target(options.target)
     _TESTS.update(load_tests())
     names = sorted(name for name in _TESTS if re.search(options.pattern, name))
     outcomes = run_tests(names, options.jobs)
@@ -131,8 +150,19 @@ def main() -> int:
     for outcome in sorted(outcomes, key=lambda each: -each.seconds)[:3]:
         if outcome.seconds > 10:
             print(f"slow: {outcome.name} {outcome.seconds:.1f} s")
+    _print_interpreted(outcomes)
     print(f"passed {len(names) - len(failed)} / {len(names)}")
     return 1 if failed else 0
+
+
+def _print_interpreted(outcomes: Sequence[Outcome]) -> None:
+    """How many tests ran a node in the interpreter though they were compiled, and of which ops."""
+    touched = [outcome for outcome in outcomes if outcome.interpreted]
+    if not touched:
+        return
+    counts = Counter(op for outcome in touched for op in outcome.interpreted)
+    print(f"{len(touched)} tests ran some node in the interpreter:")
+    print("  " + ", ".join(f"{op} {count}" for op, count in counts.most_common()))
 
 
 if __name__ == "__main__":

@@ -218,6 +218,8 @@ def _run_wrong(op: Any, sample: Any, options: Options, result: OpResult) -> tupl
         expected = function(*copies(tensors))
     except Exception as error:
         refusal = _line(error)
+    if expected is NotImplemented:  # how a Python operator refuses its operands
+        refusal = "NotImplemented"
     try:
         module = trace(function, copies(tensors), "export")
     except Exception as error:

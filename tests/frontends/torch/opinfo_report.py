@@ -27,7 +27,7 @@ ERROR_MEANINGS = {
     "refused by torch": "an error while torch traces",
     "refused at import": "an error of ours while the graph is read",
     "refused at run": "an error of ours while the graph runs",
-    "eager accepts": "no error in eager either; our value equals its value",
+    "eager accepts": "eager gives no error either; values equal",
     "value": "a value where eager gives an error",
     "crash": "an exception that is not one of our errors",
 }

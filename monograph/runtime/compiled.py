@@ -1,0 +1,236 @@
+"""What compiling or loading gives: something to call as the model is called, and to save.
+
+An ``Executable`` takes and returns what a graph does. ``CompiledFunction`` and ``CompiledModule``
+add the calling convention: the nesting of arguments and results, and their kind.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from monograph.errors import InputError
+from monograph.ir.graph import Graph
+from monograph.ir.interpret import bind_inputs, interpret
+from monograph.ir.tree import Structure, flatten, unflatten
+from monograph.ir.types import Array, TensorType
+from monograph.passes.manager import Report
+from monograph.runtime.artifact import describe_target, write_artifact
+from monograph.runtime.bundle import Bundle, Json
+from monograph.runtime.executable import Native
+from monograph.runtime.storage import write_code, write_graph, write_signature, write_structure
+from monograph.targets.cpu.machine import host
+from monograph.targets.program import Code
+
+if TYPE_CHECKING:
+    from monograph.targets.cpu.build import Program
+
+
+@dataclass
+class CompileReport:
+    """What happened: seconds a stage, the passes, and what runs in the interpreter."""
+
+    passes: Report = field(default_factory=Report)
+    seconds: dict[str, float] = field(default_factory=dict)
+    nodes_before: int = 0
+    nodes_after: int = 0
+    fallbacks: tuple[str, ...] = ()
+    """Nodes that run in the interpreter, as text; ``whole`` says why if it is all of them."""
+    whole: str | None = None
+    cache: str = "off"
+    """``hit`` if the program came from the disk cache, ``miss`` if it went there, or ``off``."""
+
+
+class Executable:
+    """A compiled graph. Call it with the graph's inputs, by position or by name.
+
+    ``graph`` is what was compiled; of a loaded program it has the inputs alone. ``lowered`` and
+    ``program`` tell how it was compiled. Where that was not necessary, because the code was in the
+    cache, ``recompile`` makes them when they are first asked for.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        native: Native | None,
+        report: CompileReport,
+        *,
+        lowered: Graph | None = None,
+        program: Program | None = None,
+        recompile: Callable[[], tuple[Graph, Program | None]] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.native = native
+        self.report = report
+        self._lowered = lowered
+        self._program = program
+        self._recompile = recompile
+        self._expected = [
+            (value.type.dtype.numpy, value.type.shape if value.type.is_static else None)
+            if isinstance(value.type, TensorType)
+            else None
+            for value in graph.inputs
+        ]
+
+    @property
+    def code(self) -> Code | None:
+        """What runs; None if the interpreter runs all of it."""
+        return None if self.native is None else self.native.program
+
+    @property
+    def program(self) -> Program | None:
+        """The code and how it was made; None if the interpreter runs it, or if it was loaded."""
+        self._see_that_it_is_known()
+        return self._program
+
+    @property
+    def lowered(self) -> Graph:
+        """The graph after all passes; of a loaded program, its inputs."""
+        self._see_that_it_is_known()
+        return self.graph if self._lowered is None else self._lowered
+
+    def _see_that_it_is_known(self) -> None:
+        if self._recompile is not None:
+            self._lowered, self._program = self._recompile()
+            self._recompile = None
+
+    # Running --------------------------------------------------------------------------------------
+
+    def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
+        """The graph's outputs, in order."""
+        return self.run({**named} if named and not inputs else inputs)
+
+    def run(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
+        """The graph's outputs for inputs in order, or by name: torch tensors for torch tensors."""
+        if self.native is not None and not isinstance(inputs, dict) and self._fits(inputs):
+            return self.native(inputs)
+        if _any_torch(inputs.values() if isinstance(inputs, dict) else inputs):
+            return self._run_torch(inputs)
+        if self.native is None:
+            return interpret(self.lowered, inputs)
+        return self.native(self._converted(inputs))
+
+    def _fits(self, inputs: Sequence[Any]) -> bool:
+        """Whether the arrays can be passed as they are."""
+        if len(inputs) != len(self._expected):
+            return False
+        for array, expected in zip(inputs, self._expected, strict=True):
+            if expected is None or type(array).__name__ != "ndarray":
+                return False
+            dtype, shape = expected
+            if array.dtype != dtype or not array.flags.c_contiguous:
+                return False
+            if shape is None or array.shape != shape:
+                return False
+        return True
+
+    def _converted(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Array]:
+        """The inputs as contiguous arrays; what does not fit is an error that names it."""
+        arrays, _ = bind_inputs(self.graph, inputs)
+        return [np.ascontiguousarray(a).reshape(np.shape(a)) for a in arrays]
+
+    def _run_torch(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
+        import torch
+
+        from monograph.frontends.torch.types import array_from_torch, array_to_torch
+
+        def as_array(item: Any) -> Any:
+            return array_from_torch(item) if isinstance(item, torch.Tensor) else item
+
+        if isinstance(inputs, dict):
+            results = self.run({name: as_array(item) for name, item in inputs.items()})
+        else:
+            results = self.run([as_array(item) for item in inputs])
+        return [array_to_torch(x) if isinstance(x, np.ndarray) else x for x in results]
+
+    # Saving ---------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it, weights included, to a ``.mono`` file that ``monograph.load`` reads."""
+        return write_artifact(path, self.bundle({"kind": "graph"}))
+
+    def bundle(self, call: Mapping[str, Json]) -> Bundle:
+        """All of it, with what is to be said of how it is called."""
+        machine = host()
+        parts = write_graph(self.lowered) if self.code is None else write_code(self.code)
+        manifest: dict[str, Json] = {
+            "target": describe_target(machine.triple, machine.cpu, machine.features),
+            "native": self.code is not None,
+            "signature": write_signature(self.graph),
+            "call": dict(call),
+            "report": write_report(self.report),
+        }
+        return Bundle(manifest, parts.blobs, parts.arrays)
+
+
+def write_report(report: CompileReport) -> dict[str, Json]:
+    """What of a report holds for a stored program as well."""
+    return {
+        "nodes_before": report.nodes_before,
+        "nodes_after": report.nodes_after,
+        "fallbacks": list(report.fallbacks),
+        "whole": report.whole,
+    }
+
+
+class CompiledFunction:
+    """A traced function, compiled: the same nesting of arguments and results."""
+
+    def __init__(self, executable: Executable, arguments: Structure, results: Structure) -> None:
+        self.executable = executable
+        self.arguments = arguments
+        self.results = results
+
+    def __call__(self, *arguments: Any) -> Any:
+        """What the function returns for these arguments."""
+        leaves, structure = flatten(arguments)
+        if structure != self.arguments:
+            raise InputError(
+                "the arguments have another structure than the example inputs",
+                expected=str(self.arguments),
+                found=str(structure),
+            )
+        return unflatten(self.results, self.executable.run(leaves))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it to a ``.mono`` file, which loads as a function of the same nesting."""
+        call: dict[str, Json] = {
+            "kind": "function",
+            "arguments": write_structure(self.arguments),
+            "results": write_structure(self.results),
+        }
+        return write_artifact(path, self.executable.bundle(call))
+
+
+class CompiledModule:
+    """A torch module or function, compiled: tensors in, tensors out, without gradients."""
+
+    def __init__(self, executable: Executable, call: Callable[..., Any]) -> None:
+        self.executable = executable
+        self._call = call
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """What the module returns for these arguments."""
+        return self._call(*arguments, **named)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it to a ``.mono`` file, which loads as an executable: flat inputs and outputs.
+
+        It takes and returns torch tensors or arrays, and needs torch for the former alone.
+        """
+        return self.executable.save(path)
+
+
+CompiledModel = Executable | CompiledFunction | CompiledModule
+
+
+def _any_torch(items: Any) -> bool:
+    """Whether any of these is a torch tensor; there is none where nobody has imported torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and any(isinstance(item, torch.Tensor) for item in items)

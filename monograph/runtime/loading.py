@@ -1,0 +1,60 @@
+"""Loading ``.mono`` files: code and weights, mapped into memory, ready to call.
+
+Nothing of the compiler is needed for it, nor what the model was written with: not torch, not onnx.
+"""
+
+from __future__ import annotations
+
+import os
+
+from monograph.runtime.artifact import check_target, read_artifact
+from monograph.runtime.bundle import Bundle, Json
+from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompileReport, Executable
+from monograph.runtime.executable import Native
+from monograph.runtime.records import typed, unreadable
+from monograph.runtime.storage import read_code, read_graph, read_signature, read_structure
+from monograph.targets.cpu.machine import host
+
+
+def load(
+    path: str | os.PathLike[str], *, threads: int | None = None, verify: bool = True
+) -> CompiledModel:
+    """What ``save`` wrote to ``path``, to be called as before; an error if it cannot run here.
+
+    A traced function loads as one, with its nesting of arguments and results; a graph, an ONNX
+    model or a torch module as an ``Executable``, which takes and returns arrays (or torch tensors,
+    if it is given some). ``verify=False`` spares reading large weights to check them.
+    """
+    bundle = read_artifact(path, verify=verify)
+    machine = host()
+    check_target(bundle.manifest, machine.triple, machine.cpu, machine.features)
+    executable = _executable(bundle, threads)
+    call = typed(bundle.manifest.get("call"), dict)
+    kind = call.get("kind")
+    if kind == "graph":
+        return executable
+    if kind != "function":
+        raise unreadable(f"it is called in an unknown way, {kind!r}")
+    arguments = read_structure(call.get("arguments"))
+    return CompiledFunction(executable, arguments, read_structure(call.get("results")))
+
+
+def _executable(bundle: Bundle, threads: int | None) -> Executable:
+    report = read_report(bundle.manifest.get("report"))
+    if not typed(bundle.manifest.get("native"), bool):
+        graph = read_graph(bundle)
+        return Executable(graph, None, report, lowered=graph)
+    signature = read_signature(bundle.manifest.get("signature"))
+    return Executable(signature, Native(read_code(bundle), signature, threads), report)
+
+
+def read_report(value: Json) -> CompileReport:
+    """What ``write_report`` wrote."""
+    given = typed(value, dict)
+    whole = given.get("whole")
+    return CompileReport(
+        nodes_before=typed(given.get("nodes_before"), int),
+        nodes_after=typed(given.get("nodes_after"), int),
+        fallbacks=tuple(typed(each, str) for each in typed(given.get("fallbacks"), list)),
+        whole=None if whole is None else typed(whole, str),
+    )

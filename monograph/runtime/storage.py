@@ -1,0 +1,298 @@
+"""Programs and graphs as the parts of a bundle, and back.
+
+::
+
+    program.o        the object code
+    program.json     symbols, slots, steps, result codes, weights and nodes for the interpreter
+    graph.ir         in place of both: a graph that the interpreter runs as a whole
+    (arrays)         weights, under the names of their slots
+
+A weight that the reader has at hand (the cache is asked with the model's own graph) is stored as
+its number among the graph's weights and constants; all others are stored as arrays. Reading needs
+neither the compiler nor a frontend, unless a stored node itself names a frontend's op.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from monograph.errors import InputError
+from monograph.ir.data import ArrayData, Data
+from monograph.ir.graph import Graph, Node, copy_node
+from monograph.ir.text.parser import parse_type, parse_with
+from monograph.ir.text.printer import print_graph
+from monograph.ir.tree import LEAF, Structure
+from monograph.ir.types import Array, TensorType, symbols_of
+from monograph.runtime.bundle import Bundle, Json, is_text
+from monograph.runtime.records import (
+    RecordReader,
+    exactly,
+    read_failures,
+    read_symbols,
+    typed,
+    unreadable,
+    write_failures,
+    write_record,
+    write_symbols,
+)
+from monograph.targets.program import Code, SlotKind
+
+OBJECT = "program.o"
+PROGRAM = "program.json"
+GRAPH = "graph.ir"
+
+
+@dataclass
+class Parts:
+    """What of a program goes into a bundle beside its manifest."""
+
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)
+
+    def add_array(self, name: str, array: Array) -> str:
+        """Store an array under this name, or another if it is taken or cannot be one."""
+        chosen = name
+        while not is_text(chosen) or chosen in self.arrays:
+            chosen = f"array.{len(self.arrays)}" if chosen == name else f"{chosen}.1"
+        self.arrays[chosen] = array
+        return chosen
+
+
+# Programs -----------------------------------------------------------------------------------------
+
+
+def write_code(code: Code, model: Graph | None = None) -> Parts:
+    """The parts of a program; ``model`` is the graph that its reader will have at hand."""
+    parts = Parts()
+    stored = [] if model is None else stored_data(model)
+    numbers = {id(data): number for number, data in enumerate(stored)}
+    names = {slot.number: slot.name for slot in code.slots if slot.kind is SlotKind.WEIGHT}
+    weights: list[Json] = []
+    for number, data in enumerate(code.weights):
+        known = numbers.get(id(data))
+        if known is not None:
+            weights.append({"model": known})
+        else:
+            name = names.get(number, f"weight.{number}")
+            weights.append({"array": parts.add_array(name, data.array())})
+    document: dict[str, Json] = {
+        "symbols": write_symbols(code.sizes),
+        "slots": [write_record(slot) for slot in code.slots],
+        "steps": [write_record(step) for step in code.steps],
+        "failures": write_failures(code.steps, code.failures),
+        "weights": weights,
+        "fallbacks": [_write_node(node, model, parts) for node in code.fallbacks],
+    }
+    parts.blobs[OBJECT] = code.object
+    parts.blobs[PROGRAM] = json.dumps(document, separators=(",", ":")).encode()
+    return parts
+
+
+def read_code(bundle: Bundle, model: Graph | None = None) -> Code:
+    """The program that ``write_code`` wrote."""
+    document = _document(bundle)
+    symbols = read_symbols(document.get("symbols"))
+    reader = RecordReader(symbols)
+    steps = tuple(reader.step(each) for each in typed(document.get("steps"), list))
+    stored = [] if model is None else stored_data(model)
+    return Code(
+        _blob(bundle, OBJECT),
+        tuple(reader.slot(each) for each in typed(document.get("slots"), list)),
+        symbols,
+        steps,
+        read_failures(document.get("failures"), steps),
+        tuple(_read_weight(each, bundle, stored) for each in typed(document["weights"], list)),
+        tuple(_read_node(each, bundle, model) for each in typed(document["fallbacks"], list)),
+    )
+
+
+def stored_data(graph: Graph) -> list[Data]:
+    """The contents of a graph's weights and constants, in order, those in regions too."""
+    return [
+        cast(Data, node.op.attributes()["data"])
+        for node in graph.walk()
+        if node.op.name in ("weight", "constant")
+    ]
+
+
+def _document(bundle: Bundle) -> Mapping[str, Json]:
+    try:
+        found = json.loads(_blob(bundle, PROGRAM))
+    except ValueError as problem:
+        raise unreadable(f"{PROGRAM} is not JSON: {problem}") from None
+    document: dict[str, Json] = typed(found, dict)
+    missing = {"weights", "fallbacks"} - document.keys()
+    if missing:
+        raise unreadable(f"{PROGRAM} has no {', '.join(sorted(missing))}")
+    return document
+
+
+def _blob(bundle: Bundle, name: str) -> bytes:
+    if name not in bundle.blobs:
+        raise unreadable(f"{name} is missing")
+    return bundle.blobs[name]
+
+
+def _read_weight(value: Json, bundle: Bundle, stored: Sequence[Data]) -> Data:
+    given = typed(value, dict)
+    if "array" in given:
+        return ArrayData(_array(bundle, typed(given["array"], str)))
+    number = typed(given.get("model"), int)
+    if not 0 <= number < len(stored):
+        raise unreadable(f"it needs weight {number} of a model that has {len(stored)}")
+    return stored[number]
+
+
+def _array(bundle: Bundle, name: str) -> Array:
+    if name not in bundle.arrays:
+        raise unreadable(f"the array {name} is missing")
+    return bundle.arrays[name]
+
+
+# Nodes --------------------------------------------------------------------------------------------
+
+
+def _write_node(node: Node, model: Graph | None, parts: Parts) -> Json:
+    """A node as a graph of its own, and the model's node at whose place in the source it stands."""
+    graph = Graph("fallback")
+    operands = dict.fromkeys(node.operands)
+    mapping = {value: graph.add_input(value.name, value.type) for value in operands}
+    graph.set_outputs(copy_node(node, graph, mapping).results)
+    nodes = () if model is None or node.location is None else model.walk()
+    same = (number for number, each in enumerate(nodes) if each.location is node.location)
+    return {
+        "graph": print_graph(graph, locations=True),
+        "weights": _write_weights(graph, parts),
+        "at": next(same, None),
+    }
+
+
+def _read_node(value: Json, bundle: Bundle, model: Graph | None) -> Node:
+    given = typed(value, dict)
+    text = typed(given.get("graph"), str)
+    graph = _parse(text, given.get("weights"), bundle, "a stored node")
+    node = graph.nodes[0] if len(graph) == 1 else None
+    if node is None:
+        raise unreadable(f"a node for the interpreter is a graph of {len(graph)} nodes")
+    at = given.get("at")
+    if model is not None and at is not None:
+        number = typed(at, int)
+        node.location = next(
+            (each.location for k, each in enumerate(model.walk()) if k == number), None
+        )
+    return node
+
+
+# Graphs -------------------------------------------------------------------------------------------
+
+
+def write_graph(graph: Graph) -> Parts:
+    """The parts of a graph that the interpreter runs as a whole."""
+    parts = Parts()
+    weights = _write_weights(graph, parts)
+    text = print_graph(graph, locations=True)
+    parts.blobs[GRAPH] = text.encode()
+    parts.blobs[PROGRAM] = json.dumps({"weights": weights, "fallbacks": []}).encode()
+    return parts
+
+
+def read_graph(bundle: Bundle) -> Graph:
+    """The graph that ``write_graph`` wrote."""
+    try:
+        text = _blob(bundle, GRAPH).decode()
+    except UnicodeDecodeError as problem:
+        raise unreadable(f"{GRAPH} is not text: {problem}") from None
+    return _parse(text, _document(bundle)["weights"], bundle, GRAPH)
+
+
+def _write_weights(graph: Graph, parts: Parts) -> Json:
+    """Store the contents of a graph's weights; their digests, which its text has, find them."""
+    found: dict[str, Json] = {}
+    for node in graph.walk():
+        if node.op.name != "weight":
+            continue
+        data = cast(Data, node.op.attributes()["data"])
+        if data.digest not in found:
+            label = str(node.op.attributes()["label"])
+            found[data.digest] = parts.add_array(label, data.array())
+    return found
+
+
+def _parse(text: str, weights: Json, bundle: Bundle, source: str) -> Graph:
+    names = typed(weights, dict)
+
+    def find(label: str, digest: str, type_: TensorType) -> Data | None:
+        if digest not in names:
+            raise unreadable(f"the contents of the weight {label} are missing")
+        return ArrayData(_array(bundle, typed(names[digest], str)), type_.dtype)
+
+    return parse_with(text, find, source)
+
+
+# How a program is called --------------------------------------------------------------------------
+
+
+def write_signature(graph: Graph) -> dict[str, Json]:
+    """Names and types of a graph's inputs and outputs, and which of them are state."""
+    symbols = {symbol for value in graph.inputs for symbol in symbols_of(value.type)}
+    ordered = sorted(symbols, key=lambda symbol: symbol.name)
+    return {
+        "name": graph.name,
+        "symbols": write_symbols(ordered),
+        "inputs": [[value.name, str(value.type)] for value in graph.inputs],
+        "outputs": [[value.name, str(value.type)] for value in graph.outputs],
+        "updates": [[output, input_] for output, input_ in graph.updates.items()],
+        "donated": sorted(graph.donated),
+    }
+
+
+def read_signature(value: Json) -> Graph:
+    """A graph of the stored inputs and nothing else."""
+    given = typed(value, dict)
+    symbols = {symbol.name: symbol for symbol in read_symbols(given.get("symbols"))}
+    graph = Graph(typed(given.get("name"), str))
+    donated = typed(given.get("donated"), list)
+    for number, each in enumerate(typed(given.get("inputs"), list)):
+        name, text = exactly(each, 2)
+        type_ = parse_type(typed(text, str), symbols)
+        graph.add_input(typed(name, str), type_, donate=number in donated)
+    pairs = [exactly(pair, 2) for pair in typed(given.get("updates"), list)]
+    graph.updates = {typed(output, int): typed(input_, int) for output, input_ in pairs}
+    return graph
+
+
+def write_structure(structure: Structure) -> dict[str, Json]:
+    """The nesting of arguments or results. A named tuple is stored as a tuple: it has no class."""
+    keys: list[Json] = []
+    for key in structure.keys:
+        if key is not None and type(key) not in (str, int, bool):
+            raise InputError(
+                "this key of a dict cannot be stored",
+                expected="a str, an int, a bool or None",
+                found=repr(key),
+            )
+        keys.append(key)
+    kind = "tuple" if structure.kind == "record" else structure.kind
+    return {
+        "kind": kind,
+        "keys": keys,
+        "children": [write_structure(child) for child in structure.children],
+    }
+
+
+def read_structure(value: Json) -> Structure:
+    """What ``write_structure`` wrote."""
+    given = typed(value, dict)
+    kind = typed(given.get("kind"), str)
+    if kind == "leaf":
+        return LEAF
+    if kind not in ("none", "tuple", "list", "dict"):
+        raise unreadable(f"a structure is of an unknown kind, {kind!r}")
+    keys = tuple(typed(given.get("keys"), list))
+    children = tuple(read_structure(child) for child in typed(given.get("children"), list))
+    if kind == "dict" and len(keys) != len(children):
+        raise unreadable("a dict has more keys than values, or fewer")
+    return Structure(kind, keys, children)

@@ -1,0 +1,46 @@
+"""Graphs run on a target by its name, with a note of what ran in the interpreter all the same.
+
+``interpreter`` is the meaning of the graph; ``cpu`` compiles it to native code first. Suites that
+take ``--target`` run through here, so that all of them count the same things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monograph.ir.graph import Graph
+from monograph.ir.interpret import interpret
+from monograph.runtime.compile import Executable, Options, compile_graph
+
+TARGETS = ("interpreter", "cpu")
+
+
+class Runner:
+    """Runs graphs on one target. ``interpreted`` names the ops that native code left out."""
+
+    def __init__(self, target: str = "interpreter", options: Options | None = None) -> None:
+        assert target in TARGETS, target
+        self.target = target
+        self.options = options or Options()
+        self.interpreted: list[str] = []
+
+    def compile(self, graph: Graph) -> Executable:
+        """The graph as native code; what it leaves to the interpreter is noted."""
+        executable = compile_graph(graph, self.options)
+        self.interpreted += interpreted_ops(executable)
+        return executable
+
+    def __call__(self, graph: Graph, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+        """The outputs of a graph."""
+        if self.target == "interpreter":
+            return interpret(graph, inputs)
+        executable = self.compile(graph)
+        return executable.run(dict(inputs) if isinstance(inputs, Mapping) else inputs)
+
+
+def interpreted_ops(executable: Executable) -> list[str]:
+    """The ops of an executable that run in the interpreter; ``(whole)`` if all of it does."""
+    if executable.native is None:
+        return ["(whole)"] if executable.report.fallbacks else []
+    return sorted({node.op.name for node in executable.native.program.fallbacks})
