@@ -29,6 +29,8 @@ _HOMES = {
     "functional": "monograph.functional",
     "grad": "monograph.api",
     "interpret": "monograph.api",
+    # Not through the api, which knows the frontends: what is loaded needs none of them.
+    "load": "monograph.runtime.loading",
     "load_graph": "monograph.api",
     "optimize": "monograph.api",
     "optimize_with_report": "monograph.api",
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from monograph.errors import MonographError
     from monograph.ir.dims import Symbol
     from monograph.ir.types import TensorType
+    from monograph.runtime.loading import load
 
 __all__ = [
     "Graph",
@@ -76,6 +79,7 @@ __all__ = [
     "functional",
     "grad",
     "interpret",
+    "load",
     "load_graph",
     "optimize",
     "optimize_with_report",

@@ -24,7 +24,7 @@ from monograph.passes.pipeline import pipeline_for
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from monograph.runtime.models import CompiledModel
+    from monograph.runtime.compiled import CompiledModel
 
 __all__ = [
     "Graph",
@@ -35,6 +35,7 @@ __all__ = [
     "from_torch",
     "grad",
     "interpret",
+    "load",
     "load_graph",
     "optimize",
     "optimize_with_report",
@@ -89,6 +90,7 @@ def compile(
     level: str = "O2",
     threads: int | None = None,
     strict: bool = False,
+    cache: bool | None = None,
     dynamic_shapes: Any = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
@@ -101,18 +103,26 @@ def compile(
 
     ``level`` is O0 to O3. ``threads`` is the most that a call may use (``MONOGRAPH_THREADS``, or
     every processor, if None). A node that has no native code runs in the interpreter and is named
-    in ``executable.report``; with ``strict`` it is an error. ``dynamic_shapes`` and ``kwargs`` are
-    what ``torch.export`` takes.
+    in ``executable.report``; with ``strict`` it is an error. ``cache`` says whether to look for the
+    code on disk first, and to leave it there (``MONOGRAPH_CACHE`` decides if None).
+    ``dynamic_shapes`` and ``kwargs`` are what ``torch.export`` takes.
     """
     if target not in ("cpu", "host"):
         raise InputError(f"{target!r} is not a target", expected="cpu", found=repr(target))
     from monograph.runtime.compile import Options
     from monograph.runtime.models import compile_model
 
-    options = Options(level, threads, strict)
+    options = Options(level, threads, strict, cache=cache)
     return compile_model(
         model, *examples, options=options, dynamic_shapes=dynamic_shapes, kwargs=kwargs
     )
+
+
+def load(path: str | Path, *, threads: int | None = None, verify: bool = True) -> CompiledModel:
+    """What ``save`` wrote to a ``.mono`` file: see ``monograph.runtime.loading.load``."""
+    from monograph.runtime import loading
+
+    return loading.load(path, threads=threads, verify=verify)
 
 
 def optimize(

@@ -19,7 +19,7 @@ PACKAGE = ROOT / "monograph"
 
 ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
-    frozenset({"config"}),
+    frozenset({"config", "progress"}),
     frozenset({"ir"}),
     frozenset({"ops"}),
     frozenset({"functional"}),

@@ -10,11 +10,26 @@ their right, and one statement serves every target:
 
 Python's operators on scalars are index arithmetic (exact integers, floor division by a positive
 size); arithmetic on elements is ``b.apply("add", x, y)``.
+
+What is not one formula an element (a running sum, a sort, an elimination) says instead, by
+``Op.lower_loops(b)``, which loops fill its results:
+
+    def lower_loops(self, b: LoopBuilder) -> None:  # the running sum of each row
+        rows, columns = b.operands[0].shape
+        with b.parallel((rows,)) as (row,):
+            total = b.variable(b.literal(0, f32))
+            with b.loop(columns) as column:
+                total.set(b.apply("add", total.get(), b.read(0, [row, column])))
+                b.store(b.result(), [row, column], total.get())
+
+There a scalar is what was known when it was made: ``get`` and ``load`` read at once, and what is
+written later does not change them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
 from monograph.ir.dims import Dim, Shape
@@ -97,3 +112,81 @@ class Lowering(Protocol):
 
         A negative one counts from the end. One out of range is an error when the kernel runs.
         """
+
+
+class Memory(Protocol):
+    """A result, or a temporary, that loops fill."""
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+
+    @property
+    def shape(self) -> Shape:
+        """Its dimensions."""
+
+
+class Cell(Protocol):
+    """A variable of the loops: each iteration of the parallel loop has its own."""
+
+    def get(self) -> Scalar:
+        """What it holds now."""
+
+    def set(self, value: Scalar) -> None:
+        """Let it hold this from now on."""
+
+
+class LoopBuilder(Lowering, Protocol):
+    """The builder that the kernel layer passes to ``Op.lower_loops``.
+
+    A lowering is a sequence of stages, each done before the next begins: a ``fill``, or a
+    ``parallel`` with statements in it. Only ``fill`` takes formulas with ``reduce``.
+    """
+
+    def result(self, number: int = 0) -> Memory:
+        """A result of the op; every element must be written."""
+
+    def temporary(self, dtype: DType, shape: Shape) -> Memory:
+        """Memory that all stages share, with nothing in it yet."""
+
+    def viewed(self, memory: Memory, shape: Shape) -> Memory:
+        """The same memory in another shape (row-major)."""
+
+    def fill(self, target: Memory, body: Callable[[Position], Scalar]) -> None:
+        """A stage: ``target[index] = body(index)`` at every index."""
+
+    def parallel(
+        self, extents: Shape, *, lanes: bool = False
+    ) -> AbstractContextManager[tuple[Scalar, ...]]:
+        """A stage: what stands inside, for every position, in any order and at once.
+
+        With ``lanes``, neighbours along the last axis may run in the lanes of a vector: they must
+        take the same way through the statements, so ``when`` and ``while_`` depend on other axes.
+        """
+
+    def loop(self, extent: Dim | Scalar, *, lanes: bool = False) -> AbstractContextManager[Scalar]:
+        """What stands inside, for 0, 1… up to ``extent``, in order (any order with ``lanes``).
+
+        The extent is a size or index arithmetic on positions of loops around it.
+        """
+
+    def piece(self, number: Scalar, size: int, whole: Dim) -> tuple[Scalar, Scalar]:
+        """Where the ``number``-th piece of ``size`` of a whole begins, and how long it is."""
+
+    def when(self, condition: Scalar) -> AbstractContextManager[None]:
+        """What stands inside, if the condition holds."""
+
+    def while_(self, condition: Callable[[], Scalar]) -> AbstractContextManager[None]:
+        """What stands inside, as long as the condition, computed each time, holds."""
+
+    def require(self, condition: Scalar) -> None:
+        """An error when the kernel runs, unless the condition holds."""
+
+    def variable(self, initial: Scalar) -> Cell:
+        """A variable of the loop or condition that it is made in."""
+
+    def load(self, memory: Memory, index: Position) -> Scalar:
+        """An element as it is now, widened to the dtype in which it is computed with."""
+
+    def store(self, memory: Memory, index: Position, value: Scalar) -> None:
+        """Write an element, rounded to the memory's dtype."""

@@ -121,6 +121,14 @@ class Op:
         """
         raise NotImplementedError(f"{self.name} is not lowered element by element")
 
+    def lower_loops(self, b: Any) -> None:
+        """The loops that fill the results, for an op without one formula: see ``ir.lower``."""
+        raise NotImplementedError(f"{self.name} is not lowered to loops")
+
+    def has_loops(self) -> bool:
+        """Whether it says which loops fill its results, with these attributes."""
+        return type(self).lower_loops is not Op.lower_loops
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Inputs that show the op at work and at its edges; tests run them on every target."""

@@ -15,20 +15,21 @@ from monograph.kernel.kernel import Kernel, Store
 
 
 def flatten(kernel: Kernel) -> Kernel:
-    """The kernel with flat buffers and merged axes."""
+    """The kernel with flat buffers and merged axes; nothing is stored in an empty buffer."""
     done: dict[Expr, Expr] = {}
     stores = tuple(
         Store(
-            _flat(store.buffer),
-            (offset(store.buffer, tuple(_flattened(p, done) for p in store.position)),),
-            _flattened(store.value, done),
+            flat_buffer(store.buffer),
+            (offset(store.buffer, tuple(flat_expr(p, done) for p in store.position)),),
+            flat_expr(store.value, done),
         )
         for store in kernel.stores
+        if not _is_empty(store.buffer)
     )
     flat = Kernel(
         kernel.name,
-        tuple(map(_flat, kernel.inputs)),
-        tuple(map(_flat, kernel.outputs)),
+        tuple(map(flat_buffer, kernel.inputs)),
+        tuple(map(flat_buffer, kernel.outputs)),
         kernel.axes,
         stores,
     )
@@ -61,22 +62,26 @@ def coefficient(dim: Dim, symbol: Symbol) -> Dim | None:
     return found
 
 
-def _flat(buffer: Buffer) -> Buffer:
+def flat_buffer(buffer: Buffer) -> Buffer:
     """A flat buffer: how many elements it spans."""
     span: Dim = 1
     for stride, dim in zip(buffer.element_strides(), buffer.shape, strict=True):
         span = span + stride * (dim - 1)
-    empty = any(dim == 0 for dim in buffer.shape)
-    return Buffer(buffer.name, buffer.dtype, (0 if empty else span,))
+    return Buffer(buffer.name, buffer.dtype, (0 if _is_empty(buffer) else span,))
 
 
-def _flattened(root: Expr, done: dict[Expr, Expr]) -> Expr:
+def _is_empty(buffer: Buffer) -> bool:
+    return any(dim == 0 for dim in buffer.shape)
+
+
+def flat_expr(root: Expr, done: dict[Expr, Expr]) -> Expr:
+    """An expression that reads flat buffers; ``done`` remembers what has been seen."""
     found = done.get(root)
     if found is not None:
         return found
-    operands = tuple(_flattened(operand, done) for operand in root.operands)
+    operands = tuple(flat_expr(operand, done) for operand in root.operands)
     if isinstance(root, Load):
-        new: Expr = e.load(_flat(root.buffer), (offset(root.buffer, operands),))
+        new: Expr = e.load(flat_buffer(root.buffer), (offset(root.buffer, operands),))
     else:
         new = root if operands == root.operands else root.rebuilt(operands)
     done[root] = new
@@ -155,11 +160,16 @@ def _merge_reductions(kernel: Kernel) -> Kernel:
 
 
 def _merge_reduction(reduction: Reduce) -> Expr:
-    """Merge neighbouring axes of one reduction; those of size one go."""
+    """Merge neighbouring axes of one reduction; those of size one go.
+
+    A reduction over one element is that element, and its position is the first.
+    """
     body, axes = reduction.body, list(reduction.axes)
-    for each in [each for each in axes if each.extent == 1 and len(axes) > 1]:
+    for each in [each for each in axes if each.extent == 1]:
         body = e.substitute(body, {each.symbol: 0})
         axes.remove(each)
+    if not axes:
+        return e.index(0) if reduction.kind in ("argmax", "argmin") else body
     changed = True
     while changed:
         changed = False

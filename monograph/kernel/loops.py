@@ -13,7 +13,8 @@ outermost; its iterations are independent, and a thread is given a range of them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -73,6 +74,39 @@ class Prefetch:
 
 
 @dataclass(frozen=True)
+class Declare:
+    """Declare a variable that ``Assign`` changes; a ``Let`` of it keeps what it holds then."""
+
+    variable: Variable
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Let a declared variable hold another value."""
+
+    variable: Variable
+    value: Expr
+
+
+@dataclass(frozen=True)
+class If:
+    """Run ``body`` if the condition, the same in every lane, holds."""
+
+    condition: Expr
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class While:
+    """Run ``test``, then ``body`` if the condition holds, and again until it does not."""
+
+    test: tuple[Statement, ...]
+    condition: Expr
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
 class Loop:
     """Run ``body`` for ``start <= symbol < start + extent``, ``width`` iterations at a time."""
 
@@ -84,12 +118,18 @@ class Loop:
     width: int = 1
 
 
-Statement: TypeAlias = Let | Accumulator | Combine | Write | Prefetch | Loop
+Statement: TypeAlias = (
+    Let | Accumulator | Combine | Write | Prefetch | Loop | Declare | Assign | If | While
+)
 
 
 @dataclass(frozen=True)
 class LoopNest:
-    """A scheduled kernel: ``body`` for each value of the parallel variable."""
+    """A scheduled kernel: ``body`` for each value of the parallel variable.
+
+    Inputs are only read. An output may be read too: that sees what has been written so far, so
+    such a load stays where it is.
+    """
 
     name: str
     inputs: tuple[Buffer, ...]
@@ -106,6 +146,13 @@ class LoopNest:
     def buffers(self) -> tuple[Buffer, ...]:
         """Every buffer that the caller passes, in order."""
         return self.inputs + self.outputs
+
+    @property
+    def digest(self) -> str:
+        """A key for the nest that does not depend on its name."""
+        from monograph.kernel.text import nest_text
+
+        return hashlib.sha256(nest_text(replace(self, name="nest")).encode()).hexdigest()
 
     def __str__(self) -> str:
         from monograph.kernel.text import nest_text

@@ -11,7 +11,7 @@ first visit and kept for the others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.kernel import expr as e
@@ -39,6 +39,8 @@ KEEP_BYTES = 256 * 1024
 def build_nest(kernel: Kernel, schedule: Schedule) -> LoopNest:
     """The loops of a flat kernel under a schedule."""
     kernel = _jammed(kernel, schedule)
+    if schedule.block is not None:
+        kernel, schedule = _blocked(kernel, schedule, *schedule.block)
     return _NestBuilder(kernel, schedule).build()
 
 
@@ -382,6 +384,31 @@ def _substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statem
                 kind,
                 width,
             )
+
+
+def _blocked(
+    kernel: Kernel, schedule: Schedule, symbol: Symbol, size: int
+) -> tuple[Kernel, Schedule]:
+    """An axis as blocks and positions inside a block, the latter just outside the vector loop."""
+    axis = next(axis for axis in kernel.axes if axis.symbol is symbol)
+    outer = e.axis(f"{symbol.name}b", (axis.extent + size - 1) // size)
+    left = axis.extent - outer.symbol * size
+    whole = isinstance(axis.extent, int) and axis.extent % size == 0
+    inner = Axis(Symbol(f"{symbol.name}i", 0, size - 1), size if whole else dim_min(size, left))
+    bindings: dict[Symbol, Dim] = {symbol: outer.symbol * size + inner.symbol}
+    stores = tuple(
+        Store(
+            store.buffer,
+            tuple(e.substitute(place, bindings) for place in store.position),
+            e.substitute(store.value, bindings),
+        )
+        for store in kernel.stores
+    )
+    axes = tuple(each for each in kernel.axes if each is not axis)
+    blocked = Kernel(kernel.name, kernel.inputs, kernel.outputs, (*axes, outer, inner), stores)
+    leading = tuple(outer.symbol if s is symbol else s for s in schedule.order[: schedule.rows])
+    order = (*leading, inner.symbol, *schedule.order[schedule.rows :])
+    return blocked, replace(schedule, order=order, rows=schedule.rows + 1, block=None)
 
 
 def _jammed(kernel: Kernel, schedule: Schedule) -> Kernel:

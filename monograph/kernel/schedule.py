@@ -6,6 +6,8 @@
                cut into tiles of that many elements and its tiles join it
 ``vector``     the axes whose neighbours share an instruction, ``width`` of them at a time: those
                of the innermost loops, or the last of the rows
+``block``      an axis that is cut into blocks, and its block moved next to the vector loop: what
+               is contiguous along it is then read while it is still in the cache
 ``jam``        the axis whose next ``copies`` iterations are computed together, so that what they
                read in common is read once
 ``keep``       whether a row's intermediate values that later visits need are kept in a small
@@ -34,6 +36,7 @@ class Schedule:
     vector: tuple[Symbol, ...] = ()
     width: int = 1
     tile: int = 0
+    block: tuple[Symbol, int] | None = None
     jam: tuple[tuple[Symbol, int], ...] = ()
     keep: bool = False
     prefetch: Symbol | None = None
@@ -47,6 +50,8 @@ class Schedule:
         parts = [f"reorder({names(self.order)})", f"rows({names(self.order[: self.rows])})"]
         if self.tile:
             parts.append(f"tile({names(self.vector)}, {self.tile})")
+        if self.block is not None:
+            parts.append(f"block({dim_text(self.block[0])}, {self.block[1]})")
         parts.append(f"parallelize({names(self.order[: self.parallel])})")
         if self.vector:
             parts.append(f"vectorize({names(self.vector)}, {self.width})")

@@ -7,12 +7,16 @@ from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Literal, Loa
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.loops import (
     Accumulator,
+    Assign,
     Combine,
+    Declare,
+    If,
     Let,
     Loop,
     LoopNest,
     Prefetch,
     Statement,
+    While,
     Write,
 )
 
@@ -155,8 +159,22 @@ def _statement_lines(statement: Statement, indent: str) -> list[str]:
             return [f"{indent}{buffer.name}[{expr_text(offset)}] = {expr_text(value)}{mark}"]
         case Prefetch(buffer, offset):
             return [f"{indent}prefetch {buffer.name}[{expr_text(offset)}]"]
+        case Declare(variable, value):
+            return [f"{indent}{variable.name}: {variable.dtype} = {expr_text(value)}"]
+        case Assign(variable, value):
+            return [f"{indent}{variable.name} := {expr_text(value)}"]
+        case If(condition, body):
+            return [f"{indent}if {expr_text(condition)}:", *_block_lines(body, indent)]
+        case While(test, condition, body):
+            head = [f"{indent}while:", *_block_lines(test, indent)]
+            middle = f"{indent}holds {expr_text(condition)}, do:"
+            return [*head, middle, *_block_lines(body, indent)]
         case Loop(symbol, start, extent, body, kind, width):
             by = f" by {width}" if width > 1 else ""
             first = "" if start == 0 else f" from {dim_text(start)}"
             head = f"{indent}{kind.value} {dim_text(symbol)}{first} < {dim_text(extent)}{by}:"
-            return [head, *(line for s in body for line in _statement_lines(s, indent + "  "))]
+            return [head, *_block_lines(body, indent)]
+
+
+def _block_lines(body: tuple[Statement, ...], indent: str) -> list[str]:
+    return [line for s in body for line in _statement_lines(s, indent + "  ")]

@@ -6,15 +6,17 @@ first result is that of no elements. Narrow floats accumulate in f32.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from monograph.ir.build import Operand, apply, cast_to
+from monograph.ir.dims import shape_product
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import LoopBuilder, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, bool_, i64
+from monograph.ir.types import Array, DType, TensorType, bool_, i64, wide
 from monograph.ops import data, elementwise, index, reduce
 from monograph.ops.rules import normalize_axis
 
@@ -30,6 +32,30 @@ class Cumulative(Op):
         normalize_axis(self.name, self.axis, x.rank)
         return x.with_shape(x.shape)
 
+    def _lower_running(
+        self,
+        b: LoopBuilder,
+        initial: bool | int | float,
+        combine: Callable[[Scalar, Scalar], Scalar],
+        *,
+        exclusive: bool = False,
+        reverse: bool = False,
+    ) -> None:
+        """One pass along the axis; positions beside each other share the lanes of a vector."""
+        (x,) = b.operands
+        axis = self.axis % x.rank
+        size, inner = x.shape[axis], shape_product(x.shape[axis + 1 :])
+        shape = (shape_product(x.shape[:axis]), size, inner)
+        result = b.viewed(b.result(), shape)
+        with b.parallel((shape[0], inner), lanes=inner != 1) as (before, after):
+            running = b.variable(b.literal(initial, wide(x.dtype)))
+            with b.loop(size) as step:
+                place = (before, size - 1 - step if reverse else step, after)
+                old = running.get()
+                new = combine(old, b.reshaped(0, shape, place))
+                running.set(new)
+                b.store(result, place, old if exclusive else new)
+
 
 @op("cumsum")
 class Cumsum(Cumulative):
@@ -41,6 +67,17 @@ class Cumsum(Cumulative):
 
     def evaluate(self, x: Array) -> Array:
         return _accumulate(np.add, x, self.axis, self.exclusive, self.reverse)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        """From -0.0, which added to any number leaves it as it is, unless 0 is a result."""
+        initial = 0 if self.exclusive or not b.results[0].dtype.is_float else -0.0
+        self._lower_running(
+            b,
+            initial,
+            lambda total, x: b.apply("add", total, x),
+            exclusive=self.exclusive,
+            reverse=self.reverse,
+        )
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (apply(Cumsum(self.axis, self.exclusive, not self.reverse), grad),)
@@ -69,6 +106,15 @@ class Cumprod(Cumulative):
 
     def evaluate(self, x: Array) -> Array:
         return _accumulate(np.multiply, x, self.axis, self.exclusive, self.reverse)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        self._lower_running(
+            b,
+            1,
+            lambda product, x: b.apply("multiply", product, x),
+            exclusive=self.exclusive,
+            reverse=self.reverse,
+        )
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """Each element scales the products that it is part of, and so do they over the element.
@@ -123,6 +169,18 @@ class Cummax(Cumulative):
     def evaluate(self, x: Array) -> Array:
         return _accumulate(np.maximum, x, self.axis, False, self.reverse)
 
+    def lower_loops(self, b: LoopBuilder) -> None:
+        """The earlier of two that tie stays, and so does a NaN."""
+
+        def larger(so_far: Scalar, x: Scalar) -> Scalar:
+            ahead = b.apply("greater_equal", so_far, x)
+            if so_far.dtype.is_float:
+                ahead = b.apply("logical_or", ahead, b.apply("is_nan", so_far))
+            return b.select(ahead, so_far, x)
+
+        lowest = _lowest(b.results[0].dtype)
+        self._lower_running(b, lowest, larger, reverse=self.reverse)
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]
         axis = self.axis % x.rank
@@ -151,6 +209,13 @@ def cummax(x: Operand, axis: int, reverse: bool = False) -> Value:
     """The largest element so far along ``axis``."""
     value = reduce.one_value(x)
     return apply(Cummax(normalize_axis("cummax", axis, value.rank), reverse), value)
+
+
+def _lowest(dtype: DType) -> bool | int | float:
+    """What nothing is less than."""
+    if dtype.is_float:
+        return -np.inf
+    return False if dtype is bool_ else int(np.iinfo(dtype.numpy).min)
 
 
 def _number(x: Operand) -> Value:

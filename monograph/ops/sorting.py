@@ -15,11 +15,13 @@ from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, apply, apply_many
 from monograph.ir.dims import Dim, provably_less
 from monograph.ir.graph import Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, i64
 from monograph.ops import index, reduce, slicing
 from monograph.ops.rules import normalize_axis, require
+from monograph.ops.sorting_loops import lower_argsort
 
 
 @op("argsort")
@@ -37,6 +39,9 @@ class Argsort(Op):
 
     def evaluate(self, x: Array) -> Array:
         return _order(x, self.axis, self.descending)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_argsort(b, self.axis, self.descending)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -75,6 +75,23 @@ class Bincount(Op):
         np.add.at(counts, x.astype(np.int64), 1 if weights is None else weights)
         return counts
 
+    def has_loops(self) -> bool:
+        """Only a length that is known before it runs."""
+        return isinstance(self.length, int)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        x, (result,) = b.operands[0], b.results
+        dtype = wide(result.dtype)
+        counts = b.result() if dtype is result.dtype else b.temporary(dtype, result.shape)
+        b.fill(counts, lambda _: b.literal(0, dtype))
+        with b.parallel(()), b.loop(x.shape[0]) as k:
+            element = b.cast(b.read(0, [k]), u64)  # a negative one is beyond any length
+            place = [b.checked(element, self.length)]
+            weight = b.read(1, [k]) if len(b.operands) > 1 else b.literal(1, dtype)
+            b.store(counts, place, b.apply("add", b.load(counts, place), weight))
+        if dtype is not result.dtype:
+            b.fill(b.result(), lambda at: b.load(counts, at))
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         x = np.array([1, 4, 1, 0, 4, 4])

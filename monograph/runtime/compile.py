@@ -8,20 +8,20 @@ Either way the report names it, and ``strict`` makes it an error.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
 from monograph.errors import UnsupportedError
 from monograph.ir.graph import Graph
-from monograph.ir.interpret import bind_inputs, interpret
 from monograph.ir.op import registry
-from monograph.ir.types import Array, TensorType, string
+from monograph.ir.types import TensorType, string
 from monograph.kernel.lower import is_scalar_function
 from monograph.passes.lower_composites import LowerComposites
-from monograph.passes.manager import Report, run_pipeline
+from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
+from monograph.progress import announce
+from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
 from monograph.runtime.executable import Native
+from monograph.runtime.program_cache import Found, Watch, program_cache, settled
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.machine import host
 
@@ -35,111 +35,92 @@ class Options:
     strict: bool = False
     fusion: bool = True
     listings: bool = False
-
-
-@dataclass
-class CompileReport:
-    """What happened: seconds a stage, the passes, and what runs in the interpreter."""
-
-    passes: Report
-    seconds: dict[str, float] = field(default_factory=dict)
-    nodes_before: int = 0
-    nodes_after: int = 0
-    fallbacks: tuple[str, ...] = ()
-    """Nodes that run in the interpreter, as text; ``whole`` says why if it is all of them."""
-    whole: str | None = None
-
-
-class Executable:
-    """A compiled graph. Call it with the graph's inputs, by position or by name."""
-
-    def __init__(
-        self, graph: Graph, lowered: Graph, native: Native | None, report: CompileReport
-    ) -> None:
-        self.graph = graph
-        self.lowered = lowered
-        self.native = native
-        self.report = report
-        self._expected = [
-            (value.type.dtype.numpy, value.type.shape if value.type.is_static else None)
-            if isinstance(value.type, TensorType)
-            else None
-            for value in lowered.inputs
-        ]
-
-    @property
-    def program(self) -> Program | None:
-        """The compiled program; None if the interpreter runs all of it."""
-        return None if self.native is None else self.native.program
-
-    def __call__(self, *inputs: Any, **named: Any) -> list[Array]:
-        """The graph's outputs, in order."""
-        return self.run({**named} if named and not inputs else inputs)
-
-    def run(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Array]:
-        """The graph's outputs for inputs in order, or by name."""
-        if self.native is None:
-            return interpret(self.lowered, inputs)
-        if isinstance(inputs, dict) or not self._fits(inputs):
-            inputs = self._converted(inputs)
-        return self.native(inputs)
-
-    def _fits(self, inputs: Sequence[Any]) -> bool:
-        """Whether the arrays can be passed as they are."""
-        if len(inputs) != len(self._expected):
-            return False
-        for array, expected in zip(inputs, self._expected, strict=True):
-            if expected is None or type(array).__name__ != "ndarray":
-                return False
-            dtype, shape = expected
-            if array.dtype != dtype or not array.flags.c_contiguous:
-                return False
-            if shape is None or array.shape != shape:
-                return False
-        return True
-
-    def _converted(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Array]:
-        """The inputs as contiguous arrays; what does not fit is an error that names it."""
-        import numpy as np
-
-        arrays, _ = bind_inputs(self.lowered, inputs)
-        return [np.ascontiguousarray(a).reshape(np.shape(a)) for a in arrays]
+    cache: bool | None = None
+    """Whether to use the disk cache; ``MONOGRAPH_CACHE`` decides if None."""
 
 
 def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
-    """Compile a graph, which stays as it is."""
+    """Compile a graph, which stays as it is; or find in the cache what was compiled before."""
     chosen = options or Options()
     started = time.perf_counter()
-    lowered = graph.clone()
-    passes = run_pipeline(lowered, pipeline_for(chosen.level))
-    report = CompileReport(passes, nodes_before=len(graph), nodes_after=len(lowered))
-    report.seconds["passes"] = time.perf_counter() - started
-    reason = _only_interpretable(lowered)
-    if reason is not None:
-        report.whole = reason
-        report.fallbacks = tuple(repr(node) for node in lowered.nodes)
-        _refuse_if_strict(chosen, report)
-        return Executable(graph, lowered, None, report)
+    # Listings are not stored: whoever wants to read them sees the code being made.
+    wanted = False if chosen.listings else chosen.cache
+    settings = {"level": chosen.level, "fusion": str(chosen.fusion)}
+    cache = program_cache(graph, host(), settings, wanted)
+    found = None if cache is None else cache.find()
+    if found is not None:
+        return _cached(graph, chosen, found, started)
+    report = CompileReport(cache="off" if cache is None else "miss")
+    watch = Watch(graph)
+    program = _compile(graph, watch, chosen, report)
+    if program is None:
+        report.cache = "off"
+        return Executable(graph, None, report, lowered=watch.graph)
     started = time.perf_counter()
+    native = Native(program, graph, chosen.threads)
+    report.seconds["loading"] = time.perf_counter() - started
+    if cache is not None:
+        started = time.perf_counter()
+        cache.keep(program, watch.read, write_report(report))
+        report.seconds["storing"] = time.perf_counter() - started
+    return Executable(graph, native, report, lowered=watch.graph, program=program)
+
+
+def _cached(graph: Graph, options: Options, found: Found, started: float) -> Executable:
+    """An executable of code that needs no compiling."""
+    report = read_report(found.note)
+    report.cache = "hit"
+    _refuse_if_strict(options, report)
+    report.seconds["cache"] = time.perf_counter() - started
+    started = time.perf_counter()
+    native = Native(found.code, graph, options.threads)
+    report.seconds["loading"] = time.perf_counter() - started
+
+    def recompile() -> tuple[Graph, Program | None]:
+        watch = Watch(graph)
+        return watch.graph, _compile(graph, watch, options, CompileReport())
+
+    return Executable(graph, native, report, recompile=recompile)
+
+
+def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport) -> Program | None:
+    """Optimise the watched copy and build a program; None if only the interpreter can run it."""
+    started = time.perf_counter()
+    lowered = watch.graph
+    announce("passes")
+    report.nodes_before = len(lowered)
+    report.passes = run_pipeline(lowered, pipeline_for(options.level))
+    report.nodes_after = len(lowered)
+    report.seconds["passes"] = time.perf_counter() - started
+    report.whole = only_interpretable(lowered)
+    if report.whole is not None:
+        watch.end()
+        report.fallbacks = tuple(repr(node) for node in lowered.nodes)
+        _refuse_if_strict(options, report)
+        return None
+    started = time.perf_counter()
+    announce("lowering")
     LowerComposites(keep=composites_with_loops()).run(lowered)
     run_pipeline(lowered, pipeline_for("O1"))
     report.seconds["lowering"] = time.perf_counter() - started
-    program = build(lowered, host(), fusion=chosen.fusion, listings=chosen.listings)
+    program = build(lowered, host(), fusion=options.fusion, listings=options.listings)
+    watch.end()
     report.seconds |= program.seconds
     report.fallbacks = tuple(repr(node) for node in program.fallbacks)
-    _refuse_if_strict(chosen, report)
-    started = time.perf_counter()
-    native = Native(program, lowered, chosen.threads)
-    report.seconds["loading"] = time.perf_counter() - started
-    return Executable(graph, lowered, native, report)
+    _refuse_if_strict(options, report)
+    return replace(program, weights=settled(program.weights, graph))
 
 
 def composites_with_loops() -> tuple[str, ...]:
     """Composites that say how one element is computed, and so need no decomposition."""
-    return tuple(name for name, op in registry().items() if op.is_composite() and op.has_lowering())
+    return tuple(
+        name
+        for name, op in registry().items()
+        if op.is_composite() and (op.has_lowering() or is_scalar_function(op))
+    )
 
 
-def _only_interpretable(graph: Graph) -> str | None:
+def only_interpretable(graph: Graph) -> str | None:
     """Why a graph has no native code at all."""
     for node in graph.walk():
         for value in (*node.operands, *node.results):

@@ -20,15 +20,16 @@ from monograph.ir.graph import Graph
 from monograph.ir.interpret import bind_inputs, interpret
 from monograph.ir.tree import Structure, flatten, unflatten
 from monograph.ir.types import Array, TensorType
-from monograph.passes.manager import Report
 from monograph.runtime.artifact import describe_target, write_artifact
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.executable import Native
+from monograph.runtime.records import typed
 from monograph.runtime.storage import write_code, write_graph, write_signature, write_structure
 from monograph.targets.cpu.machine import host
 from monograph.targets.program import Code
 
 if TYPE_CHECKING:
+    from monograph.passes.manager import Report
     from monograph.targets.cpu.build import Program
 
 
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 class CompileReport:
     """What happened: seconds a stage, the passes, and what runs in the interpreter."""
 
-    passes: Report = field(default_factory=Report)
+    passes: Report | None = None
+    """None if nothing was compiled, but found in the cache or loaded."""
     seconds: dict[str, float] = field(default_factory=dict)
     nodes_before: int = 0
     nodes_after: int = 0
@@ -177,6 +179,18 @@ def write_report(report: CompileReport) -> dict[str, Json]:
         "fallbacks": list(report.fallbacks),
         "whole": report.whole,
     }
+
+
+def read_report(value: Json) -> CompileReport:
+    """What ``write_report`` wrote."""
+    given = typed(value, dict)
+    whole = given.get("whole")
+    return CompileReport(
+        nodes_before=typed(given.get("nodes_before"), int),
+        nodes_after=typed(given.get("nodes_after"), int),
+        fallbacks=tuple(typed(each, str) for each in typed(given.get("fallbacks"), list)),
+        whole=None if whole is None else typed(whole, str),
+    )
 
 
 class CompiledFunction:

@@ -22,12 +22,13 @@ from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
 from monograph.runtime.arena import Plan, Request, plan
 from monograph.runtime.pool import OutputPool
+from monograph.runtime.sizes import check_sizes, nodes_to_check
 from monograph.runtime.threads import symbols as register_pool_symbols
 from monograph.runtime.threads import thread_count
-from monograph.targets.cpu.build import Program
 from monograph.targets.cpu.machine import Library
 from monograph.targets.program import (
     Branch,
+    Code,
     Copy,
     Count,
     Element,
@@ -60,12 +61,12 @@ class Frame:
 class Native:
     """A program in this process, called with arrays in the graph's order."""
 
-    def __init__(self, program: Program, graph: Graph, threads: int | None = None) -> None:
+    def __init__(self, program: Code, graph: Graph, threads: int | None = None) -> None:
         register_pool_symbols()
         self.program = program
         self.graph = graph
         self.threads = threads or thread_count()
-        self.library = Library(program.compiled.object)
+        self.library = Library(program.object)
         self.entry = _ENTRY(self.library.address("entry"))
         self.pool = OutputPool()
         self.frames: dict[tuple[int, ...], list[Frame]] = {}
@@ -82,6 +83,7 @@ class Native:
         self.static = not program.sizes
         self.requests = arena_requests(program)
         self.plans: dict[tuple[int, ...], Plan] = {}
+        self.guards = () if self.static else nodes_to_check(graph)
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs."""
@@ -119,6 +121,11 @@ class Native:
         if failure is not None:
             raise failure
         step = self.program.failures[code]
+        if isinstance(step, Repeat):
+            raise EvaluationError(
+                f"while: the condition still holds after {step.limit} iterations",
+                where=step.where,
+            )
         where = step.checked if isinstance(step, Launch) else ""
         raise EvaluationError(
             "an index is out of range",
@@ -139,6 +146,7 @@ class Native:
         """The arena's layout when the symbolic sizes are these."""
         if sizes not in self.plans:
             bindings = dict(zip(self.program.sizes, sizes, strict=True))
+            check_sizes(self.guards, bindings)
             self.plans[sizes] = plan([_request(each, bindings) for each in self.requests], effort=0)
         return self.plans[sizes]
 
@@ -241,7 +249,7 @@ def _request(each: SlotRequest, bindings: Mapping[Symbol, int]) -> Request:
     return Request(each.name, size, each.first, each.last, may_share=each.may_share)
 
 
-def arena_requests(program: Program) -> list[SlotRequest]:
+def arena_requests(program: Code) -> list[SlotRequest]:
     """What the program needs of the arena, and when."""
     lives: dict[int, list[int]] = {}
     shares: dict[int, tuple[int, ...]] = {}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 from monograph.runtime.artifact import check_target, read_artifact
-from monograph.runtime.bundle import Bundle, Json
-from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompileReport, Executable
+from monograph.runtime.bundle import Bundle
+from monograph.runtime.compiled import CompiledFunction, CompiledModel, Executable, read_report
 from monograph.runtime.executable import Native
 from monograph.runtime.records import typed, unreadable
 from monograph.runtime.storage import read_code, read_graph, read_signature, read_structure
@@ -46,15 +46,3 @@ def _executable(bundle: Bundle, threads: int | None) -> Executable:
         return Executable(graph, None, report, lowered=graph)
     signature = read_signature(bundle.manifest.get("signature"))
     return Executable(signature, Native(read_code(bundle), signature, threads), report)
-
-
-def read_report(value: Json) -> CompileReport:
-    """What ``write_report`` wrote."""
-    given = typed(value, dict)
-    whole = given.get("whole")
-    return CompileReport(
-        nodes_before=typed(given.get("nodes_before"), int),
-        nodes_after=typed(given.get("nodes_after"), int),
-        fallbacks=tuple(typed(each, str) for each in typed(given.get("fallbacks"), list)),
-        whole=None if whole is None else typed(whole, str),
-    )

@@ -1,57 +1,22 @@
 """Compiled models, called as the model was: torch in, torch out; arrays in, arrays out.
 
 Whatever a model is (a torch module or function, a traced function, a graph, an ONNX file), it
-becomes a graph and an ``Executable`` of it. What is wrapped around that here is the calling
-convention alone: the nesting of arguments and results, and their kind.
+becomes a graph and an ``Executable`` of it, and what the graph does not say of the calling
+convention (the nesting of arguments and results, and their kind) is wrapped around that.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from monograph.errors import InputError
 from monograph.frontends.trace import trace_with_structure
 from monograph.ir.graph import Graph
-from monograph.ir.tree import Structure, flatten, unflatten
-from monograph.runtime.compile import Executable, Options, compile_graph
-
-
-class CompiledFunction:
-    """A traced function, compiled: the same nesting of arguments and results."""
-
-    def __init__(self, executable: Executable, arguments: Structure, results: Structure) -> None:
-        self.executable = executable
-        self.arguments = arguments
-        self.results = results
-
-    def __call__(self, *arguments: Any) -> Any:
-        """What the function returns for these arguments."""
-        leaves, structure = flatten(arguments)
-        if structure != self.arguments:
-            raise InputError(
-                "the arguments have another structure than the example inputs",
-                expected=str(self.arguments),
-                found=str(structure),
-            )
-        return unflatten(self.results, self.executable.run(leaves))
-
-
-class CompiledModule:
-    """A torch module or function, compiled: tensors in, tensors out, without gradients."""
-
-    def __init__(self, executable: Executable, call: Callable[..., Any]) -> None:
-        self.executable = executable
-        self._call = call
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """What the module returns for these arguments."""
-        return self._call(*arguments, **named)
-
-
-CompiledModel = Executable | CompiledFunction | CompiledModule
+from monograph.runtime.compile import Options, compile_graph
+from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule
 
 
 def compile_model(

@@ -24,26 +24,30 @@ import numpy as np
 
 from monograph.config import Config
 from monograph.errors import MonographError
-from monograph.ir.data import Data, raw_bytes
-from monograph.ir.graph import Graph
+from monograph.ir.data import ArrayData, Data, MissingData, raw_bytes
+from monograph.ir.graph import Graph, Node
 from monograph.ir.op import make
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import Cache, cache_key, open_cache, toolchain
 from monograph.runtime.records import typed
-from monograph.runtime.storage import read_code, stored_data, write_code
+from monograph.runtime.storage import STORED, read_code, stored_data, write_code
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.program import Code
 
 
 class Watched(Data):
-    """A weight that notes whether anybody looked at its contents."""
+    """A weight that notes whether anybody looked at its contents.
 
-    def __init__(self, source: Data) -> None:
+    ``number`` is its place among the weights and constants of the model.
+    """
+
+    def __init__(self, source: Data, number: int) -> None:
         self.dtype = source.dtype
         self.shape = source.shape
         self.source = source
+        self.number = number
         self.was_read = False
 
     def array(self) -> Array:
@@ -52,48 +56,189 @@ class Watched(Data):
         return self.source.array()
 
     @property
-    def digest(self) -> str:  # type: ignore[override]  # as costly as reading, and remembered below
+    def digest(self) -> str:
         """The contents' digest."""
         self.was_read = True
         return self.source.digest
 
     @property
-    def splat(self) -> Any | None:  # type: ignore[override]  # same
+    def splat(self) -> Any | None:
         """The element that fills it, if one does."""
         self.was_read = True
         return self.source.splat
 
 
-class _Unread(Data):
-    """A weight of which only the type is known; it has no contents, not even a digest."""
+class Watch:
+    """A copy of a model to compile, in which every weight is watched."""
 
-    def __init__(self, source: Data) -> None:
-        self.dtype = source.dtype
-        self.shape = source.shape
+    def __init__(self, model: Graph) -> None:
+        self.graph = model.clone()
+        self._weights: list[Watched] = []
+        stored = [node for node in self.graph.walk() if node.op.name in STORED]
+        for number, node in enumerate(stored):
+            if node.op.name == "weight":
+                weight = Watched(node.op.attributes()["data"], number)
+                self._weights.append(weight)
+                _give(node, weight)
 
     @property
-    def digest(self) -> str:  # type: ignore[override]  # nothing to compute
-        """Nothing."""
-        return ""
+    def read(self) -> tuple[int, ...]:
+        """The numbers of the weights that have been read."""
+        return tuple(weight.number for weight in self._weights if weight.was_read)
 
-    def array(self) -> Array:
-        """Never asked for: a weight is printed by name and digest."""
-        raise AssertionError("the text of a graph has the contents of a weight in it")
-
-
-def watched(graph: Graph) -> Graph:
-    """A copy of the graph whose weights are watched."""
-    copy = graph.clone()
-    _replace_weights(copy, Watched)
-    return copy
+    def end(self) -> None:
+        """Put the weights themselves back; what has been read stays known."""
+        for node in self.graph.walk():
+            data = node.op.attributes().get("data") if node.op.name in STORED else None
+            if isinstance(data, Watched):
+                _give(node, data.source)
 
 
-def unwatched(graph: Graph, code: Code | None) -> tuple[frozenset[str], Code | None]:
-    """End the watch, in a lowered graph and its code: the labels of the weights that were read."""
+def settled(weights: Sequence[Data], model: Graph) -> tuple[Data, ...]:
+    """A program's weights without the watch: each is one of the model's, or a copy of its own.
+
+    What a pass made of a weight may be a view of it, and would change with it if its owner wrote
+    to it, but only until it came from the cache. All of a weight in another shape is that weight,
+    since code knows addresses alone; a view of a part of one is copied.
+    """
+    plain = [each.source if isinstance(each, Watched) else each for each in weights]
+    stored = stored_data(model)
+    known = {id(data) for data in stored}
+    if all(id(each) in known for each in plain):
+        return tuple(plain)
+    arrays = [data.array() for data in stored]
+    places = {_place(array): data for array, data in zip(arrays, stored, strict=True)}
+    result = []
+    for each in plain:
+        array = each.array()
+        if id(each) in known:
+            result.append(each)
+        elif array.size and _place(array) in places:
+            result.append(places[_place(array)])
+        elif any(np.may_share_memory(array, other) for other in arrays):
+            result.append(ArrayData(array.copy()))
+        else:
+            result.append(each)
+    return tuple(result)
 
 
-def _replace_weights(graph: Graph, wrap: Any) -> None:
-    for node in graph.walk():
+def _place(array: Array) -> tuple[int, int] | int:
+    """Where an array lies, if its elements follow one another; else something of its own."""
+    return (array.ctypes.data, array.nbytes) if array.flags.c_contiguous else id(array)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A program out of the cache, and what was noted when it was compiled."""
+
+    code: Code
+    note: Json
+
+
+class ProgramCache:
+    """The cache's entries for one model, compiled in one way."""
+
+    def __init__(self, cache: Cache, key: str, model: Graph) -> None:
+        self._cache = cache
+        self._key = key
+        self._model = model
+
+    def find(self) -> Found | None:
+        """The program, if it is there; what cannot be read is as good as not there."""
+        bundle = self._cache.get(self._key)
+        if bundle is None:
+            return None
+        try:
+            read = _numbers(bundle)
+            if read:
+                bundle = self._cache.get(self._key_with(read))
+            if bundle is None:
+                return None
+            return Found(read_code(bundle, self._model), bundle.manifest.get("note"))
+        except MonographError:
+            return None
+
+    def keep(self, code: Code, read: Sequence[int], note: Json) -> None:
+        """Store a program for which the compiler read these weights, by number."""
+        parts = write_code(code, self._model)
+        bundle = Bundle({"note": note}, parts.blobs, parts.arrays)
+        if not read:
+            self._cache.put(self._key, bundle)
+            return
+        # What is read may depend on what was read before: list all that any compilation read.
+        known = self._cache.get(self._key)
+        listed = sorted({*read, *([] if known is None else _numbers(known))})
+        self._cache.put(self._key_with(listed), bundle)
+        self._cache.put(self._key, Bundle({"read": list(listed)}))
+
+    def _key_with(self, numbers: Sequence[int]) -> str:
+        """The key that covers the contents of these weights."""
+        stored = stored_data(self._model)
+        if numbers and not 0 <= min(numbers) <= max(numbers) < len(stored):
+            raise MonographError("an entry lists a weight that the model does not have")
+        return cache_key(
+            {"entry": self._key, **{str(k): contents_digest(stored[k]) for k in numbers}}
+        )
+
+
+def program_cache(
+    model: Graph, machine: Machine, settings: Mapping[str, str], wanted: bool | None
+) -> ProgramCache | None:
+    """The cache for a model, or None if it is not to be used for this one.
+
+    ``wanted`` overrules the environment. A run that is to be verified or dumped pass by pass is
+    compiled afresh, and so is a model with ops from outside the package: they may have changed.
+    """
+    config = Config.from_environment()
+    if wanted is not None:
+        config = replace(config, cache=wanted)
+    if config.verify or config.dump is not None or not all(map(_is_ours, model.walk())):
+        return None
+    cache = open_cache(config)
+    if cache is None:
+        return None
+    parts = {
+        "model": text_without_weights(model),
+        "machine": repr(machine),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "ml_dtypes": ml_dtypes.__version__,
+        **{f"toolchain {name}": version for name, version in toolchain().items()},
+        **{f"setting {name}": value for name, value in settings.items()},
+    }
+    return ProgramCache(cache, cache_key(parts), model)
+
+
+def text_without_weights(model: Graph) -> str:
+    """The text of a graph in which weights have a name and a type, but no contents."""
+    copy = model.clone()
+    for node in copy.walk():
         if node.op.name == "weight":
-            attributes = node.op.attributes()
-            node.op = make("weight", label=attributes["label"], data=wrap(attributes["data"]))
+            data = cast(Data, node.op.attributes()["data"])
+            _give(node, MissingData(data.type, ""))
+    return print_graph(copy)
+
+
+def contents_digest(data: Data) -> str:
+    """A SHA-256 of what a weight holds now; never remembered, since its owner may write to it."""
+    array = data.array()
+    state = hashlib.sha256(str(data.type).encode())
+    if array.dtype.hasobject:
+        state.update(raw_bytes(array))
+    elif array.size > 0:
+        state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return state.hexdigest()
+
+
+def _give(node: Node, data: Data) -> None:
+    """Let a weight or constant hold other data."""
+    node.op = make(node.op.name, **{**node.op.attributes(), "data": data})
+
+
+def _is_ours(node: Node) -> bool:
+    return type(node.op).__module__.startswith("monograph.")
+
+
+def _numbers(bundle: Bundle) -> list[int]:
+    """The weights that an entry lists; an entry that holds a program lists none."""
+    return [typed(number, int) for number in typed(bundle.manifest.get("read", []), list)]

@@ -174,4 +174,5 @@ def _member(known: Mapping[str, Kind], name: str, what: str) -> Kind:
 
 @cache
 def _hints(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind)
+    # `Dim` names SymbolicDim as text, which the records' own module need not have imported.
+    return get_type_hints(kind, localns={"SymbolicDim": SymbolicDim})

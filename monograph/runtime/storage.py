@@ -43,6 +43,8 @@ from monograph.targets.program import Code, SlotKind
 OBJECT = "program.o"
 PROGRAM = "program.json"
 GRAPH = "graph.ir"
+STORED = ("weight", "constant")
+"""The ops that hold contents."""
 
 
 @dataclass
@@ -112,9 +114,7 @@ def read_code(bundle: Bundle, model: Graph | None = None) -> Code:
 def stored_data(graph: Graph) -> list[Data]:
     """The contents of a graph's weights and constants, in order, those in regions too."""
     return [
-        cast(Data, node.op.attributes()["data"])
-        for node in graph.walk()
-        if node.op.name in ("weight", "constant")
+        cast(Data, node.op.attributes()["data"]) for node in graph.walk() if node.op.name in STORED
     ]
 
 

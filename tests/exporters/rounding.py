@@ -51,7 +51,7 @@ EXACT = frozenset({
 """Ops that pick elements or cut them off: they round once or never, and are not continuous, so that
 moving what they are given would excuse a wrong answer."""
 
-BOUNDED = frozenset({"erf", "sigmoid", "tanh"})
+BOUNDED = frozenset({"erf", "erfc", "sigmoid", "tanh"})
 BOUNDED_STEPS = 0.25
 """Functions with values about 1, of which ONNX Runtime has f32 polynomials that are accurate to so
 many roundings of 1, however small the value: sigmoid(-12) is right to three digits."""

@@ -1,7 +1,7 @@
 """Every function of the math library against more digits than its result has.
 
 The formulas run in NumPy (``evaluate_expr``) over a sample of the whole range, and compiled over a
-denser one.
+denser one. Compiled f64 must equal NumPy's, bit for bit.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import mpmath
 import numpy as np
 import pytest
 
+import monograph
+from monograph import functional
 from monograph.errors import InputError
 from monograph.ir.types import DType, bf16, f32, f64
 from monograph.kernel.expr import Apply, Expr, apply, variable, walk
@@ -45,6 +47,20 @@ def run(name: str, *arrays: Array) -> Array:
     dtype = f32 if arrays[0].dtype == np.float32 else f64
     root, operands = expansion(name, dtype)
     return evaluate(root, dict(zip(operands, arrays, strict=True)))
+
+
+def compiled(name: str, *arrays: Array) -> Array:
+    """What the compiled op computes."""
+
+    def called(*operands: Any) -> Any:
+        if name.startswith("gelu"):
+            return functional.gelu(*operands, approximate="none" if name == "gelu_erf" else "tanh")
+        if name == "softplus":
+            return functional.softplus(*operands, threshold=float("inf"))
+        return getattr(functional, name)(*operands)
+
+    result = monograph.compile(called, *arrays, strict=True)(*arrays)
+    return np.asarray(result)
 
 
 def specials(kind: type[np.floating[Any]]) -> Array:
@@ -108,7 +124,7 @@ def test_a_function_without_formula_is_refused() -> None:
 
 @pytest.mark.parametrize("name", UNARY)
 def test_f32_over_the_whole_range(name: str) -> None:
-    x = all_f32(20_011)
+    x = all_f32(50_021)
     with np.errstate(all="ignore"):
         reference = WIDE[name](x.astype(np.float64))
     error, found = worst(name, run(name, x), reference, x)
@@ -197,6 +213,42 @@ def test_special_values_are_the_interpreters(name: str, kind: type[np.floating[A
 def test_special_pairs_are_the_interpreters(name: str, kind: type[np.floating[Any]]) -> None:
     a, b = (grid.ravel() for grid in np.meshgrid(specials(kind), specials(kind)))
     assert_same_special_values(name, run(name, a, b), interpreted(name, a, b))
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_compiled_f32_over_the_whole_range(name: str) -> None:
+    assert_compiled_f32_is_within_its_bound(name, all_f32(10_007))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNARY)
+def test_compiled_f32_over_the_whole_range_densely(name: str) -> None:
+    assert_compiled_f32_is_within_its_bound(name, all_f32(1009))
+
+
+def assert_compiled_f32_is_within_its_bound(name: str, x: Array) -> None:
+    with np.errstate(all="ignore"):
+        reference = WIDE[name](x.astype(np.float64))
+    error, found = worst(name, compiled(name, x), reference, x)
+    assert error <= BOUNDS[name]["f32"], found
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_compiled_f64_equals_the_formula(name: str) -> None:
+    x = np.concatenate([sample_f64(1000), specials(np.float64)])
+    x = x[~(np.abs(x) < 1e-290) | (x == 0)]  # where NumPy's fma is exact
+    np.testing.assert_array_equal(compiled(name, x), run(name, x))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_compiled_functions_of_two_operands(name: str) -> None:
+    a, b = pairs(np.float32, 200_000)
+    with np.errstate(all="ignore"):
+        reference = WIDE[name](a.astype(np.float64), b.astype(np.float64))
+    error, found = worst(name, compiled(name, a, b), reference, a, b)
+    assert error <= BOUNDS[name]["f32"], found
+    wide_a, wide_b = pairs(np.float64, 1000)
+    np.testing.assert_array_equal(compiled(name, wide_a, wide_b), run(name, wide_a, wide_b))
 
 
 def test_angles_next_to_multiples_of_half_pi_are_reduced_exactly() -> None:

@@ -224,3 +224,12 @@ def test_attributes_of_the_transpose_that_do_not_fit_are_refused() -> None:
     refuses("removes more", ConvTranspose((1,), ((9, 9),), (0,), (1,)), *types)
     with pytest.raises(TypeRuleError, match="no one meaning"):
         trace(lambda x, w: conv_transpose(x, w, padding="same"), *types)
+
+
+def test_equal_channels_give_equal_results() -> None:
+    """A library of matrix products may add up the last columns in another order than the first."""
+    x = draw(1, 300, 3, 3)
+    weight = np.repeat(draw(1, 300, 3, 3), 41, axis=0)
+    y = run(conv, x, weight)
+    assert y.shape == (1, 41, 1, 1)
+    assert len(np.unique(y)) == 1

@@ -11,7 +11,8 @@ from typing import Any
 
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
-from monograph.runtime.compile import Executable, Options, compile_graph
+from monograph.runtime.compile import Options, compile_graph
+from monograph.runtime.compiled import Executable
 
 TARGETS = ("interpreter", "cpu")
 
@@ -22,7 +23,7 @@ class Runner:
     def __init__(self, target: str = "interpreter", options: Options | None = None) -> None:
         assert target in TARGETS, target
         self.target = target
-        self.options = options or Options()
+        self.options = options or Options(cache=False)
         self.interpreted: list[str] = []
 
     def compile(self, graph: Graph) -> Executable:

@@ -1,4 +1,4 @@
-"""Runs an imported model on torch tensors, through the interpreter or what a compiler made of it."""
+"""Runs an imported model on torch tensors, by the interpreter or what a compiler made of it."""
 
 from __future__ import annotations
 

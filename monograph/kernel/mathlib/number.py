@@ -7,7 +7,7 @@ functions do. A Python number beside a ``Number`` becomes a literal of its dtype
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -246,3 +246,12 @@ def two_product(a: Number, b: Number | Plain) -> tuple[Number, Number]:
     """``a * b`` and what its rounding lost."""
     product = a * b
     return product, fma(a, b, -product)
+
+
+def computed_in_f64(formula: Callable[[Number], Number]) -> Callable[[Number], Number]:
+    """A formula that is written for f64, for f32 as well: widened, computed, rounded once."""
+
+    def widened(x: Number) -> Number:
+        return formula(x) if x.dtype is f64 else formula(x.cast(f64)).cast(x.dtype)
+
+    return widened

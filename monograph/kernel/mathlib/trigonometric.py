@@ -9,7 +9,7 @@ import math
 
 from monograph.ir.types import DType, f32, f64
 from monograph.kernel.mathlib.number import Number, constant, fma, horner, where
-from monograph.kernel.mathlib.reduction import Reduced, reduce_quadrant
+from monograph.kernel.mathlib.reduction import reduce_quadrant
 
 # (sin(r) - r) / r³ in r² for |r| ≤ π/4; error relative to sin: 2^-37.6 and 2^-57.5
 SINE: dict[DType, tuple[float, ...]] = {
@@ -46,9 +46,8 @@ COSINE: dict[DType, tuple[float, ...]] = {
 }
 
 
-def _sine_and_cosine(reduced: Reduced, dtype: DType) -> tuple[Number, Number]:
-    """The sine and cosine of the reduced angle, in f64."""
-    r, low = reduced.high, reduced.low
+def sine_and_cosine(r: Number, low: Number | None, dtype: DType) -> tuple[Number, Number]:
+    """The sine and cosine of an f64 angle up to π/4 and a little more, good enough for a dtype."""
     square = r * r
     cube = square * r
     sine_tail = horner(square, SINE[dtype])
@@ -78,7 +77,7 @@ def _with_sign(value: Number, sign: Number) -> Number:
 def sin(x: Number) -> Number:
     """The sine of an angle in radians."""
     reduced = reduce_quadrant(x)
-    sine, cosine = _sine_and_cosine(reduced, x.dtype)
+    sine, cosine = sine_and_cosine(reduced.high, reduced.low, x.dtype)
     chosen = where(reduced.is_odd(), cosine, sine)
     result = _with_sign(chosen, reduced.sign(0)).cast(x.dtype)
     return _finite_only(x, where(x.equals(0.0), x, result))
@@ -87,7 +86,7 @@ def sin(x: Number) -> Number:
 def cos(x: Number) -> Number:
     """The cosine of an angle in radians."""
     reduced = reduce_quadrant(x)
-    sine, cosine = _sine_and_cosine(reduced, x.dtype)
+    sine, cosine = sine_and_cosine(reduced.high, reduced.low, x.dtype)
     chosen = where(reduced.is_odd(), sine, cosine)
     return _finite_only(x, _with_sign(chosen, reduced.sign(1)).cast(x.dtype))
 
@@ -95,7 +94,7 @@ def cos(x: Number) -> Number:
 def tan(x: Number) -> Number:
     """The tangent of an angle in radians."""
     reduced = reduce_quadrant(x)
-    sine, cosine = _sine_and_cosine(reduced, x.dtype)
+    sine, cosine = sine_and_cosine(reduced.high, reduced.low, x.dtype)
     odd = reduced.is_odd()
     quotient = where(odd, -cosine, sine) / where(odd, sine, cosine)
     return _finite_only(x, where(x.equals(0.0), x, quotient.cast(x.dtype)))

@@ -12,11 +12,12 @@ from math import prod
 import numpy as np
 
 from monograph.ir.build import Operand, apply, as_operands, cast_to, graph_of, promoted
-from monograph.ir.dims import Shape
+from monograph.ir.dims import Shape, provably_at_least, provably_equal, shape_product
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, i64
+from monograph.ir.types import Array, TensorType, i64, wide
 from monograph.ops import data, elementwise
 from monograph.ops import shape as shape_ops
 from monograph.ops.index.reading import Gather, TakeAlongAxis
@@ -33,6 +34,61 @@ from monograph.ops.index.rules import (
     write_rows,
 )
 from monograph.ops.rules import normalize_axis, require, require_integer
+
+
+COLUMNS = 128
+"""Neighbours that one thread writes: a few cache lines of them."""
+
+
+def begin_writing(b: LoopBuilder, mode: str) -> Memory:
+    """A copy of the operand to write into, wide enough that sums are rounded once."""
+    (result,) = b.results
+    target = b.result()
+    if mode in ("add", "multiply") and wide(result.dtype) is not result.dtype:
+        target = b.temporary(wide(result.dtype), result.shape)
+    b.fill(target, lambda at: b.read(0, at))
+    return target
+
+
+def end_writing(b: LoopBuilder, target: Memory) -> None:
+    """Round what was written, if that has not been done along the way."""
+    if target.dtype is not b.results[0].dtype:
+        b.fill(b.result(), lambda at: b.load(target, at))
+
+
+def joined(b: LoopBuilder, mode: str, old: Scalar, update: Scalar) -> Scalar:
+    """An update joined to what stands there, which stays if the two tie."""
+    if mode == "set":
+        return update
+    if mode in ("add", "multiply"):
+        return b.apply(mode, old, update)
+    stays = b.apply("greater_equal" if mode == "max" else "less_equal", old, update)
+    if old.dtype.is_float:
+        stays = b.apply("logical_or", stays, b.apply("is_nan", old))
+    return b.select(stays, old, update)
+
+
+def unravelled(position: Scalar, shape: Shape) -> list[Scalar]:
+    """A position in the flattened shape as one along each axis."""
+    found: list[Scalar] = []
+    for axis in reversed(range(len(shape))):
+        found.append(position % shape[axis] if axis else position)
+        position = position // shape[axis]
+    return found[::-1]
+
+
+def _check_fit(b: LoopBuilder, found: Shape, expected: Shape) -> None:
+    """Sizes that the type rule could not compare must be equal when the kernel runs."""
+    for size, needed in zip(found, expected, strict=True):
+        if not provably_equal(size, needed):
+            b.require(b.apply("equal", b.index(size), b.index(needed)))
+
+
+def _check_inside(b: LoopBuilder, found: Shape, limit: Shape, axis: int) -> None:
+    """Sizes, but for that of the axis, must be no larger than these when the kernel runs."""
+    for other, (size, most) in enumerate(zip(found, limit, strict=True)):
+        if other != axis and not provably_at_least(most, size):
+            b.require(b.apply("less_equal", b.index(size), b.index(most)))
 
 
 @op("scatter")
@@ -66,6 +122,30 @@ class Scatter(Op):
         result = np.array(x).reshape(prod(indexed), *rest)
         write_rows(self.mode, result, rows.reshape(-1), updates.reshape(prod(places), *rest))
         return result.reshape(x.shape)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        """One update after the other; the columns of the rows that they write are independent."""
+        x, indices, updates = b.operands
+        depth = indices.shape[-1]
+        assert isinstance(depth, int)
+        indexed, columns = x.shape[:depth], shape_product(x.shape[depth:])
+        places = shape_product(indices.shape[:-1])
+        needed = (*indices.shape[:-1], *x.shape[depth:])
+        target = begin_writing(b, self.mode)
+        rows = b.viewed(target, (shape_product(indexed), columns))
+        with b.parallel((-(-columns // COLUMNS),)) as (tile,):
+            _check_fit(b, updates.shape, needed)
+            first, count = b.piece(tile, COLUMNS, columns)
+            with b.loop(places) as place:
+                row = b.index(0)
+                for k, size in enumerate(indexed):
+                    index = b.reshaped(1, (places, depth), [place, b.index(k)])
+                    row = row * size + b.checked(index, size)
+                with b.loop(count, lanes=True) as k:
+                    at = (row, first + k)
+                    update = b.reshaped(2, (places, columns), [place, first + k])
+                    b.store(rows, at, joined(b, self.mode, b.load(rows, at), update))
+        end_writing(b, target)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         indices = node.operands[1]
@@ -130,6 +210,25 @@ class PutAlongAxis(Op):
         result = np.array(x).reshape(-1)
         write_rows(self.mode, result, flat.reshape(-1), values.reshape(-1))
         return result.reshape(x.shape)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        """Along the axis in order; positions beside it are independent."""
+        x, indices, values = b.operands
+        axis = self.axis % x.rank
+        outer, inner = indices.shape[:axis], indices.shape[axis + 1 :]
+        target = begin_writing(b, self.mode)
+        columns = shape_product(inner)
+        with b.parallel((*outer, -(-columns // COLUMNS))) as (*before, tile):
+            _check_fit(b, values.shape, indices.shape)
+            _check_inside(b, indices.shape, x.shape, axis)
+            first, count = b.piece(tile, COLUMNS, columns)
+            with b.loop(indices.shape[axis]) as step, b.loop(count) as k:
+                after = unravelled(first + k, inner)
+                along = b.checked(b.read(1, [*before, step, *after]), x.shape[axis])
+                at = [*before, along, *after]
+                value = b.read(2, [*before, step, *after])
+                b.store(target, at, joined(b, self.mode, b.load(target, at), value))
+        end_writing(b, target)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         indices = node.operands[1]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from monograph.fusion.group import Fusion
 from monograph.ir.graph import Graph, Value
+from monograph.progress import announce
 from monograph.targets.cpu.entry import entry_text
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 from monograph.targets.cpu.steps import BuiltKernel, StepBuilder
@@ -37,6 +38,8 @@ class Program(Code):
     kernels: tuple[BuiltKernel, ...]
     text: str
     seconds: dict[str, float] = field(default_factory=dict)
+    slot_of: Mapping[Value, int] = field(default_factory=dict)
+    """Where each value of the graph (and of the regions in it) that has memory lies."""
 
 
 def build(
@@ -62,6 +65,7 @@ def build(
     text = f"{declared}\n\n{bodies}\n{entry}\n{ATTRIBUTES}"
     seconds["text"] = time.perf_counter() - started
     started = time.perf_counter()
+    announce("llvm")
     compiled = compile_text(text, machine, listings=listings)
     seconds["llvm"] = time.perf_counter() - started
     return Program(
@@ -78,4 +82,5 @@ def build(
         tuple(steps.kernels.values()),
         text,
         seconds,
+        dict(steps.slot_of),
     )

@@ -23,6 +23,8 @@ from monograph.targets.cpu.machine import Machine
 
 TILE = 4096
 """Elements of a long row that one parallel iteration takes."""
+LINE = 64
+"""Bytes in a cache line."""
 WORK = 1 << 15
 """Instructions that are worth handing to a thread: about ten microseconds of work."""
 
@@ -47,7 +49,16 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     outer = _likely(shape_product(extents[s] for s in order[:-1]))
     inner = _likely(extents[vector])
     tile = TILE if inner >= 2 * TILE and outer < 256 else 0
-    per_iteration = _work(kernel) * (tile or inner) // width
+    crossed = _crossed(kernel, order, extents)
+    jam: tuple[tuple[Symbol, int], ...] = ()
+    block: tuple[Symbol, int] | None = None
+    if crossed is not None:
+        axis, dtype = crossed
+        width = machine.vector_bytes * 8 // max(dtype.bits, 32)
+        tile, jam = 2 * width, ((axis, width),)
+        block = (axis, max(1, LINE * 8 // dtype.bits // width))
+    rows = LINE if crossed is not None else 1
+    per_iteration = rows * _work(kernel) * (tile or inner) // width
     return Schedule(
         order,
         rows=len(order) - 1,
@@ -55,9 +66,29 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         vector=(vector,),
         width=width,
         tile=tile,
+        block=block,
+        jam=jam,
         streaming=_streaming(kernel, machine),
         grain=max(1, WORK // max(per_iteration, 1)),
     )
+
+
+def _crossed(
+    kernel: Kernel, order: tuple[Symbol, ...], extents: dict[Symbol, Dim]
+) -> tuple[Symbol, DType] | None:
+    """The axis along which something is contiguous that the vector axis strides through.
+
+    A square of both is then visited at once, a cache line long, so that each line is read once and
+    turned in registers.
+    """
+    *others, vector = order
+    for position, dtype, _ in _accesses(kernel):
+        if _score(position, vector) >= 0:
+            continue
+        for symbol in others:
+            if _score(position, symbol) > 0 and _likely(extents[symbol]) >= 8:
+                return symbol, dtype
+    return None
 
 
 def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedule:
@@ -191,9 +222,8 @@ def _width(kernel: Kernel, machine: Machine, extent: Dim) -> int:
 
 def _computed(kernel: Kernel) -> Iterable[DType]:
     for expr in kernel.expressions():
-        is_position = isinstance(expr, Reduce) and expr.kind in ("argmax", "argmin")
         is_number = isinstance(expr, Apply) and not expr.function.startswith("index_")
-        if is_position or is_number or isinstance(expr, Load):
+        if is_number or isinstance(expr, Load):
             yield expr.dtype
 
 

@@ -9,6 +9,9 @@ what is left over runs once more under a mask, so every size takes the same inst
 A reduction along the vector axis keeps one partial result a lane, and the lanes are then combined
 in halves: lane k with lane k + width/2, and so on down to one. The order depends on the schedule
 alone, never on the number of threads.
+
+What a nest changes as it goes (a declared variable, an element of an output) is read where it is
+asked for, every time; nothing moves out of a condition.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol, SymbolicDim
 from monograph.ir.types import DType, bool_, i64
@@ -24,13 +28,17 @@ from monograph.kernel.expr import Apply, Buffer, Expr, Index, Literal, Load, Var
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.loops import (
     Accumulator,
+    Assign,
     Combine,
+    Declare,
+    If,
     Let,
     Loop,
     LoopKind,
     LoopNest,
     Prefetch,
     Statement,
+    While,
     Write,
 )
 from monograph.kernel.scalar import APPROXIMATED
@@ -45,6 +53,7 @@ from monograph.targets.cpu.assembly import (
     element_type,
     memory_type,
     number,
+    transposed,
     type_suffix,
     vector_type,
 )
@@ -54,6 +63,8 @@ LINE = 64
 """Bytes in a cache line."""
 ALIGNMENT = 64
 """Scratch, and every output that is written past the cache, begins at a multiple of this."""
+CHANGING = "!"
+"""Stands among the names that an expression reads if its value changes as the nest runs."""
 
 
 @dataclass
@@ -67,6 +78,8 @@ class _Scope:
     dims: dict[Dim, Lanes] = field(default_factory=dict)
     is_open: bool = True
     """False while a loop inside it is emitted: nothing can be added before that loop then."""
+    is_conditional: bool = False
+    """Whether it may not run at all: nothing that belongs to it is computed outside."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,9 @@ class NestEmitter:
         self.partials: dict[str, Partial] = {}
         self.pointers: dict[str, str] = {}
         self.names: dict[Expr, frozenset[str]] = {}
+        self.body_loads: list[Load] = []
+        self.cells: dict[str, tuple[str, Lanes]] = {}
+        self.outputs = frozenset(buffer.name for buffer in nest.outputs)
         self.has_checks = False
         self.streams = False
 
@@ -115,6 +131,8 @@ class NestEmitter:
         self._serial(nest.parallel, Lanes("%begin", INDEX), Lanes("%end", INDEX), nest.body)
         if self.streams:
             self.here.line("fence seq_cst")
+        if self.has_checks:
+            self._report_checks()
         self.here.line("ret void")
         entry.line(f"br label %{start.label}")
         return self.function.text() + self._unpacking()
@@ -166,6 +184,16 @@ class NestEmitter:
                     self._write(statement)
                 case Prefetch():
                     self._prefetch(statement)
+                case Declare(variable, value):
+                    self._declare_cell(variable, value)
+                case Assign(variable, value):
+                    place, kind = self.cells[variable.name]
+                    held = self.here.splat(self.value(value), kind.lanes)
+                    self.here.line(f"store {held}, ptr {place}")
+                case If():
+                    self._conditional(statement)
+                case While():
+                    self._repeated(statement)
                 case Loop(symbol, start, extent, inner, LoopKind.SERIAL, _):
                     first = self.dim(start)
                     last = self.here.binary("add", first, self.dim(extent))
@@ -184,10 +212,60 @@ class NestEmitter:
                 self.scopes[-1].variables[name] = self.partials[name].result(self.here)
 
     @contextmanager
-    def _scope(self, block: Block, symbols: dict[Symbol, Lanes]) -> Iterator[_Scope]:
-        self.scopes.append(_Scope(Builder(self.function, block, self.declarations), symbols))
+    def _scope(
+        self, block: Block, symbols: dict[Symbol, Lanes], conditional: bool = False
+    ) -> Iterator[_Scope]:
+        builder = Builder(self.function, block, self.declarations)
+        self.scopes.append(_Scope(builder, symbols, is_conditional=conditional))
         yield self.scopes[-1]
         self.scopes.pop()
+
+    def _declare_cell(self, variable: Variable, value: Expr) -> None:
+        """A variable in memory, one a lane; LLVM keeps it in registers."""
+        held = self.value(value)
+        if self.vector is not None:
+            held = self.here.splat(held, self.vector.width)
+        place = self.function.name("cell")
+        self.entry.line(f"{place} = alloca {held.type}")
+        self.cells[variable.name] = place, held
+        self.here.line(f"store {held}, ptr {place}")
+
+    def _conditional(self, statement: If) -> None:
+        """``if``; the builder moves on to what follows."""
+        condition = self.value(statement.condition)
+        assert condition.lanes == 1, "the lanes of a vector go the same way"
+        body, exit_ = self.function.block("then"), self.function.block("after")
+        self.here.line(f"br {condition}, label %{body.label}, label %{exit_.label}")
+        self._branch(body, exit_, statement.body, exit_)
+
+    def _branch(
+        self, block: Block, following: Block, body: Sequence[Statement], exit_: Block
+    ) -> None:
+        """Statements in a block that may not run, which then goes to ``following``."""
+        self.scopes[-1].is_open = False
+        self.function.place(block)
+        with self._scope(block, {}, conditional=True) as inside:
+            self._statements(body)
+            inside.builder.line(f"br label %{following.label}")
+        self.function.place(exit_)
+        self.scopes[-1].is_open = True
+        self.here.block = exit_
+
+    def _repeated(self, statement: While) -> None:
+        """``while``: the test is a scope of its own around the body."""
+        function = self.function
+        test, body, exit_ = (function.block(hint) for hint in ("test", "body", "after"))
+        self.here.line(f"br label %{test.label}")
+        self.scopes[-1].is_open = False
+        function.place(test)
+        with self._scope(test, {}, conditional=True) as inside:
+            self._statements(statement.test)
+            condition = self.value(statement.condition)
+            assert condition.lanes == 1, "the lanes of a vector go the same way"
+            inside.builder.line(f"br {condition}, label %{body.label}, label %{exit_.label}")
+            self._branch(body, test, statement.body, exit_)
+        self.scopes[-1].is_open = True
+        self.here.block = exit_
 
     def _serial(
         self,
@@ -232,6 +310,7 @@ class NestEmitter:
         }
         outer, self.partials = self.partials, {**self.partials, **partials}
         width = loop.width
+        self.body_loads = _loads(loop.body)
         start, extent = self.dim(loop.start), self.dim(loop.extent)
         static = loop.extent if isinstance(loop.extent, int) else None
         b = self.here
@@ -274,16 +353,14 @@ class NestEmitter:
 
     def _declare(self, variable: Variable, kind: str) -> None:
         lanes = 1 if self.vector is None else self.vector.width
-        value_dtype = self.value_dtypes[variable.name]
-        reduction = reduction_of(kind, value_dtype)
+        value_dtype, positions = self.combined[variable.name]
+        reduction = reduction_of(kind, value_dtype, positions)
         self.partials[variable.name] = Partial(reduction, self.entry, self.here, lanes)
 
-    @property
-    def value_dtypes(self) -> dict[str, DType]:
-        """The dtype of what each accumulator combines (argmax's differs from its result's)."""
-        if not hasattr(self, "_value_dtypes"):
-            self._value_dtypes = dict(_combined_dtypes(self.nest.body))
-        return self._value_dtypes
+    @cached_property
+    def combined(self) -> dict[str, tuple[DType, int | None]]:
+        """The dtype of what each accumulator combines, and the largest position, if known."""
+        return dict(_combined_dtypes(self.nest.body))
 
     def _combine(self, statement: Combine) -> None:
         partial = self.partials[statement.variable.name]
@@ -312,6 +389,8 @@ class NestEmitter:
         if isinstance(expr, Literal):
             element = element_type(expr.dtype)
             return Lanes(number(expr.value, element), element)
+        if CHANGING in self._names(expr):
+            return self._emitted(expr)
         level = self._level(expr)
         kept, self.scopes = self.scopes, self.scopes[: level + 1]
         found = self._emitted(expr)
@@ -325,7 +404,8 @@ class NestEmitter:
         symbols = set(expr.symbols)
         level = 0
         for k, scope in enumerate(self.scopes):
-            if symbols & scope.symbols.keys() or names & scope.variables.keys():
+            bound = symbols & scope.symbols.keys() or names & scope.variables.keys()
+            if bound or scope.is_conditional:
                 level = k
         return next(k for k in range(level, len(self.scopes)) if self.scopes[k].is_open)
 
@@ -337,10 +417,15 @@ class NestEmitter:
                 found = frozenset((expr.name,))
             else:
                 found = frozenset[str]().union(*map(self._names, expr.operands))
+            if isinstance(expr, Load) and expr.buffer.name in self.outputs:
+                found |= {CHANGING}
             self.names[expr] = found
         return found
 
     def _variable(self, variable: Variable) -> Lanes:
+        if variable.name in self.cells:
+            place, held = self.cells[variable.name]
+            return self.here.assign(held.element, held.lanes, f"load {held.type}, ptr {place}")
         for scope in reversed(self.scopes):
             if variable.name in scope.variables:
                 return scope.variables[variable.name]
@@ -364,7 +449,6 @@ class NestEmitter:
 
     def _checked(self, expr: Apply) -> Lanes:
         """A position from data: out of range is noted, and reads element 0 instead."""
-        self.has_checks = True
         b = self.here
         position, size = (self.value(operand) for operand in expr.operands)
         inside = b.compare("icmp ult", position, b.splat(size, position.lanes))
@@ -374,9 +458,22 @@ class NestEmitter:
             bad = b.binary("and", bad, self.vector.mask)
         if position.lanes > 1:
             bad = self._any(bad)
-        flag = b.convert("zext", bad, "i32")
-        b.assign("i32", 1, f"atomicrmw or ptr %status, {flag} monotonic")
+        self._note(b, bad)
         return b.select(inside, position, zero)
+
+    def _note(self, b: Builder, bad: Lanes) -> None:
+        """Remember that a check failed; the thread tells it when it is done."""
+        if not self.has_checks:
+            self.has_checks = True
+            self.entry.line("%bad = alloca i32")
+            self.entry.line("store i32 0, ptr %bad")
+        seen = b.assign("i32", 1, "load i32, ptr %bad")
+        both = b.binary("or", seen, b.convert("zext", bad, "i32"))
+        b.line(f"store {both}, ptr %bad")
+
+    def _report_checks(self) -> None:
+        seen = self.here.assign("i32", 1, "load i32, ptr %bad")
+        self.here.assign("i32", 1, f"atomicrmw or ptr %status, {seen} monotonic")
 
     def _any(self, mask: Lanes) -> Lanes:
         b = self.here
@@ -398,8 +495,53 @@ class NestEmitter:
         elif step == 1:
             raw = self._contiguous_load(load, self._first(offset), memory, alignment)
         else:
+            square = self._square(load, step)
+            if square is not None:
+                return square
             raw = self._gathered(load, memory, alignment)
         return self._to_register(raw, load.dtype)
+
+    def _square(self, load: Load, step: int | None) -> Lanes | None:
+        """A strided load whose neighbours are loaded too: read rows, and turn them in registers.
+
+        Loads at ``p, p + 1, … p + n - 1``, each strided over the n lanes, are an n × n square. All
+        of it is loaded with contiguous loads, and what belongs to the others is kept for them.
+        """
+        vector = self.vector
+        if vector is None or vector.mask is not None or step is None:
+            return None
+        loads = self._neighbours(load, vector.width)
+        if loads is None:
+            return None
+        b, memory = self.here, memory_type(load.dtype)
+        first = self._first(loads[0].operands[0])
+        rows = []
+        for lane in range(vector.width):
+            offset = b.binary("add", first, Lanes(str(lane * step), INDEX))
+            address = self._address(load.buffer, offset)
+            type_ = vector_type(memory, vector.width)
+            place = f"ptr {address.text}, align {load.dtype.bits // 8}"
+            rows.append(b.assign(memory, vector.width, f"load {type_}, {place}"))
+        for each, column in zip(loads, transposed(b, rows), strict=True):
+            self.scopes[-1].values[each] = self._to_register(column, load.dtype)
+        return self.scopes[-1].values[load]
+
+    def _neighbours(self, load: Load, count: int) -> list[Load] | None:
+        """The loads of the loop body that, with this one, read ``count`` elements in a row."""
+        (offset,) = load.operands
+        if not isinstance(offset, Index) or count & (count - 1):
+            return None
+        found: dict[int, Load] = {}
+        for other in self.body_loads:
+            place = other.operands[0]
+            if other.buffer == load.buffer and isinstance(place, Index):
+                difference = place.dim - offset.dim
+                if isinstance(difference, int) and abs(difference) < count:
+                    found[difference] = other
+        low = min(found)
+        if sorted(found) != list(range(low, low + count)):
+            return None
+        return [found[low + k] for k in range(count)]
 
     def _contiguous_load(self, load: Load, first: Lanes, memory: str, alignment: int) -> Lanes:
         assert self.vector is not None
@@ -645,10 +787,22 @@ def _combined(body: Sequence[Statement]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _combined_dtypes(body: Sequence[Statement]) -> Iterator[tuple[str, DType]]:
+def _loads(body: Sequence[Statement]) -> list[Load]:
+    """What the statements of a loop body load, loops inside it excepted."""
+    roots = tuple(s.value for s in body if isinstance(s, Let | Combine | Write))
+    return [expr for expr in walk(roots) if isinstance(expr, Load)]
+
+
+def _combined_dtypes(
+    body: Sequence[Statement],
+) -> Iterator[tuple[str, tuple[DType, int | None]]]:
     for statement in body:
         if isinstance(statement, Combine):
-            yield statement.variable.name, statement.value.dtype
+            largest = None
+            if isinstance(statement.position, Index):
+                dim = statement.position.dim
+                largest = dim if isinstance(dim, int) else dim.bounds()[1]
+            yield statement.variable.name, (statement.value.dtype, largest)
         elif isinstance(statement, Loop):
             yield from _combined_dtypes(statement.body)
 

@@ -20,8 +20,8 @@ _FUNCTIONS = {
     "any": "logical_or",
     "all": "logical_and",
 }
-NOWHERE = 2**63 - 1
-"""The position of an argmax that has seen nothing: later than any."""
+NOWHERE = {"i32": 2**31 - 1, "i64": 2**63 - 1}
+"""The position of an argmax that has seen nothing above the lowest number: later than any."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Reduction:
 
     kind: str
     dtype: DType
+    position: str = "i64"
+    """The type that positions are counted in."""
 
     @property
     def has_position(self) -> bool:
@@ -60,6 +62,15 @@ class Reduction:
         name = _FUNCTIONS[self.kind]
         return instructions.FUNCTIONS[name](b, self.dtype, self.dtype, (x, y))
 
+    def is_ahead(self, b: Builder, x: Lanes, y: Lanes) -> Lanes:
+        """Whether a later element ``x`` is more extreme than ``y``; the first NaN stays."""
+        functions = instructions.FUNCTIONS
+        if not self.dtype.is_float:
+            more = "greater" if self.kind == "argmax" else "less"
+            return functions[more](b, self.dtype, bool_, (x, y))
+        ahead = b.compare("fcmp ugt" if self.kind == "argmax" else "fcmp ult", x, y)
+        return b.binary("and", ahead, b.compare("fcmp ord", y, y))
+
     def is_better(self, b: Builder, x: Lanes, at: Lanes, y: Lanes, other: Lanes) -> Lanes:
         """Whether ``x`` is more extreme than ``y``, or as extreme and earlier; NaN is extreme."""
         more = "greater" if self.kind == "argmax" else "less"
@@ -76,9 +87,10 @@ class Reduction:
         return b.binary("or", better, b.binary("and", same, earlier))
 
 
-def reduction_of(kind: str, dtype: DType) -> Reduction:
-    """The reduction of a kind."""
-    return Reduction(kind, dtype)
+def reduction_of(kind: str, dtype: DType, positions: int | None) -> Reduction:
+    """The reduction of a kind over that many elements, if their number is known."""
+    small = positions is not None and positions < NOWHERE["i32"]
+    return Reduction(kind, dtype, "i32" if small else "i64")
 
 
 class Partial:
@@ -98,9 +110,13 @@ class Partial:
             here.line(f"store {vector_type(self.bits, lanes)} zeroinitializer, ptr {self.nan}")
         self.position = ""
         if reduction.has_position:
-            self.position = self._allocate(entry, vector_type("i64", lanes))
-            nowhere = constant_vector(Lanes(str(NOWHERE), "i64"), lanes)
-            here.line(f"store {nowhere}, ptr {self.position}")
+            counted = vector_type(reduction.position, lanes)
+            self.position = self._allocate(entry, counted)
+            here.line(f"store {self._nowhere()}, ptr {self.position}")
+
+    def _nowhere(self) -> Lanes:
+        counted = self.reduction.position
+        return constant_vector(Lanes(str(NOWHERE[counted]), counted), self.lanes)
 
     @property
     def bits(self) -> str:
@@ -121,8 +137,9 @@ class Partial:
         return b.assign(self.element, self.lanes, f"load {self.type}, ptr {self.place}")
 
     def _load_position(self, b: Builder) -> Lanes:
-        type_ = vector_type("i64", self.lanes)
-        return b.assign("i64", self.lanes, f"load {type_}, ptr {self.position}")
+        counted = self.reduction.position
+        type_ = vector_type(counted, self.lanes)
+        return b.assign(counted, self.lanes, f"load {type_}, ptr {self.position}")
 
     def fuse(self, b: Builder, x: Lanes, y: Lanes) -> None:
         """Add a product, rounding once."""
@@ -143,11 +160,10 @@ class Partial:
             result = self.reduction.join(b, self._load(b), value)
             b.line(f"store {result}, ptr {self.place}")
             return
-        if mask is not None and self.lanes > 1:
-            nowhere = constant_vector(Lanes(str(NOWHERE), "i64"), self.lanes)
-            position = b.select(mask, position, nowhere)
+        if position.element != self.reduction.position:
+            position = b.convert("trunc", position, self.reduction.position)
         old, at = self._load(b), self._load_position(b)
-        better = self.reduction.is_better(b, value, position, old, at)
+        better = self.reduction.is_ahead(b, value, old)
         b.line(f"store {b.select(better, value, old)}, ptr {self.place}")
         b.line(f"store {b.select(better, position, at)}, ptr {self.position}")
 
@@ -186,12 +202,25 @@ class Partial:
             better = self.reduction.is_better(b, high, at_high, low, at_low)
             value = b.select(better, high, low)
             position = b.select(better, at_high, at_low)
-        whole.combine(b, value, position, None)
+        if position is None:
+            whole.combine(b, value, None, None)
+        else:
+            whole.join(b, value, position)
+
+    def join(self, b: Builder, value: Lanes, position: Lanes) -> None:
+        """Take in a partial result of elements that may come before or after those seen."""
+        old, at = self._load(b), self._load_position(b)
+        better = self.reduction.is_better(b, value, position, old, at)
+        b.line(f"store {b.select(better, value, old)}, ptr {self.place}")
+        b.line(f"store {b.select(better, position, at)}, ptr {self.position}")
 
     def result(self, b: Builder) -> Lanes:
         """The value (or the position, for argmax) after the last element."""
         if self.position:
-            return self._load_position(b)
+            found = self._load_position(b)
+            unseen = b.compare("icmp eq", found, self._nowhere())
+            zero = constant_vector(Lanes("0", found.element), self.lanes)
+            return b.convert("zext", b.select(unseen, zero, found), "i64")
         return self._with_nan(b, self._load(b))
 
 

@@ -17,12 +17,14 @@ from monograph.ir.types import TensorType
 from monograph.kernel.expr import Buffer, Load, Reduce
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
+from monograph.kernel.loop_lower import has_loops, lower_node
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.kernel.nest import build_nest
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.split import split_reductions
 from monograph.ops import control
+from monograph.progress import announce
 from monograph.targets.cpu.choose import choose
 from monograph.targets.cpu.emit import NestEmitter
 from monograph.targets.cpu.machine import Machine
@@ -46,8 +48,9 @@ class BuiltKernel:
 
     name: str
     group: Group
-    kernel: Kernel
-    schedule: Schedule
+    kernel: Kernel | None
+    """The algorithm; None if the op states its loops itself."""
+    schedule: Schedule | None
     nest: LoopNest
     text: str
     checked: bool
@@ -88,12 +91,17 @@ class StepBuilder:
         for value, target in zip(graph.outputs, targets, strict=True):
             if value not in self.slot_of and _is_computed(value):
                 self.slot_of[value] = target
+        whole = not self.fusions
+        if whole:
+            announce("fusion")
         started = time.perf_counter()
         lowerable = {node: is_lowerable(node) for node in graph.nodes}
         fusion = fuse(graph, lowerable, enabled=self.fusion)
         self.fusion_seconds += time.perf_counter() - started
         self.fusions.append(fusion)
-        for group in fusion.groups:
+        for number, group in enumerate(fusion.groups):
+            if whole:
+                announce("kernels", number, len(fusion.groups))
             self.group(group)
         for value, target in zip(graph.outputs, targets, strict=True):
             self.copy(self.slot(value), target)
@@ -144,7 +152,7 @@ class StepBuilder:
         """The steps of one group."""
         first = group.nodes[0]
         if group.kind is Kind.OPAQUE:
-            self.opaque(first)
+            self.opaque(group, first)
             return
         is_alias = len(group.nodes) == 1 and is_view(first)
         if is_alias and first.operands[0] not in self.strides and self._shares_slot(first):
@@ -168,6 +176,8 @@ class StepBuilder:
     ) -> None:
         """Steps for a kernel: one, or two if its few long rows are split among threads."""
         flat = flatten(kernel)
+        if not flat.stores:
+            return
         read = [self.slot(value) for value in inputs]
         written = [self.slot(value) for value in outputs]
         split = split_reductions(flat)
@@ -193,7 +203,17 @@ class StepBuilder:
         key = (flat.digest, bool(shared), aligned)
         if key not in self.kernels:
             self.kernels[key] = self.built(group, flat, bool(shared), aligned)
-        built = self.kernels[key]
+        self.launch_built(self.kernels[key], group, inputs, outputs, shared)
+
+    def launch_built(
+        self,
+        built: BuiltKernel,
+        group: Group,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        shared: tuple[int, ...] = (),
+    ) -> None:
+        """A step that runs a kernel on these slots."""
         nest = built.nest
         slots = (*inputs, *outputs)
         checked = "; ".join(repr(node) for node in group.nodes) if built.checked else ""
@@ -224,8 +244,8 @@ class StepBuilder:
 
     # Control flow ---------------------------------------------------------------------------------
 
-    def opaque(self, node: Node) -> None:
-        """A node without loops of its own: control flow, or one for the interpreter."""
+    def opaque(self, group: Group, node: Node) -> None:
+        """A node that no formula gives: control flow, loops, or one for the interpreter."""
         match node.op:
             case control.If():
                 self.branch(node)
@@ -233,8 +253,36 @@ class StepBuilder:
                 self.repeat(node, node.op)
             case control.Scan():
                 self.scan(node, node.op)
+            case _ if has_loops(node):
+                self.loops(group, node)
             case _:
                 self.interpret(node)
+
+    def loops(self, group: Group, node: Node) -> None:
+        """A launch a stage of the loops that the op states."""
+        lowered = lower_node(node, self.strides, self.machine.vector_bytes)
+        slots = {name: self.slot(value) for name, value in lowered.operands.items()}
+        slots |= {name: self.slot(value) for name, value in lowered.results.items()}
+        slots |= {name: self.add_scratch(each) for name, each in lowered.temporaries.items()}
+        for stage in lowered.stages:
+            inputs = [slots[buffer.name] for buffer in stage.inputs]
+            outputs = [slots[buffer.name] for buffer in stage.outputs]
+            if isinstance(stage, Kernel):
+                self.launch_flat(group, flatten(stage), inputs, outputs)
+            else:
+                self.launch_built(self.built_nest(group, stage), group, inputs, outputs)
+
+    def built_nest(self, group: Group, nest: LoopNest) -> BuiltKernel:
+        """Emit a loop nest, unless an equal one is there."""
+        key = (nest.digest, False, True)
+        if key not in self.kernels:
+            name = f"k{len(self.kernels)}_{group.name}"
+            emitter = NestEmitter(replace(nest, name=name), self.declarations)
+            text = emitter.emit()
+            self.kernels[key] = BuiltKernel(
+                name, group, None, None, emitter.nest, text, emitter.has_checks
+            )
+        return self.kernels[key]
 
     def interpret(self, node: Node) -> None:
         """A step that runs in Python."""

@@ -12,7 +12,7 @@ pytest.importorskip("onnx")
 from tests.frontends.onnx import conformance
 
 ALL = 2033
-ENOUGH = 2020
+ENOUGH = 2025
 
 
 @pytest.fixture(scope="module")

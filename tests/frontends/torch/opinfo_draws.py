@@ -98,9 +98,7 @@ class _Recorder(TorchDispatchMode):
         super().__init__()
         self.draws: list[Any] = []
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.draws.extend(each.clone() for each in pytree.tree_leaves(result))

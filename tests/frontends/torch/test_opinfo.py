@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.testing._internal.opinfo.core import SampleInput
 
 from tests.frontends.torch.opinfo import Options, as_function, copies, label, ops, run_op, trace
 from tests.frontends.torch.opinfo_compare import compare, compare_singular_vectors
@@ -111,12 +112,8 @@ def test_singular_vectors_are_unique_up_to_a_sign_that_both_sides_share() -> Non
 def test_each_tensor_of_a_sample_is_one_input_and_shared_memory_stays_shared() -> None:
     x = torch.ones(2)
 
-    class Sample:
-        input = [x, torch.zeros(2), x]
-        args = (0,)
-        kwargs: dict[str, object] = {}
-
-    function, tensors = as_function(torch.cat, Sample)
+    sample = SampleInput([x, torch.zeros(2), x], args=(0,))
+    function, tensors = as_function(torch.cat, sample)
     module = trace(function, tensors, "dispatch")
     assert sum(node.op == "placeholder" for node in module.graph.nodes) == 2
     first, second = copies([x, x[1:]])

@@ -53,7 +53,7 @@ def _states(node: TorchNode, target_lengths: Value) -> Value:
     if targets.rank == 1:  # all targets, one after the other
         starts = F.cumsum(target_lengths, 0) - target_lengths
         places = F.unsqueeze(starts, 1) + F.arange(longest, dtype=i64)
-        targets = F.take(targets, F.minimum(places, longest - 1), axis=0)
+        targets = F.take(targets, F.minimum(places, node.value(longest - 1)), axis=0)
     targets = F.cast(targets, i64)
     blanks = F.full((batch, longest), int(node["blank"]), i64)
     pairs = F.reshape(F.stack([blanks, targets], 2), (batch, 2 * longest))
@@ -101,7 +101,7 @@ def _log_of_sum(ways: list[Value]) -> Value:
 
 def _at_the_end(alpha: Value, input_lengths: Value, target_lengths: Value) -> Value:
     """The loss: being in the last label or the blank after it when the input has ended."""
-    time, batch, states = alpha.shape
+    _, batch, states = alpha.shape
     last = F.reshape(F.maximum(input_lengths - 1, 0), (1, batch, 1))
     final = F.squeeze(F.take_along_axis(alpha, F.expand(last, (1, batch, states)), 0), (0,))
     ends = F.unsqueeze(2 * target_lengths, 1)

@@ -93,7 +93,16 @@ def _einsum(node: TorchNode) -> Value:
 
 @converter("aten.tensordot.default")
 def _tensordot(node: TorchNode) -> Value:
-    return F.tensordot(node["self"], node["other"], (node["dims_self"], node["dims_other"]))
+    a, b = node["self"], node["other"]
+    axes = [axis % a.rank for axis in node["dims_self"]]
+    other_axes = [axis % b.rank for axis in node["dims_other"]]
+    for axis, other in zip(axes, other_axes, strict=True):
+        # One element on one side meets every element on the other: it meets their sum.
+        if a.shape[axis] == 1 and b.shape[other] != 1:
+            b = F.sum(b, (other,), keepdims=True)
+        elif b.shape[other] == 1 and a.shape[axis] != 1:
+            a = F.sum(a, (axis,), keepdims=True)
+    return F.tensordot(a, b, (axes, other_axes))
 
 
 @converter("aten.bilinear.default", "aten._trilinear.default")

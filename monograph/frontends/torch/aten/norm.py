@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from monograph import functional as F
-from monograph.errors import UnsupportedError
+from monograph.frontends.torch.aten.random import dropped
 from monograph.frontends.torch.aten.reduce import axis_of
 from monograph.frontends.torch.node import TorchNode, static
 from monograph.frontends.torch.registry import converter
@@ -265,14 +265,31 @@ def _default_scale(query: Value) -> float:
 
 
 def _attend(node: TorchNode) -> Value:
-    if float(node["dropout_p"]) != 0.0:
-        raise UnsupportedError("attention with dropout: give dropout_p=0, or drop the weights")
     query, key, value, mask = node["query"], node["key"], node["value"], node["attn_mask"]
     if mask is not None and mask.dtype is not bool_:
         mask = node.value(mask, query.dtype)
+    if float(node["dropout_p"]) != 0.0 or not query.rank == key.rank == value.rank:
+        return _attend_in_parts(node, mask)
     scale: Any = node["scale"]
     causal = bool(node["is_causal"])
     if query.rank == 2:
         query, key, value = (F.unsqueeze(part, 0) for part in (query, key, value))
         return F.squeeze(F.attention(query, key, value, mask, causal, scale), (0,))
     return F.attention(query, key, value, mask, causal, scale)
+
+
+def _attend_in_parts(node: TorchNode, mask: Value | None) -> Value:
+    """Attention written out: with weights that are dropped, or batches of which one broadcasts."""
+    query, key, value = node["query"], node["key"], node["value"]
+    scale = node["scale"] if node["scale"] is not None else _default_scale(query)
+    scores = F.matmul(query, F.swapaxes(key, -1, -2)) * scale
+    if node["is_causal"]:
+        shape = scores.shape[-2:]
+        mask = F.less_equal(F.iota(shape, 1), F.iota(shape, 0))
+    if mask is not None:
+        scores = F.where(mask, scores, float("-inf")) if mask.dtype is bool_ else scores + mask
+    # A query that may look at nothing sees zeros.
+    blind = F.all(F.equal(scores, float("-inf")), -1, keepdims=True)
+    weights = F.where(blind, 0.0, F.softmax(F.where(blind, 0.0, scores), -1))
+    rate = float(node["dropout_p"])
+    return F.matmul(dropped(node, weights, rate), value)

@@ -1,0 +1,225 @@
+"""What compiling a model did, and why: stages, kernels with their reasons, bytes, memory.
+
+An ``Explanation`` holds the figures; ``str()`` of it is a page for a person, ``as_json`` the same
+for a program. Sizes that are symbolic are counted at one choice of them, which the page names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from monograph.inspect.explain_text import explanation_text
+from monograph.inspect.inputs import choose_sizes
+from monograph.inspect.traffic import moved_apart, moved_by
+from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.runtime.arena import Plan
+from monograph.runtime.compiled import CompiledModel, Executable
+from monograph.targets.cpu.build import Program
+from monograph.targets.cpu.machine import host
+from monograph.targets.cpu.steps import BuiltKernel
+from monograph.targets.program import Code, Interpret, Launch, SlotKind, flattened
+
+
+@dataclass(frozen=True)
+class PassEffect:
+    """A pass that changed the graph: how often, for how long, and what it did."""
+
+    name: str
+    times: int
+    seconds: float
+    did: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class KernelExplanation:
+    """A kernel, the group that it computes, and why the group is what it is."""
+
+    name: str
+    kind: str
+    space: str
+    launches: int
+    nodes: tuple[str, ...]
+    schedule: str
+    together: tuple[str, ...]
+    apart: tuple[str, ...]
+    bytes_read: int
+    bytes_written: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where bytes lie while the program runs."""
+
+    inputs: int
+    outputs: int
+    weights: int
+    requested: int
+    """What intermediates would take if nothing were used twice."""
+    peak: int
+    """What the arena takes."""
+    lower_bound: int
+    """What is alive in the fullest step: no plan can take less."""
+
+    @property
+    def distance(self) -> float:
+        """How far the arena lies above the bound, as a fraction of it."""
+        return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All of it. ``kernels`` are the distinct ones; ``launches`` counts them as they run."""
+
+    model: str
+    machine: str
+    threads: int
+    cache: str
+    stages: Mapping[str, float]
+    passes: tuple[PassEffect, ...]
+    nodes_given: int
+    nodes_optimised: int
+    nodes_lowered: int
+    groups: int
+    launches: int
+    kernels: tuple[KernelExplanation, ...]
+    sizes: Mapping[str, int]
+    bytes_apart: int
+    bytes_moved: int
+    memory: Memory | None
+    fallbacks: Mapping[str, int]
+    """Ops that run in the interpreter, and how many nodes of each."""
+    whole: str | None
+
+    @property
+    def interpreted(self) -> int:
+        """How many nodes run in the interpreter."""
+        return sum(self.fallbacks.values())
+
+    def as_json(self) -> dict[str, object]:
+        """The same as plain dictionaries and lists."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        return explanation_text(self)
+
+
+def explain(
+    model: CompiledModel, *, name: str | None = None, sizes: Mapping[str, int] | None = None
+) -> Explanation:
+    """What compiling this model did. ``sizes`` are those of symbolic dimensions, by name."""
+    executable = model if isinstance(model, Executable) else model.executable
+    report, program = executable.report, executable.program
+    bindings = choose_sizes(executable.graph, sizes or {})
+    fusions = () if program is None else program.fusions
+    groups = [group for fusion in fusions for group in fusion.groups]
+    machine = host()
+    return Explanation(
+        model=name or f"@{executable.graph.name}",
+        machine=f"{machine.triple} ({machine.cpu})",
+        threads=0 if executable.native is None else executable.native.threads,
+        cache=report.cache,
+        stages=dict(report.seconds),
+        passes=_pass_effects(executable),
+        nodes_given=report.nodes_before,
+        nodes_optimised=report.nodes_after,
+        nodes_lowered=0 if program is None else len(executable.lowered),
+        groups=len(groups),
+        launches=sum(_launches(executable.code).values()),
+        kernels=() if program is None else _kernels(program, bindings),
+        sizes={symbol.name: size for symbol, size in bindings.items()},
+        bytes_apart=sum(moved_apart(fusion, bindings) for fusion in fusions),
+        bytes_moved=sum(sum(moved_by(group, bindings)) for group in groups),
+        memory=_memory(executable, bindings),
+        fallbacks=_fallbacks(executable),
+        whole=report.whole,
+    )
+
+
+def arena_plan(executable: Executable, bindings: Mapping[Symbol, int]) -> Plan:
+    """The layout of a native program's arena at these sizes."""
+    native = executable.native
+    assert native is not None, "a program that is interpreted has no arena"
+    return native.plan_for(tuple(bindings[symbol] for symbol in native.program.sizes))
+
+
+def _pass_effects(executable: Executable) -> tuple[PassEffect, ...]:
+    """Every pass once, in the order in which they first ran; those that did nothing left out."""
+    steps = executable.report.passes.steps
+    effects = []
+    for name in dict.fromkeys(step.name for step in steps):
+        own = [step for step in steps if step.name == name]
+        did: Counter[str] = Counter()
+        for step in own:
+            did.update({key: count for key, count in step.counters.items() if count})
+        if any(step.changed for step in own):
+            effects.append(
+                PassEffect(name, len(own), sum(step.seconds for step in own), dict(did))
+            )
+    return tuple(effects)
+
+
+def _launches(code: Code | None) -> Counter[str]:
+    """How often each kernel is launched, a loop's body counted once."""
+    steps = () if code is None else code.steps
+    return Counter(step.kernel for step in flattened(steps) if isinstance(step, Launch))
+
+
+def _kernels(program: Program, sizes: Mapping[Symbol, int]) -> tuple[KernelExplanation, ...]:
+    launches = _launches(program)
+    return tuple(_kernel(built, launches[built.name], sizes) for built in program.kernels)
+
+
+def _kernel(built: BuiltKernel, launches: int, sizes: Mapping[Symbol, int]) -> KernelExplanation:
+    group = built.group
+    read, written = moved_by(group, sizes)
+    return KernelExplanation(
+        name=built.name,
+        kind=group.kind.value,
+        space="×".join(map(str, group.space)) or "a scalar",
+        launches=launches,
+        nodes=tuple(
+            f"{node!r} (again)" if node in group.copies else repr(node) for node in group.nodes
+        ),
+        schedule=str(built.schedule),
+        together=_unique(group.joined),
+        apart=_unique(group.apart),
+        bytes_read=read,
+        bytes_written=written,
+    )
+
+
+def _unique(reasons: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(reasons))
+
+
+def _memory(executable: Executable, bindings: Mapping[Symbol, int]) -> Memory | None:
+    code = executable.code
+    if code is None:
+        return None
+    plan = arena_plan(executable, bindings)
+
+    def total(kind: SlotKind) -> int:
+        return sum(evaluate_dim(slot.nbytes, bindings) for slot in code.slots if slot.kind is kind)
+
+    return Memory(
+        inputs=total(SlotKind.INPUT),
+        outputs=total(SlotKind.OUTPUT),
+        weights=total(SlotKind.WEIGHT),
+        requested=plan.requested,
+        peak=plan.peak,
+        lower_bound=plan.lower_bound,
+    )
+
+
+def _fallbacks(executable: Executable) -> dict[str, int]:
+    """Ops of the nodes that run in the interpreter, the most frequent first."""
+    code = executable.code
+    if code is None:
+        names = [node.op.name for node in executable.lowered.nodes]
+    else:
+        calls = [step.call for step in flattened(code.steps) if isinstance(step, Interpret)]
+        names = [code.fallbacks[call].op.name for call in calls]
+    return dict(Counter(names).most_common())

@@ -1,0 +1,161 @@
+"""An explanation as a page: 80 columns, the most important first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from monograph.runtime.arena import readable
+
+if TYPE_CHECKING:
+    from monograph.inspect.explain import Explanation, KernelExplanation
+
+WIDTH = 80
+MOST_NODES = 12
+"""Nodes of a kernel that the page shows; the rest are counted."""
+
+
+def explanation_text(explained: Explanation) -> str:
+    """The page."""
+    parts = [
+        _summary(explained),
+        _stages(explained),
+        _passes(explained),
+        _bytes(explained),
+        _interpreter(explained),
+        _kernels(explained.kernels),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _summary(explained: Explanation) -> list[str]:
+    kernels = len(explained.kernels)
+    distinct = f" ({kernels} distinct)" if kernels and kernels != explained.launches else ""
+    nodes = f"{explained.nodes_given:,} as given, {explained.nodes_optimised:,} after the passes"
+    if explained.nodes_lowered:
+        nodes += f", {explained.nodes_lowered:,} lowered"
+    lines = [
+        explained.model,
+        _row("nodes", nodes),
+        _row("kernels", f"{_count(explained.launches, 'launch')}{distinct}"),
+        _row("interpreter", _count(explained.interpreted, "node")),
+        _row("machine", explained.machine),
+        _row("threads", str(explained.threads)),
+        _row("cache", explained.cache),
+    ]
+    if explained.sizes:
+        chosen = ", ".join(f"{name} = {size}" for name, size in explained.sizes.items())
+        lines.append(_row("counted at", chosen))
+    return lines
+
+
+def _stages(explained: Explanation) -> list[str]:
+    if not explained.stages:
+        return []
+    total = sum(explained.stages.values())
+    lines = [f"{'stages':<28}{'ms':>10}"]
+    for name, seconds in (*explained.stages.items(), ("total", total)):
+        share = f"{seconds / total:>6.0%}" if total and name != "total" else ""
+        lines.append(f"  {name:<26}{seconds * 1000:>10.1f}{share}")
+    return lines
+
+
+def _passes(explained: Explanation) -> list[str]:
+    if not explained.passes:
+        return []
+    lines = ["passes that changed the graph"]
+    for each in explained.passes:
+        did = ", ".join(f"{name} {count:,}" for name, count in each.did.items()) or "changed it"
+        lines += _wrapped(f"  {each.name:<18}", did)
+    return lines
+
+
+def _bytes(explained: Explanation) -> list[str]:
+    lines = []
+    if explained.bytes_apart:
+        share = explained.bytes_moved / explained.bytes_apart
+        lines += [
+            "bytes moved a call",
+            _figure("a kernel a node", explained.bytes_apart),
+            _figure("fused", explained.bytes_moved, f"{share:.0%} of that"),
+            "",
+        ]
+    memory = explained.memory
+    if memory is None:
+        return lines
+    near = f"the plan is {memory.distance:.1%} above" if memory.distance else "reached"
+    share = memory.peak / memory.requested if memory.requested else 1.0
+    return [
+        *lines,
+        "bytes held",
+        _figure("inputs", memory.inputs),
+        _figure("outputs", memory.outputs),
+        _figure("weights", memory.weights, "as they lie, not copied"),
+        _figure("intermediates, no reuse", memory.requested),
+        _figure("intermediates, planned", memory.peak, f"{share:.0%} of that"),
+        _figure("lower bound", memory.lower_bound, near),
+    ]
+
+
+def _interpreter(explained: Explanation) -> list[str]:
+    if not explained.fallbacks:
+        return []
+    lines = [f"in the interpreter: {_count(explained.interpreted, 'node')}"]
+    if explained.whole is not None:
+        lines += _wrapped("  all of it, since ", explained.whole)
+    return lines + [f"  {count:>5} × {name}" for name, count in explained.fallbacks.items()]
+
+
+def _kernels(kernels: Sequence[KernelExplanation]) -> list[str]:
+    lines = [f"{_count(len(kernels), 'kernel')}, and why each is one"] if kernels else []
+    seen: set[tuple[str, ...]] = set()
+    for each in kernels:
+        lines += ["", *_kernel(each, each.nodes in seen)]
+        seen.add(each.nodes)
+    return lines
+
+
+def _kernel(kernel: KernelExplanation, told: bool) -> list[str]:
+    """One kernel; ``told`` says that the page has shown its group before."""
+    times = "" if kernel.launches == 1 else f", {kernel.launches} launches"
+    moved = f"reads {readable(kernel.bytes_read)}, writes {readable(kernel.bytes_written)}"
+    lines = [
+        kernel.name,
+        *_wrapped("  ", f"{kernel.kind} over {kernel.space}{times}; {moved}"),
+        *_wrapped("  how  ", kernel.schedule),
+    ]
+    if told:
+        return [*lines, "  another part of the same group"]
+    for node in kernel.nodes[:MOST_NODES]:
+        lines += _wrapped("     ", node)
+    if len(kernel.nodes) > MOST_NODES:
+        lines.append(f"     and {len(kernel.nodes) - MOST_NODES} more nodes")
+    for reason in kernel.together:
+        lines += _wrapped("  +  ", reason)
+    for reason in kernel.apart:
+        lines += _wrapped("  -  ", reason)
+    return lines
+
+
+def _row(label: str, text: str) -> str:
+    return f"  {label:<13}{text}"
+
+
+def _figure(label: str, size: int, remark: str = "") -> str:
+    return f"  {label:<26}{readable(size):>12}  {remark}".rstrip()
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width=WIDTH,
+        initial_indent=label,
+        subsequent_indent=" " * max(len(label), 2) + ("  " if not label.strip() else ""),
+        break_on_hyphens=False,
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"

@@ -1,0 +1,121 @@
+"""Inputs for a graph, from what a person says of them: a file, or how to make one up.
+
+``x=photo.npy`` reads a file; ``x=random``, ``x=zeros`` and ``x=ones`` make one up, and
+``ids=random:0:30000`` whole numbers from a range. What nobody mentions is random: floats from a
+normal distribution, whole numbers 0 or 1, which is in the range of every table. Symbolic sizes come
+from the files, from what was said (``batch=8``), or are the nearest to 64 that their range allows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from monograph.errors import InputError
+from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.ir.graph import Graph, Value
+from monograph.ir.types import Array, TensorType, string
+
+USUAL_SIZE = 64
+"""The size of a symbolic dimension that nobody has said anything about."""
+_RANDOM = re.compile(r"random(?::(?P<low>-?\d+):(?P<high>-?\d+))?")
+_WAYS = "a .npy file, random, random:LOW:HIGH, zeros or ones"
+
+
+def split_inputs(given: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """What was said of inputs by name (``x=zeros``), and the others: types of examples."""
+    named = [text.partition("=") for text in given if "=" in text]
+    return {name: way for name, _, way in named}, [text for text in given if "=" not in text]
+
+
+def parse_sizes(given: Sequence[str]) -> dict[str, int]:
+    """``batch=8`` as a name and a number."""
+    sizes = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        if not number.isascii() or not number.isdecimal():
+            raise InputError(f"{text!r} is not a size", expected="a name and a number: batch=8")
+        sizes[name] = int(number)
+    return sizes
+
+
+def choose_sizes(
+    graph: Graph, given: Mapping[str, int], arrays: Mapping[str, Array] | None = None
+) -> dict[Symbol, int]:
+    """A size for every symbol of a graph."""
+    symbols = graph.symbols()
+    unknown = [name for name in given if name not in symbols]
+    if unknown:
+        raise InputError(
+            f"no dimension is called {unknown[0]!r}",
+            expected=", ".join(symbols) or "nothing: every size is known",
+        )
+    chosen = {symbol: _usual(symbol) for symbol in symbols.values()}
+    for value in graph.inputs:
+        array = (arrays or {}).get(value.name)
+        if array is None or not isinstance(value.type, TensorType):
+            continue
+        pairs = zip(value.type.shape, array.shape, strict=False)
+        chosen |= {dim: size for dim, size in pairs if isinstance(dim, Symbol)}
+    return chosen | {symbols[name]: size for name, size in given.items()}
+
+
+def make_inputs(
+    graph: Graph, ways: Mapping[str, str], sizes: Mapping[str, int], seed: int = 0
+) -> list[Array]:
+    """An array for every input of the graph, in order."""
+    names = [value.name for value in graph.inputs]
+    unknown = [name for name in ways if name not in names]
+    if unknown:
+        raise InputError(f"there is no input {unknown[0]!r}", expected=", ".join(names))
+    read = {name: _read(name, way) for name, way in ways.items() if way.endswith(".npy")}
+    bindings = choose_sizes(graph, sizes, read)
+    generator = np.random.default_rng(seed)
+    arrays = []
+    for value in graph.inputs:
+        made = _made(value, ways.get(value.name, "random"), bindings, generator)
+        arrays.append(read.get(value.name, made))
+    return arrays
+
+
+def _usual(symbol: Symbol) -> int:
+    largest = USUAL_SIZE if symbol.upper is None else symbol.upper
+    return max(symbol.lower, min(USUAL_SIZE, largest))
+
+
+def _read(name: str, way: str) -> Array:
+    if not Path(way).is_file():
+        raise InputError(f"input {name!r}: there is no file {way!r}", expected=_WAYS)
+    try:
+        array: Array = np.load(way, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as problem:
+        raise InputError(f"input {name!r}: {way} is not a NumPy file", found=str(problem)) from None
+    return array
+
+
+def _made(
+    value: Value, way: str, bindings: Mapping[Symbol, int], generator: np.random.Generator
+) -> Array:
+    """An array of the value's type."""
+    if not isinstance(value.type, TensorType) or value.dtype is string:
+        raise InputError(f"input {value.name!r} cannot be made up", found=str(value.type))
+    shape = tuple(evaluate_dim(dim, bindings) for dim in value.type.shape)
+    dtype = value.dtype.numpy
+    if way.endswith(".npy") or way == "zeros":
+        return np.zeros(shape, dtype)
+    if way == "ones":
+        return np.ones(shape, dtype)
+    limits = _RANDOM.fullmatch(way)
+    if limits is None:
+        raise InputError(f"input {value.name!r} cannot be {way!r}", expected=_WAYS)
+    if value.dtype.is_float and limits["low"] is None:
+        return generator.normal(size=shape).astype(dtype)
+    low, high = int(limits["low"] or 0), int(limits["high"] or 2)
+    if low >= high:
+        raise InputError(f"input {value.name!r}: {way!r} is an empty range", expected="LOW < HIGH")
+    if value.dtype.is_float:
+        return generator.uniform(low, high, shape).astype(dtype)
+    return generator.integers(low, high, shape).astype(dtype)

@@ -1,0 +1,112 @@
+"""A model as the command line names it, compiled.
+
+``model.onnx``, ``graph.ir``, ``program.mono`` (compiled before), or ``file.py:name`` of a torch
+module, a torch function, a function of Monograph's own ops, or a graph.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from monograph.errors import InputError
+from monograph.inspect.python_files import (
+    blaming,
+    check_named,
+    declared_examples,
+    find_target,
+    folder_on_path,
+    load_file,
+    made,
+    no_notices,
+    split_name,
+    torch_example,
+    uses_torch,
+)
+from monograph.ir.graph import Graph
+from monograph.ir.text.files import load_graph
+from monograph.ir.verify import verify
+from monograph.runtime.compile import Options
+from monograph.runtime.compiled import CompiledModel, Executable
+from monograph.runtime.loading import load
+from monograph.runtime.models import compile_model
+
+WHAT_IT_TAKES = "a .onnx, .ir or .mono file, or file.py:name of a module or function"
+
+
+@dataclass(frozen=True)
+class Model:
+    """Something to compile: what ``monograph.compile`` takes, and where it came from.
+
+    ``subject`` is None for a ``.mono`` file, which is compiled already. ``is_torch`` says that the
+    subject can also be called by torch, on ``examples``.
+    """
+
+    name: str
+    path: Path
+    subject: Any
+    examples: tuple[Any, ...] = ()
+    is_torch: bool = False
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is a ``.mono`` file."""
+        return self.subject is None
+
+    def compiled(self, options: Options) -> CompiledModel:
+        """Compile it, or load it if that was done before."""
+        if self.subject is None:
+            return load(self.path, threads=options.threads)
+        if not self.path.suffix == ".py":
+            return compile_model(self.subject, options=options)
+        with folder_on_path(self.path), no_notices(), blaming(self.path, "the model cannot run"):
+            return compile_model(self.subject, *self.examples, options=options)
+
+
+def find_model(text: str, types: Sequence[str] = ()) -> Model:
+    """The model that a person means; ``types`` are the example inputs of a Python model."""
+    named = split_name(text)
+    if named is not None:
+        return _python_model(text, *named, types)
+    path = Path(text)
+    if not path.is_file():
+        what = f"{text!r} is a folder" if path.is_dir() else f"there is no file {text!r}"
+        raise InputError(what, expected=WHAT_IT_TAKES)
+    if types:
+        raise InputError(
+            "example inputs are for Python models only",
+            found=f"{text}, which says of itself what it takes",
+            hint="--input name=file.npy gives an input a value",
+        )
+    if path.suffix == ".mono":
+        return Model(text, path, None)
+    if path.suffix == ".ir":
+        graph = load_graph(path)
+        verify(graph)
+        return Model(text, path, graph)
+    if importlib.util.find_spec("onnx") is None:
+        raise InputError("reading ONNX models needs onnx", hint="pip install 'monograph[onnx]'")
+    return Model(text, path, path)
+
+
+def _python_model(text: str, path: Path, name: str, types: Sequence[str]) -> Model:
+    check_named(path, name)
+    with folder_on_path(path), no_notices():
+        namespace = load_file(path)
+        subject, _ = made(find_target(namespace, path, name), path, name)
+        if isinstance(subject, Graph):
+            return Model(text, path, subject)
+        is_torch = uses_torch(namespace, subject, ())
+        if types:
+            examples = tuple(torch_example(each) if is_torch else each for each in types)
+        else:
+            examples = tuple(declared_examples(namespace, path, text))
+        return Model(text, path, subject, examples, uses_torch(namespace, subject, examples))
+
+
+def executable_of(compiled: CompiledModel) -> Executable:
+    """The executable inside a compiled model: flat inputs, flat outputs."""
+    return compiled if isinstance(compiled, Executable) else compiled.executable

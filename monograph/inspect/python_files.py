@@ -1,0 +1,180 @@
+"""Models in Python files: ``file.py:name``, as the command line spells them.
+
+A file is run as its own program would run it, its folder first on the path. What goes wrong in it
+is told as an error of ours that names its line, with the user's own error as the cause. Example
+inputs are types on the command line, or ``example_inputs`` in the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from monograph.errors import InputError, MonographError
+from monograph.ir.dims import is_static
+from monograph.ir.text.parser import parse_type
+from monograph.ir.types import TensorType
+
+
+def split_name(model: str) -> tuple[Path, str] | None:
+    """``net.py:model`` as its file and its name; None if it is not spelled so."""
+    path, colon, name = model.rpartition(":")
+    if colon and path.endswith(".py"):
+        return Path(path), name
+    return (Path(model), "") if model.endswith(".py") else None
+
+
+def check_named(path: Path, name: str) -> None:
+    """Refuse a file that is not there, and one without the name of something in it."""
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r}", expected="a Python file")
+    if not name:
+        raise InputError(
+            f"{str(path)!r} holds many things", hint=f"say which: {path}:name_of_the_model"
+        )
+
+
+def load_file(path: Path) -> ModuleType:
+    """The user's file, imported under a name of its own."""
+    spec = importlib.util.spec_from_file_location(f"checked_{path.stem}", path)
+    assert spec is not None and spec.loader is not None  # a .py file always has a loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        with blaming(path, f"{path} cannot be imported"):
+            spec.loader.exec_module(module)
+    except InputError:
+        del sys.modules[spec.name]
+        raise
+    return module
+
+
+def find_target(namespace: ModuleType, path: Path, name: str) -> Any:
+    """What the file calls so; an error lists what it has instead."""
+    if not hasattr(namespace, name):
+        own = [key for key, value in vars(namespace).items() if _may_be_meant(value, namespace)]
+        raise InputError(
+            f"{path} has nothing called {name!r}",
+            expected=f"one of {', '.join(own)}" if own else "the name of a module or function",
+        )
+    return getattr(namespace, name)
+
+
+def _may_be_meant(value: Any, namespace: ModuleType) -> bool:
+    """Whether something in a file is a model or a function that the file itself defines."""
+    torch = sys.modules.get("torch")
+    defined_here = getattr(value, "__module__", None) == namespace.__name__
+    is_module = torch is not None and isinstance(value, torch.nn.Module)
+    return is_module or (callable(value) and defined_here)
+
+
+def made(target: Any, path: Path, name: str) -> tuple[Any, str]:
+    """The model, and how to spell it: a class stands for an object of it, made with no arguments."""
+    if not isinstance(target, type):
+        return target, name
+    with blaming(path, f"{name}() cannot be made", "name an object or a function instead"):
+        return target(), f"{name}()"
+
+
+def uses_torch(namespace: ModuleType, target: Any, examples: Sequence[Any]) -> bool:
+    """Whether a file's model is one of torch's, and not a function of Monograph's own ops."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if isinstance(target, torch.nn.Module | torch.export.ExportedProgram):
+        return True
+    if examples:
+        return any(isinstance(example, torch.Tensor) for example in examples)
+    homes = (getattr(value, "__module__", "") for value in vars(namespace).values())
+    return torch in vars(namespace).values() or any(
+        isinstance(home, str) and home.split(".")[0] == "torch" for home in homes
+    )
+
+
+def declared_examples(namespace: ModuleType, path: Path, model: str) -> Sequence[Any]:
+    """What the file says of its inputs, under ``example_inputs``: a tuple, or a function of it."""
+    declared = getattr(namespace, "example_inputs", None)
+    if declared is None:
+        raise InputError(
+            "a Python model needs example inputs",
+            hint=f"{model} --input 'f32[1, 4]', or define example_inputs in the file",
+        )
+    if not callable(declared):
+        given = declared
+    else:
+        with blaming(path, "example_inputs() cannot be called"):
+            given = declared()
+    return given if isinstance(given, tuple | list) else (given,)
+
+
+def torch_example(text: str) -> Any:
+    """A tensor of the type that was named: random floats, or zeros."""
+    import torch
+
+    from monograph.frontends.torch.types import dtype_to_torch
+
+    type_ = parse_type(text, {})
+    if not isinstance(type_, TensorType) or not is_static(type_.shape):
+        raise InputError(
+            f"{text!r} is not the type of an example", expected="a tensor type such as f32[1, 4]"
+        )
+    dtype = dtype_to_torch(type_.dtype)
+    if type_.dtype.is_float:
+        return torch.randn(type_.shape).to(dtype)
+    return torch.zeros(type_.shape, dtype=dtype)
+
+
+@contextlib.contextmanager
+def folder_on_path(path: Path) -> Iterator[None]:
+    """Let the file import its neighbours, as it could if it were run."""
+    before = list(sys.path)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+@contextlib.contextmanager
+def no_notices() -> Iterator[None]:
+    """Keep torch from logging the tracebacks of errors that are reported anyway."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+@contextlib.contextmanager
+def blaming(path: Path, what: str, hint: str | None = None) -> Iterator[None]:
+    """Tell what the user's code raises as an error that names the user's line."""
+    try:
+        yield
+    except MonographError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            what,
+            found=f"{type(error).__name__}: {error}".strip(": "),
+            source=line_in(path, error),
+            hint=hint,
+        ) from error
+
+
+def line_in(path: Path, error: BaseException | None) -> str | None:
+    """The innermost line of the user's file in an error's traceback."""
+    if error is None:
+        return None
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename) in (path, path.resolve())]
+    return f"{path}:{own[-1].lineno} in {own[-1].name}" if own else None

@@ -1,0 +1,364 @@
+"""From a node to loop nests: its op says which loops fill its results.
+
+A lowering is a list of stages. A fill is a formula, so it becomes a kernel, which is scheduled as
+any other; a parallel loop with statements in it is a loop nest as it stands. What is written in a
+nest and read there again is read where the op reads it (a ``Let``), so a scalar keeps the value
+that it had.
+
+    cumsum of f32[64, 100] along axis 1:
+
+    nest cumsum(b0: f32[6400], o0: f32[6400]):
+      parallel i0 < 64:
+        c1: f32 = 0.0:f32
+        for i2 < 100:
+          v3 = c1
+          c1 := (v3 + b0[100*i0 + i2])
+          v4 = c1
+          o0[100*i0 + i2] = v4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, dim_min, shape_product
+from monograph.ir.graph import Node, Value
+from monograph.ir.op import Trait
+from monograph.ir.types import DType, TensorType, wide
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Buffer, Expr, Index, Load, Variable
+from monograph.kernel.flatten import flat_buffer, flat_expr, offset
+from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.loops import (
+    Assign,
+    Declare,
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    LoopNest,
+    Statement,
+    While,
+    Write,
+)
+from monograph.kernel.lower import GroupLowering, NodeLowering, Position, is_native
+
+WORK = 1 << 15
+"""Steps of a loop that are worth handing to a thread."""
+FEW_LANES = 4
+"""Neighbours from which a vector is worth its remainder."""
+LIKELY = 64
+"""A size to plan with where nothing is known."""
+
+
+def has_loops(node: Node) -> bool:
+    """Whether the node's op says which loops fill its results, of types that kernels hold."""
+    if node.regions or node.op.has(Trait.EFFECT) or not node.op.has_loops():
+        return False
+    values = (*node.operands, *node.results)
+    return all(isinstance(v.type, TensorType) and is_native(v.dtype) for v in values)
+
+
+@dataclass(frozen=True)
+class LoweredLoops:
+    """The stages of a node, in order, and what their buffers are, by name."""
+
+    stages: tuple[Kernel | LoopNest, ...]
+    operands: Mapping[str, Value]
+    results: Mapping[str, Value]
+    temporaries: Mapping[str, Buffer]
+
+
+def lower_node(
+    node: Node,
+    strides: Mapping[Value, tuple[int, ...]] | None = None,
+    vector_bytes: int = 32,
+) -> LoweredLoops:
+    """The loops of a node whose op has them."""
+    builder = LoopLowering(node, strides or {}, vector_bytes)
+    node.op.lower_loops(builder)
+    operands = {buffer.name: value for value, buffer in builder.group.inputs.items()}
+    results = {f"o{k}": value for k, value in enumerate(node.results)}
+    return LoweredLoops(tuple(builder.stages), operands, results, builder.temporaries)
+
+
+class LoopCell:
+    """A declared variable (``ir.lower.Cell``)."""
+
+    def __init__(self, builder: LoopLowering, variable: Variable) -> None:
+        self.builder = builder
+        self.variable = variable
+
+    def get(self) -> Expr:
+        return self.builder.let(self.variable)
+
+    def set(self, value: Expr) -> None:
+        held = self.builder.flat(e.cast(value, self.variable.dtype))
+        self.builder.statements.append(Assign(self.variable, held))
+
+
+class LoopLowering(NodeLowering):
+    """The builder that one node's op states its loops with (``ir.lower.LoopBuilder``)."""
+
+    def __init__(
+        self, node: Node, strides: Mapping[Value, tuple[int, ...]], vector_bytes: int
+    ) -> None:
+        super().__init__(GroupLowering((), strides), node, ())
+        self.vector_bytes = vector_bytes
+        self.stages: list[Kernel | LoopNest] = []
+        self.temporaries: dict[str, Buffer] = {}
+        self.statements: list[Statement] = []
+        self.in_nest = False
+        self.names = 0
+        self.done: dict[Expr, Expr] = {}
+
+    # Memory ---------------------------------------------------------------------------------------
+
+    def result(self, number: int = 0) -> Buffer:
+        value = self.node.results[number]
+        return Buffer(f"o{number}", value.dtype, value.shape)
+
+    def temporary(self, dtype: DType, shape: Shape) -> Buffer:
+        buffer = Buffer(f"t{len(self.temporaries)}", dtype, shape)
+        self.temporaries[buffer.name] = buffer
+        return buffer
+
+    def viewed(self, memory: Buffer, shape: Shape) -> Buffer:
+        return memory.viewed(shape)
+
+    def load(self, memory: Buffer, index: Sequence[Expr]) -> Expr:
+        found: Expr = e.load(memory, tuple(index))
+        if self.in_nest:
+            found = self.let(self.flat(found))
+        return e.cast(found, wide(memory.dtype))
+
+    def store(self, memory: Buffer, index: Sequence[Expr], value: Expr) -> None:
+        place = self.flat(offset(memory, index))
+        held = self.flat(e.cast(value, memory.dtype))
+        self.statements.append(Write(flat_buffer(memory), place, held))
+
+    def flat(self, value: Expr) -> Expr:
+        """The expression with flat buffers, as nests have them."""
+        return flat_expr(value, self.done)
+
+    # Variables ------------------------------------------------------------------------------------
+
+    def new_name(self, letter: str) -> str:
+        """A name that nothing else in the node has."""
+        self.names += 1
+        return f"{letter}{self.names}"
+
+    def let(self, value: Expr) -> Variable:
+        """What an expression's value is now."""
+        variable = e.variable(self.new_name("v"), value.dtype)
+        self.statements.append(Let(variable, value))
+        return variable
+
+    def variable(self, initial: Expr) -> LoopCell:
+        variable = e.variable(self.new_name("c"), initial.dtype)
+        self.statements.append(Declare(variable, self.flat(initial)))
+        return LoopCell(self, variable)
+
+    # Stages ---------------------------------------------------------------------------------------
+
+    def fill(self, target: Buffer, body: Callable[[Position], Expr]) -> None:
+        assert not self.in_nest, "a fill is a stage of its own"
+        axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(target.shape))
+        position = tuple(e.index(axis.symbol) for axis in axes)
+        value = e.cast(body(position), target.dtype)
+        read = {x.buffer.name: x.buffer for x in e.walk((value,)) if isinstance(x, Load)}
+        own = {buffer.name: buffer for buffer in self.group.inputs.values()}
+        inputs = tuple(own.get(name) or self.memory(name) for name in read)
+        store = Store(target, position, value)
+        self.stages.append(Kernel(self.node.op.name, inputs, (target,), axes, (store,)))
+
+    def memory(self, name: str) -> Buffer:
+        """A result or a temporary, by name."""
+        return self.result(int(name[1:])) if name[0] == "o" else self.temporaries[name]
+
+    @contextmanager
+    def parallel(self, extents: Shape, *, lanes: bool = False) -> Iterator[Position]:
+        assert not self.in_nest, "parallel loops do not nest"
+        self.in_nest, self.statements = True, []
+        if lanes and isinstance(extents[-1], int) and extents[-1] < FEW_LANES:
+            lanes = False
+        width = self._width()
+        outer = (*extents[:-1], -(-extents[-1] // width)) if lanes else extents
+        whole = e.axis(self.new_name("_i"), shape_product(outer))
+        positions = _unravelled(whole.symbol, outer)
+        if not lanes:
+            yield positions
+            body = tuple(self.statements)
+        else:
+            inner = e.axis(self.new_name("_i"), extents[-1])
+            yield (*positions[:-1], e.index(inner.symbol))
+            body = (_vector_tile(inner, positions[-1], width, tuple(self.statements)),)
+        self.in_nest = False
+        self.stages.append(self._nest(whole.symbol, whole.extent, body))
+
+    def _width(self) -> int:
+        """Lanes: two registers' worth of the widest elements that are computed."""
+        memories = (*self.results, *self.temporaries.values())
+        bits = max(32, *(wide(memory.dtype).bits for memory in memories))
+        return 2 * self.vector_bytes * 8 // bits
+
+    def _nest(self, parallel: Symbol, extent: Dim, body: tuple[Statement, ...]) -> LoopNest:
+        written = {write.buffer.name: write.buffer for write in _writes(body)}
+        read = {x.buffer.name: x.buffer for x in _loads(body) if x.buffer.name not in written}
+        grain = max(1, WORK // max(_steps(body), 1))
+        name = self.node.op.name.replace(".", "_")
+        inputs, outputs = tuple(read.values()), tuple(written.values())
+        sizes = _sizes(body, extent, (*inputs, *outputs)) - _bound(body) - {parallel}
+        ordered = tuple(sorted(sizes, key=lambda symbol: symbol.name))
+        return LoopNest(name, inputs, outputs, (), ordered, parallel, extent, grain, body)
+
+    # Statements -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _block(self) -> Iterator[list[Statement]]:
+        """Statements inside another one."""
+        outer, self.statements = self.statements, []
+        inner = self.statements
+        yield inner
+        self.statements = outer
+
+    @contextmanager
+    def loop(self, extent: Dim | Expr, *, lanes: bool = False) -> Iterator[Expr]:
+        if isinstance(extent, Expr):
+            assert isinstance(extent, Index), f"{extent} is not known before the loops run"
+            extent = extent.dim
+        axis = e.axis(self.new_name("_i"), extent)
+        with self._block() as body:
+            yield e.index(axis.symbol)
+        inner = tuple(body)
+        kind, width = LoopKind.SERIAL, 1
+        if lanes and not (isinstance(extent, int) and extent < FEW_LANES):
+            kind, width = LoopKind.VECTOR, self._width()
+        self.statements.append(Loop(axis.symbol, 0, extent, inner, kind, width))
+
+    def piece(self, number: Expr, size: int, whole: Dim) -> tuple[Expr, Expr]:
+        assert isinstance(number, Index)
+        start = number.dim * size
+        return e.index(start), e.index(dim_min(size, whole - start))
+
+    @contextmanager
+    def when(self, condition: Expr) -> Iterator[None]:
+        with self._block() as body:
+            yield
+        self.statements.append(If(self.flat(condition), tuple(body)))
+
+    @contextmanager
+    def while_(self, condition: Callable[[], Expr]) -> Iterator[None]:
+        with self._block() as test:
+            holds = self.flat(condition())
+        with self._block() as body:
+            yield
+        self.statements.append(While(tuple(test), holds, tuple(body)))
+
+
+Statements: TypeAlias = tuple[Statement, ...]
+
+def _vector_tile(axis: e.Axis, tile: Expr, width: int, body: Statements) -> Loop:
+    """One vector of an axis: the ``tile``-th."""
+    assert isinstance(tile, Index)
+    start = tile.dim * width
+    even = isinstance(axis.extent, int) and axis.extent % width == 0
+    extent = width if even else dim_min(width, axis.extent - start)
+    return Loop(axis.symbol, start, extent, body, LoopKind.VECTOR, width)
+
+
+def _unravelled(whole: Symbol, extents: Shape) -> Position:
+    """The position along each axis of the ``whole``-th element (row-major)."""
+    rest: Dim = whole
+    found: list[Expr] = []
+    longer = [k for k, extent in enumerate(extents) if extent != 1]
+    for k in reversed(range(len(extents))):
+        if k not in longer:
+            found.append(e.index(0))
+        elif k == longer[0]:
+            found.append(e.index(rest))
+        else:
+            found.append(e.index(rest % extents[k]))
+            rest = rest // extents[k]
+    return tuple(reversed(found))
+
+
+def _parts(statement: Statement) -> tuple[tuple[Expr, ...], tuple[Statement, ...]]:
+    """The expressions of a statement, and the statements in it."""
+    match statement:
+        case Let(_, value) | Declare(_, value) | Assign(_, value):
+            return (value,), ()
+        case Write(_, place, value, _):
+            return (place, value), ()
+        case If(condition, body):
+            return (condition,), body
+        case While(test, condition, body):
+            return (condition,), (*test, *body)
+        case Loop():
+            return (), statement.body
+    raise AssertionError(f"{statement} is not made here")
+
+
+def _walk(body: Statements) -> Iterator[Statement]:
+    for statement in body:
+        yield statement
+        yield from _walk(_parts(statement)[1])
+
+
+def _expressions(body: Statements) -> Iterator[Expr]:
+    for statement in _walk(body):
+        yield from _parts(statement)[0]
+
+
+def _writes(body: Statements) -> Iterator[Write]:
+    return (statement for statement in _walk(body) if isinstance(statement, Write))
+
+
+def _loads(body: Statements) -> Iterator[Load]:
+    return (expr for expr in e.walk(tuple(_expressions(body))) if isinstance(expr, Load))
+
+
+def _bound(body: Statements) -> set[Symbol]:
+    return {statement.symbol for statement in _walk(body) if isinstance(statement, Loop)}
+
+
+def _sizes(body: Statements, extent: Dim, buffers: Sequence[Buffer]) -> set[Symbol]:
+    """Every symbol that is mentioned."""
+    found: set[Symbol] = set()
+    for expr in _expressions(body):
+        found |= expr.symbols
+    dims = [extent, *(dim for buffer in buffers for dim in buffer.shape)]
+    for loop in _walk(body):
+        if isinstance(loop, Loop):
+            dims += [loop.start, loop.extent]
+    for dim in dims:
+        if isinstance(dim, SymbolicDim):
+            found.update(dim.symbols())
+    return found
+
+
+def _steps(body: Statements) -> int:
+    """About how many instructions the statements take."""
+    total = 0
+    for statement in body:
+        inner = _steps(_parts(statement)[1])
+        times = 1
+        if isinstance(statement, Loop):
+            times = max(1, _likely(statement.extent) // statement.width)
+        elif isinstance(statement, While):
+            times = LIKELY
+        total += 1 + inner * times
+    return total
+
+
+def _likely(dim: Dim) -> int:
+    """A size to plan with; a loop up to another loop's variable runs half as far on average."""
+    if isinstance(dim, int):
+        return dim
+    lower, upper = dim.bounds()
+    if upper is None:
+        return max(lower or 0, LIKELY)
+    return max(1, ((lower or 0) + upper) // 2)
