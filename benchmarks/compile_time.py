@@ -88,11 +88,11 @@ def inside(peer_name: str, workload: str) -> float | str:
     (peer,) = chosen_peers([peer_name])
     (chosen,) = [each for each in select() if each.name == workload]
     warm_up = neutral_case("warm-up", softmax, normal(3, 5))
-    peer.prepare(warm_up).call()
+    peer.compile(warm_up).call()
     case = chosen.build()
     start = time.perf_counter()
     try:
-        peer.prepare(case).call()
+        peer.compile(case).call()
     except Exception as problem:  # peers fail in their own ways; the table tells which
         return in_short(problem)
     return time.perf_counter() - start

@@ -173,6 +173,21 @@ class LoadMeter:
         return Load(os.getloadavg()[0], foreign)
 
 
+BUSY = 0.10
+"""The share of the processors that others may take before figures are doubtful."""
+
+
+def wait_for_quiet(patience: float, probe: float = 1.0) -> bool:
+    """Sleep until others leave the machine alone, or for so many seconds; whether they do."""
+    end = time.perf_counter() + patience
+    while time.perf_counter() < end:
+        meter = LoadMeter()
+        time.sleep(probe)
+        if meter.read().foreign <= BUSY:
+            return True
+    return False
+
+
 def _processor_seconds() -> tuple[tuple[float, float], float]:
     """Seconds that all processors were busy and existed, and those used by this process."""
     path = Path("/proc/stat")

@@ -34,11 +34,14 @@ PACKAGES = ("torch", "jax", "onnxruntime", "openvino", "iree-base-compiler")
 REASON_LENGTH = 120
 
 
-def run_workload(workload: Workload, contenders: Sequence[Peer], plan: measure.Plan) -> Row:
+def run_workload(
+    workload: Workload, contenders: Sequence[Peer], plan: measure.Plan, patience: float = 0.0
+) -> Row:
     """Compile, check and time one workload with every contender."""
     case = workload.build()
     peers.begin()
     outcomes, ready = _prepare(case, contenders)
+    measure.wait_for_quiet(patience)
     meter = measure.LoadMeter()
     timings = measure.alternate({name: each.call for name, each in ready.items()}, plan)
     load = meter.read()
@@ -134,6 +137,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--markdown", type=Path, help="write the tables here")
     parser.add_argument("--show", type=Path, help="print the tables of an earlier --json and end")
     parser.add_argument("--list", action="store_true", help="name the workloads and end")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long to wait before each workload for other processes to be idle",
+    )
     parser.add_argument("--quick", action="store_true", help="few rounds: figures are rough")
     return parser
 
@@ -164,7 +174,7 @@ def run(options: argparse.Namespace, console: Console) -> Results:
         task = progress.add_task("", total=len(workloads))
         for workload in workloads:
             progress.update(task, description=workload.name)
-            rows.append(run_workload(workload, contenders, plan))
+            rows.append(run_workload(workload, contenders, plan, options.patience))
             keep(Results(found, tuple(rows)), earlier, options.json)
             progress.advance(task)
     highest = found.ceiling.highest(ceiling.measure(peers.THREADS, rounds))

@@ -30,6 +30,7 @@ import torch
 import torch.utils.dlpack
 from torch import Tensor
 
+from benchmarks import aten_to_jax
 from benchmarks.spelling import jax_spelling
 from benchmarks.workloads import Case, Inputs, flat
 
@@ -69,7 +70,11 @@ class Peer(ABC):
 
     @abstractmethod
     def prepare(self, case: Case) -> Prepared:
-        """Compile the case."""
+        """Compile the case, in the way that runs quickest where there are several."""
+
+    def compile(self, case: Case) -> Prepared:
+        """Compile the case in one way, for its time."""
+        return self.prepare(case)
 
 
 class Monograph(Peer):
@@ -135,13 +140,16 @@ class Xla(Peer):
     needs = ("jax",)
 
     def prepare(self, case: Case) -> Prepared:
-        jax, function = jax_function(case)
-        arrays = tuple(_jax_array(each) for each in case.inputs)
+        import jax
+
+        function, weights = jax_function(case)
+        held = tuple(_jax_array(each) for each in weights)
+        arrays = (*(_jax_array(each) for each in case.inputs), *held)
         compiled = jax.jit(function)
         ready = jax.block_until_ready
         if all(each.is_contiguous() for each in case.inputs):
             return Prepared(lambda: ready(compiled(*arrays)), _from_jax)
-        return Prepared(lambda: ready(compiled(*map(_jax_array, case.inputs))), _from_jax)
+        return Prepared(lambda: ready(compiled(*map(_jax_array, case.inputs), *held)), _from_jax)
 
 
 class OnnxRuntime(Peer):
@@ -153,6 +161,9 @@ class OnnxRuntime(Peer):
 
     def prepare(self, case: Case) -> Prepared:
         return quickest([partial(self.session, case, opset) for opset in OPSETS])
+
+    def compile(self, case: Case) -> Prepared:
+        return self.session(case, OPSETS[0])
 
     def session(self, case: Case, opset: int) -> Prepared:
         """The case through one version of ONNX."""
@@ -202,6 +213,9 @@ class OpenVino(Peer):
     def prepare(self, case: Case) -> Prepared:
         return quickest([partial(self.request, case, opset) for opset in OPSETS])
 
+    def compile(self, case: Case) -> Prepared:
+        return self.request(case, OPSETS[0])
+
     def request(self, case: Case, opset: int) -> Prepared:
         """The case through one version of ONNX."""
         import openvino
@@ -247,7 +261,7 @@ class OpenVino(Peer):
 
 
 class Iree(Peer):
-    """IREE: from StableHLO as JAX lowers it, or from ONNX where there is no JAX spelling."""
+    """IREE, from StableHLO as JAX lowers it."""
 
     name = "iree"
     form = "context.invoke, arguments on the device, caching allocator"
@@ -262,24 +276,27 @@ class Iree(Peer):
         import iree.compiler as compiler
         import iree.runtime as runtime
 
-        source, kind = _stablehlo(case) if case.function else _imported(case)
-        flags = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"]
+        function, weights = jax_function(case)
         program = compiler.compile_str(
-            source, input_type=kind, target_backends=["llvm-cpu"], extra_args=flags
+            _stablehlo(function, (*case.inputs, *weights)),
+            input_type="stablehlo",
+            target_backends=["llvm-cpu"],
+            extra_args=["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"],
         )
         instance, device = _iree_device()
         module = runtime.VmModule.copy_buffer(instance, program)
         hal = runtime.create_hal_module(instance, device)
         context = runtime.VmContext(instance, [hal, module])
-        entries = [name for name in module.function_names if not name.startswith("__")]
-        entry = module.lookup_function("main" if "main" in entries else entries[0])
+        entry = module.lookup_function("main")
+        held = [_iree_view(device, each) for each in weights]
         views = [_iree_view(device, each) for each in case.inputs]
         contiguous = all(each.is_contiguous() for each in case.inputs)
         expected = case.outputs()
 
         def call() -> Any:
-            arguments = runtime.VmVariantList(len(views))
-            for view in views if contiguous else [_iree_view(device, e) for e in case.inputs]:
+            given = views if contiguous else [_iree_view(device, each) for each in case.inputs]
+            arguments = runtime.VmVariantList(len(given) + len(held))
+            for view in (*given, *held):
                 arguments.push_ref(view)
             results = runtime.VmVariantList(len(expected))
             context.invoke(entry, arguments, results)
@@ -384,21 +401,20 @@ def _from_openvino(output: Any) -> Tensor:
 # JAX
 
 
-def jax_function(case: Case) -> tuple[Any, Callable[..., Any]]:
-    """JAX itself, and the case as a function of its arrays."""
-    if case.function is None:
-        raise Unsupported("there is no JAX spelling of this model")
+def jax_function(case: Case) -> tuple[Callable[..., Any], Sequence[Tensor]]:
+    """The case as a function of its inputs and then of its constants; and those constants."""
     import jax
 
     # IREE knows no Shardy, and a single device has no use for it.
     jax.config.update("jax_use_shardy_partitioner", False)
-    constants = tuple(_jax_array(each) for each in case.constants)
+    if case.function is None:
+        return aten_to_jax.convert(case.module, case.inputs)
     function, spelling = case.function, jax_spelling()
 
     def main(*arrays: Any) -> Any:
-        return function(spelling, *arrays, *constants)
+        return function(spelling, *arrays)
 
-    return jax, main
+    return main, case.constants
 
 
 def _jax_array(tensor: Tensor) -> Any:
@@ -420,25 +436,11 @@ def _from_jax(result: Any) -> Inputs:
 # IREE
 
 
-def _stablehlo(case: Case) -> tuple[str, str]:
-    jax, function = jax_function(case)
-    arrays = tuple(_jax_array(each) for each in case.inputs)
-    return str(jax.jit(function).lower(*arrays).compiler_ir("stablehlo")), "stablehlo"
+def _stablehlo(function: Callable[..., Any], tensors: Sequence[Tensor]) -> str:
+    import jax
 
-
-def _imported(case: Case) -> tuple[str, str]:
-    """The ONNX file in the form that IREE compiles."""
-    import onnx
-    from iree.compiler.extras import onnx_importer
-    from iree.compiler.ir import Context
-
-    model = onnx.load_from_string(exported(case, OPSETS[-1]))
-    information = onnx_importer.ModelInfo(onnx.shape_inference.infer_shapes(model))
-    context = Context()
-    module = information.create_module(context=context)
-    importer = onnx_importer.NodeImporter.define_function(information.main_graph, module.operation)
-    importer.import_all()
-    return str(module), "onnx"
+    shapes = [jax.ShapeDtypeStruct(each.shape, _jax_array(each).dtype) for each in tensors]
+    return str(jax.jit(function, keep_unused=True).lower(*shapes).compiler_ir("stablehlo"))
 
 
 @cache

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 from rich.table import Table
 
+from benchmarks.measure import BUSY
 from benchmarks.results import Outcome, Results, Row, compare, geometric_mean
 
-BUSY = 0.10
 FAST_ENOUGH = 0.85
 # An error may be twice eager's; below the rounding of one f32 it is nobody's concern.
 ACCURATE_ENOUGH, ROUNDING = 2.0, 1.2e-7

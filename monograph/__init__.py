@@ -24,6 +24,7 @@ _HOMES = {
     "TensorType": "monograph.ir.types",
     "Value": "monograph.api",
     "compile": "monograph.api",
+    "explain": "monograph.inspect.explain",
     "from_onnx": "monograph.api",
     "from_torch": "monograph.api",
     "functional": "monograph.functional",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         verify,
     )
     from monograph.errors import MonographError
+    from monograph.inspect.explain import explain
     from monograph.ir.dims import Symbol
     from monograph.ir.types import TensorType
     from monograph.runtime.loading import load
@@ -74,6 +76,8 @@ __all__ = [
     "TensorType",
     "Value",
     "__version__",
+    "compile",
+    "explain",
     "from_onnx",
     "from_torch",
     "functional",
@@ -96,7 +100,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'monograph' has no attribute {name!r}")
     module = importlib.import_module(home)
-    found = module if home.endswith(f".{name}") else getattr(module, name)
+    found = module if home == f"monograph.{name}" else getattr(module, name)
     globals()[name] = found
     return found
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import monograph
-from monograph.cli import check, ops, opt, tour
+from monograph.cli import bench, check, compile, explain, ops, opt, run, tour
 from monograph.errors import MonographError
 
 app = typer.Typer(
@@ -19,6 +19,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("tour")(tour.tour)
+app.command("compile")(compile.compile)
+app.command("run")(run.run)
+app.command("bench")(bench.bench)
+app.command("explain")(explain.explain)
 app.command("opt")(opt.opt)
 app.command("check")(check.check)
 app.command("ops")(ops.ops)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from monograph.api import optimize_with_report
+from monograph.cli.common import level_name
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
 from monograph.ir.text.files import load_graph, save_graph
@@ -72,20 +73,13 @@ def opt(
     if dump is not None:
         instruments.append(Dump(dump))
     chosen = None if level is not None else (passes or "")
-    result, report = optimize_with_report(graph, _level(level), chosen, instruments)
+    result, report = optimize_with_report(graph, level_name(level or "O2"), chosen, instruments)
     if output is None:
         print(print_graph(result, locations=locations))
     else:
         save_graph(result, output)
     if stats:
         _show(report)
-
-
-def _level(text: str | None) -> str:
-    """``2`` and ``O2`` both name a level."""
-    if text is None:
-        return "O2"
-    return text if text.startswith("O") else f"O{text}"
 
 
 def _read(file: str) -> Graph:

@@ -32,7 +32,7 @@ def reading_place(node: Node, operand: int) -> Place | None:
         return _aligned(source, result)
     if name == "transpose":
         permutation = node.op.attributes()["permutation"]
-        back = {axis: k for k, axis in enumerate(permutation)}
+        back = {axis % len(source): k for k, axis in enumerate(permutation)}
         return tuple(None if dim == 1 else back[axis] for axis, dim in enumerate(source))
     if name == "reshape":
         return _same_but_for_ones(source, result)

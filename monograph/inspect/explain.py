@@ -147,7 +147,8 @@ def arena_plan(executable: Executable, bindings: Mapping[Symbol, int]) -> Plan:
 
 def _pass_effects(executable: Executable) -> tuple[PassEffect, ...]:
     """Every pass once, in the order in which they first ran; those that did nothing left out."""
-    steps = executable.report.passes.steps
+    passes = executable.report.passes
+    steps = [] if passes is None else passes.steps
     effects = []
     for name in dict.fromkeys(step.name for step in steps):
         own = [step for step in steps if step.name == name]
@@ -155,9 +156,7 @@ def _pass_effects(executable: Executable) -> tuple[PassEffect, ...]:
         for step in own:
             did.update({key: count for key, count in step.counters.items() if count})
         if any(step.changed for step in own):
-            effects.append(
-                PassEffect(name, len(own), sum(step.seconds for step in own), dict(did))
-            )
+            effects.append(PassEffect(name, len(own), sum(step.seconds for step in own), dict(did)))
     return tuple(effects)
 
 
@@ -183,7 +182,7 @@ def _kernel(built: BuiltKernel, launches: int, sizes: Mapping[Symbol, int]) -> K
         nodes=tuple(
             f"{node!r} (again)" if node in group.copies else repr(node) for node in group.nodes
         ),
-        schedule=str(built.schedule),
+        schedule="as the op states its loops" if built.schedule is None else str(built.schedule),
         together=_unique(group.joined),
         apart=_unique(group.apart),
         bytes_read=read,

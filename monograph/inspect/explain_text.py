@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from monograph.inspect.explain import Explanation, KernelExplanation
 
 WIDTH = 80
+FEW_REASONS = 3
+_INSIDE = re.compile(r"(?P<name>%\S+) stays inside: (?P<size>.+) not written")
 MOST_NODES = 12
 """Nodes of a kernel that the page shows; the rest are counted."""
 
@@ -131,11 +134,21 @@ def _kernel(kernel: KernelExplanation, told: bool) -> list[str]:
         lines += _wrapped("     ", node)
     if len(kernel.nodes) > MOST_NODES:
         lines.append(f"     and {len(kernel.nodes) - MOST_NODES} more nodes")
-    for reason in kernel.together:
+    for reason in _gathered(kernel.together):
         lines += _wrapped("  +  ", reason)
     for reason in kernel.apart:
         lines += _wrapped("  -  ", reason)
     return lines
+
+
+def _gathered(reasons: Sequence[str]) -> list[str]:
+    """Reasons, those for which a value stays inside in one sentence if there are many."""
+    inside = [match for match in map(_INSIDE.fullmatch, reasons) if match is not None]
+    if len(inside) <= FEW_REASONS:
+        return list(reasons)
+    others = [reason for reason in reasons if not _INSIDE.fullmatch(reason)]
+    named = ", ".join(f"{match['name']} ({match['size']})" for match in inside)
+    return [f"{len(inside)} values stay inside, not written: {named}", *others]
 
 
 def _row(label: str, text: str) -> str:

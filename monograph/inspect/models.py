@@ -60,7 +60,7 @@ class Model:
         """Compile it, or load it if that was done before."""
         if self.subject is None:
             return load(self.path, threads=options.threads)
-        if not self.path.suffix == ".py":
+        if self.path.suffix != ".py":
             return compile_model(self.subject, options=options)
         with folder_on_path(self.path), no_notices(), blaming(self.path, "the model cannot run"):
             return compile_model(self.subject, *self.examples, options=options)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from monograph.errors import InputError
-from monograph.fusion.group import Group, Kind, is_stored
+from monograph.fusion.group import Group, is_stored
 from monograph.inspect.explain import arena_plan
 from monograph.inspect.inputs import choose_sizes
 from monograph.ir.graph import Graph, Node, Value, copy_node
@@ -28,8 +28,18 @@ from monograph.ops import memory
 from monograph.runtime.arena import readable
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu.build import Program
-from monograph.targets.program import Branch, Copy, Element, Interpret, Launch, Repeat, Slot
-from monograph.targets.program import SlotKind, Step, flattened
+from monograph.targets.program import (
+    Branch,
+    Copy,
+    Element,
+    Interpret,
+    Launch,
+    Repeat,
+    Slot,
+    SlotKind,
+    Step,
+    flattened,
+)
 
 
 @dataclass
@@ -122,31 +132,14 @@ class _Planner:
         self.graph.donated = set(self.lowered.donated)
         return self.planned
 
-    # Which steps run which group --------------------------------------------------------------------
+    # Which steps run which group ------------------------------------------------------------------
 
     def _turns(self) -> Iterator[_Turn]:
-        """Steps were made group by group, in order; each group's end with one that tells it."""
-        steps = list(self.program.steps)
-        for group in self.program.fusions[0].groups:
-            taken: list[Step] = []
-            while steps and not (taken and self._ends(group, taken[-1])):
-                if not taken and not self._has_steps(group):
-                    break
-                taken.append(steps.pop(0))
-            yield _Turn(group, tuple(taken))
-
-    def _has_steps(self, group: Group) -> bool:
-        if group.kind is Kind.OPAQUE:
-            return True
-        written = [self._slot(value) for value in group.outputs()]
-        read = [self._slot(value) for value in group.inputs()]
-        return bool(written) and not (len(group.nodes) == 1 and written == read[:1])
-
-    def _ends(self, group: Group, step: Step) -> bool:
-        if group.kind is Kind.OPAQUE:
-            return not isinstance(step, Copy | Launch)
-        wanted = {self._slot(value) for value in group.outputs()}
-        return isinstance(step, Launch) and set(step.slots[-step.outputs :]) == wanted
+        """Steps were made group by group, in order."""
+        begin = 0
+        for group, end in zip(self.program.fusions[0].groups, self.program.ends, strict=True):
+            yield _Turn(group, self.program.steps[begin:end])
+            begin = end
 
     def _slot(self, value: Value) -> int | None:
         return self.program.slot_of.get(value)
@@ -161,12 +154,12 @@ class _Planner:
                     first.setdefault(slot, number)
                     last[slot] = number
         for value in self.lowered.outputs:  # copied when all is done
-            slot = self._slot(value)
-            if slot in last:
-                last[slot] = len(turns)
+            kept = self._slot(value)
+            if kept is not None and kept in last:
+                last[kept] = len(turns)
         return first, last
 
-    # Nodes ------------------------------------------------------------------------------------------
+    # Nodes ----------------------------------------------------------------------------------------
 
     def _alloc(self, slot: int) -> None:
         place = self.places[slot]

@@ -76,7 +76,7 @@ def _may_be_meant(value: Any, namespace: ModuleType) -> bool:
 
 
 def made(target: Any, path: Path, name: str) -> tuple[Any, str]:
-    """The model, and how to spell it: a class stands for an object of it, made with no arguments."""
+    """The model, and how to spell it: a class stands for an object made with no arguments."""
     if not isinstance(target, type):
         return target, name
     with blaming(path, f"{name}() cannot be made", "name an object or a function instead"):

@@ -149,6 +149,9 @@ class LoopBuilder(Lowering, Protocol):
     def temporary(self, dtype: DType, shape: Shape) -> Memory:
         """Memory that all stages share, with nothing in it yet."""
 
+    def local(self, dtype: DType, size: int) -> Memory:
+        """A few elements that each iteration of a parallel loop has for itself."""
+
     def viewed(self, memory: Memory, shape: Shape) -> Memory:
         """The same memory in another shape (row-major)."""
 
@@ -179,8 +182,8 @@ class LoopBuilder(Lowering, Protocol):
     def while_(self, condition: Callable[[], Scalar]) -> AbstractContextManager[None]:
         """What stands inside, as long as the condition, computed each time, holds."""
 
-    def require(self, condition: Scalar) -> None:
-        """An error when the kernel runs, unless the condition holds."""
+    def require(self, condition: Scalar, complaint: str) -> None:
+        """An error when the kernel runs, unless the condition holds; one complaint a stage."""
 
     def variable(self, initial: Scalar) -> Cell:
         """A variable of the loop or condition that it is made in."""

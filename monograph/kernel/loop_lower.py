@@ -29,7 +29,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import DType, TensorType, wide
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Buffer, Expr, Index, Load, Variable
+from monograph.kernel.expr import Buffer, Expr, Index, Literal, Load, Variable
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.loops import (
@@ -110,8 +110,10 @@ class LoopLowering(NodeLowering):
         self.vector_bytes = vector_bytes
         self.stages: list[Kernel | LoopNest] = []
         self.temporaries: dict[str, Buffer] = {}
+        self.locals: dict[str, Buffer] = {}
         self.statements: list[Statement] = []
         self.in_nest = False
+        self.complaint = ""
         self.names = 0
         self.done: dict[Expr, Expr] = {}
 
@@ -124,6 +126,12 @@ class LoopLowering(NodeLowering):
     def temporary(self, dtype: DType, shape: Shape) -> Buffer:
         buffer = Buffer(f"t{len(self.temporaries)}", dtype, shape)
         self.temporaries[buffer.name] = buffer
+        return buffer
+
+    def local(self, dtype: DType, size: int) -> Buffer:
+        assert self.in_nest, "each iteration of a parallel loop has its own"
+        buffer = Buffer(self.new_name("l"), dtype, (size,))
+        self.locals[buffer.name] = buffer
         return buffer
 
     def viewed(self, memory: Buffer, shape: Shape) -> Buffer:
@@ -182,10 +190,10 @@ class LoopLowering(NodeLowering):
     @contextmanager
     def parallel(self, extents: Shape, *, lanes: bool = False) -> Iterator[Position]:
         assert not self.in_nest, "parallel loops do not nest"
-        self.in_nest, self.statements = True, []
+        self.in_nest, self.statements, self.complaint, self.locals = True, [], "", {}
         if lanes and isinstance(extents[-1], int) and extents[-1] < FEW_LANES:
             lanes = False
-        width = self._width()
+        width = self._width(extents[-1], 8) if lanes else 1
         outer = (*extents[:-1], -(-extents[-1] // width)) if lanes else extents
         whole = e.axis(self.new_name("_i"), shape_product(outer))
         positions = _unravelled(whole.symbol, outer)
@@ -199,21 +207,35 @@ class LoopLowering(NodeLowering):
         self.in_nest = False
         self.stages.append(self._nest(whole.symbol, whole.extent, body))
 
-    def _width(self) -> int:
-        """Lanes: two registers' worth of the widest elements that are computed."""
+    def _width(self, extent: Dim, registers: int) -> int:
+        """Lanes: a few registers' worth of the widest elements that are computed."""
         memories = (*self.results, *self.temporaries.values())
         bits = max(32, *(wide(memory.dtype).bits for memory in memories))
-        return 2 * self.vector_bytes * 8 // bits
+        lanes = self.vector_bytes * 8 // bits
+        width = lanes * registers
+        while width > lanes and isinstance(extent, int) and width > extent:
+            width //= 2
+        return width
 
     def _nest(self, parallel: Symbol, extent: Dim, body: tuple[Statement, ...]) -> LoopNest:
         written = {write.buffer.name: write.buffer for write in _writes(body)}
         read = {x.buffer.name: x.buffer for x in _loads(body) if x.buffer.name not in written}
-        grain = max(1, WORK // max(_steps(body), 1))
-        name = self.node.op.name.replace(".", "_")
-        inputs, outputs = tuple(read.values()), tuple(written.values())
+        inputs = tuple(read.values())
+        outputs = tuple(b for name, b in written.items() if name not in self.locals)
         sizes = _sizes(body, extent, (*inputs, *outputs)) - _bound(body) - {parallel}
-        ordered = tuple(sorted(sizes, key=lambda symbol: symbol.name))
-        return LoopNest(name, inputs, outputs, (), ordered, parallel, extent, grain, body)
+        return LoopNest(
+            name=self.node.op.name.replace(".", "_"),
+            inputs=inputs,
+            outputs=outputs,
+            scratch=tuple(self.locals.values()),
+            sizes=tuple(sorted(sizes, key=lambda symbol: symbol.name)),
+            parallel=parallel,
+            extent=extent,
+            grain=max(1, WORK // max(_steps(body), 1)),
+            body=body,
+            complaint=self.complaint,
+            volatile=frozenset(written),
+        )
 
     # Statements -----------------------------------------------------------------------------------
 
@@ -236,7 +258,7 @@ class LoopLowering(NodeLowering):
         inner = tuple(body)
         kind, width = LoopKind.SERIAL, 1
         if lanes and not (isinstance(extent, int) and extent < FEW_LANES):
-            kind, width = LoopKind.VECTOR, self._width()
+            kind, width = LoopKind.VECTOR, self._width(extent, 2)
         self.statements.append(Loop(axis.symbol, 0, extent, inner, kind, width))
 
     def piece(self, number: Expr, size: int, whole: Dim) -> tuple[Expr, Expr]:
@@ -248,7 +270,17 @@ class LoopLowering(NodeLowering):
     def when(self, condition: Expr) -> Iterator[None]:
         with self._block() as body:
             yield
+        if isinstance(condition, Literal):
+            self.statements += body if condition.value else ()
+            return
         self.statements.append(If(self.flat(condition), tuple(body)))
+
+    def require(self, condition: Expr, complaint: str) -> None:
+        if isinstance(condition, Literal) and condition.value:
+            return
+        self.complaint = complaint
+        position = e.select(condition, e.index(0), e.index(1))
+        self.let(self.flat(e.apply("checked", position, e.index(1))))
 
     @contextmanager
     def while_(self, condition: Callable[[], Expr]) -> Iterator[None]:
@@ -260,6 +292,7 @@ class LoopLowering(NodeLowering):
 
 
 Statements: TypeAlias = tuple[Statement, ...]
+
 
 def _vector_tile(axis: e.Axis, tile: Expr, width: int, body: Statements) -> Loop:
     """One vector of an axis: the ``tile``-th."""

@@ -125,11 +125,7 @@ Statement: TypeAlias = (
 
 @dataclass(frozen=True)
 class LoopNest:
-    """A scheduled kernel: ``body`` for each value of the parallel variable.
-
-    Inputs are only read. An output may be read too: that sees what has been written so far, so
-    such a load stays where it is.
-    """
+    """A scheduled kernel: ``body`` for each value of the parallel variable."""
 
     name: str
     inputs: tuple[Buffer, ...]
@@ -141,6 +137,10 @@ class LoopNest:
     grain: int
     """How many parallel iterations are worth handing to a thread."""
     body: tuple[Statement, ...]
+    complaint: str = ""
+    """What a check that fails means, unless it is of an index."""
+    volatile: frozenset[str] = frozenset()
+    """Buffers that are written and read in turns: a load of one stays where it is."""
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

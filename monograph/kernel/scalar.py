@@ -41,15 +41,25 @@ APPROXIMATED: Final = frozenset(
         *("sin", "cos", "atan", "atan2", "tanh", "erf", "erfc"),
         *("sigmoid", "tan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"),
         *("log10", "reciprocal", "gelu_erf", "gelu_tanh", "softplus", "log_sigmoid", "silu"),
+        *("erfcx", "log_ndtr", "ndtri", "lgamma", "digamma", "spherical_bessel_j0"),
+        *("bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e"),
+        *("bessel_k0", "bessel_k0e", "bessel_k1", "bessel_k1e"),
+        *("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"),
     )
 )
 """Functions that ``mathlib`` expands into basic ones."""
 
 COST: Final = {
     **dict.fromkeys(("divide", "sqrt", "truncate_divide", "fmod"), 5),
-    **dict.fromkeys(("exp", "exp2", "sigmoid", "silu", "log", "log2"), 12),
-    **dict.fromkeys(("tanh", "erf", "gelu_erf", "gelu_tanh", "sin", "cos"), 20),
-    **dict.fromkeys(("power", "atan2", "erfc", "log1p", "expm1", "softplus"), 25),
+    **dict.fromkeys(("exp", "exp2", "sigmoid", "silu"), 20),
+    **dict.fromkeys(("tanh", "erf", "gelu_erf", "gelu_tanh", "sinh", "cosh"), 30),
+    **dict.fromkeys(("log", "log2", "log10", "erfc", "log1p", "expm1", "softplus", "atan"), 40),
+    **dict.fromkeys(("asinh", "acosh", "atanh"), 55),
+    **dict.fromkeys(("atan2", "power", "sin", "cos", "tan", "erfcx", "ndtri"), 100),
+    **dict.fromkeys(("lgamma", "digamma", "log_ndtr", "bessel_i0", "bessel_i1"), 200),
+    **dict.fromkeys(("bessel_i0e", "bessel_i1e", "bessel_k0", "bessel_k1"), 200),
+    **dict.fromkeys(("bessel_k0e", "bessel_k1e", "spherical_bessel_j0"), 200),
+    **dict.fromkeys(("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"), 600),
 }
 """About how many vector instructions a function takes; one if it is not listed."""
 

@@ -170,10 +170,10 @@ class Cummax(Cumulative):
         return _accumulate(np.maximum, x, self.axis, False, self.reverse)
 
     def lower_loops(self, b: LoopBuilder) -> None:
-        """The earlier of two that tie stays, and so does a NaN."""
+        """The later of two that tie (zeros, perhaps) is taken, and a NaN stays."""
 
         def larger(so_far: Scalar, x: Scalar) -> Scalar:
-            ahead = b.apply("greater_equal", so_far, x)
+            ahead = b.apply("greater", so_far, x)
             if so_far.dtype.is_float:
                 ahead = b.apply("logical_or", ahead, b.apply("is_nan", so_far))
             return b.select(ahead, so_far, x)

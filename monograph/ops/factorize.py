@@ -17,6 +17,7 @@ from monograph.errors import DifferentiationError, EvaluationError
 from monograph.ir.build import Operand, apply, apply_many
 from monograph.ir.dims import Dim, dim_min, provably_less
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, dtype_of, i64
@@ -27,6 +28,7 @@ from monograph.ops import (
     index,
     joining,
     linalg,
+    matrix_loops,
     slicing,
     solve,
     triangle,
@@ -63,6 +65,9 @@ class Cholesky(Op):
 
     def evaluate(self, x: Array) -> Array:
         return np.linalg.cholesky(doubled(x), upper=self.upper)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        matrix_loops.lower_cholesky(b, self.upper)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """L⁻ᴴ Φ(Lᴴ gL) L⁻¹ made Hermitian; Φ is the lower triangle with half the diagonal."""
@@ -293,6 +298,9 @@ class LuFactor(Op):
             packed[:, step + 1 :, step + 1 :] -= factor[:, :, None] * rest[:, None, :]
         return packed.reshape(x.shape), pivots.reshape(*x.shape[:-2], steps)
 
+    def lower_loops(self, b: LoopBuilder) -> None:
+        matrix_loops.lower_lu_factor(b, self.pivot)
+
     def vjp(self, node: Node, grad: Value, _: Value) -> Gradients:
         """P L⁻ᴴ (tril(Lᴴ gL, -1) + triu(gU Uᴴ)) U⁻ᴴ, for square matrices."""
         x, (packed, pivots) = node.operands[0], node.results
@@ -370,6 +378,9 @@ class PivotsToPermutation(Op):
             first, second = order[batch, step].copy(), order[batch, partner].copy()
             order[batch, step], order[batch, partner] = second, first
         return order.reshape(*pivots.shape[:-1], size)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        matrix_loops.lower_exchanges(b, self.size)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -15,6 +15,7 @@ import numpy as np
 from monograph.ir.build import Operand, apply, apply_many, promoted
 from monograph.ir.dims import provably_different
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
@@ -25,6 +26,7 @@ from monograph.ops import (
     factorize,
     joining,
     linalg,
+    matrix_loops,
     reduce,
     slicing,
     spectral,
@@ -73,6 +75,9 @@ class Solve(LinearSystem):
 
     def evaluate(self, a: Array, b: Array) -> Array:
         return np.linalg.solve(doubled(a), doubled(b))
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        matrix_loops.lower_solve(b)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         a = node.operands[0]
@@ -133,6 +138,9 @@ class TriangularSolve(LinearSystem):
             if not self.unit_diagonal:
                 x[..., row, :] /= matrix[..., row, row, None]
         return x[..., ::-1, :] if self.upper else x
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        matrix_loops.lower_triangular_solve(b, self.upper, self.unit_diagonal)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         a = node.operands[0]
@@ -200,6 +208,9 @@ class Inverse(Op):
     def evaluate(self, x: Array) -> Array:
         return np.linalg.inv(doubled(x))
 
+    def lower_loops(self, b: LoopBuilder) -> None:
+        matrix_loops.lower_inverse(b)
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         turned = adjoint(node.result)
         product = linalg.matmul(turned, linalg.matmul(grad, turned))
@@ -227,6 +238,9 @@ class Determinant(Op):
 
     def evaluate(self, x: Array) -> Array:
         return np.asarray(np.linalg.det(doubled(x)))
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        matrix_loops.lower_determinant(b)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """The cofactors, from the singular values: they exist for singular matrices too."""
@@ -266,6 +280,9 @@ class Slogdet(Op):
     def evaluate(self, x: Array) -> tuple[Array, Array]:
         sign, magnitude = np.linalg.slogdet(doubled(x))
         return np.asarray(sign), np.asarray(magnitude)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        matrix_loops.lower_slogdet(b)
 
     def vjp(self, node: Node, grad_sign: Value, grad_magnitude: Value) -> Gradients:
         (x,), (sign, _) = node.operands, node.results

@@ -1,17 +1,22 @@
-"""A stable merge sort, as loops: the order of each row's elements.
+"""Stable sorts, as loops: the order of each row's elements.
 
-Elements become integers that compare as they do, with every NaN the largest, so a comparison is
-one instruction; flipped bits turn the order round. Runs of 1, 2, 4… are merged from one half of
-the temporaries into the other, keys and indices alike, so memory is read from front to back.
+Elements become unsigned integers that compare as they do, with every NaN the largest; flipped bits
+turn the order round. Short rows are sorted by insertion. Longer ones by their digits of eight bits,
+the lowest first: each pass counts the digits, which says where each digit's elements begin, and
+moves keys and indices there in order. A digit that all elements share takes no pass.
 """
 
 from __future__ import annotations
 
 from monograph.ir.dims import Dim, provably_less, shape_product
-from monograph.ir.lower import Cell, LoopBuilder, Memory, Scalar
-from monograph.ir.types import DType, bool_, dtype_of, f64, i64, u8
+from monograph.ir.lower import LoopBuilder, Memory, Scalar
+from monograph.ir.types import DType, bool_, dtype_of, f64, i64, u8, u64
 
-i32 = dtype_of("i32")
+i32, u32 = dtype_of("i32"), dtype_of("u32")
+SHORT = 32
+"""Elements up to which inserting them one by one is quickest."""
+DIGIT = 8
+DIGITS = 1 << DIGIT
 
 
 def lower_argsort(b: LoopBuilder, axis: int, descending: bool) -> None:
@@ -20,88 +25,135 @@ def lower_argsort(b: LoopBuilder, axis: int, descending: bool) -> None:
     normal = axis % x.rank
     size, inner = x.shape[normal], shape_product(x.shape[normal + 1 :])
     shape = (shape_product(x.shape[:normal]), size, inner)
-    rows = shape[0] * inner
+    if isinstance(size, int) and size <= SHORT:
+        _insert(b, shape, size, descending)
+    else:
+        _by_digits(b, shape, descending)
+
+
+def key_dtype(dtype: DType) -> DType:
+    """The unsigned integers that elements are compared as."""
+    if dtype is bool_:
+        return u8
+    if dtype.is_float:
+        return u64 if dtype is f64 else u32
+    return dtype_of(f"u{dtype.bits}")
+
+
+def sort_key(b: LoopBuilder, x: Scalar, descending: bool) -> Scalar:
+    """An unsigned integer that compares as the element does: -0.0 equals 0.0."""
+    key = key_dtype(x.dtype)
+    top = b.literal(1 << (key.bits - 1), key)
+    ones = b.literal((1 << key.bits) - 1, key)
+    if x.dtype.is_float:
+        bits = b.apply("bitcast", b.apply("add", x, b.literal(0.0, x.dtype)), dtype=key)
+        negative = b.apply("greater_equal", bits, top)
+        folded = b.apply("bitwise_xor", bits, b.select(negative, ones, top))
+        number = b.select(b.apply("is_nan", x), ones, folded)
+    elif x.dtype is bool_ or x.dtype is key:
+        number = b.cast(x, key)
+    else:
+        number = b.apply("bitwise_xor", b.cast(x, key), top)
+    return b.apply("bitwise_not", number) if descending else number
+
+
+def _insert(b: LoopBuilder, shape: tuple[Dim, Dim, Dim], size: int, descending: bool) -> None:
     result = b.viewed(b.result(), shape)
-    # One element more than there are: a run that is used up is read once beyond its end.
-    keys = b.temporary(key_dtype(x.dtype), (2, rows, size + 1))
+    with b.parallel((shape[0], shape[2])) as (before, after):
+        keys = b.local(key_dtype(b.operands[0].dtype), SHORT)
+        order = b.local(i32, SHORT)
+        with b.loop(size) as k:
+            key = sort_key(b, b.reshaped(0, shape, [before, k, after]), descending)
+            place = b.variable(k)
+
+            def moves(key: Scalar = key) -> Scalar:
+                """Whether the element below is larger, and has to make room."""
+                below = b.apply("maximum", place.get() - 1, b.index(0))  # noqa: B023
+                larger = b.apply("greater", b.load(keys, [below]), key)  # noqa: B023
+                return b.apply("logical_and", larger, b.apply("greater", place.get(), b.index(0)))  # noqa: B023
+
+            with b.while_(moves):
+                here = place.get()
+                b.store(keys, [here], b.load(keys, [here - 1]))
+                b.store(order, [here], b.load(order, [here - 1]))
+                place.set(here - 1)
+            b.store(keys, [place.get()], key)
+            b.store(order, [place.get()], k)
+        with b.loop(size) as k:
+            b.store(result, [before, k, after], b.load(order, [k]))
+
+
+def _by_digits(b: LoopBuilder, shape: tuple[Dim, Dim, Dim], descending: bool) -> None:
+    outer, size, inner = shape
+    dtype = key_dtype(b.operands[0].dtype)
+    result = b.viewed(b.result(), shape)
+    rows = outer * inner
+    # One element more than there are, so that the first of an empty row can be looked at.
+    keys = b.temporary(dtype, (2, rows, size + 1))
     order = b.temporary(i32 if provably_less(size, 1 << 31) else i64, (2, rows, size + 1))
-    with b.parallel((shape[0], inner)) as (before, after):
+    with b.parallel((outer, inner)) as (before, after):
         row = before * inner + after
         with b.loop(size, lanes=True) as k:
             key = sort_key(b, b.reshaped(0, shape, [before, k, after]), descending)
             b.store(keys, [b.index(0), row, k], key)
             b.store(order, [b.index(0), row, k], k)
-        side = _merge_all(b, keys, order, row, size)
+        counts = b.local(i64, dtype.bits // DIGIT * DIGITS)
+        _count_digits(b, keys, counts, row, size)
+        side = b.variable(b.index(0))
+        with b.loop(dtype.bits // DIGIT) as number:
+            source = side.get()
+            first = _digit(b, b.load(keys, [source, row, b.index(0)]), number)
+            shared = b.load(counts, [number * DIGITS + first])
+            with b.when(b.apply("not_equal", shared, b.index(size))):
+                _starts(b, counts, number)
+                _move(b, keys, order, counts, (row, source, number))
+                side.set(1 - source)
+        last = side.get()
         with b.loop(size, lanes=True) as k:
-            b.store(result, [before, k, after], b.load(order, [side, row, k]))
+            b.store(result, [before, k, after], b.load(order, [last, row, k]))
 
 
-def key_dtype(dtype: DType) -> DType:
-    """The integers that elements are compared as."""
-    if dtype is bool_:
-        return u8
-    if not dtype.is_float:
-        return dtype
-    return i64 if dtype is f64 else i32
+def _digit(b: LoopBuilder, key: Scalar, number: Scalar) -> Scalar:
+    """A digit of a key, as a position."""
+    distance = b.cast(number * DIGIT, key.dtype)
+    moved = b.apply("shift_right", key, distance)
+    return b.cast(b.apply("bitwise_and", moved, b.literal(DIGITS - 1, key.dtype)), i64)
 
 
-def sort_key(b: LoopBuilder, x: Scalar, descending: bool) -> Scalar:
-    """An integer that compares as the element does: NaN is largest, -0.0 equals 0.0."""
-    key = key_dtype(x.dtype)
-    if not x.dtype.is_float:
-        number = b.cast(x, key)
-    else:
-        bits = b.apply("bitcast", b.apply("add", x, b.literal(0.0, x.dtype)), dtype=key)
-        sign = b.apply("shift_right", bits, b.literal(key.bits - 1, key))
-        largest = b.literal((1 << (key.bits - 1)) - 1, key)
-        folded = b.apply("bitwise_xor", bits, b.apply("bitwise_and", sign, largest))
-        number = b.select(b.apply("is_nan", x), largest, folded)
-    return b.apply("bitwise_not", number) if descending else number
+def _count_digits(b: LoopBuilder, keys: Memory, counts: Memory, row: Scalar, size: Dim) -> None:
+    passes = keys.dtype.bits // DIGIT
+    with b.loop(passes * DIGITS, lanes=True) as k:
+        b.store(counts, [k], b.index(0))
+    with b.loop(size) as k:
+        key = b.load(keys, [b.index(0), row, k])
+        for number in range(passes):
+            place = [_digit(b, key, b.index(number)) + number * DIGITS]
+            b.store(counts, place, b.load(counts, place) + 1)
 
 
-def _merge_all(b: LoopBuilder, keys: Memory, order: Memory, row: Scalar, size: Dim) -> Scalar:
-    """Merge runs until one is left; the half of the temporaries that holds it."""
-    width, side = b.variable(b.index(1)), b.variable(b.index(0))
-    end = b.index(size)
-    with b.while_(lambda: b.apply("less", width.get(), end)):
-        length, source = width.get(), side.get()
-        start = b.variable(b.index(0))
-        with b.while_(lambda: b.apply("less", start.get(), end)):
-            low = start.get()
-            middle = b.apply("minimum", low + length, end)
-            high = b.apply("minimum", middle + length, end)
-            _merge(b, keys, order, (row, source), (low, middle, high))
-            start.set(high)
-        side.set(1 - source)
-        width.set(length + length)
-    return side.get()
+def _starts(b: LoopBuilder, counts: Memory, number: Scalar) -> None:
+    """Counts of a digit become where its elements begin."""
+    total = b.variable(b.index(0))
+    with b.loop(DIGITS) as value:
+        place = [number * DIGITS + value]
+        count, start = b.load(counts, place), total.get()
+        b.store(counts, place, start)
+        total.set(start + count)
 
 
-def _merge(
+def _move(
     b: LoopBuilder,
     keys: Memory,
     order: Memory,
-    where: tuple[Scalar, Scalar],
-    run: tuple[Scalar, Scalar, Scalar],
+    counts: Memory,
+    where: tuple[Scalar, Scalar, Scalar],
 ) -> None:
-    """Merge low..middle with middle..high of one half into the same place of the other."""
-    (row, source), (low, middle, high) = where, run
-    left, right, place = b.variable(low), b.variable(middle), b.variable(low)
-
-    def step(cell: Cell, one: Scalar) -> None:
-        cell.set(cell.get() + one)
-
-    with b.while_(lambda: b.apply("less", place.get(), high)):
-        i, j, k = left.get(), right.get(), place.get()
-        a, c = b.load(keys, [source, row, i]), b.load(keys, [source, row, j])
-        left_is_over = b.apply("greater_equal", i, middle)
-        right_is_left = b.apply("less", j, high)
-        smaller = b.apply("logical_or", left_is_over, b.apply("less", c, a))
-        takes_right = b.apply("logical_and", right_is_left, smaller)
-        chosen = b.select(takes_right, j, i)
-        b.store(keys, [1 - source, row, k], b.select(takes_right, c, a))
-        b.store(order, [1 - source, row, k], b.load(order, [source, row, chosen]))
-        one = b.cast(takes_right, i64)
-        step(right, one)
-        step(left, 1 - one)
-        step(place, b.index(1))
+    """Move the elements of one half to where their digit says in the other, in order."""
+    row, source, number = where
+    with b.loop(keys.shape[-1] - 1) as k:
+        key = b.load(keys, [source, row, k])
+        place = [number * DIGITS + _digit(b, key, number)]
+        target = b.load(counts, place)
+        b.store(counts, place, target + 1)
+        b.store(keys, [1 - source, row, target], key)
+        b.store(order, [1 - source, row, target], b.load(order, [source, row, k]))

@@ -14,10 +14,10 @@ from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, apply, apply_many, as_operands, cast_to, graph_of, promoted
 from monograph.ir.dims import Dim, Shape, Symbol, provably_less
 from monograph.ir.graph import Value
-from monograph.ir.lower import Lowering, Position, Scalar
+from monograph.ir.lower import LoopBuilder, Lowering, Position, Scalar
 from monograph.ir.op import Op, Sample, Trait, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, Kind, TensorType, f64, i64
+from monograph.ir.types import Array, Kind, TensorType, f64, i64, u64, wide
 from monograph.ops import data, elementwise, index, joining, reduce, slicing
 from monograph.ops import shape as shape_ops
 from monograph.ops.index.lookup import new_symbol_name

@@ -133,9 +133,12 @@ class Executable:
         return True
 
     def _converted(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Array]:
-        """The inputs as contiguous arrays; what does not fit is an error that names it."""
+        """The inputs as contiguous arrays in this machine's byte order; what does not fit is named."""
         arrays, _ = bind_inputs(self.graph, inputs)
-        return [np.ascontiguousarray(a).reshape(np.shape(a)) for a in arrays]
+        return [
+            np.ascontiguousarray(array, value.tensor.dtype.numpy).reshape(np.shape(array))
+            for value, array in zip(self.graph.inputs, arrays, strict=True)
+        ]
 
     def _run_torch(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
         import torch

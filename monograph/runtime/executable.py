@@ -17,9 +17,10 @@ import numpy as np
 
 from monograph.errors import EvaluationError
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
-from monograph.ir.graph import Graph
+from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
+from monograph.runtime.addresses import address_of
 from monograph.runtime.arena import Plan, Request, plan
 from monograph.runtime.pool import OutputPool
 from monograph.runtime.sizes import check_sizes, nodes_to_check
@@ -41,6 +42,8 @@ from monograph.targets.program import (
 )
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+MOST_SIZES = 8
+"""For how many sizes of its symbolic dimensions a program keeps frames and their arenas."""
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -55,6 +58,8 @@ class Frame:
     status_address: int
     sizes: tuple[int, ...]
     shapes: dict[int, tuple[int, ...]]
+    outputs: list[tuple[int, int, np.dtype[Any], tuple[int, ...]]]
+    """Slot, bytes, dtype and shape of each output, in order."""
     failure: BaseException | None = None
 
 
@@ -71,14 +76,13 @@ class Native:
         self.pool = OutputPool()
         self.frames: dict[tuple[int, ...], list[Frame]] = {}
         self.weights = [_kept(data.array()) for data in program.weights]
-        self.active: dict[int, Frame] = {}
+        self.active: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
         self.callback = _callback(self)
         self.inputs = [
             (k, slot.number) for k, slot in enumerate(program.slots) if slot.kind is SlotKind.INPUT
         ]
-        self.outputs = [
-            (k, slot) for k, slot in enumerate(program.slots) if slot.kind is SlotKind.OUTPUT
-        ]
+        outputs = [(k, s) for k, s in enumerate(program.slots) if s.kind is SlotKind.OUTPUT]
+        self.outputs = sorted(outputs, key=lambda each: each[1].number)
         self.calls = {s.call: s for s in flattened(program.steps) if isinstance(s, Interpret)}
         self.static = not program.sizes
         self.requests = arena_requests(program)
@@ -88,22 +92,27 @@ class Native:
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs."""
         sizes = self._sizes(arrays)
-        frame = self._lease(sizes)
+        free = self.frames.get(sizes)
+        if free is None:
+            free = self._frames_for(sizes)
+        try:
+            frame = free.pop()
+        except IndexError:  # several threads at once, or the first call
+            frame = self._new_frame(sizes)
         try:
             return self._run(frame, arrays)
         finally:
-            self.frames[sizes].append(frame)
+            free.append(frame)
 
     def _run(self, frame: Frame, arrays: Sequence[Array]) -> list[Array]:
         table = frame.table
         for slot, number in self.inputs:
-            table[slot] = arrays[number].__array_interface__["data"][0]
-        results: list[Array] = [None] * len(self.outputs)  # type: ignore[list-item]
-        for index, output in self.outputs:
-            shape, dtype = frame.shapes[index], output.dtype.numpy
-            buffer = self.pool.acquire(dtype.itemsize * _count(shape))
-            table[index] = buffer.address
-            results[output.number] = buffer.as_array(dtype, shape)
+            table[slot] = address_of(arrays[number])
+        results: list[Array] = []
+        for slot, nbytes, dtype, shape in frame.outputs:
+            buffer = self.pool.acquire(nbytes)
+            table[slot] = buffer.address
+            results.append(buffer.as_array(dtype, shape))
         code = self.entry(frame.address, frame.status_address, self.threads)
         if code:
             self._fail(frame, code)
@@ -126,29 +135,34 @@ class Native:
                 f"while: the condition still holds after {step.limit} iterations",
                 where=step.where,
             )
-        where = step.checked if isinstance(step, Launch) else ""
+        launched = isinstance(step, Launch)
+        where, complaint = (step.checked, step.complaint) if launched else ("", "")
         raise EvaluationError(
-            "an index is out of range",
+            complaint or "an index is out of range",
             where=where,
-            hint="interpret the graph on the same inputs to see which",
+            hint="interpret the graph on the same inputs to see where",
         )
 
     # Frames ---------------------------------------------------------------------------------------
 
-    def _lease(self, sizes: tuple[int, ...]) -> Frame:
+    def _frames_for(self, sizes: tuple[int, ...]) -> list[Frame]:
+        """The free frames for some sizes; those of sizes that came long before are let go."""
+        self.plan_for(sizes)
         free = self.frames.setdefault(sizes, [])
-        try:
-            return free.pop()
-        except IndexError:
-            return self._new_frame(sizes)
+        for oldest in list(self.frames)[:-MOST_SIZES]:
+            self.frames.pop(oldest, None)
+            self.plans.pop(oldest, None)
+        return free
 
     def plan_for(self, sizes: tuple[int, ...]) -> Plan:
         """The arena's layout when the symbolic sizes are these."""
-        if sizes not in self.plans:
+        found = self.plans.get(sizes)
+        if found is None:
             bindings = dict(zip(self.program.sizes, sizes, strict=True))
             check_sizes(self.guards, bindings)
-            self.plans[sizes] = plan([_request(each, bindings) for each in self.requests], effort=0)
-        return self.plans[sizes]
+            found = plan([_request(each, bindings) for each in self.requests], effort=0)
+            self.plans[sizes] = found
+        return found
 
     def _new_frame(self, sizes: tuple[int, ...]) -> Frame:
         program = self.program
@@ -169,8 +183,19 @@ class Native:
         table[len(program.slots) : -1] = sizes
         table[-1] = ctypes.cast(self.callback, ctypes.c_void_p).value or 0
         status = ctypes.c_int32(0)
+        outputs = [
+            (k, slot.dtype.numpy.itemsize * _count(shapes[k]), slot.dtype.numpy, shapes[k])
+            for k, slot in self.outputs
+        ]
         frame = Frame(
-            table, table.ctypes.data, arena, status, ctypes.addressof(status), sizes, shapes
+            table,
+            table.ctypes.data,
+            arena,
+            status,
+            ctypes.addressof(status),
+            sizes,
+            shapes,
+            outputs,
         )
         self.active[frame.address] = frame
         return frame
@@ -181,21 +206,27 @@ class Native:
         """Run one node in Python, on the memory of its slots."""
         node = self.program.fallbacks[call]
         step = self.calls[call]
-        operands = [self._view(frame, slot) for slot in step.inputs]
         bindings = dict(zip(self.program.sizes, frame.sizes, strict=True))
-        with np.errstate(all="ignore"):
-            results = evaluate_node(node, operands, bindings)
-        for slot, result in zip(step.outputs, results, strict=True):
-            self._view(frame, slot)[...] = result
 
-    def _view(self, frame: Frame, slot: int) -> Array:
-        dtype = self.program.slots[slot].dtype.numpy
-        shape = frame.shapes[slot]
-        nbytes = dtype.itemsize * _count(shape)
-        if nbytes == 0:
-            return np.empty(shape, dtype)
-        memory = (ctypes.c_char * nbytes).from_address(int(frame.table[slot]))
-        return np.ndarray(shape, dtype, memoryview(memory))
+        def views(slots: Sequence[int], values: Sequence[Value]) -> list[Array]:
+            """A slot may be seen in several shapes: that of the value counts."""
+            shapes = [tuple(evaluate_dim(dim, bindings) for dim in v.shape) for v in values]
+            return [_view(frame, *pair) for pair in zip(slots, values, shapes, strict=True)]
+
+        with np.errstate(all="ignore"):
+            results = evaluate_node(node, views(step.inputs, node.operands), bindings)
+        for view, result in zip(views(step.outputs, node.results), results, strict=True):
+            view[...] = result
+
+
+def _view(frame: Frame, slot: int, value: Value, shape: tuple[int, ...]) -> Array:
+    """The memory of a slot as an array."""
+    dtype = value.dtype.numpy
+    nbytes = dtype.itemsize * _count(shape)
+    if nbytes == 0:
+        return np.empty(shape, dtype)
+    memory = (ctypes.c_char * nbytes).from_address(int(frame.table[slot]))
+    return np.ndarray(shape, dtype, memoryview(memory))
 
 
 def _callback(native: Native) -> Any:

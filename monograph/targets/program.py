@@ -60,6 +60,8 @@ class Launch:
     """Slots among its inputs that its (only) output may be written over."""
     outputs: int = 1
     """How many of the slots, the last ones, it writes."""
+    complaint: str = ""
+    """What went wrong if a check fails, unless it is an index that is out of range."""
 
 
 @dataclass(frozen=True)

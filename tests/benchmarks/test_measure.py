@@ -9,7 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.measure import LoadMeter, Plan, Timing, alternate, error, tolerance  # noqa: E402
+from benchmarks import measure  # noqa: E402
+from benchmarks.measure import Load, LoadMeter, Plan, Timing, alternate, error, tolerance  # noqa: E402
 
 BRIEF = Plan(
     least_rounds=4,
@@ -92,3 +93,11 @@ def test_own_work_is_not_foreign_load() -> None:
     load = meter.read()
     assert 0.0 <= load.foreign <= 1.0
     assert load.average >= 0.0
+
+
+def test_waiting_for_quiet_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not measure.wait_for_quiet(0.0)
+    shares = iter([0.9, 0.5, 0.02])
+    monkeypatch.setattr(LoadMeter, "read", lambda _: Load(1.0, next(shares)))
+    assert measure.wait_for_quiet(5.0, probe=0.0)
+    assert next(shares, None) is None

@@ -10,9 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from benchmarks import workloads  # noqa: E402
+from benchmarks.aten_to_jax import UnknownOp, convert  # noqa: E402
 from benchmarks.measure import error  # noqa: E402
 from benchmarks.peers import PEERS, Iree, Monograph, Peer, Prepared, Xla, quickest  # noqa: E402
-from benchmarks.workloads import Case, Data, neutral_case, normal, normed  # noqa: E402
+from benchmarks.workloads import Case, neutral_case, normal, normed  # noqa: E402
 
 QUICK_TO_COMPILE = {"eager"}
 
@@ -107,9 +108,31 @@ def test_the_quickest_way_that_works_is_taken() -> None:
         quickest([broken])
 
 
-def test_a_model_without_a_jax_spelling_is_refused_with_a_reason() -> None:
-    from benchmarks.peers import Unsupported, jax_function
+def test_a_model_runs_in_jax() -> None:
+    pytest.importorskip("jax")
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(32, 5),
+        torch.nn.LayerNorm(5),
+    ).eval()
+    case = Case("model", module.requires_grad_(False), (torch.randn(2, 3, 8, 8),))
+    prepared = Xla().prepare(case)
+    assert error(prepared.read(prepared.call()), case.reference()) < 1e-5
 
-    case = Case("model", torch.nn.Identity(), Data((torch.ones(1),)).inputs)
-    with pytest.raises(Unsupported, match="no JAX spelling"):
-        jax_function(case)
+
+def test_an_op_without_a_jax_form_is_named() -> None:
+    pytest.importorskip("jax")
+    with pytest.raises(UnknownOp, match=r"aten\.erfinv"):
+        convert(Inverse(), (torch.ones(3),))
+
+
+class Inverse(torch.nn.Module):
+    """An op that no model of the benchmarks uses."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.special.erfinv(x)

@@ -17,10 +17,10 @@ from monograph import functional
 from monograph.errors import InputError
 from monograph.ir.types import DType, bf16, f32, f64
 from monograph.kernel.expr import Apply, Expr, apply, variable, walk
-from monograph.kernel.mathlib import BOUNDS, FORMULAS, expand
+from monograph.kernel.mathlib import BOUNDS, FORMULAS, ZEROS_INSIDE, expand
 from monograph.kernel.scalar import APPROXIMATED, BASIC
 from tests.kernel.evaluate_expr import evaluate
-from tests.kernel.mathlib_references import WIDE, distance, exact
+from tests.kernel.mathlib_references import LIMITS, WIDE, distance, exact, trusted
 
 Array = np.ndarray[Any, Any]
 
@@ -90,7 +90,8 @@ def sample_f64(count: int) -> Array:
 
 def worst(name: str, got: Array, reference: Array, *operands: Array) -> tuple[float, str]:
     """The largest distance, and where it is."""
-    apart = distance(got, reference)
+    wide = got.dtype == np.float64
+    apart = distance(got, reference, floor=1.0 if wide and name in ZEROS_INSIDE else 0.0)
     apart = np.where(np.isnan(apart), np.inf, apart)
     place = int(np.argmax(apart))
     arguments = ", ".join(repr(operand[place]) for operand in operands)
@@ -124,7 +125,7 @@ def test_a_function_without_formula_is_refused() -> None:
 
 @pytest.mark.parametrize("name", UNARY)
 def test_f32_over_the_whole_range(name: str) -> None:
-    x = all_f32(50_021)
+    x = trusted(name, all_f32(50_021))
     with np.errstate(all="ignore"):
         reference = WIDE[name](x.astype(np.float64))
     error, found = worst(name, run(name, x), reference, x)
@@ -133,7 +134,7 @@ def test_f32_over_the_whole_range(name: str) -> None:
 
 @pytest.mark.parametrize("name", UNARY)
 def test_f64_over_the_whole_range(name: str) -> None:
-    x = sample_f64(200)
+    x = trusted(name, sample_f64(20 if name in LIMITS else 200))
     error, found = worst(name, run(name, x), exact(name, x), x)
     assert error <= BOUNDS[name]["f64"], found
 
@@ -205,6 +206,9 @@ def test_special_values_are_the_interpreters(name: str, kind: type[np.floating[A
     x = specials(kind)
     if name in ("silu", "gelu_erf", "gelu_tanh"):  # half of the smallest number rounds either way
         x = x[np.abs(x) != np.finfo(kind).smallest_subnormal]
+    if name in LIMITS:  # at the ends of the range the interpreter's own formulas overflow
+        ends = (np.finfo(kind).smallest_subnormal, np.finfo(kind).tiny, np.finfo(kind).max)
+        x = x[~np.isin(np.abs(x), ends)]
     assert_same_special_values(name, run(name, x), interpreted(name, x))
 
 
@@ -217,13 +221,13 @@ def test_special_pairs_are_the_interpreters(name: str, kind: type[np.floating[An
 
 @pytest.mark.parametrize("name", UNARY)
 def test_compiled_f32_over_the_whole_range(name: str) -> None:
-    assert_compiled_f32_is_within_its_bound(name, all_f32(10_007))
+    assert_compiled_f32_is_within_its_bound(name, trusted(name, all_f32(10_007)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNARY)
 def test_compiled_f32_over_the_whole_range_densely(name: str) -> None:
-    assert_compiled_f32_is_within_its_bound(name, all_f32(1009))
+    assert_compiled_f32_is_within_its_bound(name, trusted(name, all_f32(1009)))
 
 
 def assert_compiled_f32_is_within_its_bound(name: str, x: Array) -> None:

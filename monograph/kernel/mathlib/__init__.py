@@ -22,11 +22,28 @@ from monograph.kernel.mathlib.activations import (
     silu,
     softplus,
 )
+from monograph.kernel.mathlib.bessel import (
+    bessel_i0,
+    bessel_i0e,
+    bessel_i1,
+    bessel_i1e,
+    bessel_j0,
+    bessel_j1,
+    bessel_k0,
+    bessel_k0e,
+    bessel_k1,
+    bessel_k1e,
+    bessel_y0,
+    bessel_y1,
+    spherical_bessel_j0,
+)
 from monograph.kernel.mathlib.error_function import erf, erfc
 from monograph.kernel.mathlib.exponential import exp, exp2, expm1
+from monograph.kernel.mathlib.gamma import digamma, lgamma
 from monograph.kernel.mathlib.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from monograph.kernel.mathlib.inverse_trigonometric import acos, asin, atan, atan2
 from monograph.kernel.mathlib.logarithm import log, log1p, log2, log10
+from monograph.kernel.mathlib.normal import erfcx, log_ndtr, ndtri
 from monograph.kernel.mathlib.number import FORMATS, Number
 from monograph.kernel.mathlib.power import power
 from monograph.kernel.mathlib.roots import reciprocal, rsqrt
@@ -40,20 +57,37 @@ FORMULAS: Final[dict[str, Callable[..., Number]]] = {
     "atan": atan,
     "atan2": atan2,
     "atanh": atanh,
+    "bessel_i0": bessel_i0,
+    "bessel_i0e": bessel_i0e,
+    "bessel_i1": bessel_i1,
+    "bessel_i1e": bessel_i1e,
+    "bessel_j0": bessel_j0,
+    "bessel_j1": bessel_j1,
+    "bessel_k0": bessel_k0,
+    "bessel_k0e": bessel_k0e,
+    "bessel_k1": bessel_k1,
+    "bessel_k1e": bessel_k1e,
+    "bessel_y0": bessel_y0,
+    "bessel_y1": bessel_y1,
     "cos": cos,
     "cosh": cosh,
+    "digamma": digamma,
     "erf": erf,
     "erfc": erfc,
+    "erfcx": erfcx,
     "exp": exp,
     "exp2": exp2,
     "expm1": expm1,
     "gelu_erf": gelu_erf,
     "gelu_tanh": gelu_tanh,
+    "lgamma": lgamma,
     "log": log,
     "log10": log10,
     "log1p": log1p,
     "log2": log2,
+    "log_ndtr": log_ndtr,
     "log_sigmoid": log_sigmoid,
+    "ndtri": ndtri,
     "power": power,
     "reciprocal": reciprocal,
     "rsqrt": rsqrt,
@@ -62,6 +96,7 @@ FORMULAS: Final[dict[str, Callable[..., Number]]] = {
     "sin": sin,
     "sinh": sinh,
     "softplus": softplus,
+    "spherical_bessel_j0": spherical_bessel_j0,
     "tan": tan,
     "tanh": tanh,
 }
@@ -75,20 +110,37 @@ BOUNDS: Final[dict[str, dict[str, float]]] = {
     "atan": {"f32": 2.0, "f64": 2.0},
     "atan2": {"f32": 1.0, "f64": 2.5},
     "atanh": {"f32": 2.5, "f64": 2.5},
+    "bessel_i0": {"f32": 1.0, "f64": 8.0},
+    "bessel_i0e": {"f32": 1.0, "f64": 8.0},
+    "bessel_i1": {"f32": 1.0, "f64": 8.0},
+    "bessel_i1e": {"f32": 1.0, "f64": 8.0},
+    "bessel_j0": {"f32": 1.0, "f64": 16.0},
+    "bessel_j1": {"f32": 1.0, "f64": 16.0},
+    "bessel_k0": {"f32": 1.0, "f64": 8.0},
+    "bessel_k0e": {"f32": 1.0, "f64": 8.0},
+    "bessel_k1": {"f32": 1.0, "f64": 8.0},
+    "bessel_k1e": {"f32": 1.0, "f64": 8.0},
+    "bessel_y0": {"f32": 1.0, "f64": 16.0},
+    "bessel_y1": {"f32": 1.0, "f64": 16.0},
     "cos": {"f32": 1.0, "f64": 1.0},
     "cosh": {"f32": 1.5, "f64": 1.5},
+    "digamma": {"f32": 1.0, "f64": 20.0},
     "erf": {"f32": 1.5, "f64": 1.5},
-    "erfc": {"f32": 4.0, "f64": 4.0},
+    "erfc": {"f32": 4.0, "f64": 4.5},
+    "erfcx": {"f32": 1.0, "f64": 10.0},
     "exp": {"f32": 1.0, "f64": 1.0},
     "exp2": {"f32": 1.0, "f64": 1.0},
     "expm1": {"f32": 1.5, "f64": 1.5},
-    "gelu_erf": {"f32": 4.0, "f64": 5.0},
+    "gelu_erf": {"f32": 4.5, "f64": 5.5},
     "gelu_tanh": {"f32": 3.5, "f64": 3.5},
+    "lgamma": {"f32": 1.0, "f64": 80.0},
     "log": {"f32": 1.0, "f64": 1.0},
     "log10": {"f32": 1.0, "f64": 1.0},
     "log1p": {"f32": 1.5, "f64": 1.5},
     "log2": {"f32": 1.0, "f64": 1.0},
+    "log_ndtr": {"f32": 1.0, "f64": 16.0},
     "log_sigmoid": {"f32": 2.0, "f64": 2.0},
+    "ndtri": {"f32": 1.0, "f64": 6.0},
     "power": {"f32": 1.0, "f64": 1.5},
     "reciprocal": {"f32": 0.5, "f64": 0.5},
     "rsqrt": {"f32": 1.5, "f64": 1.5},
@@ -97,10 +149,16 @@ BOUNDS: Final[dict[str, dict[str, float]]] = {
     "sin": {"f32": 1.0, "f64": 1.0},
     "sinh": {"f32": 2.0, "f64": 2.0},
     "softplus": {"f32": 2.0, "f64": 2.0},
+    "spherical_bessel_j0": {"f32": 1.0, "f64": 2.5},
     "tan": {"f32": 1.0, "f64": 2.5},
     "tanh": {"f32": 1.5, "f64": 1.5},
 }
 """How far a result may be from the exact one, in units in the last place, by dtype."""
+
+ZEROS_INSIDE: Final = frozenset(
+    ("lgamma", "digamma", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "spherical_bessel_j0")
+)
+"""Functions with zeros that are not floats: the bound for f64 is in units of max(|result|, 1)."""
 
 
 def expand(expression: Apply) -> Expr:

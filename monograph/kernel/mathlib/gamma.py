@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from monograph.ir.types import f64
-from monograph.kernel.mathlib.logarithm import log, log1p
+from monograph.kernel.mathlib.logarithm import log
 from monograph.kernel.mathlib.number import Number, computed_in_f64, constant, horner, where
 from monograph.kernel.mathlib.trigonometric import sine_and_cosine
 
@@ -60,8 +60,8 @@ def _lgamma_of_small(x: Number) -> Number:
     """log Γ(x) for 0 < x < 2.5, by the polynomial around 2 and log Γ(x) = log Γ(x + 1) - log x."""
     tiny, low = x < 0.5, x < 1.5
     moved = where(tiny, x, where(low, x - 1.0, x - 2.0))
-    divided = where(tiny, (x + 1.0) * x - 1.0, where(low, x - 1.0, 0.0))
-    return moved * horner(moved, NEAR_TWO) - log1p(divided)
+    divided = where(tiny, (x + 1.0) * x, where(low, x, 1.0))
+    return moved * horner(moved, NEAR_TWO) - log(divided)
 
 
 def _lgamma_of_large(x: Number) -> Number:
@@ -85,8 +85,9 @@ def lgamma(x: Number) -> Number:
     value = where(positive < 2.5, _lgamma_of_small(positive), _lgamma_of_large(positive))
     sine, _ = _sine_and_cosine_of_turns(x)
     reflected = (math.log(math.pi) - log(sine)) - value
-    result = where(x > 0.0, value, reflected)
-    return where(abs(x).equals(math.inf), constant(math.inf, f64), result)
+    at_pole = sine.equals(0.0) | abs(x).equals(math.inf)
+    result = where(at_pole, constant(math.inf, f64), reflected)
+    return where((x > 0.0) & (x < math.inf), value, result)
 
 
 @computed_in_f64

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from monograph.ir.types import f64
-from monograph.kernel.mathlib.error_function import erfc
-from monograph.kernel.mathlib.exponential import exp
+from monograph.kernel.mathlib.exponential import HEADROOM, exp, scaled_exp
 from monograph.kernel.mathlib.logarithm import log, log1p
 from monograph.kernel.mathlib.number import (
     Number,
@@ -87,6 +86,8 @@ QUANTILE_FAR_TAIL = (
     ),
 )
 ROOT_HALF = math.sqrt(0.5)
+FAR = 38.875
+"""The part of the distribution beyond it underflows."""
 
 
 def _scaled_tail(x: Number) -> Number:
@@ -107,8 +108,12 @@ def erfcx(x: Number) -> Number:
 @computed_in_f64
 def log_ndtr(x: Number) -> Number:
     """The logarithm of the part of the normal distribution below x."""
-    left = log(_scaled_tail(abs(x) * ROOT_HALF) * 0.5) - x * x * 0.5
-    return where(x < -1.0, left, log1p(erfc(x * ROOT_HALF) * -0.5))
+    size = abs(x)
+    tail = _scaled_tail(size * ROOT_HALF) * 0.5
+    held = size.at_most(FAR)
+    square, lost = two_product(held, held)
+    beyond = scaled_exp(square * -0.5, lost * -0.5) * tail * 2.0**-HEADROOM
+    return where(x < 0.0, log(tail) - x * x * 0.5, log1p(-beyond))
 
 
 @computed_in_f64

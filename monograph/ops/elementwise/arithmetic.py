@@ -14,9 +14,10 @@ import numpy as np
 
 from monograph.ir.build import Operand, apply
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Sample, Trait, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, Kind
+from monograph.ir.types import Array, DType, Kind
 from monograph.ops import math, reduce
 from monograph.ops.elementwise.base import (
     COMMUTATIVE,
@@ -262,6 +263,13 @@ class Power(Binary):
             return _integer_power(a, b)
         return in_double(np.power, a, b)
 
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        base, exponent = b.broadcast(0, index), b.broadcast(1, index)
+        dtype = b.results[0].dtype
+        if not dtype.is_integer:
+            return b.apply("power", base, exponent)
+        return _lower_integer_power(b, base, exponent, dtype)
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         a, b = node.operands
         slope = where(equal(b, 0), 0.0, b * power(a, where(equal(b, 0), 1.0, b - 1.0)))
@@ -295,6 +303,25 @@ def _integer_power(base: Array, exponent: Array) -> Array:
     odd = exponent & 1 == 1
     unit = np.where(base == 1, 1, np.where(base == -1, np.where(odd, -1, 1), 0))
     return np.where(exponent < 0, unit.astype(base.dtype), result)
+
+
+def _lower_integer_power(b: Lowering, base: Scalar, exponent: Scalar, dtype: DType) -> Scalar:
+    """Repeated squaring, one step for each bit of the exponent."""
+    zero, one = b.literal(0, dtype), b.literal(1, dtype)
+    is_odd = b.apply("equal", b.apply("bitwise_and", exponent, one), one)
+    power, square, left = one, base, exponent
+    for _ in range(dtype.bits):
+        is_set = b.apply("equal", b.apply("bitwise_and", left, one), one)
+        power = b.select(is_set, b.apply("multiply", power, square), power)
+        square = b.apply("multiply", square, square)
+        left = b.apply("shift_right", left, one)
+    if dtype.kind is not Kind.SIGNED:
+        return power
+    minus = b.literal(-1, dtype)
+    of_minus = b.select(is_odd, minus, one)
+    unit = b.select(b.apply("equal", base, minus), of_minus, zero)
+    unit = b.select(b.apply("equal", base, one), one, unit)
+    return b.select(b.apply("less", exponent, zero), unit, power)
 
 
 @function

@@ -17,7 +17,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, i64, wide
+from monograph.ir.types import Array, TensorType, bool_, i64, wide
 from monograph.ops import data, elementwise
 from monograph.ops import shape as shape_ops
 from monograph.ops.index.reading import Gather, TakeAlongAxis
@@ -34,7 +34,6 @@ from monograph.ops.index.rules import (
     write_rows,
 )
 from monograph.ops.rules import normalize_axis, require, require_integer
-
 
 COLUMNS = 128
 """Neighbours that one thread writes: a few cache lines of them."""
@@ -57,12 +56,12 @@ def end_writing(b: LoopBuilder, target: Memory) -> None:
 
 
 def joined(b: LoopBuilder, mode: str, old: Scalar, update: Scalar) -> Scalar:
-    """An update joined to what stands there, which stays if the two tie."""
+    """An update joined to what stands there; of zeros that tie the update's sign stays."""
     if mode == "set":
         return update
     if mode in ("add", "multiply"):
         return b.apply(mode, old, update)
-    stays = b.apply("greater_equal" if mode == "max" else "less_equal", old, update)
+    stays = b.apply("greater" if mode == "max" else "less", old, update)
     if old.dtype.is_float:
         stays = b.apply("logical_or", stays, b.apply("is_nan", old))
     return b.select(stays, old, update)
@@ -77,18 +76,22 @@ def unravelled(position: Scalar, shape: Shape) -> list[Scalar]:
     return found[::-1]
 
 
-def _check_fit(b: LoopBuilder, found: Shape, expected: Shape) -> None:
-    """Sizes that the type rule could not compare must be equal when the kernel runs."""
+def _fits(b: LoopBuilder, found: Shape, expected: Shape) -> Scalar:
+    """Whether sizes that the type rule could not compare are equal when the kernel runs."""
+    holds = b.literal(True, bool_)
     for size, needed in zip(found, expected, strict=True):
         if not provably_equal(size, needed):
-            b.require(b.apply("equal", b.index(size), b.index(needed)))
+            holds = b.both(holds, b.apply("equal", b.index(size), b.index(needed)))
+    return holds
 
 
-def _check_inside(b: LoopBuilder, found: Shape, limit: Shape, axis: int) -> None:
-    """Sizes, but for that of the axis, must be no larger than these when the kernel runs."""
+def _lies_inside(b: LoopBuilder, found: Shape, limit: Shape, axis: int) -> Scalar:
+    """Whether sizes, but for that of the axis, are no larger than these when the kernel runs."""
+    holds = b.literal(True, bool_)
     for other, (size, most) in enumerate(zip(found, limit, strict=True)):
         if other != axis and not provably_at_least(most, size):
-            b.require(b.apply("less_equal", b.index(size), b.index(most)))
+            holds = b.both(holds, b.apply("less_equal", b.index(size), b.index(most)))
+    return holds
 
 
 @op("scatter")
@@ -134,9 +137,10 @@ class Scatter(Op):
         target = begin_writing(b, self.mode)
         rows = b.viewed(target, (shape_product(indexed), columns))
         with b.parallel((-(-columns // COLUMNS),)) as (tile,):
-            _check_fit(b, updates.shape, needed)
+            fits = _fits(b, updates.shape, needed)
+            b.require(fits, f"{self.name}: the operands' sizes do not fit")
             first, count = b.piece(tile, COLUMNS, columns)
-            with b.loop(places) as place:
+            with b.when(fits), b.loop(places) as place:
                 row = b.index(0)
                 for k, size in enumerate(indexed):
                     index = b.reshaped(1, (places, depth), [place, b.index(k)])
@@ -219,10 +223,11 @@ class PutAlongAxis(Op):
         target = begin_writing(b, self.mode)
         columns = shape_product(inner)
         with b.parallel((*outer, -(-columns // COLUMNS))) as (*before, tile):
-            _check_fit(b, values.shape, indices.shape)
-            _check_inside(b, indices.shape, x.shape, axis)
+            fits = _fits(b, values.shape, indices.shape)
+            fits = b.both(fits, _lies_inside(b, indices.shape, x.shape, axis))
+            b.require(fits, f"{self.name}: the operands' sizes do not fit")
             first, count = b.piece(tile, COLUMNS, columns)
-            with b.loop(indices.shape[axis]) as step, b.loop(count) as k:
+            with b.when(fits), b.loop(indices.shape[axis]) as step, b.loop(count) as k:
                 after = unravelled(first + k, inner)
                 along = b.checked(b.read(1, [*before, step, *after]), x.shape[axis])
                 at = [*before, along, *after]

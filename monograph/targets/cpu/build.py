@@ -40,6 +40,8 @@ class Program(Code):
     seconds: dict[str, float] = field(default_factory=dict)
     slot_of: Mapping[Value, int] = field(default_factory=dict)
     """Where each value of the graph (and of the regions in it) that has memory lies."""
+    ends: tuple[int, ...] = ()
+    """For each group of the whole graph, in order, the number of steps when it is done."""
 
 
 def build(
@@ -83,4 +85,5 @@ def build(
         text,
         seconds,
         dict(steps.slot_of),
+        tuple(steps.ends),
     )

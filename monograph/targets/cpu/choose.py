@@ -25,6 +25,8 @@ TILE = 4096
 """Elements of a long row that one parallel iteration takes."""
 LINE = 64
 """Bytes in a cache line."""
+LIGHT = 10
+"""Instructions an element up to which memory, not arithmetic, is what takes time."""
 WORK = 1 << 15
 """Instructions that are worth handing to a thread: about ten microseconds of work."""
 
@@ -128,6 +130,8 @@ def _across(
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     order = (*(s for s in rows if s is not vector), vector)
     width = _width(kernel, machine, extents[vector])
+    if _work(kernel) <= LIGHT and _likely(extents[vector]) >= 16 * width:
+        width *= 2  # whole cache lines, several at a time: each row is far from the next
     per_tile = _work(kernel) * _row_size(reductions)
     jam: tuple[tuple[Symbol, int], ...] = ()
     if any(_is_contraction(each) for each in reductions) and len(order) > 1:

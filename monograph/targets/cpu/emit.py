@@ -10,7 +10,7 @@ A reduction along the vector axis keeps one partial result a lane, and the lanes
 in halves: lane k with lane k + width/2, and so on down to one. The order depends on the schedule
 alone, never on the number of threads.
 
-What a nest changes as it goes (a declared variable, an element of an output) is read where it is
+What a nest changes as it goes (a declared variable, a volatile buffer) is read where it is
 asked for, every time; nothing moves out of a condition.
 """
 
@@ -105,7 +105,6 @@ class NestEmitter:
         self.names: dict[Expr, frozenset[str]] = {}
         self.body_loads: list[Load] = []
         self.cells: dict[str, tuple[str, Lanes]] = {}
-        self.outputs = frozenset(buffer.name for buffer in nest.outputs)
         self.has_checks = False
         self.streams = False
 
@@ -417,7 +416,7 @@ class NestEmitter:
                 found = frozenset((expr.name,))
             else:
                 found = frozenset[str]().union(*map(self._names, expr.operands))
-            if isinstance(expr, Load) and expr.buffer.name in self.outputs:
+            if isinstance(expr, Load) and expr.buffer.name in self.nest.volatile:
                 found |= {CHANGING}
             self.names[expr] = found
         return found
@@ -531,6 +530,8 @@ class NestEmitter:
         (offset,) = load.operands
         if not isinstance(offset, Index) or count & (count - 1):
             return None
+        if load.buffer.name in self.nest.volatile:
+            return None
         found: dict[int, Load] = {}
         for other in self.body_loads:
             place = other.operands[0]
@@ -538,6 +539,8 @@ class NestEmitter:
                 difference = place.dim - offset.dim
                 if isinstance(difference, int) and abs(difference) < count:
                     found[difference] = other
+        if found.get(0) is not load:  # of another loop, inside or outside
+            return None
         low = min(found)
         if sorted(found) != list(range(low, low + count)):
             return None
@@ -770,7 +773,8 @@ class NestEmitter:
         positive = low is not None and low >= 0
         assert isinstance(dim, FloorDiv | Mod)
         if positive:
-            return b.binary("udiv" if isinstance(dim, FloorDiv) else "urem", *arguments)
+            word = "udiv" if isinstance(dim, FloorDiv) else "urem"
+            return b.binary(word, arguments[0], instructions.positive_size(b, arguments[1]))
         name = "index_divide" if isinstance(dim, FloorDiv) else "index_remainder"
         return instructions.FUNCTIONS[name](b, i64, i64, tuple(arguments))
 

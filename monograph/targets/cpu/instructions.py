@@ -117,9 +117,14 @@ def _fmod(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> La
     return b.select(zero, _like(0, x), b.binary(instruction, x, divisor))
 
 
+def positive_size(b: Builder, size: Lanes) -> Lanes:
+    """A size to divide by: that of an empty dimension is 0, and nothing is read there anyway."""
+    return b.intrinsic("smax", size, _like(1, size)) if size.text.startswith("%") else size
+
+
 @_emits("index_divide")
 def _index_divide(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> Lanes:
-    x, y = operands
+    x, y = operands[0], positive_size(b, operands[1])
     quotient = b.binary("sdiv", x, y)
     remainder = b.binary("sub", x, b.binary("mul", quotient, y))
     below = b.compare("icmp slt", remainder, _like(0, x))
@@ -128,7 +133,7 @@ def _index_divide(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...
 
 @_emits("index_remainder")
 def _index_remainder(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> Lanes:
-    x, y = operands
+    x, y = operands[0], positive_size(b, operands[1])
     remainder = b.binary("srem", x, y)
     below = b.compare("icmp slt", remainder, _like(0, x))
     return b.select(below, b.binary("add", remainder, y), remainder)
@@ -200,7 +205,8 @@ def _sign(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> La
         return x
     zero, one, minus = _like(0, x), _like(1, x), _like(-1, x)
     if dtype.is_float:
-        up = b.select(b.compare("fcmp ogt", x, zero), one, x)
+        neither = b.select(b.compare("fcmp uno", x, x), x, zero)  # +0.0 for both zeros
+        up = b.select(b.compare("fcmp ogt", x, zero), one, neither)
         return b.select(b.compare("fcmp olt", x, zero), minus, up)
     if dtype.kind is not Kind.SIGNED:
         return b.select(b.compare("icmp ne", x, zero), one, zero)

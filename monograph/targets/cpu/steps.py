@@ -71,6 +71,7 @@ class StepBuilder:
         self.fallbacks: list[Node] = []
         self.steps: list[Step] = []
         self.fusions: list[Fusion] = []
+        self.ends: list[int] = []
         self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
         self.declarations: set[str] = set()
         self.counters = 0
@@ -103,6 +104,8 @@ class StepBuilder:
             if whole:
                 announce("kernels", number, len(fusion.groups))
             self.group(group)
+            if whole:
+                self.ends.append(len(self.steps))
         for value, target in zip(graph.outputs, targets, strict=True):
             self.copy(self.slot(value), target)
 
@@ -227,6 +230,7 @@ class StepBuilder:
                 checked,
                 shared,
                 len(outputs),
+                nest.complaint,
             )
         )
 

@@ -8,7 +8,7 @@ counted too.
 Seven cannot be passed but by chance. The six ``bernoulli`` tests compare random numbers with those
 of NumPy's generator, and ``test_loop16_seq_none`` expects a sequence with a scalar in it, of which
 the suite's own comparison takes the length. ``test_attention_4d_causal_fp16_expanded`` rounds to
-f16 after each of its steps, and two of its 192 numbers come out one rounding apart.
+f16 after each of its steps, and two of its 192 numbers come out two roundings apart.
 """
 
 from __future__ import annotations

@@ -90,9 +90,10 @@ def ops(errors: bool = False) -> list[Any]:
     """
     from torch.testing._internal.common_methods_invocations import op_db
 
+    entries: list[Any] = op_db
     if errors:
-        return [op for op in op_db if op.error_inputs_func is not None]
-    return [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
+        return [op for op in entries if op.error_inputs_func is not None]
+    return [op for op in entries if torch.float32 in op.supported_dtypes("cpu")]
 
 
 def label(op: Any) -> str:
@@ -126,17 +127,17 @@ def _samples(op: Any, options: Options) -> Iterator[Any]:
 
 def _run_sample(op: Any, sample: Any, options: Options, result: OpResult) -> tuple[str, str]:
     function, tensors = as_function(op.get_op(), sample)
+    module, reason = None, ""
     try:
         expected = function(*copies(tensors))
-    except Exception as error:
-        return "untraceable", f"eager fails: {_line(error)}"
-    try:
         module = trace(function, copies(tensors), options.level)
     except _Timeout:
-        return "untraceable", "time"
+        reason = "time"
     except Exception as error:
-        return "untraceable", _line(error)
-    kind, reason = _run_graph(op, function, tensors, module, expected, options)
+        reason = _line(error)
+    kind = "untraceable"
+    if module is not None:
+        kind, reason = _run_graph(op, function, tensors, module, expected, options)
     for name in _core_ops_of(op, module):
         result.add_core(name, kind in PASSED)
     return kind, reason
@@ -298,7 +299,7 @@ def _core_ops_of(op: Any, module: Any) -> set[str]:
     """The ops of core ATen that a sample is one of: by its entry's name, or alone in its graph."""
     names = {
         node.target._schema.name.removeprefix("aten::")
-        for node in module.graph.nodes
+        for node in (() if module is None else module.graph.nodes)
         if isinstance(node.target, torch._ops.OpOverload)
     }
     alone = names if len(names) == 1 else set()

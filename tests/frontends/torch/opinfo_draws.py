@@ -91,11 +91,11 @@ def with_draws(
     return Drawn(given, recorder.draws, expected)
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch is not typed
     """Keeps what the random ops of a program in torch draw."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch is not typed
         self.draws: list[Any] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -45,12 +45,11 @@ def test_an_in_place_view_is_another_view_and_no_write() -> None:
         row = y[0]
         y.squeeze_(1).transpose_(0, 1)
         y.mul_(2)
-        return y, x
+        return y, row, x
 
     x = torch.arange(6.0).reshape(2, 1, 3)
-    got, same = imported(function, x)(x.clone())
-    torch.testing.assert_close(got, ((x + 1) * 2).squeeze(1).T)
-    torch.testing.assert_close(same, x)
+    got = imported(function, x)(x.clone())
+    torch.testing.assert_close(tuple(got), function(x))
 
 
 def test_as_strided_reads_the_memory_around_an_argument() -> None:

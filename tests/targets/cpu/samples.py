@@ -44,6 +44,8 @@ AT_ONCE = 40
 ROUNDINGS = 64
 """Units in the last place of its largest element that a result made in several steps may be off,
 or four times what the interpreter is."""
+SQUARED = 512
+"""The same for a Gaussian's tail in f64, of which the interpreter itself loses as many."""
 
 
 @dataclass
@@ -120,8 +122,25 @@ def _case(name: str, sample: Sample) -> Case | None:
     try:
         expected = interpret(graph, list(sample.operands))
     except MonographError:
+        if not _fails_lowered(graph, sample):
+            return None  # only a composite's own evaluation can tell
         expected = None
     return Case(name, sample, graph, expected, only_interpretable(graph))
+
+
+def _lowered(graph: Graph) -> Graph:
+    """The graph as kernels are made of it."""
+    lowered = graph.clone()
+    LowerComposites(keep=composites_with_loops()).run(lowered)
+    return lowered
+
+
+def _fails_lowered(graph: Graph, sample: Sample) -> bool:
+    try:
+        interpret(_lowered(graph), list(sample.operands))
+    except MonographError:
+        return True
+    return False
 
 
 # Compiling ------------------------------------------------------------------------------------
@@ -185,13 +204,11 @@ def _together(batch: Sequence[Case]) -> Graph:
 
 def _interpreted(case: Case) -> tuple[str, ...]:
     """The ops of a case that kernels do not compute, once its composites are lowered."""
-    lowered = case.graph.clone()
-    LowerComposites(keep=composites_with_loops()).run(lowered)
     return tuple(
         sorted(
             {
                 node.op.name
-                for node in lowered.walk()
+                for node in _lowered(case.graph).walk()
                 if not (node.regions or is_stored(node) or is_lowerable(node))
             }
         )
@@ -292,7 +309,8 @@ def _near(case: Case, got: Array, expected: Array, exact: Array) -> Array:
         finite = np.isfinite(e)
         largest = np.max(np.abs(e), where=finite, initial=0.0)
         scale = float(ml_dtypes.finfo(got.dtype).eps) * max(largest, _largest(case))
-        allowed = ROUNDINGS * unit if _is_elementwise(case) else ROUNDINGS * scale
+        units = SQUARED if isinstance(op, Op) and op.name == "gelu" else ROUNDINGS
+        allowed = units * unit if _is_elementwise(case) else ROUNDINGS * scale
         worst = np.max(own_error, where=finite & np.isfinite(exact), initial=0.0)
         return alike & (~finite | (error <= np.maximum(4 * worst, allowed)))
 

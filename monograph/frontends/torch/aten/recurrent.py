@@ -94,7 +94,7 @@ class _Packed:
         self.steps = node["data"].shape[0]
 
     def unpacked(self, data: Value) -> Value:
-        """[steps, features] as [time, batch, features]; what is after an example's end means nothing."""
+        """[steps, features] as [time, batch, features]; after an example's end it means nothing."""
         places = F.unsqueeze(self.starts, 1) + F.arange(self.batch, dtype=i64)
         return F.take(data, F.where(self.there, places, 0), axis=0)
 
@@ -133,9 +133,7 @@ def _gru(node: TorchNode) -> tuple[Value, ...]:
     return _run(node, run)
 
 
-@converter(
-    "aten.rnn_tanh.input", "aten.rnn_relu.input", "aten.rnn_tanh.data", "aten.rnn_relu.data"
-)
+@converter("aten.rnn_tanh.input", "aten.rnn_relu.input", "aten.rnn_tanh.data", "aten.rnn_relu.data")
 def _rnn(node: TorchNode) -> tuple[Value, ...]:
     activation = recurrent_activation("relu" if "relu" in node.op_name else "tanh")
     directions = 2 if node["bidirectional"] else 1

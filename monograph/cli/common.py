@@ -1,0 +1,97 @@
+"""What the subcommands on models share: their options, and a bar for what takes long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from monograph.progress import listening
+
+PATIENCE = 2.0
+"""Seconds after which a person wants to see that something happens."""
+
+ModelName: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="model.onnx, graph.ir, program.mono, or file.py:module_or_function."
+    ),
+]
+Types: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-i", help="An example input of a Python model: 'f32[1, 4]'."),
+]
+Inputs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        help="name=file.npy, name=random, name=random:LOW:HIGH, name=zeros or name=ones; "
+        "or an example input of a Python model: 'f32[1, 4]'.",
+    ),
+]
+Sizes: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--size", help="The size of a symbolic dimension: batch=8."),
+]
+Level: TypeAlias = Annotated[str, typer.Option("--level", "-O", help="O0 to O3.")]
+Threads: TypeAlias = Annotated[
+    int | None, typer.Option("--threads", min=1, help="The most threads that a call may use.")
+]
+Strict: TypeAlias = Annotated[
+    bool, typer.Option("--strict", help="Refuse a model that needs the interpreter for a node.")
+]
+Cache: TypeAlias = Annotated[
+    bool | None,
+    typer.Option("--cache/--no-cache", help="Use the disk cache; MONOGRAPH_CACHE decides if not."),
+]
+Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of random inputs.")]
+
+
+def level_name(text: str) -> str:
+    """``2`` and ``O2`` both name a level."""
+    return text if text.startswith("O") else f"O{text}"
+
+
+@contextmanager
+def showing_progress(what: str) -> Iterator[None]:
+    """Show what the work in this block announces, once it has taken a while, on a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[parts]}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+    task = progress.add_task(what, total=None, parts="")
+
+    def show(stage: str, done: int, total: int) -> None:
+        parts = f"{done}/{total}" if total else ""
+        progress.update(
+            task,
+            description=f"{what}: {stage}",
+            completed=done,
+            total=total or None,
+            parts=parts,
+        )
+
+    later = threading.Timer(PATIENCE, progress.start)
+    later.start()
+    try:
+        with listening(show):
+            yield
+    finally:
+        later.cancel()
+        later.join()
+        progress.stop()

@@ -1,0 +1,122 @@
+"""``monograph compile``: native code for a model, saved, or shown at any stage of its making."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monograph.cli import common
+from monograph.errors import InputError
+
+if TYPE_CHECKING:
+    from monograph.runtime.compiled import CompiledModel, Executable
+
+
+class Stage(StrEnum):
+    """What a listing can show, in the order in which it is made."""
+
+    ir = "ir"
+    planned = "planned"
+    groups = "groups"
+    kernels = "kernels"
+    nests = "nests"
+    llvm = "llvm"
+    asm = "asm"
+
+
+def compile(
+    model: common.ModelName,
+    types: common.Types = None,
+    level: common.Level = "O2",
+    threads: common.Threads = None,
+    strict: common.Strict = False,
+    cache: common.Cache = None,
+    emit: Annotated[
+        Stage | None,
+        typer.Option("--emit", help="Print the program as it is at one stage of its making."),
+    ] = None,
+    chip: Annotated[
+        str,
+        typer.Option(
+            "--chip", help="Whose code --emit llvm and asm show: host, aarch64, riscv64, wasm32."
+        ),
+    ] = "host",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="A .mono file to load later, or a folder for every stage."
+        ),
+    ] = None,
+) -> None:
+    r"""Compile a model to native code.
+
+    \b
+    monograph compile model.onnx -o model.mono
+    monograph compile net.py:model --input 'f32[1, 64]' --emit kernels
+    monograph compile model.ir --emit asm --chip aarch64
+    monograph compile model.ir -o stages/
+    """
+    from monograph.inspect.listings import listing
+    from monograph.inspect.models import executable_of, find_model
+    from monograph.runtime.compile import Options
+
+    found = find_model(model, types or ())
+    if found.is_compiled and (emit is not None or output is not None):
+        raise InputError(
+            f"{model} is compiled already", hint="give the model that it was compiled from"
+        )
+    started = time.perf_counter()
+    options = Options(
+        common.level_name(level), threads, strict, listings=emit is Stage.asm, cache=cache
+    )
+    with common.showing_progress("compiling"):
+        compiled = found.compiled(options)
+        executable = executable_of(compiled)
+        shown = None if emit is None else listing(executable, emit.value, chip)
+        files = [] if output is None else _write(compiled, executable, output, chip)
+    seconds = time.perf_counter() - started
+    if shown is not None:
+        sys.stdout.write(shown)
+    for file in files:
+        print(f"wrote {file}", file=sys.stderr)
+    if emit is None:
+        print(_summary(model, executable, seconds))
+
+
+def _write(compiled: CompiledModel, executable: Executable, output: Path, chip: str) -> list[Path]:
+    from monograph.inspect.listings import write_listings
+
+    if output.suffix == ".mono":
+        return [compiled.save(output)]
+    if output.suffix and not output.is_dir():
+        raise InputError(
+            f"{str(output)!r} is neither a .mono file nor a folder",
+            hint="--emit prints a listing: send it to a file with >",
+        )
+    try:
+        return write_listings(executable, output, chip)
+    except OSError as problem:
+        raise InputError(f"{output} cannot be written: {problem.strerror}") from problem
+
+
+def _summary(model: str, executable: Executable, seconds: float) -> str:
+    """A line or two; the program itself is not asked for, which a cache spares us to make."""
+    from monograph.targets.program import Launch, flattened
+
+    report, code = executable.report, executable.code
+    cached = ", from the cache" if report.cache == "hit" else ""
+    kernels = "no native code, the interpreter runs all of it"
+    if code is not None:
+        launched = [step.kernel for step in flattened(code.steps) if isinstance(step, Launch)]
+        kernels = f"{len(set(launched))} kernels, {len(launched)} launches"
+    lines = [f"{model}: {kernels} ({seconds:.2f} s{cached})"]
+    if report.whole is not None:
+        lines.append(f"why: {report.whole}")
+    elif report.fallbacks:
+        lines.append(f"in the interpreter, {len(report.fallbacks)} nodes: {report.fallbacks[0]} …")
+    return "\n".join(lines)

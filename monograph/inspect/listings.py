@@ -1,0 +1,98 @@
+"""A program at each stage of its making, as text: from the graph to the instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from monograph.errors import InputError
+from monograph.fusion.text import fusion_text
+from monograph.inspect.planned import planned_graph
+from monograph.ir.text.printer import print_graph
+from monograph.kernel.text import kernel_text, nest_text
+from monograph.runtime.compiled import Executable
+from monograph.targets.cpu.build import Program, build
+from monograph.targets.cpu.machine import machine_named
+
+FILES: Mapping[str, str] = {
+    "ir": "graph.ir",
+    "planned": "planned.ir",
+    "groups": "groups.txt",
+    "kernels": "kernels.txt",
+    "nests": "nests.txt",
+    "llvm": "program.ll",
+    "asm": "program.s",
+}
+"""The stages, in order, and the name of each one's file in a folder of all of them."""
+
+
+def listing(executable: Executable, stage: str, chip: str = "host") -> str:
+    """One stage's text. ``llvm`` and ``asm`` can be for another chip than this machine's."""
+    if stage not in FILES:
+        raise InputError(f"{stage!r} is not a stage", expected=", ".join(FILES), found=repr(stage))
+    if stage == "ir":
+        return print_graph(executable.lowered) + "\n"
+    if stage == "planned":
+        return f"{planned_graph(executable)}\n"
+    return _WRITERS[stage](_program(executable, stage, chip))
+
+
+def write_listings(executable: Executable, folder: Path, chip: str = "host") -> list[Path]:
+    """Every stage's text, each in a file of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for stage, name in FILES.items():
+        path = folder / name
+        path.write_text(listing(executable, stage, chip))
+        written.append(path)
+    return written
+
+
+def _program(executable: Executable, stage: str, chip: str) -> Program:
+    """The program, made again where another chip's is wanted, or assembly that was not kept."""
+    program = executable.program
+    if program is None:
+        raise InputError(
+            "there is nothing to list: this model has no native code of its own",
+            found=executable.report.whole or "a program that was loaded, without its listings",
+        )
+    kept = chip in ("host", "cpu") and (stage != "asm" or program.compiled.assembly is not None)
+    if kept:
+        return program
+    return build(executable.lowered, machine_named(chip), listings=True)
+
+
+def _groups(program: Program) -> str:
+    return "\n".join(map(fusion_text, program.fusions))
+
+
+def _kernels(program: Program) -> str:
+    return "\n".join(
+        f"# {built.name}: its op states the loops itself\n"
+        if built.kernel is None
+        else kernel_text(built.kernel)
+        for built in program.kernels
+    )
+
+
+def _nests(program: Program) -> str:
+    return "\n".join(
+        nest_text(built.nest)
+        if built.schedule is None
+        else f"# {built.schedule}\n{nest_text(built.nest)}"
+        for built in program.kernels
+    )
+
+
+def _assembly(program: Program) -> str:
+    assert program.compiled.assembly is not None, "it was compiled with listings"
+    return program.compiled.assembly
+
+
+_WRITERS: Mapping[str, Callable[[Program], str]] = {
+    "groups": _groups,
+    "kernels": _kernels,
+    "nests": _nests,
+    "llvm": lambda program: program.text,
+    "asm": _assembly,
+}

@@ -1,0 +1,153 @@
+"""Check a scheduled kernel: every access inside its buffer, no two threads on one element.
+
+A schedule cannot change what a kernel computes, but a wrong one can make it read past the end of a
+buffer, or let two iterations of the parallel loop write the same element. ``verify_nest`` visits
+every iteration at given sizes, notes who reads and writes what, and names the first fault:
+
+    o0[i0] is written by iterations 0 and 1 of the parallel loop
+
+It is exact, and as slow as counting: meant for tests and for whoever writes schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from monograph.errors import MonographError
+from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.kernel.expr import Buffer, Expr, Index, Load, walk
+from monograph.kernel.loops import (
+    Accumulator,
+    Combine,
+    Let,
+    Loop,
+    LoopNest,
+    Prefetch,
+    Statement,
+    Write,
+)
+from monograph.kernel.text import dim_text, expr_text
+
+MOST_STEPS = 2_000_000
+"""Statements that are visited at most."""
+
+
+class ScheduleError(MonographError):
+    """A schedule that would read or write where it must not."""
+
+
+@dataclass
+class Access:
+    """What one buffer's elements have seen: who wrote each, who read each."""
+
+    writers: dict[int, int] = field(default_factory=dict)
+    readers: dict[int, int] = field(default_factory=dict)
+
+
+def verify_nest(nest: LoopNest, sizes: Mapping[Symbol, int] | None = None) -> int:
+    """Raise a ScheduleError for an access out of bounds or a data race; else, accesses checked.
+
+    Positions that are read from memory are checked when the kernel runs, and not here.
+    """
+    return _Verifier(nest, dict(sizes or {})).run()
+
+
+class _Verifier:
+    def __init__(self, nest: LoopNest, bindings: dict[Symbol, int]) -> None:
+        self.nest = nest
+        self.bindings = bindings
+        self.accesses: dict[str, Access] = {}
+        self.scratch = {buffer.name for buffer in nest.scratch}
+        self.outputs = {buffer.name for buffer in nest.outputs}
+        self.checked = 0
+        self.loads: dict[Statement, tuple[Load, ...]] = {}
+
+    def run(self) -> int:
+        for iteration in range(evaluate_dim(self.nest.extent, self.bindings)):
+            self.bindings[self.nest.parallel] = iteration
+            self.iteration = iteration
+            self.body(self.nest.body)
+        return self.checked
+
+    def body(self, statements: tuple[Statement, ...]) -> None:
+        for statement in statements:
+            match statement:
+                case Loop(symbol, start, extent, inner, _, _):
+                    first = evaluate_dim(start, self.bindings)
+                    for value in range(first, first + evaluate_dim(extent, self.bindings)):
+                        self.bindings[symbol] = value
+                        self.body(inner)
+                case Accumulator() | Prefetch():
+                    continue
+                case Let() | Combine() | Write():
+                    self.statement(statement)
+
+    def statement(self, statement: Let | Combine | Write) -> None:
+        """Check everything that one statement reads, then what it writes."""
+        self.checked += 1
+        if self.checked > MOST_STEPS:
+            raise ScheduleError(
+                f"{self.nest.name} is too large to be visited",
+                hint="verify the same schedule at smaller sizes",
+            )
+        for load in self.reads(statement):
+            self.read(load.buffer, load.operands[0])
+        if isinstance(statement, Write):
+            self.write(statement.buffer, statement.offset)
+
+    def reads(self, statement: Let | Combine | Write) -> tuple[Load, ...]:
+        if statement not in self.loads:
+            roots: tuple[Expr, ...] = (statement.value,)
+            if isinstance(statement, Write):
+                roots += (statement.offset,)
+            self.loads[statement] = tuple(x for x in walk(roots) if isinstance(x, Load))
+        return self.loads[statement]
+
+    def read(self, buffer: Buffer, place: Expr) -> None:
+        offset = self.offset(buffer, place, "read")
+        if offset is None or buffer.name not in self.outputs:
+            return
+        access = self.accesses.setdefault(buffer.name, Access())
+        self.refuse_race(buffer, place, access.writers.get(offset), "read here and written")
+        access.readers[offset] = self.iteration
+
+    def write(self, buffer: Buffer, place: Expr) -> None:
+        offset = self.offset(buffer, place, "written")
+        if offset is None or buffer.name in self.scratch:
+            return
+        access = self.accesses.setdefault(buffer.name, Access())
+        self.refuse_race(buffer, place, access.writers.get(offset), "written")
+        self.refuse_race(buffer, place, access.readers.get(offset), "written here and read")
+        access.writers[offset] = self.iteration
+
+    def offset(self, buffer: Buffer, place: Expr, what: str) -> int | None:
+        """Where an access goes; None if that is known only when the kernel runs."""
+        if not isinstance(place, Index):
+            return None
+        found = evaluate_dim(place.dim, self.bindings)
+        size = evaluate_dim(buffer.shape[0], self.bindings)
+        if 0 <= found < size:
+            return found
+        raise ScheduleError(
+            f"{self.nest.name}: {buffer.name}[{expr_text(place)}] is {what} outside its buffer",
+            expected=f"0 <= offset < {size}",
+            found=f"{found}, at {self.where()}",
+        )
+
+    def refuse_race(self, buffer: Buffer, place: Expr, other: int | None, what: str) -> None:
+        if other is None or other == self.iteration:
+            return
+        raise ScheduleError(
+            f"{self.nest.name}: {buffer.name}[{expr_text(place)}] is {what} by two iterations of "
+            "the parallel loop",
+            expected="iterations that do not depend on each other",
+            found=f"iterations {other} and {self.iteration}, at {self.where()}",
+        )
+
+    def where(self) -> str:
+        return ", ".join(self.positions())
+
+    def positions(self) -> Iterator[str]:
+        for symbol, value in self.bindings.items():
+            yield f"{dim_text(symbol)} = {value}"

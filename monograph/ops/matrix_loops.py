@@ -1,0 +1,310 @@
+"""Elimination, substitution and Cholesky's factor, as loops over one matrix at a time.
+
+Everything is computed in f64 and rounded once, as the ops' evaluation does. Matrices of a batch are
+independent, and so are the columns of a right side; rows are walked along in vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monograph.ir.dims import Dim, Shape, dim_min, provably_equal
+from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
+from monograph.ir.types import bool_, f64, i64, u64
+
+SINGULAR = "the matrix is singular"
+
+
+@dataclass(frozen=True)
+class Factors:
+    """L and U of the matrices of a batch in one memory, and which row stands where."""
+
+    packed: Memory
+    order: Memory
+    sign: Memory
+    """1 or -1 for each matrix: whether rows were exchanged an even number of times."""
+    batch: Shape
+    size: Dim
+
+
+def number(b: LoopBuilder, value: float) -> Scalar:
+    """An f64."""
+    return b.literal(value, f64)
+
+
+def doubled(b: LoopBuilder, operand: int, index: Position) -> Scalar:
+    """An element of an operand, as an f64."""
+    return b.cast(b.read(operand, index), f64)
+
+
+def batch_place(b: LoopBuilder, at: Position, own: Shape, batch: Shape) -> list[Scalar]:
+    """Where the matrix of a smaller batch is that meets position ``at`` of the whole batch."""
+    added = len(batch) - len(own)
+    found = []
+    for place, dim, target in zip(at[added:], own, batch[added:], strict=True):
+        if dim == 1:
+            found.append(b.index(0))
+        else:
+            found.append(place if provably_equal(dim, target) else b.clamp(place, 0, dim))
+    return found
+
+
+def doubled_copy(b: LoopBuilder, operand: int = 0) -> Memory:
+    """An operand's elements in f64, in memory of their own."""
+    copy = b.temporary(f64, b.operands[operand].shape)
+    b.fill(copy, lambda at: doubled(b, operand, at))
+    return copy
+
+
+def rounded(b: LoopBuilder, source: Memory, result: int = 0) -> None:
+    """Fill a result from f64 memory of its shape."""
+    b.fill(b.result(result), lambda at: b.load(source, at))
+
+
+def exchange(b: LoopBuilder, memory: Memory, first: Position, second: Position) -> None:
+    """Let two elements change places."""
+    one, other = b.load(memory, first), b.load(memory, second)
+    b.store(memory, first, other)
+    b.store(memory, second, one)
+
+
+def pivot_row(b: LoopBuilder, packed: Memory, at: Position, step: Scalar, rows: Dim) -> Scalar:
+    """The row from ``step`` on with the largest element in that column: the first, or a NaN."""
+    best = b.variable(number(b, -1.0))
+    chosen = b.variable(step)
+    with b.loop(rows - step) as below:
+        size = b.apply("abs", b.load(packed, [*at, step + below, step]))
+        so_far = best.get()
+        fresh = b.apply("logical_not", b.apply("is_nan", so_far))
+        is_nan = b.apply("logical_and", b.apply("is_nan", size), fresh)
+        better = b.apply("logical_or", b.apply("greater", size, so_far), is_nan)
+        with b.when(better):
+            best.set(size)
+            chosen.set(step + below)
+    return chosen.get()
+
+
+def eliminate(
+    b: LoopBuilder, packed: Memory, at: Position, step: Scalar, rows: Dim, columns: Dim
+) -> None:
+    """Take multiples of row ``step`` from those below it; a head of 0 divides by 1 instead."""
+    head = b.load(packed, [*at, step, step])
+    zero = b.apply("equal", head, number(b, 0.0))
+    safe = b.select(zero, number(b, 1.0), head)
+    with b.loop(rows - 1 - step) as below:
+        row = step + 1 + below
+        factor = b.apply("divide", b.load(packed, [*at, row, step]), safe)
+        b.store(packed, [*at, row, step], factor)
+        with b.loop(columns - 1 - step, lanes=True) as beside:
+            column = step + 1 + beside
+            product = b.apply("multiply", factor, b.load(packed, [*at, step, column]))
+            old = b.load(packed, [*at, row, column])
+            b.store(packed, [*at, row, column], b.apply("subtract", old, product))
+
+
+def lower_lu_factor(b: LoopBuilder, pivot: bool) -> None:
+    """The loops of ``lu_factor``."""
+    shape = b.operands[0].shape
+    batch, (rows, columns) = shape[:-2], shape[-2:]
+    packed = doubled_copy(b)
+    with b.parallel(batch) as at, b.loop(dim_min(rows, columns)) as step:
+        chosen = pivot_row(b, packed, at, step, rows) if pivot else step
+        b.store(b.result(1), [*at, step], b.cast(chosen + 1, b.results[1].dtype))
+        if pivot:
+            with b.loop(columns, lanes=True) as column:
+                exchange(b, packed, [*at, step, column], [*at, chosen, column])
+        eliminate(b, packed, at, step, rows, columns)
+    rounded(b, packed)
+
+
+def factorize(b: LoopBuilder) -> Factors:
+    """Factors of the square matrices that are the first operand."""
+    shape = b.operands[0].shape
+    batch, size = shape[:-2], shape[-1]
+    packed = doubled_copy(b)
+    order = b.temporary(i64, (*batch, size))
+    sign = b.temporary(f64, batch)
+    with b.parallel(batch) as at:
+        with b.loop(size) as row:
+            b.store(order, [*at, row], row)
+        parity = b.variable(number(b, 1.0))
+        with b.loop(size) as step:
+            chosen = pivot_row(b, packed, at, step, size)
+            with b.when(b.apply("not_equal", chosen, step)):
+                exchange(b, order, [*at, step], [*at, chosen])
+                with b.loop(size, lanes=True) as column:
+                    exchange(b, packed, [*at, step, column], [*at, chosen, column])
+                parity.set(b.apply("negate", parity.get()))
+            eliminate(b, packed, at, step, size, size)
+        b.store(sign, at, parity.get())
+    return Factors(packed, order, sign, batch, size)
+
+
+def require_regular(b: LoopBuilder, factors: Factors) -> None:
+    """An error if a matrix has no inverse: an element of U's diagonal is 0."""
+    with b.parallel(factors.batch) as at, b.loop(factors.size) as k:
+        head = b.load(factors.packed, [*at, k, k])
+        b.require(b.apply("not_equal", head, number(b, 0.0)), SINGULAR)
+
+
+def less_products(
+    b: LoopBuilder,
+    start: Scalar,
+    terms: tuple[Dim | Scalar, Scalar | Dim],
+    matrix: tuple[Memory, Position, Scalar],
+    solution: tuple[Memory, Position, Scalar],
+) -> Scalar:
+    """``start`` less row · column over ``terms`` = (how many, from where on)."""
+    (count, first), (packed, at, row), (x, there, column) = terms, matrix, solution
+    total: Cell = b.variable(start)
+    with b.loop(count) as k:
+        place = k + first
+        factor = b.load(packed, [*at, row, place])
+        product = b.apply("multiply", factor, b.load(x, [*there, place, column]))
+        total.set(b.apply("subtract", total.get(), product))
+    return total.get()
+
+
+def substitute(b: LoopBuilder, factors: Factors, x: Memory, identity: bool) -> None:
+    """Fill ``x`` with the solutions for the second operand, or for the identity."""
+    size, columns = factors.size, x.shape[-1]
+    batch = x.shape[:-2]
+    with b.parallel((*batch, columns), lanes=True) as (*at, column):
+        own = batch_place(b, at, factors.batch, batch)
+        with b.loop(size) as row:
+            source = b.load(factors.order, [*own, row])
+            if identity:
+                start = b.cast(b.apply("equal", source, column, dtype=bool_), f64)
+            else:
+                right = batch_place(b, at, b.operands[1].shape[:-2], batch)
+                start = doubled(b, 1, [*right, b.checked(source, size), column])
+            matrix, solution = (factors.packed, own, row), (x, at, column)
+            b.store(x, [*at, row, column], less_products(b, start, (row, 0), matrix, solution))
+        with b.loop(size) as back:
+            row = size - 1 - back
+            start = b.load(x, [*at, row, column])
+            matrix, solution = (factors.packed, own, row), (x, at, column)
+            total = less_products(b, start, (back, row + 1), matrix, solution)
+            head = b.load(factors.packed, [*own, row, row])
+            b.store(x, [*at, row, column], b.apply("divide", total, head))
+
+
+def lower_solve(b: LoopBuilder) -> None:
+    """The loops of ``solve``."""
+    factors = factorize(b)
+    require_regular(b, factors)
+    x = b.temporary(f64, b.results[0].shape)
+    substitute(b, factors, x, identity=False)
+    rounded(b, x)
+
+
+def lower_inverse(b: LoopBuilder) -> None:
+    """The loops of ``inverse``."""
+    factors = factorize(b)
+    require_regular(b, factors)
+    x = b.temporary(f64, b.results[0].shape)
+    substitute(b, factors, x, identity=True)
+    rounded(b, x)
+
+
+def lower_determinant(b: LoopBuilder) -> None:
+    """The loops of ``determinant``: the product of U's diagonal, and the sign."""
+    factors = factorize(b)
+    with b.parallel(factors.batch) as at:
+        product = b.variable(b.load(factors.sign, at))
+        singular = b.variable(b.literal(False, bool_))
+        with b.loop(factors.size) as k:
+            head = b.load(factors.packed, [*at, k, k])
+            product.set(b.apply("multiply", product.get(), head))
+            is_zero = b.apply("equal", head, number(b, 0.0))
+            singular.set(b.apply("logical_or", singular.get(), is_zero))
+        b.store(b.result(), at, b.select(singular.get(), number(b, 0.0), product.get()))
+
+
+def lower_slogdet(b: LoopBuilder) -> None:
+    """The loops of ``slogdet``; a singular matrix has sign 0 and logarithm -inf."""
+    factors = factorize(b)
+    zero = number(b, 0.0)
+    with b.parallel(factors.batch) as at:
+        sign = b.variable(b.load(factors.sign, at))
+        total = b.variable(zero)
+        with b.loop(factors.size) as k:
+            head = b.load(factors.packed, [*at, k, k])
+            turned = b.select(b.apply("less", head, zero), number(b, -1.0), number(b, 1.0))
+            turned = b.select(b.apply("equal", head, zero), zero, turned)
+            sign.set(b.apply("multiply", sign.get(), turned))
+            magnitude = b.apply("log", b.apply("abs", head))
+            total.set(b.apply("add", total.get(), magnitude))
+        b.store(b.result(0), at, sign.get())
+        singular = b.apply("equal", sign.get(), zero)
+        b.store(b.result(1), at, b.select(singular, number(b, float("-inf")), total.get()))
+
+
+def lower_triangular_solve(b: LoopBuilder, upper: bool, unit_diagonal: bool) -> None:
+    """The loops of ``triangular_solve``: one row after the other, from the diagonal's far end."""
+    matrix, (result,) = b.operands[0], b.results
+    size, columns, batch = matrix.shape[-1], result.shape[-1], result.shape[:-2]
+    x = b.temporary(f64, result.shape)
+    with b.parallel((*batch, columns), lanes=True) as (*at, column):
+        own = batch_place(b, at, matrix.shape[:-2], batch)
+        right = batch_place(b, at, b.operands[1].shape[:-2], batch)
+        with b.loop(size) as step:
+            row = size - 1 - step if upper else step
+            total = b.variable(doubled(b, 1, [*right, row, column]))
+            with b.loop(step) as k:
+                place = size - 1 - k if upper else k
+                known = b.load(x, [*at, place, column])
+                product = b.apply("multiply", doubled(b, 0, [*own, row, place]), known)
+                total.set(b.apply("subtract", total.get(), product))
+            value = total.get()
+            if not unit_diagonal:
+                value = b.apply("divide", value, doubled(b, 0, [*own, row, row]))
+            b.store(x, [*at, row, column], value)
+    rounded(b, x)
+
+
+def lower_cholesky(b: LoopBuilder, upper: bool) -> None:
+    """The loops of ``cholesky``: U with x = Uᵀ U, row by row; L is U turned over."""
+    shape = b.operands[0].shape
+    batch, size = shape[:-2], shape[-1]
+    rows = b.temporary(f64, shape)
+
+    def turned(at: Position) -> Position:
+        return at if upper else [*at[:-2], at[-1], at[-2]]
+
+    b.fill(rows, lambda at: doubled(b, 0, turned(at)))
+    with b.parallel(batch) as at, b.loop(size) as step:
+        head = b.load(rows, [*at, step, step])
+        positive = b.apply("greater", head, number(b, 0.0))
+        b.require(positive, "the matrix is not positive definite")
+        root = b.apply("sqrt", head)
+        with b.loop(size - step, lanes=True) as beside:
+            place = [*at, step, step + beside]
+            b.store(rows, place, b.apply("divide", b.load(rows, place), root))
+        with b.loop(size - 1 - step) as below:
+            row = step + 1 + below
+            factor = b.load(rows, [*at, step, row])
+            with b.loop(size - row, lanes=True) as beside:
+                place = [*at, row, row + beside]
+                product = b.apply("multiply", factor, b.load(rows, [*at, step, row + beside]))
+                b.store(rows, place, b.apply("subtract", b.load(rows, place), product))
+
+    def element(at: Position) -> Scalar:
+        row, column = turned(at)[-2:]
+        outside = b.apply("less", column, row)
+        return b.select(outside, number(b, 0.0), b.load(rows, turned(at)))
+
+    b.fill(b.result(), element)
+
+
+def lower_exchanges(b: LoopBuilder, size: Dim) -> None:
+    """The loops of ``pivots_to_permutation``."""
+    pivots = b.operands[0]
+    order = b.result()
+    with b.parallel(pivots.shape[:-1]) as at:
+        with b.loop(size) as row:
+            b.store(order, [*at, row], row)
+        with b.loop(pivots.shape[-1]) as step:
+            counted = b.cast(b.read(0, [*at, step]), i64)
+            partner = b.checked(b.cast(counted - 1, u64), size)
+            exchange(b, order, [*at, b.checked(step, size)], [*at, partner])

@@ -1,0 +1,1 @@
+"""The GPU target: kernels as Triton source."""

@@ -1,0 +1,31 @@
+"""``monograph explain``: a page of 80 columns, or JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.running import output_of, write_perceptron
+
+
+def test_the_page_fits_80_columns(tmp_path: Path) -> None:
+    model = write_perceptron(tmp_path)
+    lines = output_of("explain", model).splitlines()
+    assert lines[0] == model
+    assert [line for line in lines[1:] if len(line) > 80 or line != line.rstrip()] == []
+    for heading in ("stages", "bytes moved a call", "bytes held", "3 kernels, and why"):
+        assert any(line.startswith(heading) for line in lines), heading
+
+
+def test_sizes_are_counted_as_asked(tmp_path: Path) -> None:
+    model = write_perceptron(tmp_path)
+    small = json.loads(output_of("explain", model, "--json", "--size", "batch=2"))
+    large = json.loads(output_of("explain", model, "--json", "--size", "batch=200"))
+    assert small["sizes"] == {"batch": 2}
+    assert large["memory"]["peak"] > small["memory"]["peak"]
+
+
+def test_a_saved_program_is_explained_as_far_as_it_knows(tmp_path: Path) -> None:
+    path = str(tmp_path / "program.mono")
+    output_of("compile", write_perceptron(tmp_path), "-o", path)
+    assert "3 launches" in output_of("explain", path)
