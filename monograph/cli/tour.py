@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -15,11 +16,11 @@ def tour(
         bool, typer.Option("--short", help="Only the worked examples and their figures.")
     ] = False,
     phase: Annotated[
-        int | None, typer.Option("--phase", help="Only one chapter, by its number (1 to 8).")
+        int | None, typer.Option("--phase", help="Only one chapter, by its number (1 to 9).")
     ] = None,
 ) -> None:
-    """Walk through the compiler: build, evaluate, differentiate, optimise and compare a graph."""
-    from monograph.inspect.tour import examples, phases
+    """Walk through the compiler: build, evaluate, differentiate, optimise and compile a graph."""
+    from monograph.inspect.tour import examples, native, phases
     from monograph.inspect.tour.page import Page
 
     chapters: list[Callable[[Page], None]] = [
@@ -31,6 +32,7 @@ def tour(
         examples.show_wasteful,
         examples.show_gelu,
         examples.show_residual,
+        partial(native.show_native, inductor=not short),
     ]
     if phase is not None and not 1 <= phase <= len(chapters):
         raise InputError(f"there is no chapter {phase}", expected=f"1 to {len(chapters)}")

@@ -21,11 +21,12 @@ from monograph.kernel.expr import Axis, Buffer, Expr, Load, walk
 
 @dataclass(frozen=True)
 class Store:
-    """``buffer[position] = value`` at every value of the loop variables in it."""
+    """``buffer[position] = value`` at every value of the loop variables in it (under a guard)."""
 
     buffer: Buffer
     position: tuple[Expr, ...]
     value: Expr
+    guard: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -209,8 +209,9 @@ class LoopLowering(NodeLowering):
 
     def _width(self, extent: Dim, registers: int) -> int:
         """Lanes: a few registers' worth of the widest elements that are computed."""
-        memories = (*self.results, *self.temporaries.values())
-        bits = max(32, *(wide(memory.dtype).bits for memory in memories))
+        dtypes = [result.dtype for result in self.results]
+        dtypes += [buffer.dtype for buffer in self.temporaries.values()]
+        bits = max(32, *(wide(dtype).bits for dtype in dtypes))
         lanes = self.vector_bytes * 8 // bits
         width = lanes * registers
         while width > lanes and isinstance(extent, int) and width > extent:

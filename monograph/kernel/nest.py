@@ -10,7 +10,7 @@ first visit and kept for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
@@ -20,6 +20,7 @@ from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.loops import (
     Accumulator,
     Combine,
+    If,
     Let,
     Loop,
     LoopKind,
@@ -86,9 +87,20 @@ class _NestBuilder:
                 for s in self.kernel.stores
             ],
         )
+        body = self.guarded(body)
         for symbol in reversed(rows[schedule.parallel :]):
             body = (self.loop(Axis(symbol, self.extents[symbol]), body),)
         return self.parallelized(body)
+
+    def guarded(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        """The stores that have a guard, under it; such kernels have no inner loops to store in."""
+        guards = {s.position[0]: s.guard for s in self.kernel.stores if s.guard is not None}
+        return tuple(
+            If(guards[each.offset], (each,))
+            if isinstance(each, Write) and each.offset in guards
+            else each
+            for each in body
+        )
 
     # Levels -------------------------------------------------------------------------------------
 
@@ -107,8 +119,9 @@ class _NestBuilder:
             visits.append(last)
         kept = self.keep(visits) if self.schedule.keep else []
         if self.schedule.keep:
+            sums = {known[x] for x in known if _is_at_least_one(x)}
             for visit in visits:
-                _multiply_by_reciprocals(visit)
+                _multiply_by_reciprocals(visit, sums)
         statements: list[Statement] = []
         for k, visit in enumerate(visits):
             before: list[Statement] = [w for at, w in kept if at == k]
@@ -331,21 +344,47 @@ def _worth_keeping(first: _Visit, later: Sequence[_Visit]) -> list[Expr]:
     return chosen
 
 
-def _multiply_by_reciprocals(visit: _Visit) -> None:
-    """Divide once a row instead of once an element, where the divisor is the same for all."""
+def _multiply_by_reciprocals(visit: _Visit, sums: Collection[Expr]) -> None:
+    """Divide once a row instead of once an element, where the divisor is the same for all.
+
+    Only by what has a reciprocal that is neither subnormal nor infinite (a softmax's sum, a square
+    root): ``0 / 1e-40`` is 0, but ``0 * (1 / 1e-40)`` is NaN.
+    """
     own = {axis.symbol for axis in visit.axes}
     replaced: dict[Expr, Expr] = {}
     for expr in e.walk(visit.roots()):
         if not isinstance(expr, Apply) or expr.function != "divide":
             continue
         numerator, divisor = expr.operands
-        if own & divisor.symbols or not own & numerator.symbols or isinstance(divisor, Literal):
+        if own & divisor.symbols or not own & numerator.symbols:
+            continue
+        is_root = isinstance(divisor, Apply) and divisor.function == "sqrt"
+        if not is_root and divisor not in sums:
             continue
         one = e.literal(1.0, expr.dtype)
         inverse = e.apply("divide", one, divisor)
         replaced[expr] = e.apply("multiply", e.replace(numerator, replaced), inverse)
     if replaced:
         visit.rewrite(replaced)
+
+
+def _is_at_least_one(expr: Expr) -> bool:
+    """Whether it is the sum of ``exp(x - max(x))``, of which one term is 1 (or it is NaN)."""
+    if not isinstance(expr, Reduce) or expr.kind != "sum":
+        return False
+    term = expr.body
+    if not isinstance(term, Apply) or term.function not in ("exp", "exp2"):
+        return False
+    (difference,) = term.operands
+    if not isinstance(difference, Apply) or difference.function != "subtract":
+        return False
+    element, largest = difference.operands
+    return (
+        isinstance(largest, Reduce)
+        and largest.kind == "max"
+        and largest.axes == expr.axes
+        and largest.body is element
+    )
 
 
 def _work(expr: Expr) -> int:
@@ -375,6 +414,11 @@ def _substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statem
             )
         case Prefetch(buffer, offset):
             return Prefetch(buffer, e.substitute(offset, bindings))
+        case If(condition, body):
+            return If(
+                e.substitute(condition, bindings),
+                tuple(_substituted(each, bindings) for each in body),
+            )
         case Loop(symbol, start, extent, body, kind, width):
             return Loop(
                 symbol,
@@ -384,6 +428,7 @@ def _substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statem
                 kind,
                 width,
             )
+    raise AssertionError(f"{statement} is not part of a kernel")
 
 
 def _blocked(

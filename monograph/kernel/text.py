@@ -166,9 +166,9 @@ def _statement_lines(statement: Statement, indent: str) -> list[str]:
         case If(condition, body):
             return [f"{indent}if {expr_text(condition)}:", *_block_lines(body, indent)]
         case While(test, condition, body):
-            head = [f"{indent}while:", *_block_lines(test, indent)]
-            middle = f"{indent}holds {expr_text(condition)}, do:"
-            return [*head, middle, *_block_lines(body, indent)]
+            tested = [f"{indent}while:", *_block_lines(test, indent)]
+            holds = f"{indent}holds {expr_text(condition)}, do:"
+            return [*tested, holds, *_block_lines(body, indent)]
         case Loop(symbol, start, extent, body, kind, width):
             by = f" by {width}" if width > 1 else ""
             first = "" if start == 0 else f" from {dim_text(start)}"

@@ -66,11 +66,11 @@ def _insert(b: LoopBuilder, shape: tuple[Dim, Dim, Dim], size: int, descending: 
             key = sort_key(b, b.reshaped(0, shape, [before, k, after]), descending)
             place = b.variable(k)
 
-            def moves(key: Scalar = key) -> Scalar:
+            def moves() -> Scalar:
                 """Whether the element below is larger, and has to make room."""
-                below = b.apply("maximum", place.get() - 1, b.index(0))  # noqa: B023
-                larger = b.apply("greater", b.load(keys, [below]), key)  # noqa: B023
-                return b.apply("logical_and", larger, b.apply("greater", place.get(), b.index(0)))  # noqa: B023
+                below = b.apply("maximum", place.get() - 1, b.index(0))
+                larger = b.apply("greater", b.load(keys, [below]), key)
+                return b.apply("logical_and", larger, b.apply("greater", place.get(), b.index(0)))
 
             with b.while_(moves):
                 here = place.get()

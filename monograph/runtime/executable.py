@@ -135,8 +135,8 @@ class Native:
                 f"while: the condition still holds after {step.limit} iterations",
                 where=step.where,
             )
-        launched = isinstance(step, Launch)
-        where, complaint = (step.checked, step.complaint) if launched else ("", "")
+        complaint = step.complaint if isinstance(step, Launch) else ""
+        where = step.checked if isinstance(step, Launch) else ""
         raise EvaluationError(
             complaint or "an index is out of range",
             where=where,

@@ -63,9 +63,7 @@ def test_a_folder_gets_a_file_a_stage(tmp_path: Path) -> None:
 def test_a_compiled_file_has_nothing_to_show(tmp_path: Path) -> None:
     path = tmp_path / "program.mono"
     output_of("compile", write_graph(tmp_path), "-o", str(path))
-    assert "1 launches" in output_of("compile", str(path)) or "launches" in output_of(
-        "compile", str(path)
-    )
+    assert "2 kernels, 2 launches" in output_of("compile", str(path))
     done = invoke("compile", str(path), "--emit", "asm")
     assert isinstance(done.exception, InputError)
     assert "compiled already" in str(done.exception)
@@ -73,12 +71,6 @@ def test_a_compiled_file_has_nothing_to_show(tmp_path: Path) -> None:
 
 def test_strict_refuses_what_only_the_interpreter_runs(tmp_path: Path) -> None:
     path = tmp_path / "choosy.ir"
-    path.write_text(
-        "graph @main(%x: f32[4]) -> (i64[n, 1]) {\n"
-        "  %y = nonzero(%x) {symbol = n} : i64[n, 1]\n"
-        "  return %y\n"
-        "}\n"
-    )
     graph = monograph.trace(lambda x: monograph.functional.nonzero(x), "f32[4]")
     monograph.save_graph(graph, path)
     assert "the interpreter runs all of it" in output_of("compile", str(path))

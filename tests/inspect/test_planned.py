@@ -27,7 +27,9 @@ def views(x: Value) -> Any:
 
 
 def loop(x: Value) -> Value:
-    result: Value = F.while_loop(lambda y: F.sum(y) < 9.0, lambda y: F.exp(y) @ y, F.abs(x), limit=9)
+    result: Value = F.while_loop(
+        lambda y: F.sum(y) < 9.0, lambda y: F.exp(y) @ y, F.abs(x), limit=9
+    )
     return result
 
 

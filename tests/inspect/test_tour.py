@@ -11,7 +11,7 @@ from rich.console import Console
 
 import monograph
 from monograph.inspect.structure import epilogues, fusable_chains, op_counts, skip_connections
-from monograph.inspect.tour import examples, phases
+from monograph.inspect.tour import examples, native, phases
 from monograph.inspect.tour.page import Page
 from monograph.ir.interpret import interpret
 
@@ -25,6 +25,14 @@ CHAPTERS: list[Callable[[Page], None]] = [
     examples.show_gelu,
     examples.show_residual,
 ]
+
+
+def show_native(page: Page) -> None:
+    """The chapter as the short tour shows it, without waiting for another compiler."""
+    native.show_native(page, inductor=False)
+
+
+CHAPTERS.append(show_native)
 
 
 def printed(chapter: Callable[[Page], None]) -> str:
@@ -95,6 +103,21 @@ def test_the_skip_connection_is_found() -> None:
         ("linear", "relu"),
         ("linear", "add"),
     ]
+
+
+def test_the_compiled_block_is_right_and_needs_no_interpreter() -> None:
+    text = printed(show_native)
+    assert "0 nodes" in text
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("monograph ")]
+    assert float(line.split()[-1]) < 1e-6
+
+
+def test_the_block_is_the_same_by_hand() -> None:
+    weights = native.make_weights()
+    graph = monograph.trace(lambda x: native.block(x, weights), "f32[64, 128]")
+    x = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32)
+    by_hand = native.numpy_block(x, weights)
+    np.testing.assert_allclose(interpret(graph, [x])[0], by_hand, rtol=1e-4, atol=1e-5)
 
 
 def test_chains_of_elementwise_nodes_are_found() -> None:

@@ -128,10 +128,9 @@ def gelu_erf(x: Number) -> Number:
     size = abs(x).at_most(GELU_FAR[x.dtype])
     square, lost = two_product(size, size)
     decay = scaled_exp(square * -0.5, lost * -0.5)
-    center = GELU_CENTER[x.dtype]
-    inverse = 1.0 / (size + center)
-    ratio = horner((size - center) * inverse, GELU[x.dtype]) * inverse
-    far = _less_tail(x, decay * (size * ratio) * UNSCALE)
+    quotient = size / (size + GELU_CENTER[x.dtype])
+    ratio = horner(fma(quotient, 2.0, -1.0), GELU[x.dtype]) * quotient
+    far = _less_tail(x, decay * ratio * UNSCALE)
     near = x * fma(x, horner(x * x, GELU_INNER[x.dtype]), 0.5)
     return where(size < GELU_NEAR, near, far)
 

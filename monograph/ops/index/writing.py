@@ -142,8 +142,8 @@ class Scatter(Op):
             first, count = b.piece(tile, COLUMNS, columns)
             with b.when(fits), b.loop(places) as place:
                 row = b.index(0)
-                for k, size in enumerate(indexed):
-                    index = b.reshaped(1, (places, depth), [place, b.index(k)])
+                for axis, size in enumerate(indexed):
+                    index = b.reshaped(1, (places, depth), [place, b.index(axis)])
                     row = row * size + b.checked(index, size)
                 with b.loop(count, lanes=True) as k:
                     at = (row, first + k)

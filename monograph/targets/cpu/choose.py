@@ -14,6 +14,7 @@ from monograph.ir.dims import Dim, Symbol, shape_product
 from monograph.ir.types import DType
 from monograph.kernel import expr as e
 from monograph.kernel import mathlib
+from monograph.kernel.contraction import WORTHWHILE, Contraction, Tile
 from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
@@ -284,3 +285,30 @@ def _streaming(kernel: Kernel, machine: Machine) -> frozenset[str]:
     if sum(sizes.values()) <= machine.l3:
         return frozenset()
     return frozenset(b.name for b in kernel.outputs if sizes[b.name] > machine.l3 // 4)
+
+
+def is_worth_packing(contraction: Contraction) -> bool:
+    """Whether a contraction is large enough to pay for the packing of its operands."""
+    sides = (contraction.m, contraction.n, contraction.k)
+    m, n, k = (_likely(contraction.size(axes)) for axes in sides)
+    return k >= 8 and n >= 8 and m * n * k >= WORTHWHILE
+
+
+def choose_tile(contraction: Contraction, machine: Machine) -> Tile:
+    """The tile of the result that is kept in registers: as large as they allow.
+
+    Two vectors a row leave most registers for partial sums; with few rows, more vectors keep
+    enough sums going to hide the latency of each.
+    """
+    lanes = machine.vector_bytes * 8 // contraction.reduction.dtype.bits
+    rows = _likely(contraction.size(contraction.m))
+    columns = _likely(contraction.size(contraction.n))
+    if rows < 4:
+        vectors = 8 if rows == 1 else 4
+        while vectors > 1 and vectors * lanes >= 2 * columns:
+            vectors //= 2
+        return Tile(rows, vectors * lanes)
+    most = (machine.registers - 4) // 2
+    candidates = range(min(most, rows), 3, -1)
+    best = min(candidates, key=lambda count: (-(-rows // count) * (count + 1.5), -count))
+    return Tile(best, 2 * lanes if columns > lanes else lanes)

@@ -186,9 +186,7 @@ class NestEmitter:
                 case Declare(variable, value):
                     self._declare_cell(variable, value)
                 case Assign(variable, value):
-                    place, kind = self.cells[variable.name]
-                    held = self.here.splat(self.value(value), kind.lanes)
-                    self.here.line(f"store {held}, ptr {place}")
+                    self._assign_cell(variable, value)
                 case If():
                     self._conditional(statement)
                 case While():
@@ -227,6 +225,11 @@ class NestEmitter:
         place = self.function.name("cell")
         self.entry.line(f"{place} = alloca {held.type}")
         self.cells[variable.name] = place, held
+        self.here.line(f"store {held}, ptr {place}")
+
+    def _assign_cell(self, variable: Variable, value: Expr) -> None:
+        place, first = self.cells[variable.name]
+        held = self.here.splat(self.value(value), first.lanes)
         self.here.line(f"store {held}, ptr {place}")
 
     def _conditional(self, statement: If) -> None:

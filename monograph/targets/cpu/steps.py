@@ -14,6 +14,7 @@ from monograph.fusion.group import Fusion, Group, Kind, fuse, is_stored
 from monograph.ir.data import Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import TensorType
+from monograph.kernel.contraction import Contraction, as_contraction, pack
 from monograph.kernel.expr import Buffer, Load, Reduce
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
@@ -25,7 +26,7 @@ from monograph.kernel.schedule import Schedule
 from monograph.kernel.split import split_reductions
 from monograph.ops import control
 from monograph.progress import announce
-from monograph.targets.cpu.choose import choose
+from monograph.targets.cpu.choose import choose, choose_tile, is_worth_packing
 from monograph.targets.cpu.emit import NestEmitter
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.program import (
@@ -183,6 +184,10 @@ class StepBuilder:
             return
         read = [self.slot(value) for value in inputs]
         written = [self.slot(value) for value in outputs]
+        contraction = as_contraction(flat)
+        if contraction is not None and is_worth_packing(contraction):
+            self.contract(group, contraction, read, written)
+            return
         split = split_reductions(flat)
         if split is None:
             self.launch_flat(group, flat, read, written)
@@ -192,20 +197,45 @@ class StepBuilder:
         rest = [*(read[k] for k in split.rest_inputs), *partial]
         self.launch_flat(group, split.rest, rest, written)
 
+    def contract(
+        self,
+        group: Group,
+        contraction: Contraction,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+    ) -> None:
+        """Steps that pack both operands and multiply them; packed weights are made beforehand."""
+        packed = pack(contraction, choose_tile(contraction, self.machine))
+        slots = {b.name: slot for b, slot in zip(contraction.kernel.inputs, inputs, strict=True)}
+        sides = []
+        for kernel in (packed.left, packed.right):
+            read = [slots[buffer.name] for buffer in kernel.inputs]
+            target = self.add_scratch(kernel.outputs[0])
+            self.launch_flat(group, flatten(kernel), read, [target])
+            sides.append(target)
+        rest = [inputs[k] for k in packed.epilogue_inputs]
+        self.launch_flat(group, packed.product, [*sides, *rest], outputs, packed.schedule)
+
     def add_scratch(self, buffer: Buffer) -> int:
         """A slot in the arena for what one kernel leaves for another."""
         self.slots.append(Slot(SlotKind.ARENA, buffer.name, buffer.dtype, buffer.shape))
         return len(self.slots) - 1
 
     def launch_flat(
-        self, group: Group, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
+        self,
+        group: Group,
+        flat: Kernel,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        schedule: Schedule | None = None,
     ) -> None:
         """Emit the kernel, unless an equal one is there, and a step that runs it."""
         shared = tuple(inputs[k] for k in _in_place(flat))
         aligned = all(self.slots[slot].kind is not SlotKind.VIEW for slot in outputs)
         key = (flat.digest, bool(shared), aligned)
         if key not in self.kernels:
-            self.kernels[key] = self.built(group, flat, bool(shared), aligned)
+            chosen = choose(flat, self.machine) if schedule is None else schedule
+            self.kernels[key] = self.built(group, flat, chosen, bool(shared), aligned)
         self.launch_built(self.kernels[key], group, inputs, outputs, shared)
 
     def launch_built(
@@ -234,12 +264,14 @@ class StepBuilder:
             )
         )
 
-    def built(self, group: Group, flat: Kernel, aliased: bool, aligned: bool) -> BuiltKernel:
-        """Schedule and emit a kernel; only what is aligned can be written past the cache."""
-        schedule = choose(flat, self.machine)
+    def built(
+        self, group: Group, flat: Kernel, schedule: Schedule, aliased: bool, aligned: bool
+    ) -> BuiltKernel:
+        """Emit a kernel; only what is aligned can be written past the cache."""
         if not aligned:
             schedule = replace(schedule, streaming=frozenset())
-        name = f"k{len(self.kernels)}_{group.name}"
+        suffix = flat.name.removeprefix(group.name)
+        name = f"k{len(self.kernels)}_{group.name}{suffix}"
         named = Kernel(name, flat.inputs, flat.outputs, flat.axes, flat.stores)
         nest = build_nest(named, schedule)
         emitter = NestEmitter(nest, self.declarations, aliased)
