@@ -62,7 +62,8 @@ class Model:
             return load(self.path, threads=options.threads)
         if self.path.suffix != ".py":
             return compile_model(self.subject, options=options)
-        with folder_on_path(self.path), no_notices(), blaming(self.path, "the model cannot run"):
+        blame = blaming(self.path, "the model cannot be captured", only_own=True)
+        with folder_on_path(self.path), no_notices(), blame:
             return compile_model(self.subject, *self.examples, options=options)
 
 

@@ -101,6 +101,7 @@ class _Planner:
         self.graph = self.planned.graph
         self.mapping: dict[Value, Value] = {}
         self.memory: dict[int, Value] = {}
+        self.alive: dict[int, _Place] = {}
         native = executable.native
         assert native is not None
         plan = arena_plan(executable, choose_sizes(executable.graph, sizes))
@@ -165,14 +166,29 @@ class _Planner:
         place = self.places[slot]
         if place.over is not None and place.over in self.memory:
             self.memory[slot] = self.memory[place.over]
+            self.alive[slot] = self.alive.pop(place.over, place)
             return
         described: Slot = self.program.slots[slot]
         op = memory.Alloc(described.shape, described.dtype)
         node = self.graph.create(op, (), name=f"{described.name}_memory")
         self.memory[slot] = node.result
-        self.planned.remarks[node] = f"{readable(place.size)} at {place.offset:,}"
+        beneath = [f"%{self.memory[other].name}" for other in self._beneath(place)]
+        after = f", after {', '.join(beneath)}" if beneath else ""
+        self.planned.remarks[node] = f"{readable(place.size)} at {place.offset:,}{after}"
+        self.alive[slot] = place
+
+    def _beneath(self, place: _Place) -> list[int]:
+        """What is still alive in a place: the last of a kernel's several steps may no longer
+        need what the first one reads.
+        """
+        return [
+            slot
+            for slot, other in self.alive.items()
+            if other.offset < place.offset + place.size and place.offset < other.offset + other.size
+        ]
 
     def _free(self, slot: int) -> None:
+        self.alive.pop(slot, None)
         if slot not in self.taken:
             self.graph.create(memory.Free(), (self.memory[slot],))
 

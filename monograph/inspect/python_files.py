@@ -154,13 +154,21 @@ def no_notices() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def blaming(path: Path, what: str, hint: str | None = None) -> Iterator[None]:
-    """Tell what the user's code raises as an error that names the user's line."""
+def blaming(
+    path: Path, what: str, hint: str | None = None, *, only_own: bool = False
+) -> Iterator[None]:
+    """Tell what the user's code raises as an error that names the user's line.
+
+    With ``only_own``, an error that does not come through the user's file is not told so: it is
+    ours, and keeps its traceback.
+    """
     try:
         yield
     except MonographError:
         raise
     except (Exception, SystemExit) as error:
+        if only_own and line_in(path, error) is None:
+            raise
         raise InputError(
             what,
             found=f"{type(error).__name__}: {error}".strip(": "),

@@ -207,7 +207,7 @@ def _product(
             batch, column_panel, depth, tile.columns, summed.symbol, lane.symbol
         )
         body = e.apply("multiply", e.load(left, (at_left,)), e.load(right, (at_right,)))
-        known = {contraction.reduction: e.reduce("sum", (summed,), body)}
+        known: dict[Expr, Expr] = {contraction.reduction: e.reduce("sum", (summed,), body)}
         guard = None
         if not (isinstance(rows, int) and rows % tile.rows == 0):
             guard = e.apply("less", e.index(m_place), e.index(rows), dtype=bool_)

@@ -8,13 +8,12 @@ that it had.
     cumsum of f32[64, 100] along axis 1:
 
     nest cumsum(b0: f32[6400], o0: f32[6400]):
-      parallel i0 < 64:
-        c1: f32 = 0.0:f32
-        for i2 < 100:
-          v3 = c1
-          c1 := (v3 + b0[100*i0 + i2])
-          v4 = c1
-          o0[100*i0 + i2] = v4
+      parallel i1 < 64 in steps of 108:
+        c2: f32 = -0.0:f32
+        for i3 < 100:
+          v4 = c2
+          c2 := (v4 + b0[100*i1+i3])
+          o0[100*i1+i3] = (v4 + b0[100*i1+i3])
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Literal, Load, Reduce, Variable
+from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Load, Reduce, Variable
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.loops import (
     Accumulator,
@@ -196,6 +196,8 @@ class _NestBuilder:
             and expr.buffer not in self.scratch
             and row in expr.symbols
             and own <= expr.symbols
+            # Behind the last row there is no index to read, and none that could be in range.
+            and not any(isinstance(inner, Load) for inner in e.walk(expr.operands))
         ]
 
     def nested(self, value: Expr, bound: frozenset[Symbol]) -> tuple[list[Statement], Expr]:

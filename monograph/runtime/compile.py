@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, replace
 
 from monograph.errors import UnsupportedError
-from monograph.ir.graph import Graph
+from monograph.ir.graph import Graph, Value
 from monograph.ir.op import registry
 from monograph.ir.types import TensorType, string, symbols_of
 from monograph.kernel.lower import is_scalar_function
@@ -122,16 +122,26 @@ def composites_with_loops() -> tuple[str, ...]:
 
 def only_interpretable(graph: Graph) -> str | None:
     """Why a graph has no native code at all."""
+    for value in graph.inputs:
+        if reason := _unheld(value):
+            return reason
     known = {symbol for value in graph.inputs for symbol in symbols_of(value.type)}
     for node in graph.walk():
         for value in (*node.operands, *node.results):
-            if not isinstance(value.type, TensorType):
-                return f"%{value.name} is a {value.type}, which only the interpreter holds"
-            if value.dtype is string:
-                return f"%{value.name} holds strings, which only the interpreter knows"
+            if reason := _unheld(value):
+                return reason
         found = {symbol for value in node.results for symbol in symbols_of(value.type)}
         if node.op.binds() or not found <= known:
             return f"{node.op.name} decides the size of its result when it runs"
+    return None
+
+
+def _unheld(value: Value) -> str | None:
+    """Why native code has no memory for a value."""
+    if not isinstance(value.type, TensorType):
+        return f"%{value.name} is a {value.type}, which only the interpreter holds"
+    if value.dtype is string:
+        return f"%{value.name} holds strings, which only the interpreter knows"
     return None
 
 

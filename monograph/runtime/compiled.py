@@ -133,7 +133,7 @@ class Executable:
         return True
 
     def _converted(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Array]:
-        """The inputs as contiguous arrays in this machine's byte order; what does not fit is named."""
+        """The inputs contiguous and in this machine's byte order; what does not fit is named."""
         arrays, _ = bind_inputs(self.graph, inputs)
         return [
             np.ascontiguousarray(array, value.tensor.dtype.numpy).reshape(np.shape(array))

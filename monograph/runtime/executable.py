@@ -22,7 +22,7 @@ from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
 from monograph.runtime.addresses import address_of
 from monograph.runtime.arena import Plan, Request, plan
-from monograph.runtime.pool import OutputPool
+from monograph.runtime.pool import Buffer, OutputPool
 from monograph.runtime.sizes import check_sizes, nodes_to_check
 from monograph.runtime.threads import symbols as register_pool_symbols
 from monograph.runtime.threads import thread_count
@@ -76,6 +76,7 @@ class Native:
         self.pool = OutputPool()
         self.frames: dict[tuple[int, ...], list[Frame]] = {}
         self.weights = [_kept(data.array()) for data in program.weights]
+        self.prepared = self._prepare()
         self.active: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
         self.callback = _callback(self)
         self.inputs = [
@@ -143,6 +144,25 @@ class Native:
             hint="interpret the graph on the same inputs to see where",
         )
 
+    def _prepare(self) -> dict[int, Buffer]:
+        """Make what depends on weights alone: packed operands, once for all calls."""
+        slots = self.program.slots
+        wanted = [k for k, slot in enumerate(slots) if slot.kind is SlotKind.PREPARED]
+        if not wanted:
+            return {}
+        made = {}
+        table = np.zeros(len(slots) + len(self.program.sizes) + 1, np.int64)
+        for k, slot in enumerate(slots):
+            if slot.kind is SlotKind.WEIGHT:
+                table[k] = self.weights[slot.number].ctypes.data
+            elif slot.kind is SlotKind.PREPARED:
+                made[k] = self.pool.acquire(evaluate_dim(slot.nbytes, {}))
+                table[k] = made[k].address
+        status = ctypes.c_int32(0)
+        prepare = _ENTRY(self.library.address("prepare"))
+        prepare(table.ctypes.data, ctypes.addressof(status), self.threads)
+        return made
+
     # Frames ---------------------------------------------------------------------------------------
 
     def _frames_for(self, sizes: tuple[int, ...]) -> list[Frame]:
@@ -178,6 +198,8 @@ class Native:
             shapes[k] = tuple(evaluate_dim(dim, bindings) for dim in slot.shape)
             if slot.kind is SlotKind.WEIGHT:
                 table[k] = self.weights[slot.number].ctypes.data
+            elif slot.kind is SlotKind.PREPARED:
+                table[k] = self.prepared[k].address
             elif slot.kind is SlotKind.ARENA and k in offsets:
                 table[k] = arena.address + offsets[k]
         table[len(program.slots) : -1] = sizes

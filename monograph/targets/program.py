@@ -25,6 +25,8 @@ class SlotKind(Enum):
     OUTPUT = "output"
     WEIGHT = "weight"
     ARENA = "arena"
+    PREPARED = "prepared"
+    """Made once of weights alone, by the second entry point ``prepare``, when a program is loaded."""
     VIEW = "view"
     """A piece of another slot, which an ``Element`` step chooses."""
 

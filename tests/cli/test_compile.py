@@ -9,6 +9,7 @@ import pytest
 
 import monograph
 from monograph.errors import InputError, UnsupportedError
+from monograph.inspect import models
 from tests.cli.running import invoke, output_of, write_graph, write_perceptron
 
 
@@ -95,3 +96,21 @@ def test_what_cannot_be_done_is_told(
     done = invoke("compile", *given)
     assert done.exit_code == 1
     assert problem in str(done.exception)
+
+
+def test_an_error_in_the_users_file_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("def broken(x):\n    return x.absent()\n")
+    done = invoke("compile", f"{path}:broken", "--input", "f32[4]")
+    assert isinstance(done.exception, InputError)
+    assert done.exception.source == f"{path}:2 in broken"
+    assert "AttributeError" in str(done.exception)
+
+
+def test_a_bug_of_ours_keeps_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a bug")
+
+    monkeypatch.setattr(models, "compile_model", fail)
+    done = invoke("compile", write_perceptron(tmp_path))
+    assert isinstance(done.exception, AssertionError)

@@ -24,10 +24,10 @@ from monograph.errors import MonographError, UnsupportedError
 from monograph.frontends.onnx import from_onnx
 from monograph.frontends.torch import ImportedModel, InputKind, import_torch
 from monograph.ir.graph import Graph
-from monograph.ir.interpret import interpret
 from monograph.ir.verify import verify
 from tests.models.model import Flat, Model
 from tests.models.verdict import Array, Verdict, Word, error_of, judge, judge_all, worst
+from tests.targets.running import Runner
 
 WAYS = ("torch", "onnx", "train")
 MOVES = 6
@@ -50,6 +50,7 @@ class Result:
     failure: str = ""
     excuse: str = ""
     missing: tuple[str, ...] = ()
+    runner: Runner = field(default_factory=Runner)
 
     @property
     def is_right(self) -> bool:
@@ -84,9 +85,9 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip() or repr(error)}"
 
 
-def check(model: Model, way: str, cache: Path | None = None) -> Result:
-    """One model, one way."""
-    result = Result(model.name, way)
+def check(model: Model, way: str, cache: Path | None = None, target: str = "interpreter") -> Result:
+    """One model, one way, on a target."""
+    result = Result(model.name, way, runner=Runner(target))
     reasons = {"torch": model.no_torch, "onnx": model.no_onnx, "train": model.no_train}
     excuse = reasons[way]
     if excuse is not None:
@@ -129,7 +130,7 @@ def _compare_outputs(
     with result.step("verify"):
         verify(graph)
     with result.step("run"):
-        got = interpret(graph, arrays)
+        got = result.runner(graph, arrays)
     with result.step("reference"), torch.no_grad():
         eager = [to_numpy(output) for output in module(*inputs)]
         exact = [to_numpy(output) for output in doubled(module)(*map(as_double, inputs))]
@@ -210,7 +211,7 @@ def _training_step(model: Model, result: Result, cache: Path | None) -> None:
         verify(graph)
     result.nodes = len(graph)
     with result.step("run"):
-        got = _run_step(graph, imported, parameters, before, inputs)
+        got = _run_step(graph, imported, parameters, before, inputs, result.runner)
     with result.step("reference"):
         eager = [eager_step(copy.deepcopy(before), inputs)]
         eager += [eager_step(moved(before, seed), inputs) for seed in range(MOVES)]
@@ -230,14 +231,15 @@ def _run_step(
     parameters: Sequence[str],
     module: nn.Module,
     inputs: Sequence[Tensor],
+    run: Runner,
 ) -> Trained:
-    """Interpret the differentiated graph; gradients of tied parameters are added up."""
+    """Run the differentiated graph; gradients of tied parameters are added up."""
     state = {**dict(module.named_parameters(remove_duplicate=False)), **_buffers(module)}
     arrays = [
         to_numpy(inputs[each.position]) if each.position is not None else to_numpy(state[each.name])
         for each in imported.inputs
     ]
-    outputs = interpret(graph, arrays)
+    outputs = run(graph, arrays)
     own = len(imported.graph.outputs)
     names = {id(tensor): name for name, tensor in module.named_parameters()}
     gradients: dict[str, Array] = {}

@@ -6,6 +6,7 @@ is listed beneath it, by cause. The exit code is 1 if anything is wrong.
 
     python -m tests.models.run -k bert,llama --via torch,onnx
     python -m tests.models.run --train --workers 2
+    python -m tests.models.run --target cpu
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.models.check import WAYS, Result, check
 from tests.models.model import Model
 from tests.models.verdict import Word
 from tests.models.zoo import find
+from tests.targets.running import TARGETS
 
 COLOURS = {
     Word.EXACT: "green",
@@ -38,23 +40,29 @@ COLOURS = {
 
 
 def run(
-    models: Sequence[Model], ways: Sequence[str], workers: int = 1, cache: Path | None = None
+    models: Sequence[Model],
+    ways: Sequence[str],
+    workers: int = 1,
+    cache: Path | None = None,
+    target: str = "interpreter",
 ) -> Iterator[Result]:
     """Every model every way, in order, by so many processes."""
     tasks = [(model.name, way) for model in models for way in ways]
     if workers <= 1:
         for name, way in tasks:
-            yield check_by_name(name, way, cache)
+            yield check_by_name(name, way, cache, target)
         return
     with ProcessPoolExecutor(workers, get_context("spawn"), _quiet) as pool:
         names, chosen = zip(*tasks, strict=True)
-        yield from pool.map(partial(check_by_name, cache=cache), names, chosen)
+        yield from pool.map(partial(check_by_name, cache=cache, target=target), names, chosen)
 
 
-def check_by_name(name: str, way: str, cache: Path | None = None) -> Result:
+def check_by_name(
+    name: str, way: str, cache: Path | None = None, target: str = "interpreter"
+) -> Result:
     """One model one way; the model by its name, which processes can send to each other."""
     (model,) = (each for each in find() if each.name == name)
-    return check(model, way, cache)
+    return check(model, way, cache, target)
 
 
 def _quiet() -> None:
@@ -114,6 +122,14 @@ def summary(results: Sequence[Result], ways: Sequence[str]) -> Iterator[str]:
         yield f"{way}: {right} of {len(chosen)} right ({parts})"
 
 
+def interpreted(results: Iterable[Result]) -> Iterator[str]:
+    """Which models ran a node in the interpreter though they were compiled, and of which ops."""
+    for result in results:
+        if result.runner.interpreted:
+            ops = ", ".join(sorted(set(result.runner.interpreted)))
+            yield f"{result.model} ({result.way}): in the interpreter ran {ops}"
+
+
 def causes(results: Iterable[Result]) -> dict[str, list[str]]:
     """What went wrong, by cause: the message without its numbers and names."""
     groups: dict[str, list[str]] = defaultdict(list)
@@ -144,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--train", action="store_true", help="a training step as well")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--cache", type=Path, help="a folder to keep exported ONNX files in")
+    parser.add_argument("--target", choices=TARGETS, default="interpreter")
     options = parser.parse_args(arguments)
     ways = [way for way in options.via.split(",") if way] + ["train"] * options.train
     unknown = set(ways) - set(WAYS)
@@ -153,13 +170,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _quiet()
     progress = Console(stderr=True)
     results = []
-    for result in run(models, ways, options.workers, options.cache):
+    for result in run(models, ways, options.workers, options.cache, options.target):
         results.append(result)
         progress.print(f"{result.model} {result.way}: {_word(result)}")
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(table(models, results, ways))
     for line in summary(results, ways):
         console.print(line)
+    for line in interpreted(results):
+        console.print(line, highlight=False)
     for cause, names in causes(results).items():
         console.print(f"\n{len(names)} × {cause}", markup=False, highlight=False)
         console.print(f"    {', '.join(names)}", markup=False, highlight=False)

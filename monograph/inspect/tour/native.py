@@ -1,4 +1,4 @@
-"""The last chapter: a small transformer block compiled to native code, beside those who also run it.
+"""The last chapter: a small transformer block as native code, beside others who run it.
 
 The block is written twice: with Monograph's ops, and with NumPy as one would write it by hand. The
 NumPy one, in double precision, is what every answer is held against. Torch, where it is installed,
@@ -31,6 +31,10 @@ from monograph.runtime.threads import thread_count
 
 TOKENS, WIDTH, HEADS, HIDDEN = 64, 128, 4, 512
 ROUNDS = 9
+NO_TORCH = (
+    "torch is not installed, so there is less to compare with: pip install 'monograph[torch]' "
+    "and run this chapter again."
+)
 Weights = Mapping[str, Array]
 Call = Callable[[], Any]
 
@@ -154,8 +158,7 @@ def _contenders(
         "numpy": lambda: numpy_block(x, weights),
     }
     if importlib.util.find_spec("torch") is None:
-        return contenders, ["torch is not installed, so there is less to compare with: "
-                            "pip install 'monograph[torch]' and run this chapter again."]  # fmt: skip
+        return contenders, [NO_TORCH]
     import torch
 
     torch.set_num_threads(thread_count())

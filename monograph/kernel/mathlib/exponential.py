@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from monograph.ir.types import DType, f32, f64
-from monograph.kernel.mathlib.number import Number, fma, horner, where
+from monograph.kernel.mathlib.number import FORMATS, Number, fma, horner, where
 
 LOG2_E = 1.4426950408889634
 
@@ -107,12 +107,7 @@ HEADROOM = 96
 
 def power_of_two(shifted: Number, dtype: DType) -> Number:
     """2^k, where the lowest bits of ``shifted`` hold k plus the exponent's bias."""
-    return (shifted << shifted_mantissa(dtype)).as_float(dtype)
-
-
-def shifted_mantissa(dtype: DType) -> int:
-    """How far the exponent field is from the lowest bit."""
-    return 23 if dtype is f32 else 52
+    return (shifted << FORMATS[dtype].mantissa).as_float(dtype)
 
 
 def times_power_of_two(x: Number, doubled: Number) -> Number:

@@ -11,6 +11,7 @@ import math
 
 from monograph.ir.types import DType, f32, f64
 from monograph.kernel.mathlib.number import (
+    Format,
     Number,
     constant,
     fast_two_sum,
@@ -96,23 +97,20 @@ def take_apart(x: Number) -> tuple[Number, Number, Number]:
     layout = x.format
     width, unsigned = layout.mantissa, layout.unsigned
     offset = 2 * (layout.bias + 1) << width
-    root_half = int(_bits_of(math.sqrt(0.5), x.dtype))
+    root_half = _bits_of(math.sqrt(0.5), layout)
     bits = x.unsigned_bits()
     # The exponent of x / √½ in the highest bits, plus an offset that keeps it positive.
     biased = bits + constant((offset - root_half) % (1 << unsigned.bits), unsigned)
     whole = biased & constant((1 << unsigned.bits) - (1 << width), unsigned)
     scale = whole - constant(offset, unsigned)
     # An integer below 2^width, laid over the bits of 2^width, is that sum.
-    shifted = (biased >> width) | constant(int(_bits_of(2.0**width, x.dtype)), unsigned)
+    shifted = (biased >> width) | constant(_bits_of(2.0**width, layout), unsigned)
     exponent = shifted.as_float(x.dtype) - (2.0**width + 2 * (layout.bias + 1))
     return exponent, (bits - scale).as_float(x.dtype), scale
 
 
-def _bits_of(value: float, dtype: DType) -> int:
-    return int(dtype.numpy.type(value).view(FORMAT_VIEW[dtype]))
-
-
-FORMAT_VIEW = {f32: "u4", f64: "u8"}
+def _bits_of(value: float, layout: Format) -> int:
+    return int(layout.dtype.numpy.type(value).view(layout.unsigned.numpy))
 
 
 def normal(x: Number) -> tuple[Number, Number]:
@@ -188,7 +186,7 @@ def log1p(x: Number) -> Number:
     """log(1 + x): the logarithm of the rounded sum, with what its rounding lost added to f."""
     total, lost = two_sum(constant(1.0, x.dtype), x)
     exponent, m, scale = take_apart(total)
-    one = constant(int(_bits_of(1.0, x.dtype)), scale.dtype)
+    one = constant(_bits_of(1.0, x.format), scale.dtype)
     inverse_scale = (one - scale).as_float(x.dtype)
     # Far out what is lost does not matter, and 2^-e may not be a number.
     inverse_scale = where(x < 2.0**60, inverse_scale, 0.0)

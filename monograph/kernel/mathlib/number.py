@@ -178,10 +178,6 @@ class Number:
         """The float with these bits."""
         return Number(apply("bitcast", self.expr, dtype=dtype))
 
-    def converted(self, dtype: DType) -> Number:
-        """The same number in another dtype, in whose range it is known to be."""
-        return Number(apply("convert", self.expr, dtype=dtype))
-
     def cast(self, dtype: DType) -> Number:
         """The number rounded to another dtype."""
         return Number(cast(self.expr, dtype))

@@ -61,7 +61,7 @@ def build(
     seconds["kernels"] = time.perf_counter() - started - steps.fusion_seconds
     started = time.perf_counter()
     sizes = tuple(graph.symbols().values())
-    entry, declarations, failures = entry_text(steps.slots, sizes, steps.steps)
+    entry, declarations, failures = entry_text(steps.slots, sizes, steps.steps, steps.prepare)
     bodies = "\n".join(built.text for built in steps.kernels.values())
     declared = "\n".join(sorted(steps.declarations | declarations))
     text = f"{declared}\n\n{bodies}\n{entry}\n{ATTRIBUTES}"

@@ -26,6 +26,8 @@ TILE = 4096
 """Elements of a long row that one parallel iteration takes."""
 LINE = 64
 """Bytes in a cache line."""
+FEW = 8
+"""Rows from which an operand that is packed each time is read often enough."""
 LIGHT = 10
 """Instructions an element up to which memory, not arithmetic, is what takes time."""
 WORK = 1 << 15
@@ -287,11 +289,15 @@ def _streaming(kernel: Kernel, machine: Machine) -> frozenset[str]:
     return frozenset(b.name for b in kernel.outputs if sizes[b.name] > machine.l3 // 4)
 
 
-def is_worth_packing(contraction: Contraction) -> bool:
-    """Whether a contraction is large enough to pay for the packing of its operands."""
+def is_worth_packing(contraction: Contraction, constant: bool) -> bool:
+    """Whether a contraction is large enough to pay for the packing of its operands.
+
+    A constant right operand is packed beforehand; else few rows would read it just once.
+    """
     sides = (contraction.m, contraction.n, contraction.k)
     m, n, k = (_likely(contraction.size(axes)) for axes in sides)
-    return k >= 8 and n >= 8 and m * n * k >= WORTHWHILE
+    large = k >= 8 and n >= 8 and m * n * k >= WORTHWHILE
+    return large and (constant or m >= FEW)
 
 
 def choose_tile(contraction: Contraction, machine: Machine) -> Tile:

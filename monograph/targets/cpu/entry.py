@@ -1,6 +1,7 @@
 """The entry point: every step of a program in one native function.
 
     define i32 @entry(ptr %slots, ptr %status, i64 %threads)
+    define i32 @prepare(ptr %slots, ptr %status, i64 %threads)      where weights are packed
 
 ``slots`` holds the address of every slot, then the value of every symbolic size. The result is 0,
 or 1 + the number of the step that failed.
@@ -38,9 +39,9 @@ class EntryEmitter:
         self.failures: list[Step] = []
         self.counters: dict[int, str] = {}
 
-    def emit(self, steps: Sequence[Step]) -> str:
-        """The text of the function."""
-        self.function = Function("define i32 @entry(ptr %slots, ptr %status, i64 %threads) #1")
+    def emit(self, steps: Sequence[Step], name: str = "entry") -> str:
+        """The text of a function that runs these steps."""
+        self.function = Function(f"define i32 @{name}(ptr %slots, ptr %status, i64 %threads) #1")
         widest = max([len(s.slots) + len(s.sizes) + 1 for s in _launches(steps)], default=1)
         self.b = Builder(self.function, self.function.entry, self.declarations)
         self.b.line(f"%arguments = alloca [{widest} x i64], align 64")
@@ -250,9 +251,11 @@ def _launches(steps: Sequence[Step]) -> list[Launch]:
 
 
 def entry_text(
-    slots: Sequence[Slot], sizes: Sequence[Symbol], steps: Sequence[Step]
+    slots: Sequence[Slot], sizes: Sequence[Symbol], steps: Sequence[Step], prepare: Sequence[Step]
 ) -> tuple[str, set[str], Mapping[int, Step]]:
-    """The entry point, what it declares, and the step that each result code stands for."""
+    """The entry points, what they declare, and the step that each result code stands for."""
     emitter = EntryEmitter(slots, sizes)
     text = emitter.emit(steps)
+    if prepare:
+        text += emitter.emit(prepare, "prepare")
     return text, emitter.declarations, {k + 1: step for k, step in enumerate(emitter.failures)}

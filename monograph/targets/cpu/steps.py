@@ -15,7 +15,7 @@ from monograph.ir.data import Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import TensorType
 from monograph.kernel.contraction import Contraction, as_contraction, pack
-from monograph.kernel.expr import Buffer, Load, Reduce
+from monograph.kernel.expr import Buffer, Load, Reduce, walk
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.loop_lower import has_loops, lower_node
@@ -71,6 +71,9 @@ class StepBuilder:
         self.weights: list[Data] = []
         self.fallbacks: list[Node] = []
         self.steps: list[Step] = []
+        self.prepare: list[Step] = []
+        """Steps that need weights alone, and run once."""
+        self.prepared: dict[tuple[str, tuple[int, ...]], int] = {}
         self.fusions: list[Fusion] = []
         self.ends: list[int] = []
         self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
@@ -185,7 +188,7 @@ class StepBuilder:
         read = [self.slot(value) for value in inputs]
         written = [self.slot(value) for value in outputs]
         contraction = as_contraction(flat)
-        if contraction is not None and is_worth_packing(contraction):
+        if contraction is not None and self.should_pack(contraction, read):
             self.contract(group, contraction, read, written)
             return
         split = split_reductions(flat)
@@ -209,16 +212,40 @@ class StepBuilder:
         slots = {b.name: slot for b, slot in zip(contraction.kernel.inputs, inputs, strict=True)}
         sides = []
         for kernel in (packed.left, packed.right):
-            read = [slots[buffer.name] for buffer in kernel.inputs]
-            target = self.add_scratch(kernel.outputs[0])
-            self.launch_flat(group, flatten(kernel), read, [target])
-            sides.append(target)
+            read = tuple(slots[buffer.name] for buffer in kernel.inputs)
+            sides.append(self.packed(group, flatten(kernel), read))
         rest = [inputs[k] for k in packed.epilogue_inputs]
         self.launch_flat(group, packed.product, [*sides, *rest], outputs, packed.schedule)
 
-    def add_scratch(self, buffer: Buffer) -> int:
-        """A slot in the arena for what one kernel leaves for another."""
-        self.slots.append(Slot(SlotKind.ARENA, buffer.name, buffer.dtype, buffer.shape))
+    def should_pack(self, contraction: Contraction, inputs: Sequence[int]) -> bool:
+        """Whether a contraction is large enough to pay for packing what is not prepared."""
+        slots = {b.name: slot for b, slot in zip(contraction.kernel.inputs, inputs, strict=True)}
+        loads = (x for x in walk((contraction.right,)) if isinstance(x, Load))
+        constant = self.is_constant(tuple(slots[load.buffer.name] for load in loads))
+        return is_worth_packing(contraction, constant)
+
+    def is_constant(self, slots: Sequence[int]) -> bool:
+        """Whether all of these are weights."""
+        return all(self.slots[slot].kind is SlotKind.WEIGHT for slot in slots)
+
+    def packed(self, group: Group, kernel: Kernel, read: tuple[int, ...]) -> int:
+        """The slot of a packed operand: prepared if it is made of weights, else made each time."""
+        (buffer,) = kernel.outputs
+        if not read or not self.is_constant(read):
+            target = self.add_scratch(buffer)
+            self.launch_flat(group, kernel, read, [target])
+            return target
+        key = (kernel.digest, read)
+        if key not in self.prepared:
+            self.prepared[key] = self.add_scratch(buffer, SlotKind.PREPARED)
+            outer, self.steps = self.steps, self.prepare
+            self.launch_flat(group, kernel, read, [self.prepared[key]])
+            self.steps = outer
+        return self.prepared[key]
+
+    def add_scratch(self, buffer: Buffer, kind: SlotKind = SlotKind.ARENA) -> int:
+        """A slot for what one kernel leaves for another."""
+        self.slots.append(Slot(kind, buffer.name, buffer.dtype, buffer.shape))
         return len(self.slots) - 1
 
     def launch_flat(

@@ -50,6 +50,7 @@ from tests.frontends.torch.opinfo_compare import (
 )
 from tests.frontends.torch.opinfo_draws import random_nodes, with_draws
 from tests.frontends.torch.opinfo_report import PASSED, OpResult, core_ops, print_report
+from tests.targets.running import TARGETS, Runner
 
 UNWRITTEN = frozenset(
     {
@@ -81,6 +82,20 @@ class Options:
     verbose: bool = False
     sample: int | None = None
     errors: bool = False
+    target: str = "interpreter"
+
+
+def runnable(model: Any, options: Options, result: OpResult | None = None) -> TorchModel:
+    """An imported graph as something that runs, on the target of the options."""
+    runner = Runner(options.target)
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        outputs = runner(model.graph, arrays)
+        if result is not None and runner.interpreted:
+            result.interpreted.append(tuple(runner.interpreted))
+        return outputs
+
+    return TorchModel(model, run=run)
 
 
 def ops(errors: bool = False) -> list[Any]:
@@ -137,7 +152,7 @@ def _run_sample(op: Any, sample: Any, options: Options, result: OpResult) -> tup
         reason = _line(error)
     kind = "untraceable"
     if module is not None:
-        kind, reason = _run_graph(op, function, tensors, module, expected, options)
+        kind, reason = _run_graph(op, function, tensors, module, expected, options, result)
     for name in _core_ops_of(op, module):
         result.add_core(name, kind in PASSED)
     return kind, reason
@@ -150,6 +165,7 @@ def _run_graph(
     module: Any,
     expected: Any,
     options: Options,
+    result: OpResult,
 ) -> tuple[str, str]:
     try:
         model = import_graph_module(module)
@@ -159,7 +175,7 @@ def _run_graph(
     except (Exception, NeedsFunctionalization) as error:
         return "error", _failure("import", error, options)
     try:
-        got = TorchModel(model)(*copies(tensors))
+        got = runnable(model, options, result)(*copies(tensors))
     except Exception as error:
         return "error", _failure("run", error, options)
     if op.name in UNWRITTEN or random_nodes(module):
@@ -179,7 +195,7 @@ def _on_draws(
     if drawn is None:
         return "random", ""
     try:
-        model = TorchModel(import_graph_module(drawn.module))
+        model = runnable(import_graph_module(drawn.module), options)
         got = model(*copies(tensors), *copies(drawn.draws))
     except Exception as error:
         return "error", _failure("on eager's draws", error, options)
@@ -232,7 +248,7 @@ def _run_wrong(op: Any, sample: Any, options: Options, result: OpResult) -> tupl
     except (Exception, NeedsFunctionalization) as error:
         return "crash", _failure("import", error, options)
     try:
-        got = TorchModel(model)(*copies(tensors))
+        got = runnable(model, options)(*copies(tensors))
     except MonographError as error:
         return _refused("refused at run", refusal, error)
     except Exception as error:
@@ -405,10 +421,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fallback", action="store_true")
     parser.add_argument("--errors", action="store_true", help="run wrong inputs instead")
     parser.add_argument("--sample", type=int, default=None, help="only the sample of this number")
+    parser.add_argument("--target", choices=TARGETS, default="interpreter")
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.add_argument("--all", action="store_true", help="list every entry")
     given = parser.parse_args(arguments)
-    options = Options(given.level, given.fallback, given.verbose, given.sample, given.errors)
+    options = Options(
+        given.level, given.fallback, given.verbose, given.sample, given.errors, given.target
+    )
     names = [label(op) for op in ops(given.errors)]
     chosen = [index for index, name in enumerate(names) if _wanted(name, given.k)]
     results: list[OpResult] = []

@@ -45,6 +45,8 @@ class OpResult:
     reasons: dict[str, int] = field(default_factory=dict)
     core: dict[str, list[int]] = field(default_factory=dict)
     seconds: float = 0.0
+    interpreted: list[tuple[str, ...]] = field(default_factory=list)
+    """For each sample that native code does not run all of, the ops that it leaves out."""
 
     def add(self, kind: str, reason: str = "") -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -97,6 +99,7 @@ def print_report(results: Sequence[OpResult], everything: bool, errors: bool) ->
     if everything:
         _print_entries(results)
     _print_reasons(results)
+    _print_interpreted(results)
     if not errors:
         _print_core(results)
 
@@ -112,6 +115,16 @@ def _print_entries(results: Sequence[OpResult]) -> None:
     print(f"\n{'entry':<56} {'samples':>7} {'whole':>7} {'s':>6}")
     for result in sorted(results, key=lambda each: each.name):
         print(f"{result.name:<56} {result.samples:>7} {result.passed:>7} {result.seconds:>6.1f}")
+
+
+def _print_interpreted(results: Sequence[OpResult]) -> None:
+    """How many compiled samples ran a node in the interpreter, and of which ops."""
+    touched = [ops for result in results for ops in result.interpreted]
+    if not touched:
+        return
+    counts = Counter(op for ops in touched for op in ops)
+    print(f"\n{len(touched)} samples ran some node in the interpreter:")
+    print("  " + ", ".join(f"{op} {count}" for op, count in counts.most_common()))
 
 
 def _print_reasons(results: Sequence[OpResult]) -> None:
