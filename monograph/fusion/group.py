@@ -108,12 +108,24 @@ class Group:
     """Members that are computed here again, because that is cheaper than reading them."""
     exported: set[Value] = field(default_factory=set)
     """Values that copies elsewhere read (one set for all groups of a graph)."""
+    taken_in: list[Value] = field(default_factory=list)
+    """Values for which it took in the kernel that makes them."""
 
     def inputs(self) -> list[Value]:
         """The values that it reads from outside."""
         inside = {value for node in self.nodes for value in node.results}
         read = [operand for node in self.nodes for operand in node.operands]
         return [value for value in dict.fromkeys(read) if value not in inside]
+
+    def savings(self) -> list[str]:
+        """What each value that was taken in saves: its round trip, or the way back at least."""
+        written = set(self.outputs())
+        return [
+            f"%{value.name} is used as it is made: {_amount(_bytes(value))} not read back"
+            if value in written
+            else f"%{value.name} stays inside: {_amount(_bytes(value))} not written"
+            for value in dict.fromkeys(self.taken_in)
+        ]
 
     def work(self) -> int:
         """Instructions for one element, roughly."""
@@ -161,6 +173,8 @@ class _Fuser:
         if self.enabled:
             self.join_siblings()
         groups = list(dict.fromkeys(self.home.values()))
+        for group in groups:
+            group.joined[:0] = group.savings()
         return Fusion(tuple(self.sorted(self.without_unused(groups))))
 
     def without_unused(self, groups: list[Group]) -> list[Group]:
@@ -307,6 +321,7 @@ class _Fuser:
             rows,
             source.joined + group.joined,
             source.apart + group.apart,
+            taken_in=source.taken_in + group.taken_in,
             exported=self.exported,
             copies=(source.copies | group.copies)
             - (set(source.nodes) - source.copies)
@@ -369,8 +384,7 @@ class _Fuser:
         return True
 
     def replace(self, source: Group, group: Group, merged: Group, value: Value) -> None:
-        saved = _bytes(value)
-        merged.joined.append(f"%{value.name} stays inside: {_amount(saved)} not written")
+        merged.taken_in.append(value)
         for node in merged.nodes:
             if node not in merged.copies:
                 self.home[node] = merged

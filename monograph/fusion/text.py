@@ -16,7 +16,7 @@ def group_text(number: int, group: Group) -> str:
     rows = ""
     if group.kind is Kind.ROWS and group.rows is not None:
         kept = "×".join(str(group.space[axis]) for axis in sorted(group.rows)) or "1"
-        rows = f", {kept} rows"
+        rows = f", {kept} row{'' if kept == '1' else 's'}"
     nodes = "1 node" if len(group.nodes) == 1 else f"{len(group.nodes)} nodes"
     lines = [f"group {number}: {group.name} ({group.kind.value}, {nodes} over {space}{rows})"]
     for node in group.nodes:

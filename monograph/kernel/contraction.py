@@ -45,6 +45,9 @@ class Contraction:
     kernel: Kernel
     reduction: Reduce
     batch: tuple[Axis, ...]
+    outer: tuple[Axis, ...]
+    """Axes of the right operand that are stored too far apart to be columns: the batch of a
+    convolution, say."""
     m: tuple[Axis, ...]
     n: tuple[Axis, ...]
     left: Expr
@@ -101,9 +104,25 @@ def as_contraction(kernel: Kernel) -> Contraction | None:
     summed = {axis.symbol for axis in reduction.axes}
     if not (summed <= left.symbols and summed <= right.symbols):
         return None
+    outer, columns = _columns(kernel, pick(on_right - both))
     return Contraction(
-        kernel, reduction, pick(both), pick(on_left - both), pick(on_right - both), left, right
+        kernel, reduction, pick(both), outer, pick(on_left - both), columns, left, right
     )
+
+
+def _columns(kernel: Kernel, axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """The last axes that are stored as one, and those before them."""
+    place = kernel.stores[0].position[0]
+    if not isinstance(place, Index) or not axes:
+        return (), axes
+    first = len(axes) - 1
+    while first > 0:
+        outer, inner = axes[first - 1], axes[first]
+        step, small = coefficient(place.dim, outer.symbol), coefficient(place.dim, inner.symbol)
+        if step is None or small is None or step != small * inner.extent:
+            break
+        first -= 1
+    return axes[:first], axes[first:]
 
 
 def _all_stored(kernel: Kernel, axes: frozenset[Symbol]) -> bool:
@@ -128,11 +147,15 @@ def pack(contraction: Contraction, tile: Tile) -> PackedContraction:
     rows = contraction.size(contraction.m)
     columns = contraction.size(contraction.n)
     depth = contraction.size(contraction.k)
-    left_buffer = _panels("left", contraction, rows, depth, tile.rows, dtype)
-    right_buffer = _panels("right", contraction, columns, depth, tile.columns, dtype)
-    left = _packing(contraction, contraction.left, contraction.m, rows, tile.rows, left_buffer)
+    batch = contraction.batch
+    outside = (*batch, *contraction.outer)
+    left_buffer = _panels("left", contraction, batch, rows, depth, tile.rows, dtype)
+    right_buffer = _panels("right", contraction, outside, columns, depth, tile.columns, dtype)
+    left = _packing(
+        contraction, contraction.left, batch, contraction.m, rows, tile.rows, left_buffer
+    )
     right = _packing(
-        contraction, contraction.right, contraction.n, columns, tile.columns, right_buffer
+        contraction, contraction.right, outside, contraction.n, columns, tile.columns, right_buffer
     )
     product, schedule = _product(contraction, tile, left_buffer, right_buffer)
     read = {load.buffer.name for load in product.loads()}
@@ -144,10 +167,16 @@ def pack(contraction: Contraction, tile: Tile) -> PackedContraction:
 
 
 def _panels(
-    name: str, contraction: Contraction, size: Dim, depth: Dim, width: int, dtype: DType
+    name: str,
+    contraction: Contraction,
+    batch: tuple[Axis, ...],
+    size: Dim,
+    depth: Dim,
+    width: int,
+    dtype: DType,
 ) -> Buffer:
     count = _ceiling(size, width)
-    total = shape_product((contraction.size(contraction.batch), count, depth, width))
+    total = shape_product((contraction.size(batch), count, depth, width))
     return Buffer(name, dtype, (total,))
 
 
@@ -158,13 +187,13 @@ def _ceiling(size: Dim, width: int) -> Dim:
 def _packing(
     contraction: Contraction,
     formula: Expr,
+    batch: tuple[Axis, ...],
     axes: tuple[Axis, ...],
     size: Dim,
     width: int,
     buffer: Buffer,
 ) -> Kernel:
     """Store one operand in panels: ``[batch][panel][k][width]``."""
-    batch = contraction.batch
     panel = e.axis("_i_panel", _ceiling(size, width))
     depth = e.axis("_i_depth", contraction.size(contraction.k))
     lane = e.axis("_i_lane", width)
@@ -190,7 +219,7 @@ def _product(
     """The product of panels, with the epilogue, and how it is scheduled."""
     rows, columns = contraction.size(contraction.m), contraction.size(contraction.n)
     depth = contraction.size(contraction.k)
-    batch = contraction.batch
+    batch, outside = contraction.batch, (*contraction.batch, *contraction.outer)
     column_panel = e.axis("_i_column", _ceiling(columns, tile.columns))
     row_panel = e.axis("_i_row", _ceiling(rows, tile.rows))
     whole = isinstance(columns, int) and columns % tile.columns == 0
@@ -204,7 +233,7 @@ def _product(
         m_place = row_panel.symbol * tile.rows + copy
         at_left = _panel_offset(batch, row_panel, depth, tile.rows, summed.symbol, copy)
         at_right = _panel_offset(
-            batch, column_panel, depth, tile.columns, summed.symbol, lane.symbol
+            outside, column_panel, depth, tile.columns, summed.symbol, lane.symbol
         )
         body = e.apply("multiply", e.load(left, (at_left,)), e.load(right, (at_right,)))
         known: dict[Expr, Expr] = {contraction.reduction: e.reduce("sum", (summed,), body)}
@@ -216,13 +245,13 @@ def _product(
             position = _placed(store.position[0], contraction, m_place, n_place)
             stores.append(Store(store.buffer, (position,), value, guard))
     kernel = contraction.kernel
-    axes = (*batch, column_panel, row_panel, lane)
+    axes = (*outside, column_panel, row_panel, lane)
     product = Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, tuple(stores))
     order = tuple(axis.symbol for axis in axes)
     schedule = Schedule(
         order,
         rows=len(order),
-        parallel=len(batch) + 1,
+        parallel=len(outside) + 1,
         vector=(lane.symbol,),
         width=tile.columns,
     )

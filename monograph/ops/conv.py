@@ -83,7 +83,6 @@ class Conv(Op):
         return y if bias is None else y + _per_channel(bias, y.ndim)
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
-        """A tap in the padding adds nothing: its product is not 0 * weight, but left out."""
         x, weight = b.operands[0].shape, b.operands[1].shape
         windows = self.windows(weight[2:])
         batch, output, *counts = index
@@ -447,9 +446,9 @@ def _group(b: Lowering, channel: Scalar, channels: Dim, groups: int) -> Scalar:
 
 
 def _if_inside(b: Lowering, inside: Scalar, element: Scalar, tap: Scalar) -> Scalar:
-    """The product of an element and a tap where they meet, 0 elsewhere."""
-    product_ = b.apply("multiply", element, tap)
-    return b.select(inside, product_, b.literal(0, product_.dtype))
+    """The product of a tap with an element, or with zero in the padding."""
+    padded = b.select(inside, element, b.literal(0, element.dtype))
+    return b.apply("multiply", padded, tap)
 
 
 def _with_bias(b: Lowering, total: Scalar, channel: Scalar) -> Scalar:

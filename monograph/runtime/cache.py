@@ -283,10 +283,16 @@ def _remove(path: Path) -> None:
 @cache
 def _source_digest() -> str:
     """A digest of the package's own source files, as they lie on disk."""
-    root = Path(__file__).resolve().parent.parent
+    root = str(Path(__file__).resolve().parent.parent)
+    paths = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        paths += [os.path.join(folder, name) for name in names if name.endswith(".py")]
     state = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        contents = path.read_bytes()
-        state.update(f"{path.relative_to(root).as_posix()} {len(contents)}\n".encode())
+    for path in sorted(paths):
+        with open(path, "rb", buffering=0) as file:
+            contents = file.read()
+        name = path[len(root) :].replace(os.sep, "/")
+        state.update(f"{name} {len(contents)}\n".encode())
         state.update(contents)
     return state.hexdigest()[:16]

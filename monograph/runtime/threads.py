@@ -13,10 +13,13 @@ import os
 import threading
 from dataclasses import dataclass
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from monograph.config import MOST_THREADS, Config, processor_count
 from monograph.errors import InputError
+from monograph.runtime.bundle import Bundle
+from monograph.runtime.cache import cache_key, open_cache
 from monograph.targets.cpu.pool import (
     CONFIGURE,
     PARALLEL_FOR,
@@ -36,6 +39,7 @@ that an idle process costs nothing.
 CROWDED_SPIN = 20_000
 """The same where there are more threads than processors: who spins is in another's way."""
 
+_OBJECT = "pool.o"
 _CONFIGURE_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
 _START_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _STOP_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32)
@@ -101,7 +105,7 @@ def pool() -> Pool:
     with _lock:
         if _pool is None:
             threads = thread_count()
-            made = load_pool(compile_pool(pool_module(llvm.get_process_triple())))
+            made = load_pool(stored_pool())
             made.configure(threads)
             atexit.register(made.stop)
             _pool = made
@@ -112,6 +116,32 @@ def symbols() -> None:
     """Let modules that are linked from now on find the pool's functions by name."""
     for name, address in pool().addresses.items():
         llvm.add_symbol(name, address)
+
+
+def stored_pool() -> bytes:
+    """The object file of this machine's pool, from the disk cache if it has been compiled before.
+
+    Compiling it takes longer than all else that a program out of the cache needs.
+    """
+    text = pool_module(llvm.get_process_triple())
+    cache = open_cache(Config.from_environment())
+    if cache is None:
+        return compile_pool(text)
+    key = cache_key(
+        {
+            "pool": text,
+            "triple": llvm.get_process_triple(),
+            "cpu": llvm.get_host_cpu_name(),
+            "llvmlite": llvmlite.__version__,
+            "llvm": str(llvm.llvm_version_info),
+        }
+    )
+    found = cache.get(key)
+    if found is not None and _OBJECT in found.blobs:
+        return found.blobs[_OBJECT]
+    compiled = compile_pool(text)
+    cache.put(key, Bundle({}, {_OBJECT: compiled}))
+    return compiled
 
 
 def compile_pool(text: str) -> bytes:

@@ -18,7 +18,7 @@ from monograph.runtime.compile import Options, compile_graph
 
 def chain(x: Value) -> Value:
     for _ in range(4):
-        x = F.tanh(x @ x)
+        x = F.softmax(F.transpose(x, (1, 0)))
     return x
 
 
@@ -67,9 +67,10 @@ def test_what_is_taken_is_given_back_once(function: Callable[[Value], Any]) -> N
 def test_memory_is_taken_before_a_kernel_and_given_back_after_its_last_reader() -> None:
     _, shown = planned(chain)
     names = [node.op.name for node in shown.graph.nodes]
-    assert names[:3] == ["alloc", "dot_general", "tanh"]
+    assert names[:2] == ["alloc", "transpose"]
     assert names.count("alloc") == names.count("free") == 3  # the last result is an output
-    assert names.index("free") == names.index("tanh", 3) + 1
+    second = names.index("divide", names.index("divide") + 1)
+    assert names.index("free") == second + 1
 
 
 def test_copies_are_shown_where_an_output_lies_elsewhere_or_a_loop_begins() -> None:
@@ -81,4 +82,4 @@ def test_copies_are_shown_where_an_output_lies_elsewhere_or_a_loop_begins() -> N
 def test_places_are_told() -> None:
     _, shown = planned(chain)
     assert "# 64 B at 0" in str(shown)
-    assert "in %tanh_memory" in str(shown)
+    assert "in %softmax_memory" in str(shown)

@@ -27,6 +27,7 @@ from monograph.runtime.cache import Cache, cache_key
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.runtime.program_cache import ProgramCache, Watch, Watched, text_without_weights
+from monograph.runtime.threads import load_pool, pool, stored_pool
 from monograph.targets.cpu import build as build_module
 from tests.ir import probe_ops
 from tests.runtime.programs import CASES, Case, floats, layered, let_interpret, same
@@ -39,6 +40,7 @@ IMAGE = floats(1, 3, 9, 9)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache that is on, and empty."""
     let_interpret(monkeypatch)
+    pool()  # it has an entry of its own, which would be in the way
     monkeypatch.setenv("MONOGRAPH_CACHE", "1")
     monkeypatch.setenv("MONOGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
@@ -306,6 +308,23 @@ class TestWatch:
         assert (found := entry(1, 1).find()) is not None and found.note == "ones"
 
 
+def test_the_thread_pool_is_compiled_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled_pool = stored_pool()
+    (path,) = folder.iterdir()
+
+    def never(_: str) -> bytes:
+        raise AssertionError("the pool has been compiled again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("monograph.runtime.threads.compile_pool", never)
+        assert stored_pool() == compiled_pool
+    path.write_bytes(path.read_bytes()[:-1])
+    assert stored_pool() == compiled_pool
+    another = load_pool(compiled_pool)
+    assert another.start(2) == 2
+    assert another.stop()
+
+
 class TestDamage:
     def test_a_damaged_entry_is_a_miss(self, folder: Path) -> None:
         compiled(layered(), "miss")
@@ -360,11 +379,16 @@ class TestDamage:
 
 
 FILL = """
-import sys
+import os
 import monograph.runtime.atomic as atomic
 from monograph.frontends.trace import trace
 from monograph.runtime.compile import compile_graph
+from monograph.runtime.threads import pool
 from tests.runtime.programs import layered
+
+os.environ["MONOGRAPH_CACHE"] = "0"
+pool()
+os.environ["MONOGRAPH_CACHE"] = "1"
 
 def step(k):
     return trace(lambda x: x * float(k) + 1.0, "f32[64]")
@@ -428,7 +452,7 @@ class TestProcesses:
     def test_a_process_killed_in_the_middle_of_a_write(self, folder: Path) -> None:
         process = python(
             """
-            import os, time
+            import time
             def stuck(descriptor):
                 print("writing", flush=True)
                 time.sleep(600)

@@ -12,12 +12,12 @@ from math import prod
 import numpy as np
 
 from monograph.ir.build import Operand, apply, as_operands, cast_to, graph_of, promoted
-from monograph.ir.dims import Shape, provably_at_least, provably_equal, shape_product
+from monograph.ir.dims import Shape, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, bool_, i64, wide
+from monograph.ir.types import Array, TensorType, i64, wide
 from monograph.ops import data, elementwise
 from monograph.ops import shape as shape_ops
 from monograph.ops.index.reading import Gather, TakeAlongAxis
@@ -76,24 +76,6 @@ def unravelled(position: Scalar, shape: Shape) -> list[Scalar]:
     return found[::-1]
 
 
-def _fits(b: LoopBuilder, found: Shape, expected: Shape) -> Scalar:
-    """Whether sizes that the type rule could not compare are equal when the kernel runs."""
-    holds = b.literal(True, bool_)
-    for size, needed in zip(found, expected, strict=True):
-        if not provably_equal(size, needed):
-            holds = b.both(holds, b.apply("equal", b.index(size), b.index(needed)))
-    return holds
-
-
-def _lies_inside(b: LoopBuilder, found: Shape, limit: Shape, axis: int) -> Scalar:
-    """Whether sizes, but for that of the axis, are no larger than these when the kernel runs."""
-    holds = b.literal(True, bool_)
-    for other, (size, most) in enumerate(zip(found, limit, strict=True)):
-        if other != axis and not provably_at_least(most, size):
-            holds = b.both(holds, b.apply("less_equal", b.index(size), b.index(most)))
-    return holds
-
-
 @op("scatter")
 class Scatter(Op):
     """``x`` with ``updates`` written where index vectors say; ONNX knows it as ScatterND.
@@ -128,19 +110,16 @@ class Scatter(Op):
 
     def lower_loops(self, b: LoopBuilder) -> None:
         """One update after the other; the columns of the rows that they write are independent."""
-        x, indices, updates = b.operands
+        x, indices, _ = b.operands
         depth = indices.shape[-1]
         assert isinstance(depth, int)
         indexed, columns = x.shape[:depth], shape_product(x.shape[depth:])
         places = shape_product(indices.shape[:-1])
-        needed = (*indices.shape[:-1], *x.shape[depth:])
         target = begin_writing(b, self.mode)
         rows = b.viewed(target, (shape_product(indexed), columns))
         with b.parallel((-(-columns // COLUMNS),)) as (tile,):
-            fits = _fits(b, updates.shape, needed)
-            b.require(fits, f"{self.name}: the operands' sizes do not fit")
             first, count = b.piece(tile, COLUMNS, columns)
-            with b.when(fits), b.loop(places) as place:
+            with b.loop(places) as place:
                 row = b.index(0)
                 for axis, size in enumerate(indexed):
                     index = b.reshaped(1, (places, depth), [place, b.index(axis)])
@@ -217,17 +196,14 @@ class PutAlongAxis(Op):
 
     def lower_loops(self, b: LoopBuilder) -> None:
         """Along the axis in order; positions beside it are independent."""
-        x, indices, values = b.operands
+        x, indices, _ = b.operands
         axis = self.axis % x.rank
         outer, inner = indices.shape[:axis], indices.shape[axis + 1 :]
         target = begin_writing(b, self.mode)
         columns = shape_product(inner)
         with b.parallel((*outer, -(-columns // COLUMNS))) as (*before, tile):
-            fits = _fits(b, values.shape, indices.shape)
-            fits = b.both(fits, _lies_inside(b, indices.shape, x.shape, axis))
-            b.require(fits, f"{self.name}: the operands' sizes do not fit")
             first, count = b.piece(tile, COLUMNS, columns)
-            with b.when(fits), b.loop(indices.shape[axis]) as step, b.loop(count) as k:
+            with b.loop(indices.shape[axis]) as step, b.loop(count) as k:
                 after = unravelled(first + k, inner)
                 along = b.checked(b.read(1, [*before, step, *after]), x.shape[axis])
                 at = [*before, along, *after]
