@@ -27,8 +27,9 @@ def convert(
     module: nn.Module, inputs: tuple[Tensor, ...]
 ) -> tuple[Callable[..., Any], list[Tensor]]:
     """A function of JAX arrays (the inputs, then the weights), and those weights."""
-    table = torch.export.default_decompositions()
-    table.pop(torch.ops.aten.scaled_dot_product_attention.default)
+    whole = torch.ops.aten.scaled_dot_product_attention.default
+    decompositions = torch.export.default_decompositions().items()
+    table = {op: rule for op, rule in decompositions if op is not whole}
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.export.export(module, inputs, strict=False).run_decompositions(table)
@@ -61,6 +62,7 @@ def _refuse_unknown(nodes: Sequence[Node]) -> None:
 def _run(nodes: Sequence[Node], values: dict[str, Any]) -> Any:
     """Apply the ops one by one."""
     table = _table()
+    results: Any = ()
     for node in nodes:
         if node.op == "call_function":
             arguments = torch.fx.map_arg(node.args, lambda used: values[used.name])

@@ -93,7 +93,7 @@ class Monograph(Peer):
     def prepare(self, case: Case) -> Prepared:
         import monograph
 
-        compiled = monograph.compile(case.module, *case.inputs, threads=THREADS)
+        compiled: Any = monograph.compile(case.module, *case.inputs, threads=THREADS)
         interpreted = len(compiled.executable.report.fallbacks)
         remark = f"{interpreted} nodes run in the interpreter" if interpreted else None
         return Prepared(lambda: compiled(*case.inputs), remark=remark)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from monograph.cli import common
-from monograph.inspect.measure import Timing, alternate
+from monograph.inspect.measure import Timing, alternate, busy_note
 from monograph.ir.types import Array
 from monograph.progress import announce
 
@@ -77,11 +78,14 @@ def bench(
         timings = alternate(contenders, rounds)
         announce("double precision")
         reference = None if found.is_compiled else double_precision(executable.graph, arrays)
+        busy = busy_note()
     errors = {name: _error(answer, reference) for name, answer in answers.items()}
     if as_json:
         print(json.dumps(_as_json(timings, errors), indent=2))
     else:
         _show(timings, errors)
+    if busy is not None:
+        print(busy, file=sys.stderr)
 
 
 def _error(answer: list[Array], reference: list[Array] | None) -> float | None:

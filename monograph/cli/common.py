@@ -73,6 +73,7 @@ def showing_progress(what: str) -> Iterator[None]:
         TimeElapsedColumn(),
         console=console,
         transient=True,
+        redirect_stdout=False,
     )
     task = progress.add_task(what, total=None, parts="")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from monograph.cli.common import showing_progress
 from monograph.errors import InputError
 
 
@@ -32,7 +33,7 @@ def tour(
         examples.show_wasteful,
         examples.show_gelu,
         examples.show_residual,
-        partial(native.show_native, inductor=not short),
+        partial(native.show_native, waiting=showing_progress),
     ]
     if phase is not None and not 1 <= phase <= len(chapters):
         raise InputError(f"there is no chapter {phase}", expected=f"1 to {len(chapters)}")

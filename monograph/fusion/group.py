@@ -32,6 +32,8 @@ SHARED_BYTES = 1 << 16
 """Bytes from which reading a value once instead of twice is worth a larger kernel."""
 MOST_NODES = 40
 """Nodes up to which kernels are joined for what they read in common."""
+LARGEST = 96
+"""How large a kernel may grow (``Group.size``): by then its arithmetic outweighs a round trip."""
 CHEAP = 4
 """Instructions an element up to which computing again beats a round trip through memory."""
 
@@ -117,6 +119,10 @@ class Group:
         read = [operand for node in self.nodes for operand in node.operands]
         return [value for value in dict.fromkeys(read) if value not in inside]
 
+    def size(self) -> int:
+        """How long its formulas are, roughly: what lowering and emitting them takes."""
+        return sum(max(1, _work(node) // 2) for node in self.nodes)
+
     def savings(self) -> list[str]:
         """What each value that was taken in saves: its round trip, or the way back at least."""
         written = set(self.outputs())
@@ -195,7 +201,7 @@ class _Fuser:
         self.home[node] = group
         if not self.enabled or group.kind is Kind.OPAQUE:
             return
-        for operand in sorted(set(node.operands), key=_saved, reverse=True):
+        for operand in sorted(dict.fromkeys(node.operands), key=_saved, reverse=True):
             producer = operand.producer
             if producer is None or is_stored(producer):
                 continue
@@ -257,6 +263,8 @@ class _Fuser:
         """What forbids a merge whatever the places are."""
         if source.kind is Kind.OPAQUE:
             return f"{source.nodes[0].op.name} has no loops to share"
+        if source.size() + group.size() > LARGEST:
+            return "together they would be too long a formula"
         if source.kind is Kind.WINDOW or group.kind is Kind.WINDOW:
             return "windows overlap, so elements would be computed several times"
         if group.kind is Kind.CONTRACTION:
@@ -588,7 +596,9 @@ def _likely(dim: Dim) -> int:
 
 
 def _bytes_read(group: Group) -> int:
-    return sum(_bytes(v) for v in group.inputs() if isinstance(v.type, TensorType))
+    """Bytes of what it reads; a single number is read once, and stays in a register."""
+    tensors = [v for v in group.inputs() if isinstance(v.type, TensorType)]
+    return sum(_bytes(v) for v in tensors if shape_product(v.shape) != 1)
 
 
 def _saved(value: Value) -> int:

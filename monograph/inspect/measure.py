@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from monograph.config import processor_count
 from monograph.progress import announce
 
 BLOCK_SECONDS = 0.005
 """About how long a turn lasts; one call, if a call takes longer."""
+
+QUIET_SECONDS = 0.004
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,21 @@ def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int) -> di
     return {name: Timing(tuple(seconds)) for name, seconds in turns.items()}
 
 
+def busy_note() -> str | None:
+    """What to say of a machine that has too much to do for its figures to be trusted."""
+    if not hasattr(os, "getloadavg"):
+        return None
+    load, processors = os.getloadavg()[0], processor_count()
+    if load <= processors + 0.5:
+        return None
+    return (
+        f"this machine is busy (load {load:.1f} on {processors} processors): trust no figure here"
+    )
+
+
 def _turn(call: Callable[[], object], calls: int) -> float:
-    """Once untimed, so that threads wake and caches fill; then the turn."""
+    """Quiet, until the threads of who went before sleep; once untimed, so that ours wake; then."""
+    time.sleep(QUIET_SECONDS)
     call()
     started = time.perf_counter()
     for _ in range(calls):

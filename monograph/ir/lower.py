@@ -170,7 +170,7 @@ class LoopBuilder(Lowering, Protocol):
     def loop(self, extent: Dim | Scalar, *, lanes: bool = False) -> AbstractContextManager[Scalar]:
         """What stands inside, for 0, 1… up to ``extent``, in order (any order with ``lanes``).
 
-        The extent is a size or index arithmetic on positions of loops around it.
+        An extent that is read from data rules out ``lanes``.
         """
 
     def piece(self, number: Scalar, size: int, whole: Dim) -> tuple[Scalar, Scalar]:

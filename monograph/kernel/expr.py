@@ -271,10 +271,6 @@ def _index_operation(name: str, left: Expr, right: Expr, exact: Callable[[Dim, D
         return index(exact(left.dim, right.dim))
     if isinstance(right, Index) and right.dim == (1 if name in _UNIT_ONE else 0):
         return left if name != "index_remainder" else index(0)
-    if name == "add" and isinstance(left, Index) and left.dim == 0:
-        return right
-    if name == "multiply" and isinstance(left, Index) and left.dim == 1:
-        return right
     if isinstance(left, Index) and left.dim == {"add": 0, "multiply": 1}.get(name):
         return right
     return apply(name, left, right, dtype=i64)

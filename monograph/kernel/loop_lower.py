@@ -249,8 +249,11 @@ class LoopLowering(NodeLowering):
 
     @contextmanager
     def loop(self, extent: Dim | Expr, *, lanes: bool = False) -> Iterator[Expr]:
-        if isinstance(extent, Expr):
-            assert isinstance(extent, Index), f"{extent} is not known before the loops run"
+        if isinstance(extent, Expr) and not isinstance(extent, Index):
+            with self._counted(extent) as position:
+                yield position
+            return
+        if isinstance(extent, Index):
             extent = extent.dim
         axis = e.axis(self.new_name("_i"), extent)
         with self._block() as body:
@@ -260,6 +263,15 @@ class LoopLowering(NodeLowering):
         if lanes and not (isinstance(extent, int) and extent < FEW_LANES):
             kind, width = LoopKind.VECTOR, self._width(extent, 2)
         self.statements.append(Loop(axis.symbol, 0, extent, inner, kind, width))
+
+    @contextmanager
+    def _counted(self, extent: Expr) -> Iterator[Expr]:
+        """A loop whose extent only the data say."""
+        counter = self.variable(e.index(0))
+        with self.while_(lambda: self.apply("less", counter.get(), extent)):
+            position = counter.get()
+            yield position
+            counter.set(position + 1)
 
     def piece(self, number: Expr, size: int, whole: Dim) -> tuple[Expr, Expr]:
         assert isinstance(number, Index)

@@ -13,22 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from monograph.errors import MonographError
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.kernel.expr import Buffer, Expr, Index, Load, walk
 from monograph.kernel.loops import (
     Accumulator,
+    Assign,
     Combine,
+    Declare,
+    If,
     Let,
     Loop,
     LoopNest,
     Prefetch,
     Statement,
+    While,
     Write,
 )
 from monograph.kernel.text import dim_text, expr_text
 
+Simple: TypeAlias = Let | Combine | Write | Declare | Assign
 MOST_STEPS = 2_000_000
 """Statements that are visited at most."""
 
@@ -80,10 +86,14 @@ class _Verifier:
                         self.body(inner)
                 case Accumulator() | Prefetch():
                     continue
-                case Let() | Combine() | Write():
+                case If(_, inner):  # whether it holds is known only when the kernel runs
+                    self.body(inner)
+                case While(test, _, inner):
+                    self.body(test + inner)
+                case Let() | Combine() | Write() | Declare() | Assign():
                     self.statement(statement)
 
-    def statement(self, statement: Let | Combine | Write) -> None:
+    def statement(self, statement: Simple) -> None:
         """Check everything that one statement reads, then what it writes."""
         self.checked += 1
         if self.checked > MOST_STEPS:
@@ -96,7 +106,7 @@ class _Verifier:
         if isinstance(statement, Write):
             self.write(statement.buffer, statement.offset)
 
-    def reads(self, statement: Let | Combine | Write) -> tuple[Load, ...]:
+    def reads(self, statement: Simple) -> tuple[Load, ...]:
         if statement not in self.loads:
             roots: tuple[Expr, ...] = (statement.value,)
             if isinstance(statement, Write):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -16,9 +17,10 @@ from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, apply, as_operands, graph_of
 from monograph.ir.dims import Dim, Symbol, provably_less
 from monograph.ir.graph import Value
+from monograph.ir.lower import LoopBuilder, Scalar
 from monograph.ir.op import Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, i64
+from monograph.ir.types import Array, TensorType, f64, i64, u64
 from monograph.ops.index.lookup import new_symbol_name
 from monograph.ops.rules import require, require_integer, same_dim, same_dtype
 
@@ -112,6 +114,29 @@ class RoiAlign(Op):
             (high, np.where(outside, 0.0, beyond)),
         ]
 
+    def lower_loops(self, b: LoopBuilder) -> None:
+        """Each bin by itself, in f64; how many samples it has depends on its region."""
+        x, (result,) = b.operands[0], b.results
+        with b.parallel(result.shape) as (number, channel, *bins):
+            image = b.checked(b.cast(b.read(2, [number]), u64), x.shape[0])
+            rows = _Grid.of(b, self, number, bins[0], 0)
+            columns = _Grid.of(b, self, number, bins[1], 1)
+            pooled = b.variable(b.literal(0.0 if self.mode == "avg" else -math.inf, f64))
+            with b.loop(rows.count) as row, b.loop(columns.count) as column:
+                for i, up in rows.taps(b, row, x.shape[2]):
+                    for j, across in columns.taps(b, column, x.shape[3]):
+                        element = b.cast(b.read(0, [image, channel, i, j]), f64)
+                        part = b.apply("multiply", element, b.apply("multiply", up, across))
+                        combine = "add" if self.mode == "avg" else "maximum"
+                        pooled.set(b.apply(combine, pooled.get(), part))
+            samples = rows.count * columns.count
+            value = pooled.get()
+            if self.mode == "avg":
+                value = b.apply("divide", value, b.cast(samples, f64))
+            some = b.apply("greater", samples, b.index(0))
+            value = b.select(some, value, b.literal(0.0, f64))
+            b.store(b.result(), [number, channel, *bins], value)
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         generator = np.random.default_rng(0)
@@ -126,6 +151,54 @@ class RoiAlign(Op):
                 adaptive = cls((2, 2), 0, 1.0, mode, half_pixel)
                 yield Sample(adaptive, (x[..., ::-1], regions[:3], images[:3]), "strided", False)
         yield Sample(cls((2, 2)), (x, regions[:0], images[:0]), "no regions", False)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The samples of one bin along one axis: the bin, its size, and where the region begins."""
+
+    place: Scalar
+    size: Scalar
+    start: Scalar
+    count: Scalar
+
+    @classmethod
+    def of(cls, b: LoopBuilder, op: RoiAlign, number: Scalar, place: Scalar, axis: int) -> _Grid:
+        """The grid of a region's bin."""
+        half = b.literal(0.5 if op.half_pixel else 0.0, f64)
+        scale = b.literal(op.spatial_scale, f64)
+        low, high = (
+            b.apply("subtract", b.apply("multiply", _coordinate(b, number, k), scale), half)
+            for k in (1 - axis, 3 - axis)
+        )
+        length = b.apply("subtract", high, low)
+        if not op.half_pixel:
+            length = b.apply("maximum", length, b.literal(1.0, f64))
+        size = b.apply("divide", length, b.literal(op.sizes[axis], f64))
+        count = b.index(op.sampling)
+        if not op.sampling:
+            count = b.apply("maximum", b.cast(b.apply("ceil", size), i64), b.index(0))
+        return cls(place, size, low, count)
+
+    def taps(self, b: LoopBuilder, sample: Scalar, size: Dim) -> list[tuple[Scalar, Scalar]]:
+        """The two elements that a sample lies between, and their weights."""
+        middle = b.apply("add", b.cast(sample, f64), b.literal(0.5, f64))
+        inside = b.apply("divide", middle, b.cast(self.count, f64))
+        offset = b.apply("add", b.cast(self.place, f64), inside)
+        position = b.apply("add", self.start, b.apply("multiply", offset, self.size))
+        zero, one, end = b.literal(0.0, f64), b.literal(1.0, f64), b.cast(b.index(size), f64)
+        before = b.apply("less", position, b.literal(-1.0, f64))
+        outside = b.apply("logical_or", before, b.apply("greater", position, end))
+        last = b.apply("subtract", end, one)
+        held = b.apply("minimum", b.apply("maximum", position, zero), last)
+        low = b.checked(b.cast(held, i64), size)
+        beyond = b.apply("subtract", held, b.cast(low, f64))
+        near = b.select(outside, zero, b.apply("subtract", one, beyond))
+        return [(low, near), (b.clamp(low + 1, 0, size), b.select(outside, zero, beyond))]
+
+
+def _coordinate(b: LoopBuilder, number: Scalar, k: int) -> Scalar:
+    return b.cast(b.read(1, [number, b.index(k)]), f64)
 
 
 @function

@@ -29,6 +29,7 @@ from monograph.ops import (
     joining,
     linalg,
     matrix_loops,
+    reflector_loops,
     slicing,
     solve,
     triangle,
@@ -127,6 +128,9 @@ class Qr(Op):
         q, r = np.linalg.qr(doubled(x), "complete" if self.complete else "reduced")
         return q, r
 
+    def lower_loops(self, b: LoopBuilder) -> None:
+        reflector_loops.lower_qr(b)
+
     def vjp(self, node: Node, grad_q: Value, grad_r: Value) -> Gradients:
         x, (q, r) = node.operands[0], node.results
         rows, columns = x.shape[-2:]
@@ -207,6 +211,9 @@ class HouseholderQr(Op):
             return x, np.zeros((*x.shape[:-2], min(x.shape[-2:])), x.dtype)
         packed, tau = np.linalg.qr(doubled(x), "raw")
         return np.swapaxes(packed, -1, -2), tau
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        reflector_loops.lower_householder_qr(b)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

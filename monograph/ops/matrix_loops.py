@@ -308,3 +308,71 @@ def lower_exchanges(b: LoopBuilder, size: Dim) -> None:
             counted = b.cast(b.read(0, [*at, step]), i64)
             partner = b.checked(b.cast(counted - 1, u64), size)
             exchange(b, order, [*at, b.checked(step, size)], [*at, partner])
+
+
+TERMS = 18
+"""Terms of the exponential's series; enough for f64 where the norm is at most a half."""
+
+
+def lower_matrix_exp(b: LoopBuilder) -> None:
+    """The loops of ``matrix_exp``: the series of x halved until it is small, squared as often."""
+    shape = b.operands[0].shape
+    batch, size = shape[:-2], shape[-1]
+    scaled = doubled_copy(b)
+    total, term, spare = (b.temporary(f64, shape) for _ in range(3))
+    one, zero = number(b, 1.0), number(b, 0.0)
+    for start in (total, term):
+        b.fill(start, lambda at: b.select(b.apply("equal", at[-2], at[-1]), one, zero))
+    with b.parallel(batch) as at:
+        halvings, scale = _halvings(b, scaled, at, size)
+        with b.loop(size) as row, b.loop(size, lanes=True) as column:
+            place = [*at, row, column]
+            b.store(scaled, place, b.apply("multiply", b.load(scaled, place), scale))
+        with b.loop(TERMS) as power:
+            divisor = b.cast(power + 1, f64)
+            _multiply(b, spare, term, scaled, at, size)
+            with b.loop(size) as row, b.loop(size, lanes=True) as column:
+                place = [*at, row, column]
+                new = b.apply("divide", b.load(spare, place), divisor)
+                b.store(term, place, new)
+                b.store(total, place, b.apply("add", b.load(total, place), new))
+        with b.loop(halvings):
+            _multiply(b, spare, total, total, at, size)
+            with b.loop(size) as row, b.loop(size, lanes=True) as column:
+                place = [*at, row, column]
+                b.store(total, place, b.load(spare, place))
+    rounded(b, total)
+
+
+def _halvings(b: LoopBuilder, matrix: Memory, at: Position, size: Dim) -> tuple[Scalar, Scalar]:
+    """How often the largest sum of a column is halved until it is small, and by what in all."""
+    largest = b.variable(number(b, 0.0))
+    with b.loop(size) as column:
+        total = b.variable(number(b, 0.0))
+        with b.loop(size) as row:
+            entry = b.apply("abs", b.load(matrix, [*at, row, column]))
+            total.set(b.apply("add", total.get(), entry))
+        largest.set(b.apply("maximum", largest.get(), total.get()))
+    half = number(b, 0.5)
+    norm = b.variable(b.select(b.apply("is_finite", largest.get()), largest.get(), half))
+    times, scale = b.variable(b.index(0)), b.variable(number(b, 1.0))
+    with b.while_(lambda: b.apply("greater", norm.get(), half)):
+        norm.set(b.apply("multiply", norm.get(), half))
+        scale.set(b.apply("multiply", scale.get(), half))
+        times.set(times.get() + 1)
+    return times.get(), scale.get()
+
+
+def _multiply(
+    b: LoopBuilder, target: Memory, left: Memory, right: Memory, at: Position, size: Dim
+) -> None:
+    """``target`` = ``left`` · ``right``, row by row."""
+    with b.loop(size) as row:
+        with b.loop(size, lanes=True) as column:
+            b.store(target, [*at, row, column], number(b, 0.0))
+        with b.loop(size) as k:
+            factor = b.load(left, [*at, row, k])
+            with b.loop(size, lanes=True) as column:
+                place = [*at, row, column]
+                product = b.apply("multiply", factor, b.load(right, [*at, k, column]))
+                b.store(target, place, b.apply("add", b.load(target, place), product))

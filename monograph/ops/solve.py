@@ -329,6 +329,9 @@ class MatrixExp(Op):
             total = np.where(step < halvings, total @ total, total)
         return total
 
+    def lower_loops(self, b: LoopBuilder) -> None:
+        matrix_loops.lower_matrix_exp(b)
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """The upper right block of exp([[xᴴ, g], [0, xᴴ]])."""
         (x,) = node.operands

@@ -163,7 +163,10 @@ class Executable:
     def bundle(self, call: Mapping[str, Json]) -> Bundle:
         """All of it, with what is to be said of how it is called."""
         machine = host()
-        parts = write_graph(self.lowered) if self.code is None else write_code(self.code)
+        if self.native is None:
+            parts = write_graph(self.lowered)
+        else:
+            parts = write_code(self.native.program, guards=self.native.guards)
         manifest: dict[str, Json] = {
             "target": describe_target(machine.triple, machine.cpu, machine.features),
             "native": self.code is not None,

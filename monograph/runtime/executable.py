@@ -17,7 +17,7 @@ import numpy as np
 
 from monograph.errors import EvaluationError
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
-from monograph.ir.graph import Graph, Value
+from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
 from monograph.runtime.addresses import address_of
@@ -66,7 +66,13 @@ class Frame:
 class Native:
     """A program in this process, called with arrays in the graph's order."""
 
-    def __init__(self, program: Code, graph: Graph, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        program: Code,
+        graph: Graph,
+        threads: int | None = None,
+        guards: tuple[Node, ...] | None = None,
+    ) -> None:
         register_pool_symbols()
         self.program = program
         self.graph = graph
@@ -88,7 +94,9 @@ class Native:
         self.static = not program.sizes
         self.requests = arena_requests(program)
         self.plans: dict[tuple[int, ...], Plan] = {}
-        self.guards = () if self.static else nodes_to_check(graph)
+        if guards is None:  # a loaded program brings its own: its graph has no nodes
+            guards = () if self.static else nodes_to_check(graph)
+        self.guards = guards
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs."""

@@ -12,7 +12,13 @@ from monograph.runtime.bundle import Bundle
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, Executable, read_report
 from monograph.runtime.executable import Native
 from monograph.runtime.records import typed, unreadable
-from monograph.runtime.storage import read_code, read_graph, read_signature, read_structure
+from monograph.runtime.storage import (
+    read_code,
+    read_graph,
+    read_guards,
+    read_signature,
+    read_structure,
+)
 from monograph.targets.cpu.machine import host
 
 
@@ -45,4 +51,5 @@ def _executable(bundle: Bundle, threads: int | None) -> Executable:
         graph = read_graph(bundle)
         return Executable(graph, None, report, lowered=graph)
     signature = read_signature(bundle.manifest.get("signature"))
-    return Executable(signature, Native(read_code(bundle), signature, threads), report)
+    native = Native(read_code(bundle), signature, threads, read_guards(bundle))
+    return Executable(signature, native, report)

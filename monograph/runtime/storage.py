@@ -3,7 +3,8 @@
 ::
 
     program.o        the object code
-    program.json     symbols, slots, steps, result codes, weights and nodes for the interpreter
+    program.json     symbols, slots, steps, result codes, weights, nodes for the interpreter, and
+                     nodes whose types must hold for the sizes of a call
     graph.ir         in place of both: a graph that the interpreter runs as a whole
     (arrays)         weights, under the names of their slots
 
@@ -66,8 +67,11 @@ class Parts:
 # Programs -----------------------------------------------------------------------------------------
 
 
-def write_code(code: Code, model: Graph | None = None) -> Parts:
-    """The parts of a program; ``model`` is the graph that its reader will have at hand."""
+def write_code(code: Code, model: Graph | None = None, guards: Sequence[Node] = ()) -> Parts:
+    """The parts of a program; ``model`` is the graph that its reader will have at hand.
+
+    ``guards`` are the nodes whose type rules are asked about each new size.
+    """
     parts = Parts()
     stored = [] if model is None else stored_data(model)
     numbers = {id(data): number for number, data in enumerate(stored)}
@@ -87,6 +91,7 @@ def write_code(code: Code, model: Graph | None = None) -> Parts:
         "failures": write_failures(code.steps, code.failures),
         "weights": weights,
         "fallbacks": [_write_node(node, model, parts) for node in code.fallbacks],
+        "guards": [_write_node(node, model, parts) for node in _different(guards)],
     }
     parts.blobs[OBJECT] = code.object
     parts.blobs[PROGRAM] = json.dumps(document, separators=(",", ":")).encode()
@@ -109,6 +114,22 @@ def read_code(bundle: Bundle, model: Graph | None = None) -> Code:
         tuple(_read_weight(each, bundle, stored) for each in typed(document["weights"], list)),
         tuple(_read_node(each, bundle, model) for each in typed(document["fallbacks"], list)),
     )
+
+
+def read_guards(bundle: Bundle) -> tuple[Node, ...]:
+    """The nodes that were stored as guards."""
+    return tuple(
+        _read_node(each, bundle, None) for each in typed(_document(bundle).get("guards"), list)
+    )
+
+
+def _different(nodes: Sequence[Node]) -> list[Node]:
+    """One node of those that apply an op to the same types: twelve equal layers ask one layer's."""
+    found: dict[object, Node] = {}
+    for node in nodes:
+        types = tuple(value.type for value in (*node.operands, *node.results))
+        found.setdefault((node.op, types), node)
+    return list(found.values())
 
 
 def stored_data(graph: Graph) -> list[Data]:

@@ -36,24 +36,24 @@ def test_without_fusion_nothing_is_saved() -> None:
 
 
 def layers(x: Value) -> Value:
-    for _ in range(5):
-        x = F.softmax(F.transpose(x, (1, 0)))
+    for number in range(4):
+        x = F.softmax(x, axis=number % 2)
     return x
 
 
 def test_equal_layers_share_kernels() -> None:
     graph = monograph.trace(layers, "f32[32, 32]")
     explained = explain(compile_graph(graph, Options(cache=False)))
-    assert explained.launches == 5
-    assert len(explained.kernels) == 1
-    assert "5 launches (1 distinct)" in str(explained)
+    assert explained.launches == 4
+    assert len(explained.kernels) == 2
+    assert "4 launches (2 distinct)" in str(explained)
 
 
 def test_memory_is_that_of_the_plan() -> None:
     graph = monograph.trace(layers, "f32[32, 32]")
     memory = explain(compile_graph(graph, Options(cache=False))).memory
     assert memory is not None
-    assert memory.requested == 4 * 4096
+    assert memory.requested == 3 * 4096
     assert memory.peak == memory.lower_bound == 2 * 4096
     assert memory.distance == 0.0
 

@@ -17,8 +17,8 @@ from monograph.runtime.compile import Options, compile_graph
 
 
 def chain(x: Value) -> Value:
-    for _ in range(4):
-        x = F.softmax(F.transpose(x, (1, 0)))
+    for number in range(4):
+        x = F.softmax(x, axis=number % 2)
     return x
 
 
@@ -67,7 +67,7 @@ def test_what_is_taken_is_given_back_once(function: Callable[[Value], Any]) -> N
 def test_memory_is_taken_before_a_kernel_and_given_back_after_its_last_reader() -> None:
     _, shown = planned(chain)
     names = [node.op.name for node in shown.graph.nodes]
-    assert names[:2] == ["alloc", "transpose"]
+    assert names[:2] == ["alloc", "max"]
     assert names.count("alloc") == names.count("free") == 3  # the last result is an output
     second = names.index("divide", names.index("divide") + 1)
     assert names.index("free") == second + 1

@@ -22,6 +22,7 @@ from monograph.ir.op import Op, Sample, op, registry
 from monograph.ir.types import Array, TensorType, f32, i64, type_of_array
 from monograph.kernel.loop_lower import has_loops, lower_node
 from monograph.kernel.loops import LoopNest
+from monograph.kernel.verify import verify_nest
 from monograph.ops import cumulative, factorize, index, solve, sorting, statistics
 from monograph.runtime.compile import Options, compile_graph
 from tests.ops.harness import assert_close
@@ -101,6 +102,16 @@ def _all_of(samples: Iterable[Sample]) -> Callable[..., list[Value]]:
         return results
 
     return everything
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_the_nests_of_the_samples_stay_inside_their_buffers_and_do_not_race(name: str) -> None:
+    for _, sample in SAMPLES[name]:
+        graph = trace(sample.apply, *map(type_of_array, sample.operands), name="sample")
+        for node in filter(has_loops, graph.nodes):
+            for stage in lower_node(node).stages:
+                if isinstance(stage, LoopNest):
+                    verify_nest(stage)
 
 
 # Larger operands ----------------------------------------------------------------------------------

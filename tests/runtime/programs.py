@@ -148,6 +148,15 @@ def layered(seed: int = 0, *, channels: int = 8) -> Graph:
     return graph
 
 
+def packed() -> Graph:
+    """A product with a weight that is worth being packed ahead of all calls."""
+    graph = Graph("product")
+    x = graph.add_input("x", "f32[64, 256]")
+    weight = graph.add_weight("w", np.random.default_rng(5).random((256, 256), np.float32))
+    graph.set_outputs([x @ weight])
+    return graph
+
+
 CASES = {
     "several outputs": Case(several_outputs, ((floats(6, 40),), (floats(6, 40),))),
     "symbolic": Case(symbolic, ((floats(3, 5),), (floats(64, 9),), (floats(2, 3),))),
@@ -157,6 +166,7 @@ CASES = {
     "interpreted node": Case(interpreted_node, ((floats(4, 4),),)),
     "strings": Case(strings, ((np.array(["a", "b"], np.object_),),)),
     "updates": Case(updating, ((floats(7), floats(7)),)),
+    "packed": Case(packed, ((floats(64, 256),),)),
     "weights": Case(layered, ((floats(1, 3, 9, 9),),)),
 }
 

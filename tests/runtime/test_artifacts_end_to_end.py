@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import monograph
-from monograph.errors import InputError
+from monograph.errors import InputError, MonographError
+from monograph.ir.graph import Graph
 from monograph.runtime.artifact import ArtifactError, read_artifact, write_artifact
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.compile import Options, compile_graph
@@ -185,6 +186,19 @@ class TestCalls:
         assert raised.value.expected == "2 <= batch <= 64"
         with pytest.raises(InputError, match="no input is called 'y'"):
             again(y=np.zeros((3, 5), np.float32))
+
+    def test_sizes_that_a_rule_refuses_are_refused(self, tmp_path: Path) -> None:
+        """Native code would read behind the end: the rules travel with it."""
+        graph = Graph()
+        x = graph.add_input("x", "f32[n]")
+        graph.set_outputs([graph.add("pad_border", x, low=(2,), high=(2,))])
+        executable = compile_graph(graph)
+        again = loaded(executable.save(tmp_path / "m.mono"))
+        row = floats(5)
+        assert same(again(row), executable(row))
+        for model in (executable, again):
+            with pytest.raises(MonographError, match="pad_border"):
+                model(floats(2))
 
 
 class TestRefusal:

@@ -321,6 +321,7 @@ def test_the_thread_pool_is_compiled_once(folder: Path, monkeypatch: pytest.Monk
     path.write_bytes(path.read_bytes()[:-1])
     assert stored_pool() == compiled_pool
     another = load_pool(compiled_pool)
+    another.configure(2)
     assert another.start(2) == 2
     assert another.stop()
 

@@ -35,7 +35,7 @@ from monograph.ops.index.rules import (
 )
 from monograph.ops.rules import normalize_axis, require, require_integer
 
-COLUMNS = 128
+COLUMNS = 256
 """Neighbours that one thread writes: a few cache lines of them."""
 
 

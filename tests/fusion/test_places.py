@@ -1,0 +1,86 @@
+"""Where in a kernel's index space the elements of a value are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.fusion.places import identity, reading_place, reduced_axes
+from monograph.ir.graph import Node
+
+
+def last(function: Callable[..., Any], *types: str) -> Node:
+    """The node that makes a function's result."""
+    node = monograph.trace(function, *types).outputs[0].producer
+    assert node is not None
+    return node
+
+
+def test_a_value_of_the_space_s_own_shape_lies_along_its_axes() -> None:
+    assert identity((4, 8)) == (0, 1)
+
+
+def test_a_dimension_of_size_one_lies_along_no_axis() -> None:
+    assert identity((4, 1, 8)) == (0, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("type_", "place"),
+    [
+        ("f32[4, 8]", (0, 1)),
+        ("f32[8]", (1,)),
+        ("f32[1]", (None,)),
+        ("f32[4, 1]", (0, None)),
+        ("f32[]", ()),
+    ],
+)
+def test_a_broadcast_operand_is_aligned_at_the_right(type_: str, place: Any) -> None:
+    node = last(lambda x, y: x + y, "f32[4, 8]", type_)
+    assert reading_place(node, 1) == place
+
+
+def test_symbolic_dimensions_are_compared_as_such() -> None:
+    node = last(lambda x, y: x + y, "f32[n, 8]", "f32[n, 1]")
+    assert reading_place(node, 1) == (0, None)
+
+
+def test_a_transpose_is_read_with_its_axes_exchanged() -> None:
+    node = last(lambda x: F.transpose(x, (2, 0, 1)), "f32[2, 3, 4]")
+    assert reading_place(node, 0) == (1, 2, 0)
+
+
+def test_a_reshape_that_adds_a_one_keeps_every_place() -> None:
+    node = last(lambda x: F.reshape(x, (4, 1, 8)), "f32[4, 8]")
+    assert reading_place(node, 0) == (0, 2)
+
+
+def test_a_reshape_that_joins_dimensions_has_no_place() -> None:
+    node = last(lambda x: F.reshape(x, (32,)), "f32[4, 8]")
+    assert reading_place(node, 0) is None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.slice(x, [1], [3], axes=[0]),
+        lambda x: F.flip(x, 0),
+        lambda x: F.concat([x, x], 0),
+    ],
+    ids=["slice", "flip", "concat"],
+)
+def test_elements_that_are_elsewhere_have_no_place(function: Callable[..., Any]) -> None:
+    assert reading_place(last(function, "f32[4, 8]"), 0) is None
+
+
+def test_an_expand_is_read_along_the_dimensions_that_it_keeps() -> None:
+    node = last(lambda x: F.expand(x, (4, 8)), "f32[4, 1]")
+    assert reading_place(node, 0) == (0, None)
+
+
+def test_reduced_axes_count_from_the_front() -> None:
+    assert reduced_axes(last(lambda x: F.sum(x, axis=-1), "f32[4, 8]")) == (1,)
+    assert reduced_axes(last(lambda x: F.argmax(x, -2), "f32[4, 8]")) == (0,)
