@@ -9,7 +9,7 @@ VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
-EXTRAS := dev,torch,onnx,suites
+EXTRAS := dev,torch,onnx,gpu,suites
 BIN := $(VENV)/bin
 PEERS := $(VENV)-bench
 STAMP := $(VENV)/.installed
@@ -39,6 +39,10 @@ test: lint types ## Run every check that CI runs: lint, types, tests
 .PHONY: test-slow
 test-slow: $(STAMP) ## Run the tests that make test leaves out
 	$(BIN)/python -m pytest -n 2 -m slow $(PYTEST_ARGS)
+
+.PHONY: test-gpu
+test-gpu: $(STAMP) ## Run the Triton kernels on a GPU and compare
+	$(BIN)/python -m tests.targets.gpu.kernels --device cuda
 
 .PHONY: conformance
 conformance: $(STAMP) ## Run ONNX's backend suite and torch's OpInfo samples, and count

@@ -27,9 +27,8 @@ def convert(
     module: nn.Module, inputs: tuple[Tensor, ...]
 ) -> tuple[Callable[..., Any], list[Tensor]]:
     """A function of JAX arrays (the inputs, then the weights), and those weights."""
-    whole = torch.ops.aten.scaled_dot_product_attention.default
-    decompositions = torch.export.default_decompositions().items()
-    table = {op: rule for op, rule in decompositions if op is not whole}
+    table: Any = torch.export.default_decompositions()
+    table.pop(torch.ops.aten.scaled_dot_product_attention.default)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.export.export(module, inputs, strict=False).run_decompositions(table)

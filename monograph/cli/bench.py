@@ -65,9 +65,9 @@ def bench(
     from monograph.runtime.compile import Options
 
     ways, types = split_inputs(inputs or ())
-    found = find_model(model, types)
     options = Options(common.level_name(level), threads, strict, cache=cache)
     with common.showing_progress("measuring"):
+        found = find_model(model, types)
         executable = executable_of(found.compiled(options))
         arrays = make_inputs(executable.graph, ways, parse_sizes(sizes or ()), seed)
         contenders: dict[str, Callable[[], list[Array]]] = {OURS: lambda: executable.run(arrays)}

@@ -65,16 +65,16 @@ def compile(
     from monograph.inspect.models import executable_of, find_model
     from monograph.runtime.compile import Options
 
-    found = find_model(model, types or ())
-    if found.is_compiled and (emit is not None or output is not None):
-        raise InputError(
-            f"{model} is compiled already", hint="give the model that it was compiled from"
-        )
-    started = time.perf_counter()
     options = Options(
         common.level_name(level), threads, strict, listings=emit is Stage.asm, cache=cache
     )
     with common.showing_progress("compiling"):
+        found = find_model(model, types or ())
+        if found.is_compiled and (emit is not None or output is not None):
+            raise InputError(
+                f"{model} is compiled already", hint="give the model that it was compiled from"
+            )
+        started = time.perf_counter()
         compiled = found.compiled(options)
         executable = executable_of(compiled)
         shown = None if emit is None else listing(executable, emit.value, chip)

@@ -37,9 +37,9 @@ def explain(
     from monograph.inspect.models import executable_of, find_model
     from monograph.runtime.compile import Options
 
-    found = find_model(model, types or ())
     options = Options(common.level_name(level), threads, strict, cache=cache)
     with common.showing_progress("compiling"):
+        found = find_model(model, types or ())
         compiled = found.compiled(options)
         cached = executable_of(compiled).report.cache
         if cached == "hit":  # nothing was compiled that could be told of

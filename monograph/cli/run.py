@@ -58,9 +58,9 @@ def run(
     from monograph.runtime.compile import Options
 
     ways, types = split_inputs(inputs or ())
-    found = find_model(model, types)
     options = Options(common.level_name(level), threads, strict, cache=cache)
     with common.showing_progress("compiling"):
+        found = find_model(model, types)
         executable = executable_of(found.compiled(options))
     arrays = make_inputs(executable.graph, ways, parse_sizes(sizes or ()), seed)
     results = executable.run(arrays)

@@ -29,6 +29,7 @@ from monograph.inspect.python_files import (
 from monograph.ir.graph import Graph
 from monograph.ir.text.files import load_graph
 from monograph.ir.verify import verify
+from monograph.progress import announce
 from monograph.runtime.compile import Options
 from monograph.runtime.compiled import CompiledModel, Executable
 from monograph.runtime.loading import load
@@ -58,6 +59,7 @@ class Model:
 
     def compiled(self, options: Options) -> CompiledModel:
         """Compile it, or load it if that was done before."""
+        announce("reading the model")
         if self.subject is None:
             return load(self.path, threads=options.threads)
         if self.path.suffix != ".py":

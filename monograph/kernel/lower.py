@@ -6,7 +6,7 @@ its formula at that position instead. Positions are exact index arithmetic, so a
 slice or an expand costs nothing but another subscript, and equal formulas meet in one expression.
 
 Floats narrower than 32 bits are computed with in f32 and rounded where they are stored or cast. The
-interpreter rounds after every op; a kernel that holds several is so much closer to the exact result.
+interpreter rounds after every op; a kernel that holds several is closer to the exact result.
 """
 
 from __future__ import annotations

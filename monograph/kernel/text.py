@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from monograph.ir.dims import Dim
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Literal, Load, Reduce, Variable
 from monograph.kernel.kernel import Kernel
@@ -28,9 +30,13 @@ _INFIX = {
 }
 
 
+_LOOP_VARIABLE = re.compile(r"\b_(?=[irt])")
+"""The mark of a loop variable's name, which listings leave out; a size's name stays as it is."""
+
+
 def dim_text(dim: Dim) -> str:
     """Index arithmetic with loop variables as they are called in a listing."""
-    return str(dim).replace("_i", "i").replace("_r", "r").replace("_t", "t")
+    return _LOOP_VARIABLE.sub("", str(dim))
 
 
 def axis_text(axis: Axis) -> str:

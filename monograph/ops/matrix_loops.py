@@ -6,6 +6,7 @@ independent, and so are the columns of a right side; rows are walked along in ve
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from monograph.ir.dims import Dim, Shape, dim_min, provably_equal
@@ -13,6 +14,8 @@ from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
 from monograph.ir.types import bool_, f64, i64, u64
 
 SINGULAR = "the matrix is singular"
+PANEL = 8
+"""Columns that are eliminated before the rest of the matrix is visited once for all of them."""
 
 
 @dataclass(frozen=True)
@@ -85,35 +88,102 @@ def pivot_row(b: LoopBuilder, packed: Memory, at: Position, step: Scalar, rows: 
 
 
 def eliminate(
-    b: LoopBuilder, packed: Memory, at: Position, step: Scalar, rows: Dim, columns: Dim
+    b: LoopBuilder,
+    packed: Memory,
+    at: Position,
+    exchanged: Callable[[Scalar, Scalar], None] | None,
 ) -> None:
-    """Take multiples of row ``step`` from those below it; a head of 0 divides by 1 instead."""
+    """Turn a matrix into its factors L and U, in place, a panel of columns at a time.
+
+    ``exchanged(row, other)`` is told which rows change places; without it, none do.
+    """
+    rows, columns = packed.shape[-2:]
+    steps = dim_min(rows, columns)
+    with b.loop(-(-steps // PANEL)) as panel:
+        start, width = b.piece(panel, PANEL, steps)
+        with b.loop(width) as k:
+            step = start + k
+            if exchanged is not None:
+                chosen = pivot_row(b, packed, at, step, rows)
+                with b.loop(columns, lanes=True) as column:
+                    exchange(b, packed, [*at, step, column], [*at, chosen, column])
+                exchanged(step, chosen)
+            _eliminate_column(b, packed, at, step, start + width)
+        _finish_rows(b, packed, at, start, width)
+        _finish_rest(b, packed, at, start, start + width)
+
+
+def _eliminate_column(
+    b: LoopBuilder, packed: Memory, at: Position, step: Scalar, end: Scalar
+) -> None:
+    """Take multiples of row ``step`` from those below it, in the columns up to ``end``.
+
+    A head of 0 divides by 1 instead.
+    """
     head = b.load(packed, [*at, step, step])
-    zero = b.apply("equal", head, number(b, 0.0))
-    safe = b.select(zero, number(b, 1.0), head)
-    with b.loop(rows - 1 - step) as below:
+    is_zero = b.apply("equal", head, number(b, 0.0))
+    safe = b.select(is_zero, number(b, 1.0), head)
+    with b.loop(packed.shape[-2] - 1 - step) as below:
         row = step + 1 + below
         factor = b.apply("divide", b.load(packed, [*at, row, step]), safe)
         b.store(packed, [*at, row, step], factor)
-        with b.loop(columns - 1 - step, lanes=True) as beside:
-            column = step + 1 + beside
-            product = b.apply("multiply", factor, b.load(packed, [*at, step, column]))
-            old = b.load(packed, [*at, row, column])
-            b.store(packed, [*at, row, column], b.apply("subtract", old, product))
+        with b.loop(end - 1 - step) as beside:
+            _subtract(b, packed, at, (row, step + 1 + beside), [(factor, step)])
+
+
+def _finish_rows(
+    b: LoopBuilder, packed: Memory, at: Position, start: Scalar, width: Scalar
+) -> None:
+    """The rest of a panel's own rows."""
+    first = start + width
+    with b.loop(width) as k, b.loop(k) as above:
+        factor = b.load(packed, [*at, start + k, start + above])
+        with b.loop(packed.shape[-1] - first, lanes=True) as beside:
+            _subtract(b, packed, at, (start + k, first + beside), [(factor, start + above)])
+
+
+def _finish_rest(
+    b: LoopBuilder, packed: Memory, at: Position, start: Scalar, first: Scalar
+) -> None:
+    """The rows and columns beyond a panel; there are none beyond one that is not full."""
+    rows, columns = packed.shape[-2:]
+    with b.loop(rows - first) as below:
+        row = first + below
+        sources = [start + k for k in range(PANEL)]
+        terms = [(b.load(packed, [*at, row, source]), source) for source in sources]
+        with b.loop(columns - first, lanes=True) as beside:
+            _subtract(b, packed, at, (row, first + beside), terms)
+
+
+def _subtract(
+    b: LoopBuilder,
+    packed: Memory,
+    at: Position,
+    place: tuple[Scalar, Scalar],
+    terms: Sequence[tuple[Scalar, Scalar]],
+) -> None:
+    """Take from an element, for each (factor, row), the factor times that row's element."""
+    row, column = place
+    value = b.load(packed, [*at, row, column])
+    for factor, source in terms:
+        product = b.apply("multiply", factor, b.load(packed, [*at, source, column]))
+        value = b.apply("subtract", value, product)
+    b.store(packed, [*at, row, column], value)
 
 
 def lower_lu_factor(b: LoopBuilder, pivot: bool) -> None:
     """The loops of ``lu_factor``."""
     shape = b.operands[0].shape
-    batch, (rows, columns) = shape[:-2], shape[-2:]
     packed = doubled_copy(b)
-    with b.parallel(batch) as at, b.loop(dim_min(rows, columns)) as step:
-        chosen = pivot_row(b, packed, at, step, rows) if pivot else step
-        b.store(b.result(1), [*at, step], b.cast(chosen + 1, b.results[1].dtype))
-        if pivot:
-            with b.loop(columns, lanes=True) as column:
-                exchange(b, packed, [*at, step, column], [*at, chosen, column])
-        eliminate(b, packed, at, step, rows, columns)
+    with b.parallel(shape[:-2]) as at:
+
+        def note(step: Scalar, chosen: Scalar) -> None:
+            b.store(b.result(1), [*at, step], b.cast(chosen + 1, b.results[1].dtype))
+
+        if not pivot:
+            with b.loop(dim_min(*shape[-2:])) as step:
+                note(step, step)
+        eliminate(b, packed, at, note if pivot else None)
     rounded(b, packed)
 
 
@@ -125,17 +195,17 @@ def factorize(b: LoopBuilder) -> Factors:
     order = b.temporary(i64, (*batch, size))
     sign = b.temporary(f64, batch)
     with b.parallel(batch) as at:
+        parity = b.variable(number(b, 1.0))
+
+        def note(step: Scalar, chosen: Scalar) -> None:
+            exchange(b, order, [*at, step], [*at, chosen])
+            moved = b.apply("not_equal", chosen, step)
+            turned = b.apply("negate", parity.get())
+            parity.set(b.select(moved, turned, parity.get()))
+
         with b.loop(size) as row:
             b.store(order, [*at, row], row)
-        parity = b.variable(number(b, 1.0))
-        with b.loop(size) as step:
-            chosen = pivot_row(b, packed, at, step, size)
-            with b.when(b.apply("not_equal", chosen, step)):
-                exchange(b, order, [*at, step], [*at, chosen])
-                with b.loop(size, lanes=True) as column:
-                    exchange(b, packed, [*at, step, column], [*at, chosen, column])
-                parity.set(b.apply("negate", parity.get()))
-            eliminate(b, packed, at, step, size, size)
+        eliminate(b, packed, at, note)
         b.store(sign, at, parity.get())
     return Factors(packed, order, sign, batch, size)
 

@@ -41,6 +41,11 @@ Call = Callable[[], Any]
 Waiting = Callable[[str], AbstractContextManager[None]]
 
 
+def _quietly(_: str) -> AbstractContextManager[None]:
+    """Wait without a word."""
+    return nullcontext()
+
+
 def make_weights() -> dict[str, Array]:
     """The parameters of one block, small enough for values to stay near one."""
     generator = np.random.default_rng(3)
@@ -91,7 +96,7 @@ def numpy_block(x: Array, w: Weights) -> Array:
     return result
 
 
-def show_native(page: Page, *, inductor: bool = True, waiting: Waiting = nullcontext) -> None:
+def show_native(page: Page, *, inductor: bool = True, waiting: Waiting = _quietly) -> None:
     """Compile the block, say what became of it, and time it.
 
     ``inductor=False`` leaves torch.compile out, which takes its time; ``waiting`` is entered with

@@ -102,13 +102,15 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     rows = [s for s in extents if s in used]
     inner = [s for s in extents if s not in used]
     along_row = _reduction_contiguity(reductions)
-    across = {s: _contiguity(kernel, s) for s in rows}
+    # What is stored once a long row does not matter beside what is read along it.
+    longest = max((_likely(each.axes[-1].extent) for each in reductions if each.axes), default=1)
+    stores = longest < machine.vector_bytes // 4
+    across = {s: _contiguity(kernel, s, stores) for s in rows}
     best = max(rows, key=lambda s: (across[s], rows.index(s)), default=None)
     if best is not None and not inner and across[best] > along_row and extents[best] != 1:
         return _across(kernel, machine, rows, best, reductions)
     vector = {each.axes[-1].symbol for each in reductions if each.axes}
     vector |= set(inner[-1:])
-    longest = max((_likely(each.axes[-1].extent) for each in reductions if each.axes), default=1)
     width = _width(kernel, machine, longest)
     per_row = _work(kernel) * _row_size(reductions) // width
     jam = _jam(kernel, reductions, rows, extents) if not inner else ()
@@ -174,16 +176,17 @@ def _inside_reduction(reduction: Reduce) -> bool:
     return any(symbol.name.startswith("_r") for symbol in reduction.symbols)
 
 
-def _accesses(kernel: Kernel) -> Iterable[tuple[Expr, DType, int]]:
-    """Every position, with what is there and how much it counts."""
+def _accesses(kernel: Kernel, stores: bool = True) -> Iterable[tuple[Expr, DType, int]]:
+    """Every position (or every one that is read), with what is there and how much it counts."""
     for load in kernel.loads():
         yield load.operands[0], load.dtype, 2
-    for store in kernel.stores:
+    for store in kernel.stores if stores else ():
         yield store.position[0], store.buffer.dtype, 3
 
 
-def _contiguity(kernel: Kernel, symbol: Symbol) -> int:
-    return sum(_score(position, symbol) * weight for position, _, weight in _accesses(kernel))
+def _contiguity(kernel: Kernel, symbol: Symbol, stores: bool = True) -> int:
+    accesses = _accesses(kernel, stores)
+    return sum(_score(position, symbol) * weight for position, _, weight in accesses)
 
 
 def _reduction_contiguity(reductions: list[Reduce]) -> int:

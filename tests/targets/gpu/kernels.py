@@ -1,6 +1,7 @@
 """Programs whose kernels are printed as Triton, and what running them needs.
 
-Run as a program (with ``TRITON_INTERPRET=1``), it compares each with the interpreter.
+Run as a program, it compares each with the interpreter: on the processor with
+``TRITON_INTERPRET=1``, or on a GPU with ``--device cuda``.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def load(kernel: TritonKernel, folder: Path) -> Any:
     return getattr(module, kernel.name)
 
 
-def run(name: str, folder: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def run(name: str, folder: Path, device: str = "cpu") -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The results of a program's Triton kernels, and the interpreter's."""
     import torch
 
@@ -96,26 +97,29 @@ def run(name: str, folder: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
             arrays.append(rng.normal(size=shape).astype(value.dtype.numpy))
         else:
             arrays.append(rng.integers(0, 10, shape).astype(value.dtype.numpy))
-    tensors = {v: torch.from_numpy(a) for v, a in zip(graph.inputs, arrays, strict=True)}
+    pairs = zip(graph.inputs, arrays, strict=True)
+    tensors = {value: torch.from_numpy(array).to(device) for value, array in pairs}
     for kernel, inputs, outputs in sources(graph):
         for value in outputs:
             shape = tuple(evaluate_dim(dim, sizes) for dim in value.shape)
-            tensors[value] = torch.from_numpy(np.empty(shape, value.dtype.numpy))
+            tensors[value] = torch.from_numpy(np.empty(shape, value.dtype.numpy)).to(device)
         block = 1 << max(0, evaluate_dim(kernel.block, sizes) - 1).bit_length()
         arguments = [tensors[value] for value in (*inputs, *outputs)]
         numbers = [sizes[symbol] for symbol in kernel.sizes]
         grid = (evaluate_dim(kernel.programs, sizes),)
         load(kernel, folder)[grid](*arguments, *numbers, BLOCK=block)
-    results = [tensors[value].numpy() for value in graph.outputs]
+    results = [tensors[value].cpu().numpy() for value in graph.outputs]
     return results, monograph.interpret(graph, arrays)
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Compare programs; print what differs and fail if anything does."""
+    device = "cuda" if arguments[:2] == ["--device", "cuda"] else "cpu"
+    names = arguments[2:] if device == "cuda" else arguments
     bad = []
     with tempfile.TemporaryDirectory() as folder:
         for name in names or list(PROGRAMS):
-            for got, expected in zip(*run(name, Path(folder)), strict=True):
+            for got, expected in zip(*run(name, Path(folder), device), strict=True):
                 exact = expected.astype(np.float64)
                 tolerance = 2e-3 if expected.dtype == np.float16 else 2e-5
                 if not np.allclose(got.astype(np.float64), exact, rtol=tolerance, atol=tolerance):
