@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+TARGET ?= interpreter
 
 EXTRAS := dev,torch,onnx,gpu,suites
 BIN := $(VENV)/bin
@@ -26,6 +27,7 @@ help: ## Show this list
 	@echo
 	@echo "  PYTHON=python3.12     use another interpreter, in an environment of its own"
 	@echo "  PYTEST_ARGS='-k cse'  pass more arguments to pytest"
+	@echo "  TARGET=cpu            compile what conformance and models run, instead of interpreting it"
 	@echo "  BENCH_ARGS='--quick'  pass more arguments to benchmarks.native"
 
 .PHONY: demo
@@ -46,12 +48,16 @@ test-gpu: $(STAMP) ## Run the Triton kernels on a GPU and compare
 
 .PHONY: conformance
 conformance: $(STAMP) ## Run ONNX's backend suite and torch's OpInfo samples, and count
-	$(BIN)/python -m tests.frontends.onnx.conformance
-	$(BIN)/python -m tests.frontends.torch.opinfo --workers 2
+	$(BIN)/python -m tests.frontends.onnx.conformance --target $(TARGET)
+	$(BIN)/python -m tests.frontends.torch.opinfo --workers 2 --target $(TARGET)
 
 .PHONY: models
 models: $(STAMP) ## Import whole models from PyTorch and ONNX and compare with eager
-	$(BIN)/python -m tests.models.run --via torch,onnx --train
+	$(BIN)/python -m tests.models.run --via torch,onnx --train --target $(TARGET)
+
+.PHONY: samples
+samples: $(STAMP) ## Compile every op's samples in every dtype, and count
+	$(BIN)/python -m tests.targets.cpu.test_samples
 
 .PHONY: lint
 lint: $(STAMP) ## Check style and formatting

@@ -323,11 +323,13 @@ def begin() -> None:
     torch.compiler.reset()
 
 
-def limit_threads() -> None:
-    """Give this process two processors and torch two threads; before the peers are imported.
+def limit_threads(threads: int = THREADS) -> None:
+    """Give this process and each contender so many threads; before the peers are imported.
 
     XLA and IREE ask the system how many processors they may use, and have no better setting.
     """
+    global THREADS
+    THREADS = threads
     processors = sorted(os.sched_getaffinity(0))[:THREADS]
     os.sched_setaffinity(0, processors)
     torch.set_num_threads(THREADS)

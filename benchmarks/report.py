@@ -108,6 +108,8 @@ def contenders(results: Results) -> list[str]:
 def notes(results: Results, name: str) -> list[str]:
     """What the tables leave out: means, reasons, load and the ceiling."""
     lines = list(_verdict(results, name))
+    if results.machine.clock != "wall":
+        lines.append("Measured in processor time, one thread each: a rough guide, no benchmark.")
     rates = asdict(results.machine.ceiling).items()
     listed = ", ".join(f"{kind} {rate / 1e9:.1f}" for kind, rate in rates)
     lines.append(f"Streaming ceiling, GB/s with {results.machine.threads} threads: {listed}.")

@@ -65,6 +65,7 @@ class Machine:
     ceiling: Ceiling
     versions: dict[str, str]
     forms: dict[str, str]
+    clock: str = "wall"
 
 
 @dataclass(frozen=True)

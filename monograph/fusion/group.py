@@ -28,6 +28,7 @@ FEW_ROWS = 16
 """Fewer rows than this keep too few threads busy to be worth one visit each."""
 LARGE_ROW = 1 << 15
 """Elements from which a row is worth splitting among threads."""
+FEW_LONG_ROWS = "its few long rows are split among threads"
 SHARED_BYTES = 1 << 16
 """Bytes from which reading a value once instead of twice is worth a larger kernel."""
 MOST_NODES = 40
@@ -242,7 +243,7 @@ class _Fuser:
         places[node.operands[0]] = identity(space)
         return Group([node], Kind.ROWS, space, places, rows)
 
-    # Taking a producer in --------------------------------------------------------------------------
+    # Taking a producer in -------------------------------------------------------------------------
 
     def consider(self, source: Group, group: Group, value: Value, reader: Node) -> None:
         """Merge the producer's group into the reader's, or say why not."""
@@ -296,7 +297,7 @@ class _Fuser:
             return "its reductions keep other axes"
         assert not isinstance(rows, str)
         both = self.union(source, group, space, places, rows)
-        return self.checked(both, source, value)
+        return self.checked(both, source.rows is not None and group.rows is not None)
 
     def reading(self, group: Group, value: Value, reader: Node) -> Place | None:
         """Where in the reader's space the value is read."""
@@ -336,8 +337,13 @@ class _Fuser:
             - (set(group.nodes) - group.copies),
         )
 
-    def checked(self, both: Group, source: Group, value: Value) -> Group | str:
-        """Every value that leaves must be writable on the way, and rows must be worth it."""
+    def checked(self, both: Group, reduce: bool) -> Group | str:
+        """Every value that leaves must be writable on the way, and rows must be worth it.
+
+        Few long rows are split among threads, which one reduction can be (``reduce``: both sides
+        have some), with what is computed of its result, but nothing that is written along a row.
+        """
+        few = _has_few_long_rows(both)
         for output in both.outputs():
             place = both.places.get(output)
             if place is None:
@@ -346,17 +352,9 @@ class _Fuser:
             whole = {axis for axis, dim in enumerate(both.space) if dim != 1}
             if axes != whole and (both.rows is None or axes != both.rows):
                 return f"%{output.name} is needed elsewhere and would be written many times"
-        if both.rows is not None and source.rows is not None:
-            rows = shape_product(both.space[axis] for axis in both.rows)
-            row = shape_product(dim for axis, dim in enumerate(both.space) if axis not in both.rows)
-            if (
-                isinstance(rows, int)
-                and isinstance(row, int)
-                and rows < FEW_ROWS
-                and row > LARGE_ROW
-            ):
-                return "its few long rows are split among threads"
-        return both
+            if few and axes == whole:
+                return FEW_LONG_ROWS
+        return FEW_LONG_ROWS if few and reduce else both
 
     def inlined(self, source: Group, group: Group, value: Value) -> Group | str:
         """Compute the producer's elements where they are read, whatever their arrangement."""
@@ -447,14 +445,15 @@ class _Fuser:
         )
         if isinstance(rows, str):
             return None
-        both = self.checked(self.union(first, second, space, places, rows), first, value)
+        reduce = first.rows is not None and second.rows is not None
+        both = self.checked(self.union(first, second, space, places, rows), reduce)
         return None if isinstance(both, str) else both
 
     def needs(self, group: Group, other: Group) -> bool:
         """Whether a group depends on another, directly or through others."""
         return any(each is other for each in self.producers(group)) or self.reaches(other, group)
 
-    # Order -----------------------------------------------------------------------------------------
+    # Order ----------------------------------------------------------------------------------------
 
     def producers(self, group: Group) -> Iterable[Group]:
         for value in group.inputs():
@@ -497,6 +496,14 @@ class _Fuser:
 
 def _may_join(group: Group) -> bool:
     return group.kind in (Kind.POINTWISE, Kind.ROWS)
+
+
+def _has_few_long_rows(group: Group) -> bool:
+    if group.rows is None:
+        return False
+    rows = shape_product(group.space[axis] for axis in group.rows)
+    row = shape_product(dim for axis, dim in enumerate(group.space) if axis not in group.rows)
+    return isinstance(rows, int) and isinstance(row, int) and rows < FEW_ROWS and row > LARGE_ROW
 
 
 def is_stored(node: Node) -> bool:

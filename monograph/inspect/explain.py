@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from monograph.inspect.explain_text import explanation_text
 from monograph.inspect.inputs import choose_sizes
-from monograph.inspect.traffic import moved_apart, moved_by
+from monograph.inspect.traffic import bytes_of_buffer, moved_apart, moved_by
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.runtime.arena import Plan
 from monograph.runtime.compiled import CompiledModel, Executable
@@ -56,6 +56,8 @@ class Memory:
     inputs: int
     outputs: int
     weights: int
+    prepared: int
+    """What is made of weights once, on loading: packed operands of products."""
     requested: int
     """What intermediates would take if nothing were used twice."""
     peak: int
@@ -88,6 +90,9 @@ class Explanation:
     sizes: Mapping[str, int]
     bytes_apart: int
     bytes_moved: int
+    bytes_between: int
+    """What kernels of one group hand on: packed operands, pieces of long sums. Not in the others,
+    since it has nothing to do with fusion."""
     memory: Memory | None
     fallbacks: Mapping[str, int]
     """Ops that run in the interpreter, and how many nodes of each."""
@@ -132,6 +137,7 @@ def explain(
         sizes={symbol.name: size for symbol, size in bindings.items()},
         bytes_apart=sum(moved_apart(fusion, bindings) for fusion in fusions),
         bytes_moved=sum(sum(moved_by(group, bindings)) for group in groups),
+        bytes_between=_handed_on(program, bindings),
         memory=_memory(executable, bindings),
         fallbacks=_fallbacks(executable),
         whole=report.whole,
@@ -168,12 +174,22 @@ def _launches(code: Code | None) -> Counter[str]:
 
 def _kernels(program: Program, sizes: Mapping[Symbol, int]) -> tuple[KernelExplanation, ...]:
     launches = _launches(program)
-    return tuple(_kernel(built, launches[built.name], sizes) for built in program.kernels)
+    parts = Counter(id(built.group) for built in program.kernels)
+    return tuple(
+        _kernel(built, launches[built.name], parts[id(built.group)] > 1, sizes)
+        for built in program.kernels
+    )
 
 
-def _kernel(built: BuiltKernel, launches: int, sizes: Mapping[Symbol, int]) -> KernelExplanation:
+def _kernel(
+    built: BuiltKernel, launches: int, is_part: bool, sizes: Mapping[Symbol, int]
+) -> KernelExplanation:
+    """One kernel; where a group takes several, each moves what its own buffers hold."""
     group = built.group
     read, written = moved_by(group, sizes)
+    if is_part and built.kernel is not None:
+        read = sum(bytes_of_buffer(each, sizes) for each in built.kernel.inputs)
+        written = sum(bytes_of_buffer(each, sizes) for each in built.kernel.outputs)
     return KernelExplanation(
         name=built.name,
         kind=group.kind.value,
@@ -188,6 +204,19 @@ def _kernel(built: BuiltKernel, launches: int, sizes: Mapping[Symbol, int]) -> K
         bytes_read=read,
         bytes_written=written,
     )
+
+
+def _handed_on(program: Program | None, sizes: Mapping[Symbol, int]) -> int:
+    """What kernels of one group write for each other, and read."""
+    if program is None:
+        return 0
+    values = set(program.slot_of.values())
+    scratch = [
+        slot
+        for number, slot in enumerate(program.slots)
+        if slot.kind is SlotKind.ARENA and number not in values
+    ]
+    return 2 * sum(evaluate_dim(slot.nbytes, sizes) for slot in scratch)
 
 
 def _unique(reasons: Sequence[str]) -> tuple[str, ...]:
@@ -207,6 +236,7 @@ def _memory(executable: Executable, bindings: Mapping[Symbol, int]) -> Memory | 
         inputs=total(SlotKind.INPUT),
         outputs=total(SlotKind.OUTPUT),
         weights=total(SlotKind.WEIGHT),
+        prepared=total(SlotKind.PREPARED),
         requested=plan.requested,
         peak=plan.peak,
         lower_bound=plan.lower_bound,

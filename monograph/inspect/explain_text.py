@@ -33,8 +33,10 @@ def explanation_text(explained: Explanation) -> str:
 
 
 def _summary(explained: Explanation) -> list[str]:
-    kernels = len(explained.kernels)
-    distinct = f" ({kernels} distinct)" if kernels and kernels != explained.launches else ""
+    launched = [kernel for kernel in explained.kernels if kernel.launches]
+    distinct = f" ({len(launched)} distinct)" if 0 < len(launched) < explained.launches else ""
+    once = len(explained.kernels) - len(launched)
+    distinct += f", and {once} once, on loading" if once else ""
     nodes = f"{explained.nodes_given:,} as given, {explained.nodes_optimised:,} after the passes"
     if explained.nodes_lowered:
         nodes += f", {explained.nodes_lowered:,} lowered"
@@ -78,10 +80,12 @@ def _bytes(explained: Explanation) -> list[str]:
     lines = []
     if explained.bytes_apart:
         share = explained.bytes_moved / explained.bytes_apart
+        between = [_figure("between parts of a group", explained.bytes_between, "packed operands")]
         lines += [
             "bytes moved a call",
             _figure("a kernel a node", explained.bytes_apart),
             _figure("fused", explained.bytes_moved, f"{share:.0%} of that"),
+            *(between if explained.bytes_between else []),
             "",
         ]
     memory = explained.memory
@@ -89,12 +93,14 @@ def _bytes(explained: Explanation) -> list[str]:
         return lines
     near = f"the plan is {memory.distance:.1%} above" if memory.distance else "reached"
     share = memory.peak / memory.requested if memory.requested else 1.0
+    packed = [_figure("packed weights", memory.prepared, "made once, on loading")]
     return [
         *lines,
         "bytes held",
         _figure("inputs", memory.inputs),
         _figure("outputs", memory.outputs),
         _figure("weights", memory.weights, "as they lie, not copied"),
+        *(packed if memory.prepared else []),
         _figure("intermediates, no reuse", memory.requested),
         _figure("intermediates, planned", memory.peak, f"{share:.0%} of that"),
         _figure("lower bound", memory.lower_bound, near),
@@ -122,6 +128,7 @@ def _kernels(kernels: Sequence[KernelExplanation]) -> list[str]:
 def _kernel(kernel: KernelExplanation, told: bool) -> list[str]:
     """One kernel; ``told`` says that the page has shown its group before."""
     times = "" if kernel.launches == 1 else f", {kernel.launches} launches"
+    times = times if kernel.launches else ", once, on loading"
     moved = f"reads {readable(kernel.bytes_read)}, writes {readable(kernel.bytes_written)}"
     lines = [
         kernel.name,

@@ -56,9 +56,8 @@ def busy_note() -> str | None:
     load, processors = os.getloadavg()[0], processor_count()
     if load <= processors + 0.5:
         return None
-    return (
-        f"this machine is busy (load {load:.1f} on {processors} processors): trust no figure here"
-    )
+    busy = f"this machine is busy (load {load:.1f} on {processors} processors)"
+    return f"{busy}: measure again when it is not"
 
 
 def _turn(call: Callable[[], object], calls: int) -> float:

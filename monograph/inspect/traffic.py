@@ -13,6 +13,7 @@ from monograph.fusion.group import Fusion, Group
 from monograph.ir.dims import Symbol, evaluate_dim, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType
+from monograph.kernel.expr import Buffer
 from monograph.targets.cpu.steps import is_view
 
 Sizes = Mapping[Symbol, int]
@@ -25,6 +26,11 @@ def bytes_of(value: Value, sizes: Sizes) -> int:
         return 0
     count = evaluate_dim(shape_product(value.type.shape), sizes)
     return count * value.dtype.numpy.itemsize
+
+
+def bytes_of_buffer(buffer: Buffer, sizes: Sizes) -> int:
+    """Bytes of a kernel's buffer."""
+    return evaluate_dim(shape_product(buffer.shape), sizes) * buffer.dtype.numpy.itemsize
 
 
 def moved_apart(fusion: Fusion, sizes: Sizes) -> int:

@@ -92,7 +92,14 @@ def _checked_input(value: Value, item: Any) -> Any:
     if not isinstance(type_, TensorType):
         return item
     weak = isinstance(item, bool | int | float | complex | list)
-    array = np.asarray(item, dtype=type_.dtype.numpy if weak else None)
+    try:
+        array = np.asarray(item, dtype=type_.dtype.numpy if weak else None)
+    except (TypeError, ValueError, OverflowError) as problem:
+        raise InputError(
+            f"input %{value.name} is no array: {problem}",
+            expected=str(type_),
+            found=type(item).__name__,
+        ) from None
     if dtype_of(array.dtype) is not type_.dtype:
         raise InputError(
             f"input %{value.name} has the wrong dtype",

@@ -26,6 +26,8 @@ from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.schedule import Schedule
 
+PARTIAL = 256
+"""Products that one running sum takes before it is added to another."""
 WORTHWHILE = 1 << 14
 """Multiplications from which packing pays."""
 
@@ -254,6 +256,7 @@ def _product(
         parallel=len(outside) + 1,
         vector=(lane.symbol,),
         width=tile.columns,
+        partial=PARTIAL,
     )
     return product, schedule
 

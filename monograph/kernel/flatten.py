@@ -7,6 +7,7 @@ in one stride become a single axis: a pointwise kernel over ``[64, 128, 768]`` i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from monograph.ir.dims import Dim, Symbol, SymbolicDim
 from monograph.kernel import expr as e
@@ -174,7 +175,7 @@ def _merge_reduction(reduction: Reduce) -> Expr:
     while changed:
         changed = False
         dims = [expr.dim for expr in e.walk((body,)) if isinstance(expr, Index)]
-        for k, (outer, inner) in enumerate(zip(axes, axes[1:], strict=False)):
+        for k, (outer, inner) in enumerate(pairwise(axes)):
             if all(_is_mergeable(dim, outer, inner) for dim in dims):
                 joined = e.axis(inner.symbol.name, outer.extent * inner.extent)
                 body = e.substitute(body, {outer.symbol: 0, inner.symbol: joined.symbol})

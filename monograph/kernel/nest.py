@@ -40,6 +40,8 @@ KEEP_BYTES = 256 * 1024
 def build_nest(kernel: Kernel, schedule: Schedule) -> LoopNest:
     """The loops of a flat kernel under a schedule."""
     kernel = _jammed(kernel, schedule)
+    if schedule.partial:
+        kernel = _with_partial_sums(kernel, schedule.partial)
     if schedule.block is not None:
         kernel, schedule = _blocked(kernel, schedule, *schedule.block)
     return _NestBuilder(kernel, schedule).build()
@@ -169,13 +171,12 @@ class _NestBuilder:
         position = _linear(visit.axes)
         inside = bound | {axis.symbol for axis in visit.axes}
         body: list[Statement] = list(kept)
+        nested, known = self.nested(visit.roots(), inside)
+        body += nested
         for variable, kind, value in visit.reductions:
-            nested, value = self.nested(value, inside)
-            body += nested
-            body.append(Combine(variable, kind, value, position))
+            body.append(Combine(variable, kind, e.replace(value, known), position))
         for write in visit.writes:
-            nested, value = self.nested(write.value, inside)
-            body += nested
+            value = e.replace(write.value, known)
             body.append(Write(write.buffer, write.offset, value, write.streaming))
         loops: tuple[Statement, ...] = tuple(body)
         for axis in reversed(visit.axes):
@@ -200,18 +201,26 @@ class _NestBuilder:
             and not any(isinstance(inner, Load) for inner in e.walk(expr.operands))
         ]
 
-    def nested(self, value: Expr, bound: frozenset[Symbol]) -> tuple[list[Statement], Expr]:
-        """Reductions inside a loop body: computed there, each time."""
-        statements: list[Statement] = []
+    def nested(
+        self, roots: tuple[Expr, ...], bound: frozenset[Symbol]
+    ) -> tuple[list[Statement], dict[Expr, Expr]]:
+        """Reductions inside a loop body: computed there, each time, those that can in one loop."""
         known: dict[Expr, Expr] = {}
-        for expr in _ready((value,)):
-            if not isinstance(expr, Reduce):
+        waves: dict[Expr, int] = {}
+        visits: dict[tuple[int, tuple[Axis, ...]], _Visit] = {}
+        for expr in e.walk(roots):
+            if not isinstance(expr, Reduce) or _is_inside(expr, bound):
                 continue
+            wave = 1 + max((waves[x] for x in e.walk((expr.body,)) if x in waves), default=-1)
+            waves[expr] = wave
             variable = e.variable(self.fresh("v"), expr.dtype)
-            inner = _Visit(expr.axes, [(variable, expr.kind, e.replace(expr.body, known))])
-            statements += self.visit(bound, inner, [])
+            visit = visits.setdefault((wave, expr.axes), _Visit(expr.axes))
+            visit.reductions.append((variable, expr.kind, e.replace(expr.body, known)))
             known[expr] = variable
-        return statements, e.replace(value, known)
+        statements: list[Statement] = []
+        for key in sorted(visits, key=lambda key: key[0]):
+            statements += self.visit(bound, visits[key], [])
+        return statements, known
 
     def loop(self, axis: Axis, body: tuple[Statement, ...]) -> Loop:
         """A loop over an axis; the vector axis goes several at a time."""
@@ -285,6 +294,12 @@ class _NestBuilder:
 def _ready(roots: tuple[Expr, ...]) -> list[Expr]:
     """Expressions, operands first."""
     return list(e.walk(roots))
+
+
+def _is_inside(reduction: Reduce, bound: frozenset[Symbol]) -> bool:
+    """Whether a reduction depends on the axes of one that is around it, and so belongs in there."""
+    unbound = {symbol for symbol in reduction.symbols if symbol.name.startswith("_r")} - bound
+    return bool(unbound)
 
 
 def _reduction_symbols(expr: Expr) -> bool:
@@ -431,6 +446,33 @@ def _substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statem
                 width,
             )
     raise AssertionError(f"{statement} is not part of a kernel")
+
+
+def _with_partial_sums(kernel: Kernel, size: int) -> Kernel:
+    """Long sums as sums of shorter ones: each rounds less, and errors do not add up."""
+    replaced: dict[Expr, Expr] = {}
+    for expr in kernel.expressions():
+        if not isinstance(expr, Reduce) or expr.kind != "sum" or not expr.dtype.is_float:
+            continue
+        first, *others = expr.axes
+        if isinstance(first.extent, int) and first.extent <= size:
+            continue
+        if any(isinstance(x, Reduce) for x in e.walk((expr.body,))):
+            continue
+        outer = e.axis("_r8_0", (first.extent + size - 1) // size)
+        start = outer.symbol * size
+        whole = isinstance(first.extent, int) and first.extent % size == 0
+        extent = size if whole else dim_min(size, first.extent - start)
+        inner = Axis(Symbol("_r9_0", 0, size - 1), extent)
+        body = e.substitute(expr.body, {first.symbol: start + inner.symbol})
+        partial = e.reduce("sum", (inner, *others), body)
+        replaced[expr] = e.reduce("sum", (outer,), partial)
+    if not replaced:
+        return kernel
+    stores = tuple(
+        Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
+    )
+    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
 
 
 def _blocked(

@@ -10,6 +10,8 @@
                is contiguous along it is then read while it is still in the cache
 ``jam``        the axis whose next ``copies`` iterations are computed together, so that what they
                read in common is read once
+``partial``    how many elements a sum that is not vectorised takes before it is added to a second
+               one, so that rounding does not grow with its length
 ``keep``       whether a row's intermediate values that later visits need are kept in a small
                buffer (in the cache) instead of computed again
 ``prefetch``   the row axis whose next value's elements are asked for ahead of time
@@ -38,6 +40,7 @@ class Schedule:
     tile: int = 0
     block: tuple[Symbol, int] | None = None
     jam: tuple[tuple[Symbol, int], ...] = ()
+    partial: int = 0
     keep: bool = False
     prefetch: Symbol | None = None
     streaming: frozenset[str] = frozenset()
@@ -56,6 +59,8 @@ class Schedule:
         if self.vector:
             parts.append(f"vectorize({names(self.vector)}, {self.width})")
         parts += [f"jam({dim_text(symbol)}, {copies})" for symbol, copies in self.jam]
+        if self.partial:
+            parts.append(f"partial({self.partial})")
         if self.keep:
             parts.append("keep")
         if self.prefetch is not None:

@@ -145,12 +145,14 @@ def _finish_rows(
 def _finish_rest(
     b: LoopBuilder, packed: Memory, at: Position, start: Scalar, first: Scalar
 ) -> None:
-    """The rows and columns beyond a panel; there are none beyond one that is not full."""
+    """The rows and columns beyond a panel; a panel that is not full has no columns beyond it."""
     rows, columns = packed.shape[-2:]
     with b.loop(rows - first) as below:
         row = first + below
         sources = [start + k for k in range(PANEL)]
-        terms = [(b.load(packed, [*at, row, source]), source) for source in sources]
+        held = [b.clamp(source, 0, columns) for source in sources]
+        factors = [b.load(packed, [*at, row, column]) for column in held]
+        terms = list(zip(factors, sources, strict=True))
         with b.loop(columns - first, lanes=True) as beside:
             _subtract(b, packed, at, (row, first + beside), terms)
 

@@ -15,6 +15,8 @@ from monograph.ir.types import DType, bool_, dtype_of, f64, i64, u8, u64
 i32, u32 = dtype_of("i32"), dtype_of("u32")
 SHORT = 32
 """Elements up to which inserting them one by one is quickest."""
+NEAR = 2048
+"""Elements up to which a thread has room of its own for a row, which stays in its cache."""
 DIGIT = 8
 DIGITS = 1 << DIGIT
 
@@ -87,12 +89,18 @@ def _by_digits(b: LoopBuilder, shape: tuple[Dim, Dim, Dim], descending: bool) ->
     outer, size, inner = shape
     dtype = key_dtype(b.operands[0].dtype)
     result = b.viewed(b.result(), shape)
-    rows = outer * inner
+    numbers = i32 if provably_less(size, 1 << 31) else i64
     # One element more than there are, so that the first of an empty row can be looked at.
-    keys = b.temporary(dtype, (2, rows, size + 1))
-    order = b.temporary(i32 if provably_less(size, 1 << 31) else i64, (2, rows, size + 1))
+    whole = (2, outer * inner, size + 1)
+    is_near = isinstance(size, int) and size <= NEAR
+    if not is_near:
+        keys, order = b.temporary(dtype, whole), b.temporary(numbers, whole)
     with b.parallel((outer, inner)) as (before, after):
         row = before * inner + after
+        if isinstance(size, int) and is_near:
+            row, own = b.index(0), (2, 1, size + 1)
+            keys = b.viewed(b.local(dtype, 2 * (size + 1)), own)
+            order = b.viewed(b.local(numbers, 2 * (size + 1)), own)
         with b.loop(size, lanes=True) as k:
             key = sort_key(b, b.reshaped(0, shape, [before, k, after]), descending)
             b.store(keys, [b.index(0), row, k], key)

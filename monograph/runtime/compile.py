@@ -8,13 +8,14 @@ Either way the report names it, and ``strict`` makes it an error.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from monograph.errors import UnsupportedError
 from monograph.ir.graph import Graph, Value
 from monograph.ir.op import registry
 from monograph.ir.types import TensorType, string, symbols_of
-from monograph.kernel.lower import is_scalar_function
+from monograph.kernel.lower import is_lowerable, is_scalar_function
 from monograph.passes.lower_composites import LowerComposites
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
@@ -37,6 +38,8 @@ class Options:
     listings: bool = False
     cache: bool | None = None
     """Whether to use the disk cache; ``MONOGRAPH_CACHE`` decides if None."""
+    strides: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Inputs, by number, that are not row-major: how many elements apart neighbours are."""
 
 
 def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
@@ -45,7 +48,11 @@ def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
     started = time.perf_counter()
     # Listings are not stored: whoever wants to read them sees the code being made.
     wanted = False if chosen.listings else chosen.cache
-    settings = {"level": chosen.level, "fusion": str(chosen.fusion)}
+    settings = {
+        "level": chosen.level,
+        "fusion": str(chosen.fusion),
+        "strides": str(chosen.strides),
+    }
     cache = program_cache(graph, host(), settings, wanted)
     found = None if cache is None else cache.find()
     if found is not None:
@@ -103,12 +110,27 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
     LowerComposites(keep=composites_with_loops()).run(lowered)
     run_pipeline(lowered, pipeline_for("O1"))
     report.seconds["lowering"] = time.perf_counter() - started
-    program = build(lowered, host(), fusion=options.fusion, listings=options.listings)
+    strides = usable_strides(lowered, dict(options.strides))
+    program = build(
+        lowered, host(), strides=strides, fusion=options.fusion, listings=options.listings
+    )
     watch.end()
     report.seconds |= program.seconds
     report.fallbacks = tuple(repr(node) for node in program.fallbacks)
     _refuse_if_strict(options, report)
     return replace(program, weights=settled(program.weights, graph))
+
+
+def usable_strides(
+    graph: Graph, strides: Mapping[int, tuple[int, ...]]
+) -> dict[Value, tuple[int, ...]]:
+    """The strided inputs that only kernels read; one that is copied or interpreted is not."""
+    usable = {}
+    for number, each in strides.items():
+        value = graph.inputs[number]
+        if all(is_lowerable(use.node) for use in value.uses) and value not in graph.outputs:
+            usable[value] = each
+    return usable
 
 
 def composites_with_loops() -> tuple[str, ...]:

@@ -17,9 +17,9 @@ import numpy as np
 
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
-from monograph.ir.interpret import bind_inputs, interpret
+from monograph.ir.interpret import interpret
 from monograph.ir.tree import Structure, flatten, unflatten
-from monograph.ir.types import Array, TensorType
+from monograph.runtime.arguments import Arguments
 from monograph.runtime.artifact import describe_target, write_artifact
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.executable import Native
@@ -73,12 +73,7 @@ class Executable:
         self._lowered = lowered
         self._program = program
         self._recompile = recompile
-        self._expected = [
-            (value.type.dtype.numpy, value.type.shape if value.type.is_static else None)
-            if isinstance(value.type, TensorType)
-            else None
-            for value in graph.inputs
-        ]
+        self.arguments = None if native is None else Arguments(graph, native.strides)
 
     @property
     def code(self) -> Code | None:
@@ -110,35 +105,16 @@ class Executable:
 
     def run(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
         """The graph's outputs for inputs in order, or by name: torch tensors for torch tensors."""
-        if self.native is not None and not isinstance(inputs, dict) and self._fits(inputs):
-            return self.native(inputs)
+        native, arguments = self.native, self.arguments
+        if native is None or arguments is None:
+            pass
+        elif not isinstance(inputs, dict) and arguments.fit(inputs):
+            return native(inputs)
         if _any_torch(inputs.values() if isinstance(inputs, dict) else inputs):
             return self._run_torch(inputs)
-        if self.native is None:
+        if native is None or arguments is None:
             return interpret(self.lowered, inputs)
-        return self.native(self._converted(inputs))
-
-    def _fits(self, inputs: Sequence[Any]) -> bool:
-        """Whether the arrays can be passed as they are."""
-        if len(inputs) != len(self._expected):
-            return False
-        for array, expected in zip(inputs, self._expected, strict=True):
-            if expected is None or type(array).__name__ != "ndarray":
-                return False
-            dtype, shape = expected
-            if array.dtype != dtype or not array.flags.c_contiguous:
-                return False
-            if shape is None or array.shape != shape:
-                return False
-        return True
-
-    def _converted(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Array]:
-        """The inputs contiguous and in this machine's byte order; what does not fit is named."""
-        arrays, _ = bind_inputs(self.graph, inputs)
-        return [
-            np.ascontiguousarray(array, value.tensor.dtype.numpy).reshape(np.shape(array))
-            for value, array in zip(self.graph.inputs, arrays, strict=True)
-        ]
+        return native(arguments.converted(inputs))
 
     def _run_torch(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
         import torch
@@ -206,9 +182,14 @@ class CompiledFunction:
         self.executable = executable
         self.arguments = arguments
         self.results = results
+        self._is_flat = all(each.kind == "leaf" for each in arguments.children)
+        self._is_one = results.kind == "leaf"
 
     def __call__(self, *arguments: Any) -> Any:
         """What the function returns for these arguments."""
+        if self._is_flat and all(type(each) is np.ndarray for each in arguments):
+            found = self.executable.run(arguments)
+            return found[0] if self._is_one else unflatten(self.results, found)
         leaves, structure = flatten(arguments)
         if structure != self.arguments:
             raise InputError(

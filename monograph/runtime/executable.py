@@ -8,6 +8,7 @@ calls from several threads each have a frame of their own.
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,8 @@ class Native:
         self.pool = OutputPool()
         self.frames: dict[tuple[int, ...], list[Frame]] = {}
         self.weights = [_kept(data.array()) for data in program.weights]
-        self.prepared = self._prepare()
+        self._prepared: dict[int, Buffer] | None = None
+        self._preparing = threading.Lock()
         self.active: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
         self.callback = _callback(self)
         self.inputs = [
@@ -97,6 +99,15 @@ class Native:
         if guards is None:  # a loaded program brings its own: its graph has no nodes
             guards = () if self.static else nodes_to_check(graph)
         self.guards = guards
+
+    @property
+    def strides(self) -> dict[int, tuple[int, ...]]:
+        """The inputs, by number, that it reads with strides of their own."""
+        return {
+            slot.number: slot.strides
+            for slot in self.program.slots
+            if slot.kind is SlotKind.INPUT and slot.strides is not None
+        }
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs."""
@@ -152,8 +163,14 @@ class Native:
             hint="interpret the graph on the same inputs to see where",
         )
 
+    def prepared(self) -> dict[int, Buffer]:
+        """What depends on weights alone: packed operands, made by the first call for all calls."""
+        with self._preparing:
+            if self._prepared is None:
+                self._prepared = self._prepare()
+            return self._prepared
+
     def _prepare(self) -> dict[int, Buffer]:
-        """Make what depends on weights alone: packed operands, once for all calls."""
         slots = self.program.slots
         wanted = [k for k, slot in enumerate(slots) if slot.kind is SlotKind.PREPARED]
         if not wanted:
@@ -194,6 +211,7 @@ class Native:
 
     def _new_frame(self, sizes: tuple[int, ...]) -> Frame:
         program = self.program
+        prepared = self.prepared()
         bindings = dict(zip(program.sizes, sizes, strict=True))
         layout = self.plan_for(sizes)
         arena = self.pool.acquire(max(layout.peak, 1))
@@ -207,7 +225,7 @@ class Native:
             if slot.kind is SlotKind.WEIGHT:
                 table[k] = self.weights[slot.number].ctypes.data
             elif slot.kind is SlotKind.PREPARED:
-                table[k] = self.prepared[k].address
+                table[k] = prepared[k].address
             elif slot.kind is SlotKind.ARENA and k in offsets:
                 table[k] = arena.address + offsets[k]
         table[len(program.slots) : -1] = sizes

@@ -8,13 +8,16 @@ convention (the nesting of arguments and results, and their kind) is wrapped aro
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from monograph.errors import InputError
 from monograph.frontends.trace import trace_with_structure
 from monograph.ir.graph import Graph
+from monograph.ir.tree import flatten
+from monograph.runtime.arguments import element_strides
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule
 
@@ -49,7 +52,8 @@ def compile_model(
             hint='give a symbolic type as the example instead: "f32[batch, 4]"',
         )
     graph, arguments, results = trace_with_structure(model, *examples)
-    return CompiledFunction(compile_graph(graph, options), arguments, results)
+    chosen = _with_strides(options, flatten(examples)[0])
+    return CompiledFunction(compile_graph(graph, chosen), arguments, results)
 
 
 def _compile_torch(
@@ -61,20 +65,32 @@ def _compile_torch(
 ) -> CompiledModule:
     import torch
 
-    from monograph.frontends.torch import import_torch
+    from monograph.frontends.torch import InputKind, import_torch
     from monograph.frontends.torch.runner import TorchModel
+    from monograph.frontends.torch.types import array_from_torch
 
     imported = import_torch(
         model, *examples, dynamic_shapes=dynamic_shapes, kwargs=kwargs, opaque=True
     )
-    executable = compile_graph(imported.graph, options)
+    leaves = torch.utils._pytree.tree_leaves((examples, dict(kwargs or {})))
+    places = [each.position if each.kind is InputKind.USER else None for each in imported.inputs]
+    given = [leaves[k] if k is not None and k < len(leaves) else None for k in places]
+    arrays = [array_from_torch(x) if isinstance(x, torch.Tensor) else None for x in given]
+    executable = compile_graph(imported.graph, _with_strides(options, arrays))
     state: dict[str, Any] = {}
     if isinstance(model, torch.nn.Module):
         state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     elif isinstance(model, torch.export.ExportedProgram):
         state = {**model.state_dict, **model.constants}
     call = TorchModel(imported, state, executable.run)
-    return CompiledModule(executable, torch.no_grad()(call))
+    return CompiledModule(executable, call)
+
+
+def _with_strides(options: Options | None, examples: Sequence[Any]) -> Options:
+    """The options, with the arrangement in memory of the example inputs."""
+    found = ((k, element_strides(example)) for k, example in enumerate(examples))
+    strides = tuple((k, each) for k, each in found if each is not None)
+    return replace(options or Options(), strides=strides)
 
 
 def _refuse_examples(examples: tuple[Any, ...], what: str) -> None:

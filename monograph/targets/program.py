@@ -26,7 +26,7 @@ class SlotKind(Enum):
     WEIGHT = "weight"
     ARENA = "arena"
     PREPARED = "prepared"
-    """Made once of weights alone, by the second entry point ``prepare``, when a program is loaded."""
+    """Made of weights alone, by the second entry point ``prepare``, before the first call."""
     VIEW = "view"
     """A piece of another slot, which an ``Element`` step chooses."""
 
@@ -40,6 +40,8 @@ class Slot:
     dtype: DType
     shape: Shape
     number: int = 0
+    strides: tuple[int, ...] | None = None
+    """Of an input that is not row-major, in elements."""
 
     @property
     def nbytes(self) -> Dim:

@@ -51,6 +51,11 @@ def test_measuring_ends_when_its_time_is_over() -> None:
     assert len(alternate({"only": lambda: None}, plan)["only"].turns) == 2
 
 
+def test_processor_time_does_not_count_sleep() -> None:
+    plan = Plan(least_rounds=3, most_rounds=3, quiet_seconds=0.0, clock=time.process_time)
+    assert alternate({"sleeps": lambda: time.sleep(0.005)}, plan)["sleeps"].best < 0.004
+
+
 def test_no_contenders_give_no_times() -> None:
     assert alternate({}, BRIEF) == {}
 

@@ -142,6 +142,13 @@ def test_slow_streams_rough_answers_and_remarks_are_named() -> None:
     assert "monograph on won: odd." in text
 
 
+def test_processor_time_is_no_benchmark() -> None:
+    results = _results()
+    assert "processor time" not in " ".join(report.notes(results, "monograph"))
+    rough = replace(results, machine=replace(results.machine, clock="processor"))
+    assert "processor time" in " ".join(report.notes(rough, "monograph"))
+
+
 def test_markdown_has_a_line_a_workload() -> None:
     text = report.markdown(_results(), "monograph")
     assert "| won | 4.00 | 8.00 | ort | 2.00 | 2.00 |" in text
@@ -183,7 +190,7 @@ def test_the_command_lists_and_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(native, "select", lambda patterns=(): [SMALL])
-    monkeypatch.setattr(native.peers, "limit_threads", lambda: None)
+    monkeypatch.setattr(native.peers, "limit_threads", lambda threads: None)
     monkeypatch.setattr(native.ceiling, "measure", lambda threads, rounds: Ceiling(1e9, 1e9, 1e9))
     monkeypatch.setattr(native.logging, "disable", lambda level: None)
     monkeypatch.setenv("MONOGRAPH_CACHE", "1")

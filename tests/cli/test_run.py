@@ -10,6 +10,7 @@ import pytest
 from monograph.errors import InputError
 from monograph.inspect import peers
 from tests.cli.running import invoke, output_of, write_graph, write_perceptron
+from tests.cli.test_check import write_onnx
 
 
 def test_outputs_are_shown_and_kept(tmp_path: Path) -> None:
@@ -91,3 +92,12 @@ def test_what_cannot_be_done_is_told(
     assert done.exit_code == 1
     assert isinstance(done.exception, InputError)
     assert problem in str(done.exception)
+
+
+def test_an_onnx_file_runs_as_onnxruntime_does(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "model.onnx"
+    write_onnx(path, "a = Relu(x) y = Exp(a)")
+    text = output_of("run", str(path), "--input", "x=ones", "--compare", "onnxruntime")
+    assert "2.71828" in text
+    assert "wrong" not in text

@@ -120,7 +120,20 @@ def test_reductions_of_other_axes_stay_apart() -> None:
 def test_few_long_rows_are_left_to_be_split_among_threads() -> None:
     fusion = fused(lambda x: F.softmax(x, -1), "f32[4, 65536]")
     assert len(fusion.groups) > 1
-    assert set(apart(fusion)) == {"its few long rows are split among threads"}
+    assert apart(fusion).count("its few long rows are split among threads") == 3
+
+
+def test_what_is_computed_of_a_long_row_s_sum_stays_with_it() -> None:
+    assert grouped(lambda x: F.sqrt(F.sum(F.exp(x))), "f32[65536]") == [["exp", "sum", "sqrt"]]
+
+
+def test_a_long_row_is_not_written_by_the_kernel_that_reduces_it() -> None:
+    """One thread would do all of it: the reduction could not be split."""
+
+    def both(x: Any) -> Any:
+        return F.tanh(x), F.sum(x)
+
+    assert sorted(grouped(both, "f32[65536]")) == [["sum"], ["tanh"]]
 
 
 def test_many_long_rows_are_visited_whole() -> None:
@@ -257,9 +270,7 @@ def test_an_expensive_producer_that_is_read_several_times_stays_apart() -> None:
 def test_windows_stay_apart_because_they_overlap() -> None:
     fusion = fused(lambda x: F.max_pool(F.exp(x), 2) + 1.0, "f32[1, 1, 16, 16]")
     assert [ops(group) for group in fusion.groups] == [["exp"], ["max_pool"], ["add"]]
-    assert set(apart(fusion)) == {
-        "windows overlap, so elements would be computed several times"
-    }
+    assert set(apart(fusion)) == {"windows overlap, so elements would be computed several times"}
 
 
 @pytest.mark.parametrize(("function", "most"), [(F.abs, 96), (F.exp, 16)])

@@ -43,5 +43,5 @@ class Runner:
 def interpreted_ops(executable: Executable) -> list[str]:
     """The ops of an executable that run in the interpreter; ``(whole)`` if all of it does."""
     if executable.native is None:
-        return ["(whole)"] if executable.report.fallbacks else []
+        return [] if executable.report.whole is None else ["(whole)"]
     return sorted({node.op.name for node in executable.native.program.fallbacks})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,11 +48,26 @@ def as_module(function: Callable[..., Any]) -> Any:
             found=type(function).__name__,
         )
     module = torch.nn.Module()
-    module.forward = function
+    module.forward = function if _has_signature(function) else _with_signature(function)
     remember = getattr(torch.fx.proxy, "_register_stack_trace_anchor", None)
     if remember is not None:
         remember(function)  # so that nodes know which line of the function they come from
     return module
+
+
+def _has_signature(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function)
+    except ValueError:  # a function written in C, as torch.tanh is
+        return False
+    return True
+
+
+def _with_signature(function: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named)
+
+    return forward
 
 
 def is_aten(module: Any) -> bool:

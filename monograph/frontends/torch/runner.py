@@ -32,9 +32,14 @@ class TorchModel:
         self.model = model
         self.state = dict(state or {})
         self.evaluate = run or (lambda arrays: interpret(model.graph, arrays))
+        self._plain_arguments = _plain_arguments(model)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the torch program returns for these arguments."""
+        if not kwargs and len(args) == self._plain_arguments and all(map(_is_plain, args)):
+            results = self.evaluate([_as_plain_array(each) for each in args])
+            leaves = [_leaf(output, results) for output in self.model.outputs]
+            return _nested(leaves, self.model.output_spec)
         leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
         if self.model.input_spec is not None and spec != self.model.input_spec:
             raise InputError(
@@ -42,10 +47,7 @@ class TorchModel:
                 expected=str(self.model.input_spec),
                 found=str(spec),
             )
-        returned = self.run(leaves)
-        if self.model.output_spec is None:
-            return returned
-        return torch.utils._pytree.tree_unflatten(returned, self.model.output_spec)
+        return _nested(self.run(leaves), self.model.output_spec)
 
     def run(self, leaves: Sequence[Any]) -> list[Any]:
         """The flat results for flat arguments."""
@@ -70,6 +72,48 @@ class TorchModel:
                 f"the model's state has no {described.name!r}", hint="pass it in state"
             )
         return self.state[described.name]
+
+
+PLAIN = frozenset(
+    (torch.float32, torch.float64, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool)
+)
+"""Dtypes that NumPy has too, and most tensors are of."""
+
+
+def _plain_arguments(model: ImportedModel) -> int | None:
+    """How many tensors the program takes, if it takes them one by one and changes none."""
+    count = len(model.inputs)
+    positions = [each.position for each in model.inputs if each.kind is InputKind.USER]
+    if positions != list(range(count)) or model.graph.updates:
+        return None
+    if model.input_spec is None:
+        return None
+    _, flat = torch.utils._pytree.tree_flatten((tuple(range(count)), {}))
+    return count if flat == model.input_spec else None
+
+
+def _is_plain(item: Any) -> bool:
+    """Whether an argument is a dense tensor in the processor's memory, of a dtype NumPy has."""
+    return (
+        type(item) is torch.Tensor
+        and item.dtype in PLAIN
+        and item.is_cpu
+        and item.layout is torch.strided
+        and not item.is_neg()
+    )
+
+
+def _as_plain_array(tensor: torch.Tensor) -> Array:
+    array: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
+    return array
+
+
+def _nested(leaves: list[Any], spec: Any) -> Any:
+    if spec is None:
+        return leaves
+    if spec.is_leaf():
+        return leaves[0]
+    return torch.utils._pytree.tree_unflatten(leaves, spec)
 
 
 def _memory(tensor: torch.Tensor, described: Input) -> torch.Tensor:

@@ -89,6 +89,8 @@ def array_from_torch(tensor: torch.Tensor) -> Array:
 def array_to_torch(array: Array) -> torch.Tensor:
     """The array as a tensor: a view where torch can hold one (writable, forward strides)."""
     given = np.asarray(array)
+    if given.dtype.char in "fdlqib?" and given.flags.c_contiguous and given.flags.writeable:
+        return torch.from_numpy(given)
     if not given.flags.writeable or any(stride < 0 for stride in given.strides):
         given = given.copy()
     dtype = dtype_to_torch(ours.dtype_of(given.dtype))

@@ -145,6 +145,7 @@ def show_native(page: Page, *, inductor: bool = True, waiting: Waiting = _quietl
 def _show_figures(page: Page, explained: Explanation, seconds: float) -> None:
     memory = explained.memory
     assert memory is not None, "the block has native code"
+    distinct = sum(kernel.launches > 0 for kernel in explained.kernels)
     page.table(
         ("", "before", "after"),
         [
@@ -152,7 +153,7 @@ def _show_figures(page: Page, explained: Explanation, seconds: float) -> None:
             (
                 "kernels",
                 f"{explained.nodes_lowered} lowered nodes",
-                f"{explained.launches} launches, {len(explained.kernels)} distinct",
+                f"{explained.launches} launches, {distinct} distinct",
             ),
             (
                 "bytes moved a call",

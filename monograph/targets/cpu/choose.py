@@ -28,6 +28,8 @@ LINE = 64
 """Bytes in a cache line."""
 FEW = 8
 """Rows from which an operand that is packed each time is read often enough."""
+PARTIAL = 128
+"""Elements that one running sum takes before it is added to another."""
 LIGHT = 10
 """Instructions an element up to which memory, not arithmetic, is what takes time."""
 WORK = 1 << 15
@@ -152,6 +154,7 @@ def _across(
         width=width,
         tile=width,
         jam=jam,
+        partial=PARTIAL,
         streaming=frozenset(),
         grain=max(1, WORK // max(per_tile, 1)),
     )

@@ -59,6 +59,8 @@ from monograph.targets.cpu.assembly import (
 )
 from monograph.targets.cpu.reductions import Partial, reduction_of
 
+MANY_SUMS = 3
+"""Sums of partial sums up to which they find room in registers beside those."""
 LINE = 64
 """Bytes in a cache line."""
 ALIGNMENT = 64
@@ -357,7 +359,13 @@ class NestEmitter:
         lanes = 1 if self.vector is None else self.vector.width
         value_dtype, positions = self.combined[variable.name]
         reduction = reduction_of(kind, value_dtype, positions)
-        self.partials[variable.name] = Partial(reduction, self.entry, self.here, lanes)
+        rarely = variable.name in self.sums_of_sums and len(self.sums_of_sums) > MANY_SUMS
+        self.partials[variable.name] = Partial(reduction, self.entry, self.here, lanes, rarely)
+
+    @cached_property
+    def sums_of_sums(self) -> set[str]:
+        """Accumulators of what other accumulators hold."""
+        return set(_sums_of_sums(self.nest.body))
 
     @cached_property
     def combined(self) -> dict[str, tuple[DType, int | None]]:
@@ -798,6 +806,18 @@ def _loads(body: Sequence[Statement]) -> list[Load]:
     """What the statements of a loop body load, loops inside it excepted."""
     roots = tuple(s.value for s in body if isinstance(s, Let | Combine | Write))
     return [expr for expr in walk(roots) if isinstance(expr, Load)]
+
+
+def _sums_of_sums(body: Sequence[Statement]) -> Iterator[str]:
+    for statement in body:
+        if isinstance(statement, Loop):
+            yield from _sums_of_sums(statement.body)
+        elif (
+            isinstance(statement, Combine)
+            and statement.kind == "sum"
+            and isinstance(statement.value, Variable)
+        ):
+            yield statement.variable.name
 
 
 def _combined_dtypes(

@@ -94,16 +94,28 @@ def reduction_of(kind: str, dtype: DType, positions: int | None) -> Reduction:
 
 
 class Partial:
-    """A partial result in memory, one a lane; LLVM keeps it in registers."""
+    """A partial result, one a lane, written as memory; LLVM keeps it in registers.
 
-    def __init__(self, reduction: Reduction, entry: Builder, here: Builder, lanes: int) -> None:
+    With ``in_memory`` it really stays there: a sum of partial sums, seldom touched, that would
+    take registers from the sums it is made of.
+    """
+
+    def __init__(
+        self,
+        reduction: Reduction,
+        entry: Builder,
+        here: Builder,
+        lanes: int,
+        in_memory: bool = False,
+    ) -> None:
         self.reduction = reduction
+        self.volatile = "volatile " if in_memory else ""
         self.lanes = lanes
         self.element = element_type(reduction.dtype)
         self.type = vector_type(self.element, lanes)
         self.place = self._allocate(entry, self.type)
         neutral = instructions.literal(reduction.neutral(), reduction.dtype, lanes)
-        here.line(f"store {neutral}, ptr {self.place}")
+        here.line(f"store {self.volatile}{neutral}, ptr {self.place}")
         self.nan = ""
         if reduction.kind in ("max", "min") and reduction.dtype.is_float:
             self.nan = self._allocate(entry, vector_type(self.bits, lanes))
@@ -134,7 +146,8 @@ class Partial:
         return Partial(self.reduction, entry, here, lanes)
 
     def _load(self, b: Builder) -> Lanes:
-        return b.assign(self.element, self.lanes, f"load {self.type}, ptr {self.place}")
+        load = f"load {self.volatile}{self.type}, ptr {self.place}"
+        return b.assign(self.element, self.lanes, load)
 
     def _load_position(self, b: Builder) -> Lanes:
         counted = self.reduction.position
@@ -158,7 +171,7 @@ class Partial:
             return
         if position is None:
             result = self.reduction.join(b, self._load(b), value)
-            b.line(f"store {result}, ptr {self.place}")
+            b.line(f"store {self.volatile}{result}, ptr {self.place}")
             return
         if position.element != self.reduction.position:
             position = b.convert("trunc", position, self.reduction.position)

@@ -127,7 +127,8 @@ class StepBuilder:
 
     def add_slot(self, value: Value, kind: SlotKind, number: int = 0) -> int:
         """A new slot of the value's type."""
-        self.slots.append(Slot(kind, value.name, value.dtype, value.shape, number))
+        strides = self.strides.get(value)
+        self.slots.append(Slot(kind, value.name, value.dtype, value.shape, number, strides))
         return len(self.slots) - 1
 
     def slot(self, value: Value) -> int:

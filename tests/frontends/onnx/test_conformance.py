@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from tests.frontends.onnx import conformance
+from tests.frontends.onnx import backend, conformance
 
 ALL = 2033
 ENOUGH = 2025
@@ -40,6 +40,16 @@ def test_a_skipped_test_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_test_passes(tests: dict[str, Any], name: str) -> None:
     outcome = conformance.run_test(name)
     assert not outcome.reason, outcome.detail
+
+
+@pytest.mark.parametrize("name", ["test_add_cpu", "test_identity_sequence_cpu"])
+def test_a_test_passes_compiled(
+    tests: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend.RUNNER, "target", "cpu")
+    outcome = conformance.run_test(name)
+    assert not outcome.reason, outcome.detail
+    assert bool(outcome.interpreted) is (name == "test_identity_sequence_cpu")
 
 
 @pytest.mark.slow

@@ -30,6 +30,13 @@ def test_every_sample_of_an_op_agrees_with_eager(name: str) -> None:
     assert result.count("agree") == result.samples, result.reasons
 
 
+@pytest.mark.parametrize("name", ["where", "cumsum", "nn.functional.softplus"])
+def test_compiled_samples_agree_with_eager(name: str) -> None:
+    result = run_op(NAMES.index(name), Options(target="cpu"))
+    assert result.samples > 0
+    assert result.count("agree") == result.samples, result.reasons
+
+
 @pytest.mark.parametrize("name", ["cat", "gather", "nn.functional.batch_norm"])
 def test_composite_ops_agree_as_export_gives_them(name: str) -> None:
     result = run_op(NAMES.index(name), Options(level="export"))

@@ -1,0 +1,90 @@
+"""Inputs as a program wants them: checked quickly when they fit, converted when they do not.
+
+A program reads each input where it lies, row by row unless it was compiled for other strides (an
+example input that was a transpose, say). An array of the right type in another arrangement is
+copied into the one that the program reads; anything else is an error that names the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monograph.ir.graph import Graph
+from monograph.ir.interpret import bind_inputs
+from monograph.ir.types import Array, TensorType
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one input must be like to be passed as it is; ``shape`` is None if it is symbolic."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] | None
+    strides: tuple[int, ...] | None
+    """In bytes; None for row-major."""
+
+
+class Arguments:
+    """The inputs of one program."""
+
+    def __init__(self, graph: Graph, strides: Mapping[int, tuple[int, ...]]) -> None:
+        self.graph = graph
+        self.expected = [
+            _expected(value.tensor, strides.get(k)) for k, value in enumerate(graph.inputs)
+        ]
+        self._quick = [(each.dtype, each.shape, each.strides) for each in self.expected]
+
+    def converted(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Array]:
+        """The inputs as the program reads them; what does not fit is named."""
+        arrays, _ = bind_inputs(self.graph, inputs)
+        return [_arranged(*pair) for pair in zip(arrays, self.expected, strict=True)]
+
+    def fit(self, inputs: Sequence[Any]) -> bool:
+        """Whether the arrays can be passed as they are."""
+        if len(inputs) != len(self._quick):
+            return False
+        for array, (dtype, shape, strides) in zip(inputs, self._quick, strict=True):
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+                return False
+            if not array.flags.c_contiguous if strides is None else array.strides != strides:
+                return False
+        return True
+
+
+def _expected(type_: TensorType, strides: tuple[int, ...] | None) -> Expected:
+    dtype = type_.dtype.numpy
+    shape = type_.static_shape() if type_.is_static else None
+    if strides is None:
+        return Expected(dtype, shape, None)
+    return Expected(dtype, shape, tuple(stride * dtype.itemsize for stride in strides))
+
+
+def _arranged(array: Array, expected: Expected) -> Array:
+    """The array with the strides that the program reads."""
+    if expected.strides is None:
+        return np.ascontiguousarray(array, expected.dtype).reshape(np.shape(array))
+    if array.strides == expected.strides:
+        return array
+    span = sum((n - 1) * s for n, s in zip(array.shape, expected.strides, strict=True))
+    memory = np.empty(span + array.dtype.itemsize, np.uint8)
+    copy: Array = np.ndarray(array.shape, expected.dtype, memory.data, strides=expected.strides)
+    copy[...] = array
+    return copy
+
+
+def element_strides(array: Any) -> tuple[int, ...] | None:
+    """The strides of an example that is not row-major, in elements; None if it is.
+
+    Only arrangements in which every element has a place of its own, and neighbours are whole
+    elements apart, can be compiled for.
+    """
+    if not isinstance(array, np.ndarray) or array.flags.c_contiguous or array.size == 0:
+        return None
+    size = array.dtype.itemsize
+    if any(stride < 0 or stride % size for stride in array.strides):
+        return None
+    return tuple(stride // size for stride in array.strides)

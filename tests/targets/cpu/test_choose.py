@@ -1,0 +1,114 @@
+"""Which schedule a kernel is given, by what it reads and how it strides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monograph import functional as F
+from monograph.kernel.schedule import Schedule
+from monograph.targets.cpu.choose import TILE
+from tests.targets.cpu.stepping import kernel_of
+
+
+def schedule(function: Any, *types: str) -> Schedule:
+    found = kernel_of(function, *types).schedule
+    assert found is not None
+    return found
+
+
+def vector(found: Schedule) -> list[str]:
+    return [symbol.name for symbol in found.vector]
+
+
+# Pointwise.
+
+
+def test_the_axis_that_is_contiguous_is_the_vector() -> None:
+    found = schedule(lambda x, c: x + c, "f32[64, 128]", "f32[64, 1]")
+    assert vector(found) == ["_i1"]
+    assert (found.rows, found.parallel) == (1, 1)
+
+
+def test_one_long_row_is_shared_in_tiles() -> None:
+    assert schedule(lambda x: x + 1.0, "f32[1000000]").tile == TILE
+    assert schedule(lambda x: x + 1.0, "f32[1000]").tile == 0
+
+
+def test_many_rows_are_shared_whole() -> None:
+    assert schedule(lambda x, b: x + b, "f32[1000, 10000]", "f32[10000]").tile == 0
+
+
+def test_much_arithmetic_takes_fewer_registers() -> None:
+    assert schedule(lambda x: x + 1.0, "f32[4096]").width == 32
+    assert schedule(lambda x: F.sin(F.exp(x)), "f32[4096]").width == 16
+
+
+def test_wide_types_have_fewer_lanes() -> None:
+    assert schedule(lambda x: x + 1.0, "f64[4096]").width == 16
+
+
+def test_a_little_work_is_not_handed_to_a_thread() -> None:
+    light = schedule(lambda x: x + 1.0, "f32[10000000]")
+    heavy = schedule(lambda x: F.sin(F.exp(x)), "f32[10000000]")
+    assert light.grain > heavy.grain >= 1
+
+
+def test_a_transpose_is_visited_in_squares() -> None:
+    found = schedule(lambda x: F.transpose(x, (1, 0)), "f32[512, 512]")
+    assert found.width == 8
+    assert [copies for _, copies in found.jam] == [8]
+    assert found.block is not None and found.block[1] == 2
+
+
+# Rows.
+
+
+def test_a_row_is_reduced_along_itself() -> None:
+    found = schedule(lambda x: F.sum(x, axis=1), "f32[640, 100]")
+    assert vector(found) == ["_r0_0"]
+    assert found.parallel == 1
+
+
+def test_two_sums_of_a_row_are_reduced_along_it_too() -> None:
+    """What is stored once a row is no reason to gather all that is read."""
+    found = schedule(lambda x: (F.sum(x, axis=1), F.max(x, axis=1)), "f32[640, 100]")
+    assert vector(found) == ["_r0_0"]
+
+
+def test_columns_are_reduced_side_by_side() -> None:
+    found = schedule(lambda x: F.sum(x, axis=0), "f32[640, 100]")
+    assert vector(found) == ["_i1"]
+    assert found.tile == found.width
+
+
+def test_short_rows_are_reduced_side_by_side() -> None:
+    found = schedule(lambda x: (F.sum(x, axis=1), F.max(x, axis=1)), "f32[40000, 3]")
+    assert vector(found) == ["_i0"]
+
+
+def test_a_row_that_is_visited_again_is_kept() -> None:
+    found = schedule(lambda x: F.softmax(x, -1), "f32[64, 100]")
+    assert found.keep
+    assert found.prefetch is None
+
+
+def test_rows_from_memory_are_prefetched() -> None:
+    found = schedule(lambda x: F.softmax(x, -1), "f32[4096, 1024]")
+    assert found.prefetch is not None and found.prefetch.name == "_i0"
+
+
+def test_several_outputs_of_a_small_product_share_what_they_read() -> None:
+    found = schedule(lambda x, w: x @ w, "f32[8, 8]", "f32[8, 16]")
+    assert [copies for _, copies in found.jam] == [4]
+
+
+# Streaming.
+
+
+def test_results_stream_if_no_cache_would_hold_them() -> None:
+    assert schedule(lambda x: x + 1.0, "f32[4096, 4096]").streaming == {"o0"}
+    assert schedule(lambda x: x + 1.0, "f32[512, 512]").streaming == frozenset()
+
+
+def test_a_small_result_of_a_large_input_does_not_stream() -> None:
+    assert schedule(lambda x: F.sum(x, axis=1), "f32[4096, 4096]").streaming == frozenset()

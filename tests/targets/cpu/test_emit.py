@@ -1,0 +1,173 @@
+"""What the emitter writes for a loop nest, read in its text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from monograph import functional as F
+from tests.targets.cpu.stepping import kernel_of, steps_of
+
+LARGE = "f32[4096, 4096]"
+"""Larger than the last cache."""
+
+
+def text(function: Any, *types: Any) -> str:
+    return kernel_of(function, *types).text
+
+
+# Vector loops.
+
+
+@pytest.mark.parametrize(
+    ("size", "masked", "whole"),
+    [("128", False, True), ("100", True, True), ("3", True, False), ("n", True, True)],
+)
+def test_a_vector_loop_has_a_masked_rest_exactly_when_needed(
+    size: str, masked: bool, whole: bool
+) -> None:
+    found = text(lambda x: x + 1.0, f"f32[{size}]")
+    assert ("llvm.masked.store" in found) == masked
+    assert bool(re.search(r"store <\d+ x float>", found)) == whole
+
+
+def test_short_rows_take_short_vectors() -> None:
+    assert kernel_of(lambda x: x + 1.0, "f32[5]").nest.body[0].width == 8  # type: ignore[union-attr]
+    assert kernel_of(lambda x: x + 1.0, "f32[1000]").nest.body[0].width == 32  # type: ignore[union-attr]
+
+
+def test_neighbours_are_loaded_together() -> None:
+    found = text(lambda x: x + 1.0, "f32[128]")
+    assert "load <32 x float>" in found
+    assert "gather" not in found
+
+
+def test_elements_that_are_apart_are_gathered() -> None:
+    found = text(lambda x: F.flip(x, 0) + 1.0, "f32[128]")
+    assert "llvm.masked.gather.v32f32" in found
+
+
+def test_bools_are_bytes_in_memory() -> None:
+    found = text(lambda x: F.logical_not(x), "bool[64]")
+    assert re.search(r"load <\d+ x i8>", found)
+    assert re.search(r"zext <\d+ x i1> %\w+ to <\d+ x i8>", found)
+
+
+# Values that are the same in every lane.
+
+
+def test_uniform_values_stay_scalars() -> None:
+    found = text(lambda x, s: x * (s * s + 1.0), "f32[128]", "f32[]")
+    assert re.search(r"fmul float ", found)
+    assert re.search(r"fadd float ", found)
+    assert len(re.findall(r"fmul <32 x float>", found)) == 1
+    assert not re.search(r"fadd <", found)
+
+
+def test_uniform_values_are_computed_before_the_loop() -> None:
+    found = text(lambda x, s: x * (s * s + 1.0), "f32[128]", "f32[]")
+    assert found.index("fmul float") < found.index("fmul <32 x float>")
+    loop = found[: found.index("fmul <32 x float>")].rindex("\nloop")
+    assert found.index("fmul float") < loop
+
+
+def test_an_index_is_a_vector_only_where_it_is_a_number() -> None:
+    assert "x i64>" not in text(lambda x: x + 1.0, "f32[128]")
+    assert "x i64>" in text(lambda x: x + F.iota((128,)), "i64[128]")
+
+
+# Reductions.
+
+
+def test_a_sum_of_products_is_fused() -> None:
+    assert "llvm.fma.v" in text(lambda x, y: F.sum(x * y, axis=1), "f32[64, 64]", "f32[64, 64]")
+
+
+def test_the_rest_of_a_reduction_keeps_its_other_lanes() -> None:
+    whole = text(lambda x: F.sum(x, axis=1), "f32[64, 64]")
+    rest = text(lambda x: F.sum(x, axis=1), "f32[64, 65]")
+    assert "select <" not in whole
+    assert "select <" in rest
+
+
+# Memory.
+
+
+def test_what_is_written_in_place_may_alias() -> None:
+    assert "noalias" not in text(lambda x: x + 1.0, "f32[128]")
+
+
+def test_what_is_read_elsewhere_than_written_does_not_alias() -> None:
+    found = text(lambda x: F.flip(x, 0) + 1.0, "f32[128]")
+    assert "ptr noalias readonly %b0, ptr noalias %o0" in found
+
+
+def test_large_results_are_written_past_the_cache() -> None:
+    found = text(lambda x: x + 1.0, LARGE)
+    assert re.search(r"store <32 x float> %\w+, ptr %\w+, align 64, !nontemporal !1", found)
+    assert "fence seq_cst" in found
+
+
+def test_small_results_are_not() -> None:
+    found = text(lambda x: x + 1.0, "f32[64, 64]")
+    assert "nontemporal" not in found and "fence" not in found
+
+
+def test_rows_that_begin_at_any_address_are_not_written_past_the_cache() -> None:
+    found = text(lambda x, b: x + b, "f32[5000, 4001]", "f32[4001]")
+    assert "o0" in str(kernel_of(lambda x, b: x + b, "f32[5000, 4001]", "f32[4001]").schedule)
+    assert "nontemporal" not in found
+
+
+def test_squares_are_turned_in_registers() -> None:
+    found = text(lambda x: F.transpose(x, (1, 0)), "f32[64, 64]")
+    assert found.count("load <8 x float>") == 8
+    assert found.count("shufflevector") == 24
+    assert "gather" not in found
+
+
+def test_the_edge_of_a_square_is_gathered() -> None:
+    found = text(lambda x: F.transpose(x, (1, 0)), "f32[60, 64]")
+    assert "shufflevector" in found and "llvm.masked.gather.v8f32" in found
+
+
+def test_rows_are_asked_for_ahead_of_time_if_they_come_from_memory() -> None:
+    assert "llvm.prefetch" in text(lambda x: F.softmax(x, -1), LARGE)
+    assert "llvm.prefetch" not in text(lambda x: F.softmax(x, -1), "f32[64, 64]")
+
+
+def test_rows_that_are_kept_lie_on_the_stack_aligned() -> None:
+    assert "alloca [128 x float], align 64" in text(lambda x: F.softmax(x, -1), "f32[64, 100]")
+
+
+# Checks.
+
+
+def test_an_index_from_data_is_checked_and_others_are_not() -> None:
+    kernel = kernel_of(lambda x, i: F.take(x, i, axis=0), "f32[10, 8]", "i64[5]")
+    assert kernel.checked
+    assert "icmp ult" in kernel.text and "atomicrmw or ptr %status" in kernel.text
+    assert not kernel_of(lambda x: x + 1.0, "f32[8]").checked
+
+
+# Sizes.
+
+
+def test_symbolic_sizes_are_parameters() -> None:
+    found = text(lambda x, b: x + b, "f32[n, m]", "f32[m]")
+    assert "i64 %size.m, i64 %size.n, ptr %status" in found
+
+
+def test_division_by_a_size_that_may_be_zero_does_not_trap() -> None:
+    found = text(lambda x, b: x + b, "f32[n, m, 2]", "f32[m, 1]")
+    divisors = re.findall(r"u(?:div|rem) i64 %\w+, (%[\w.]+)", found)
+    assert divisors
+    assert all(not divisor.startswith("%size.") for divisor in divisors)
+
+
+def test_declarations_are_gathered_once() -> None:
+    builder = steps_of(lambda x: (F.sqrt(x), F.sqrt(x + 1.0)), "f32[n]")
+    names = [line.split("(")[0] for line in builder.declarations]
+    assert len(names) == len(set(names))
