@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from monograph.ir.dims import Shape, Symbol, evaluate_dim, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import Array, DType, Kind, bool_, dtype_of
 
+LABELS = count()
+"""Numbers for the names of weights; none is used twice."""
 FLOATS = tuple(map(dtype_of, ("f32", "f64", "f16", "bf16")))
 INTEGERS = tuple(map(dtype_of, ("i32", "i64", "u8", "i8")))
 LARGEST = 2000
@@ -137,7 +140,7 @@ class Builder:
 
     def weight(self, array: Array) -> Value:
         """A weight whose name no other has, here or in a region."""
-        return self.graph.add_weight(f"layer.{self.random.getrandbits(40)}", array)
+        return self.graph.add_weight(f"layer.{next(LABELS)}", array)
 
     # Growing.
 

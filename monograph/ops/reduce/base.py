@@ -76,7 +76,7 @@ def summed(x: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
     """
     if x.dtype.kind in "iub":
         return np.asarray(np.sum(x, axis=tuple(axes), keepdims=keepdims, dtype=x.dtype))
-    reduced = [axis % x.ndim for axis in axes]
+    reduced = sorted(axis % x.ndim for axis in axes)
     kept = [axis for axis in range(x.ndim) if axis not in reduced]
     count = prod(x.shape[axis] for axis in reduced)
     rows = np.ascontiguousarray(x.transpose(*kept, *reduced))
