@@ -18,46 +18,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from monograph.fusion.cost import (
+    CHEAP,
+    CONTRACTIONS,
+    FEW_ROWS,
+    GENERATORS,
+    LARGE_ROW,
+    LARGEST,
+    MOST_NODES,
+    MOVES,
+    SHARED_BYTES,
+    WINDOWS,
+    amount,
+    nbytes,
+    work,
+)
 from monograph.fusion.places import Place, identity, reading_place, reduced_axes
-from monograph.ir.dims import Dim, Shape, provably_equal, shape_product
+from monograph.ir.dims import Shape, provably_equal, shape_product
 from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.op import Family, Trait
+from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
 
-FEW_ROWS = 16
-"""Fewer rows than this keep too few threads busy to be worth one visit each."""
-LARGE_ROW = 1 << 15
-"""Elements from which a row is worth splitting among threads."""
 FEW_LONG_ROWS = "its few long rows are split among threads"
-SHARED_BYTES = 1 << 16
-"""Bytes from which reading a value once instead of twice is worth a larger kernel."""
-MOST_NODES = 40
-"""Nodes up to which kernels are joined for what they read in common."""
-LARGEST = 96
-"""How large a kernel may grow (``Group.size``): by then its arithmetic outweighs a round trip."""
-CHEAP = 4
-"""Instructions an element up to which computing again beats a round trip through memory."""
-
-CONTRACTIONS = frozenset(("dot_general", "conv", "conv_transpose"))
-WINDOWS = frozenset(
-    (
-        "max_pool",
-        "avg_pool",
-        "max_pool_with_indices",
-        "max_pool_gradient",
-        "searchsorted",
-        "bincount",
-    )
-)
-GENERATORS = frozenset(("iota", "full", "dim"))
-MOVES = frozenset(("reshape", "transpose", "expand", "slice", "flip"))
-_EXPENSIVE = frozenset(
-    (
-        *("exp", "exp2", "expm1", "log", "log2", "log1p", "power", "sin", "cos", "atan", "atan2"),
-        *("tanh", "erf", "erfc", "gelu", "sigmoid", "silu", "softplus", "mish", "log_sigmoid"),
-        *("tan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"),
-    )
-)
 
 
 class Kind(Enum):
@@ -122,21 +104,21 @@ class Group:
 
     def size(self) -> int:
         """How long its formulas are, roughly: what lowering and emitting them takes."""
-        return sum(max(1, _work(node) // 2) for node in self.nodes)
+        return sum(max(1, work(node) // 2) for node in self.nodes)
 
     def savings(self) -> list[str]:
         """What each value that was taken in saves: its round trip, or the way back at least."""
         written = set(self.outputs())
         return [
-            f"%{value.name} is used as it is made: {_amount(_bytes(value))} not read back"
+            f"%{value.name} is used as it is made: {amount(nbytes(value))} not read back"
             if value in written
-            else f"%{value.name} stays inside: {_amount(_bytes(value))} not written"
+            else f"%{value.name} stays inside: {amount(nbytes(value))} not written"
             for value in dict.fromkeys(self.taken_in)
         ]
 
     def work(self) -> int:
         """Instructions for one element, roughly."""
-        return sum(_work(node) for node in self.nodes)
+        return sum(work(node) for node in self.nodes)
 
 
 @dataclass(frozen=True)
@@ -202,7 +184,7 @@ class _Fuser:
         self.home[node] = group
         if not self.enabled or group.kind is Kind.OPAQUE:
             return
-        for operand in sorted(dict.fromkeys(node.operands), key=_saved, reverse=True):
+        for operand in sorted(dict.fromkeys(node.operands), key=nbytes, reverse=True):
             producer = operand.producer
             if producer is None or is_stored(producer):
                 continue
@@ -375,7 +357,7 @@ class _Fuser:
             return False
         free = all(node.op.name in GENERATORS | MOVES for node in source.nodes)
         limit = 0 if group.kind in (Kind.CONTRACTION, Kind.WINDOW) else CHEAP
-        if not free and (source.work() > limit or _bytes_read(source) > _bytes(value)):
+        if not free and (source.work() > limit or _bytes_read(source) > nbytes(value)):
             return False
         if any(node.has_effect for node in source.nodes):
             return False
@@ -400,7 +382,7 @@ class _Fuser:
     def join_siblings(self) -> None:
         """Merge kernels that read the same large value in the same order: it is then read once."""
         for value in self.read_values():
-            if _saved(value) < SHARED_BYTES:
+            if nbytes(value) < SHARED_BYTES:
                 continue
             readers = dict.fromkeys(
                 self.home[use.node] for use in value.uses if use.node in self.home
@@ -414,7 +396,7 @@ class _Fuser:
                     if merged is None:
                         continue
                     merged.joined.append(
-                        f"%{value.name} is read once for both: {_amount(_saved(value))} not read"
+                        f"%{value.name} is read once for both: {amount(nbytes(value))} not read"
                     )
                     for node in merged.nodes:
                         if node not in merged.copies:
@@ -425,7 +407,7 @@ class _Fuser:
     def read_values(self) -> list[Value]:
         """Every value that nodes read, the largest first."""
         values = [*self.graph.inputs, *(v for node in self.graph.nodes for v in node.results)]
-        return sorted((v for v in values if len(v.uses) > 1), key=_saved, reverse=True)
+        return sorted((v for v in values if len(v.uses) > 1), key=nbytes, reverse=True)
 
     def joined(self, first: Group, second: Group, value: Value) -> Group | None:
         """Two kernels that do not need each other as one."""
@@ -581,39 +563,7 @@ def _grows(value: Value, group: Group) -> bool:
     return not provably_equal(size, space)
 
 
-def _work(node: Node) -> int:
-    if node.op.name in MOVES | GENERATORS or node.op.family is Family.DATA:
-        return 0
-    return 12 if node.op.name in _EXPENSIVE else 1
-
-
-def _bytes(value: Value) -> int:
-    """Bytes of a value; a symbolic dimension counts as its lower bound, or 64."""
-    total = value.dtype.bits // 8 or 1
-    for dim in value.shape:
-        total *= _likely(dim)
-    return total
-
-
-def _likely(dim: Dim) -> int:
-    if isinstance(dim, int):
-        return dim
-    lower, upper = dim.bounds()
-    return upper if upper is not None and upper < 4096 else max(lower or 1, 64)
-
-
 def _bytes_read(group: Group) -> int:
     """Bytes of what it reads; a single number is read once, and stays in a register."""
     tensors = [v for v in group.inputs() if isinstance(v.type, TensorType)]
-    return sum(_bytes(v) for v in tensors if shape_product(v.shape) != 1)
-
-
-def _saved(value: Value) -> int:
-    return _bytes(value) if isinstance(value.type, TensorType) else 0
-
-
-def _amount(count: int) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
+    return sum(nbytes(v) for v in tensors if shape_product(v.shape) != 1)

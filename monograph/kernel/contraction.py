@@ -208,7 +208,7 @@ def _packing(
         condition = e.apply("less", e.index(place), e.index(size), dtype=bool_)
         value = e.select(condition, value, e.literal(0.0, value.dtype))
     space = (*batch, panel, depth, lane)
-    store = Store(buffer, (_linear(space),), value)
+    store = Store(buffer, (e.linear(space),), value)
     name = f"{contraction.kernel.name}_pack_{buffer.name}"
     read = {x.buffer.name for x in e.walk((value,)) if isinstance(x, e.Load)}
     inputs = tuple(b for b in contraction.kernel.inputs if b.name in read)
@@ -321,10 +321,3 @@ def _decoded_dim(dim: Dim, axes: tuple[Axis, ...], place: Dim) -> Dim:
         bindings[symbol] = rest if number == 0 else rest % extent
         rest = rest if number == 0 else rest // extent
     return dim if isinstance(dim, int) else dim.substitute(bindings)
-
-
-def _linear(axes: tuple[Axis, ...]) -> Expr:
-    total: Dim = 0
-    for axis in axes:
-        total = total * axis.extent + axis.symbol
-    return e.index(total)

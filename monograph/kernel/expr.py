@@ -66,6 +66,14 @@ def axis(name: str, extent: Dim) -> Axis:
     return Axis(Symbol(name, 0, None if upper is None else max(upper - 1, 0)), extent)
 
 
+def linear(axes: tuple[Axis, ...]) -> Expr:
+    """The position of an element among all that the axes visit, in row-major order."""
+    total: Dim = 0
+    for each in axes:
+        total = total * each.extent + each.symbol
+    return index(total)
+
+
 class Expr:
     """Base of all expressions. Make them with the functions below, never with a constructor."""
 

@@ -168,7 +168,7 @@ class _NestBuilder:
         statements: list[Statement] = [
             Accumulator(variable, kind) for variable, kind, _ in visit.reductions
         ]
-        position = _linear(visit.axes)
+        position = e.linear(visit.axes)
         inside = bound | {axis.symbol for axis in visit.axes}
         body: list[Statement] = list(kept)
         nested, known = self.nested(visit.roots(), inside)
@@ -246,7 +246,7 @@ class _NestBuilder:
             for value in _worth_keeping(first, later):
                 buffer = Buffer(f"row{len(self.scratch)}", value.dtype, (_size(first.axes),))
                 self.scratch.append(buffer)
-                offset = _linear(first.axes)
+                offset = e.linear(first.axes)
                 kept.append((k, Write(buffer, offset, value)))
                 again = e.load(buffer, (offset,))
                 for visit in later:
@@ -323,13 +323,6 @@ def _replaced(write: Write, known: Mapping[Expr, Expr]) -> Write:
         e.replace(write.value, known),
         write.streaming,
     )
-
-
-def _linear(axes: tuple[Axis, ...]) -> Expr:
-    total: Dim = 0
-    for axis in axes:
-        total = total * axis.extent + axis.symbol
-    return e.index(total)
 
 
 def _size(axes: tuple[Axis, ...]) -> Dim:

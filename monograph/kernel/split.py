@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from monograph.fusion.cost import FEW_ROWS, LARGE_ROW
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, dim_min, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Reduce
@@ -19,8 +20,6 @@ from monograph.kernel.kernel import Kernel, Store
 
 PIECE = 1 << 14
 """Elements in a piece."""
-FEW_ROWS = 16
-LONG_ROW = 1 << 15
 PIECES = "_i_piece"
 
 
@@ -57,7 +56,7 @@ def _worth_splitting(kernel: Kernel, reductions: list[Reduce]) -> bool:
     if any(axis.symbol not in used for axis in kernel.axes):
         return False
     lengths = [shape_product(axis.extent for axis in each.axes) for each in reductions]
-    return all(isinstance(n, SymbolicDim) or n >= LONG_ROW for n in lengths)
+    return all(isinstance(n, SymbolicDim) or n >= LARGE_ROW for n in lengths)
 
 
 def _holds_reduction(reduction: Reduce) -> bool:
@@ -83,7 +82,7 @@ def _split(kernel: Kernel, reductions: list[Reduce], long_axis: Axis) -> SplitKe
     whole = isinstance(long_axis.extent, int) and long_axis.extent % length == 0
     short = Axis(long_axis.symbol, length if whole else dim_min(length, left))
     rows = tuple(axis.extent for axis in kernel.axes)
-    place = _linear((*kernel.axes, piece))
+    place = e.linear((*kernel.axes, piece))
     stores: list[Store] = []
     replaced: dict[Expr, Expr] = {}
     for k, each in enumerate(reductions):
@@ -117,7 +116,7 @@ def _split(kernel: Kernel, reductions: list[Reduce], long_axis: Axis) -> SplitKe
 def _combined(reduction: Reduce, buffer: Buffer, axes: tuple[Axis, ...], count: Dim) -> Expr:
     """The reduction over the partial results."""
     over = e.axis("_r0_0", count)
-    partial = e.load(buffer, (_linear((*axes, over)),))
+    partial = e.load(buffer, (e.linear((*axes, over)),))
     if reduction.kind not in ("argmax", "argmin"):
         return e.reduce(reduction.kind, (over,), partial)
     names = [axis.symbol for axis in reduction.axes]
@@ -174,10 +173,3 @@ def _rebuilt_index(dim: Dim, symbols: dict[Dim, Expr]) -> Expr:
             term = term * (e.index(atom) if found is None else found)
         total = total + term
     return total
-
-
-def _linear(axes: tuple[Axis, ...]) -> Expr:
-    total: Dim = 0
-    for axis in axes:
-        total = total * axis.extent + axis.symbol
-    return e.index(total)

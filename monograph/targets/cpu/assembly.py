@@ -69,16 +69,18 @@ def number(value: bool | int | float, element: str) -> str:
 
 def _as_f32(value: float) -> float:
     try:
-        return struct.unpack(">f", struct.pack(">f", value))[0]  # type: ignore[no-any-return]
+        narrow: float = struct.unpack(">f", struct.pack(">f", value))[0]
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
+    return narrow
 
 
 def _as_f16(value: float) -> float:
     try:
-        return struct.unpack(">e", struct.pack(">e", value))[0]  # type: ignore[no-any-return]
+        narrow: float = struct.unpack(">e", struct.pack(">e", value))[0]
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
+    return narrow
 
 
 @dataclass(slots=True)
