@@ -18,8 +18,8 @@ from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.runtime.arena import Plan
 from monograph.runtime.compiled import CompiledModel, Executable
 from monograph.targets.cpu.build import Program
+from monograph.targets.cpu.launches import BuiltKernel
 from monograph.targets.cpu.machine import host
-from monograph.targets.cpu.steps import BuiltKernel
 from monograph.targets.program import Code, Interpret, Launch, SlotKind, flattened
 
 

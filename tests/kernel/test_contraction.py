@@ -14,7 +14,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, Tile, as_contraction, decoded, pack
 from monograph.kernel.expr import Buffer
 from monograph.runtime.compile import Options, compile_graph
-from monograph.targets.cpu.choose import choose_tile, is_worth_packing
+from monograph.targets.cpu.contract import choose_tile, is_worth_packing
 from monograph.targets.cpu.machine import machine_named
 from tests.kernel.build import flat
 from tests.kernel.evaluate_kernel import run_kernel

@@ -15,8 +15,9 @@ from monograph.fusion.group import Fusion
 from monograph.ir.graph import Graph, Value
 from monograph.progress import announce
 from monograph.targets.cpu.entry import entry_text
+from monograph.targets.cpu.launches import BuiltKernel
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
-from monograph.targets.cpu.steps import BuiltKernel, StepBuilder
+from monograph.targets.cpu.steps import StepBuilder
 from monograph.targets.program import Code
 
 ATTRIBUTES = """

@@ -14,7 +14,6 @@ from monograph.ir.dims import Dim, Symbol, shape_product
 from monograph.ir.types import DType
 from monograph.kernel import expr as e
 from monograph.kernel import mathlib
-from monograph.kernel.contraction import WORTHWHILE, Contraction, Tile
 from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
@@ -26,8 +25,6 @@ TILE = 4096
 """Elements of a long row that one parallel iteration takes."""
 LINE = 64
 """Bytes in a cache line."""
-FEW = 8
-"""Rows from which an operand that is packed each time is read often enough."""
 PARTIAL = 128
 """Elements that one running sum takes before it is added to another."""
 LIGHT = 10
@@ -53,8 +50,8 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     order = (*(s for s in symbols if s is not vector), vector)
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     width = _width(kernel, machine, extents[vector])
-    outer = _likely(shape_product(extents[s] for s in order[:-1]))
-    inner = _likely(extents[vector])
+    outer = likely(shape_product(extents[s] for s in order[:-1]))
+    inner = likely(extents[vector])
     tile = TILE if inner >= 2 * TILE and outer < 256 else 0
     crossed = _crossed(kernel, order, extents)
     jam: tuple[tuple[Symbol, int], ...] = ()
@@ -93,7 +90,7 @@ def _crossed(
         if _score(position, vector) >= 0:
             continue
         for symbol in others:
-            if _score(position, symbol) > 0 and _likely(extents[symbol]) >= 8:
+            if _score(position, symbol) > 0 and likely(extents[symbol]) >= 8:
                 return symbol, dtype
     return None
 
@@ -105,7 +102,7 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     inner = [s for s in extents if s not in used]
     along_row = _reduction_contiguity(reductions)
     # What is stored once a long row does not matter beside what is read along it.
-    longest = max((_likely(each.axes[-1].extent) for each in reductions if each.axes), default=1)
+    longest = max((likely(each.axes[-1].extent) for each in reductions if each.axes), default=1)
     stores = longest < machine.vector_bytes // 4
     across = {s: _contiguity(kernel, s, stores) for s in rows}
     best = max(rows, key=lambda s: (across[s], rows.index(s)), default=None)
@@ -137,13 +134,13 @@ def _across(
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     order = (*(s for s in rows if s is not vector), vector)
     width = _width(kernel, machine, extents[vector])
-    if _work(kernel) <= LIGHT and _likely(extents[vector]) >= 16 * width:
+    if _work(kernel) <= LIGHT and likely(extents[vector]) >= 16 * width:
         width *= 2  # whole cache lines, several at a time: each row is far from the next
     per_tile = _work(kernel) * _row_size(reductions)
     jam: tuple[tuple[Symbol, int], ...] = ()
     if any(_is_contraction(each) for each in reductions) and len(order) > 1:
         candidate = order[-2]
-        if _likely(extents[candidate]) >= 4:
+        if likely(extents[candidate]) >= 4:
             jam = ((candidate, 4),)
             width = min(width, 2 * machine.vector_bytes // 4)
     return Schedule(
@@ -167,7 +164,7 @@ def _jam(
     if not rows or not any(_is_contraction(each) for each in reductions):
         return ()
     last = rows[-1]
-    return ((last, 4),) if _likely(extents[last]) >= 4 else ()
+    return ((last, 4),) if likely(extents[last]) >= 4 else ()
 
 
 def _is_contraction(reduction: Reduce) -> bool:
@@ -225,10 +222,10 @@ def _width(kernel: Kernel, machine: Machine, extent: Dim) -> int:
     bits = max((d.bits for d in _computed(kernel)), default=32)
     lanes = machine.vector_bytes * 8 // max(bits, 32)
     width = lanes * (2 if _work(kernel) > 30 else 4)
-    likely = _likely(extent)
-    while width > lanes and width > likely:
+    size = likely(extent)
+    while width > lanes and width > size:
         width //= 2
-    while width > 1 and width >= 2 * likely:
+    while width > 1 and width >= 2 * size:
         width //= 2
     return max(width, 1)
 
@@ -268,12 +265,12 @@ def _expanded_count(function: str, dtype: DType, operands: int) -> int:
 
 def _row_size(reductions: list[Reduce]) -> int:
     return max(
-        (_likely(shape_product(axis.extent for axis in each.axes)) for each in reductions),
+        (likely(shape_product(axis.extent for axis in each.axes)) for each in reductions),
         default=1,
     )
 
 
-def _likely(dim: Dim) -> int:
+def likely(dim: Dim) -> int:
     """A size to plan with: the declared range's upper end if it is small."""
     if isinstance(dim, int):
         return dim
@@ -283,44 +280,13 @@ def _likely(dim: Dim) -> int:
 
 def _reads_much(kernel: Kernel, machine: Machine) -> bool:
     """Whether the inputs come from memory rather than from a cache."""
-    sizes = [_likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.inputs]
+    sizes = [likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.inputs]
     return sum(sizes) > machine.l2
 
 
 def _streaming(kernel: Kernel, machine: Machine) -> frozenset[str]:
     """Outputs so large that nobody would find them in the cache."""
-    sizes = {b.name: _likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.buffers}
+    sizes = {b.name: likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.buffers}
     if sum(sizes.values()) <= machine.l3:
         return frozenset()
     return frozenset(b.name for b in kernel.outputs if sizes[b.name] > machine.l3 // 4)
-
-
-def is_worth_packing(contraction: Contraction, constant: bool) -> bool:
-    """Whether a contraction is large enough to pay for the packing of its operands.
-
-    A constant right operand is packed beforehand; else few rows would read it just once.
-    """
-    sides = (contraction.m, contraction.n, contraction.k)
-    m, n, k = (_likely(contraction.size(axes)) for axes in sides)
-    large = k >= 8 and n >= 8 and m * n * k >= WORTHWHILE
-    return large and (constant or m >= FEW)
-
-
-def choose_tile(contraction: Contraction, machine: Machine) -> Tile:
-    """The tile of the result that is kept in registers: as large as they allow.
-
-    Two vectors a row leave most registers for partial sums; with few rows, more vectors keep
-    enough sums going to hide the latency of each.
-    """
-    lanes = machine.vector_bytes * 8 // contraction.reduction.dtype.bits
-    rows = _likely(contraction.size(contraction.m))
-    columns = _likely(contraction.size(contraction.n))
-    if rows < 4:
-        vectors = 8 if rows == 1 else 4
-        while vectors > 1 and vectors * lanes >= 2 * columns:
-            vectors //= 2
-        return Tile(rows, vectors * lanes)
-    most = (machine.registers - 4) // 2
-    candidates = range(min(most, rows), 3, -1)
-    best = min(candidates, key=lambda count: (-(-rows // count) * (count + 1.5), -count))
-    return Tile(best, 2 * lanes if columns > lanes else lanes)

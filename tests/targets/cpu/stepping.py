@@ -10,8 +10,9 @@ from monograph.passes.lower_composites import LowerComposites
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
 from monograph.runtime.compile import composites_with_loops
+from monograph.targets.cpu.launches import BuiltKernel
 from monograph.targets.cpu.machine import machine_named
-from monograph.targets.cpu.steps import BuiltKernel, StepBuilder
+from monograph.targets.cpu.steps import StepBuilder
 
 
 def steps_of(function: Callable[..., Any], *types: Any, fusion: bool = True) -> StepBuilder:

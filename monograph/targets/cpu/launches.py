@@ -1,0 +1,204 @@
+"""The memory of a program and the launches that fill it: what every family of kernels builds with.
+
+A slot is made when a value is first needed; a kernel is emitted once and launched as often as
+something equal to it is computed; what is made of weights alone is made once, before the first
+call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from monograph.fusion.group import Group, is_stored
+from monograph.ir.data import Data
+from monograph.ir.graph import Node, Value
+from monograph.ir.types import TensorType
+from monograph.kernel.expr import Buffer, Load, Reduce
+from monograph.kernel.kernel import Kernel
+from monograph.kernel.loops import LoopNest
+from monograph.kernel.nest import build_nest
+from monograph.kernel.schedule import Schedule
+from monograph.targets.cpu.choose import choose
+from monograph.targets.cpu.emit import NestEmitter
+from monograph.targets.cpu.machine import Machine
+from monograph.targets.program import Copy, Launch, Slot, SlotKind, Step
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """A kernel at each stage of its making, and how often it is launched."""
+
+    name: str
+    group: Group
+    kernel: Kernel | None
+    """The algorithm; None if the op states its loops itself."""
+    schedule: Schedule | None
+    nest: LoopNest
+    text: str
+    checked: bool
+
+
+class Launches:
+    """Gathers the slots, kernels and steps of one program."""
+
+    def __init__(self, machine: Machine, strides: Mapping[Value, tuple[int, ...]]) -> None:
+        self.machine = machine
+        self.strides = strides
+        self.slots: list[Slot] = []
+        self.slot_of: dict[Value, int] = {}
+        self.weights: list[Data] = []
+        self.steps: list[Step] = []
+        self.prepare: list[Step] = []
+        """Steps that need weights alone, and run once."""
+        self.prepared: dict[tuple[str, tuple[int, ...]], int] = {}
+        self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
+        self.declarations: set[str] = set()
+
+    # Slots ----------------------------------------------------------------------------------------
+
+    def add_slot(self, value: Value, kind: SlotKind, number: int = 0) -> int:
+        """A new slot of the value's type."""
+        strides = self.strides.get(value)
+        self.slots.append(Slot(kind, value.name, value.dtype, value.shape, number, strides))
+        return len(self.slots) - 1
+
+    def slot(self, value: Value) -> int:
+        """The slot of a value, made when it is first needed."""
+        found = self.slot_of.get(value)
+        if found is not None:
+            return found
+        node = value.producer
+        assert node is not None, f"%{value.name} has no slot"
+        if is_stored(node):
+            data: Data = node.op.attributes()["data"]
+            found = self.add_slot(value, SlotKind.WEIGHT, len(self.weights))
+            self.weights.append(data)
+        elif is_view(node) and node.operands[0] not in self.strides:
+            found = self.slot(node.operands[0])
+        else:
+            found = self.add_slot(value, SlotKind.ARENA)
+        self.slot_of[value] = found
+        return found
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy a slot, unless it is there already."""
+        if source != target:
+            self.steps.append(Copy(source, target, self.slots[source].nbytes))
+
+    # Kernels --------------------------------------------------------------------------------------
+
+    def is_constant(self, slots: Sequence[int]) -> bool:
+        """Whether all of these are weights."""
+        return all(self.slots[slot].kind is SlotKind.WEIGHT for slot in slots)
+
+    def packed(self, group: Group, kernel: Kernel, read: tuple[int, ...]) -> int:
+        """The slot of a packed operand: prepared if it is made of weights, else made each time."""
+        (buffer,) = kernel.outputs
+        if not read or not self.is_constant(read):
+            target = self.add_scratch(buffer)
+            self.launch_flat(group, kernel, read, [target])
+            return target
+        key = (kernel.digest, read)
+        if key not in self.prepared:
+            self.prepared[key] = self.add_scratch(buffer, SlotKind.PREPARED)
+            outer, self.steps = self.steps, self.prepare
+            self.launch_flat(group, kernel, read, [self.prepared[key]])
+            self.steps = outer
+        return self.prepared[key]
+
+    def add_scratch(self, buffer: Buffer, kind: SlotKind = SlotKind.ARENA) -> int:
+        """A slot for what one kernel leaves for another."""
+        self.slots.append(Slot(kind, buffer.name, buffer.dtype, buffer.shape))
+        return len(self.slots) - 1
+
+    def launch_flat(
+        self,
+        group: Group,
+        flat: Kernel,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        schedule: Schedule | None = None,
+    ) -> None:
+        """Emit the kernel, unless an equal one is there, and a step that runs it."""
+        shared = tuple(inputs[k] for k in _in_place(flat))
+        aligned = all(self.slots[slot].kind is not SlotKind.VIEW for slot in outputs)
+        key = (flat.digest, bool(shared), aligned)
+        if key not in self.kernels:
+            chosen = choose(flat, self.machine) if schedule is None else schedule
+            self.kernels[key] = self.built(group, flat, chosen, bool(shared), aligned)
+        self.launch_built(self.kernels[key], group, inputs, outputs, shared)
+
+    def launch_built(
+        self,
+        built: BuiltKernel,
+        group: Group,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        shared: tuple[int, ...] = (),
+    ) -> None:
+        """A step that runs a kernel on these slots."""
+        nest = built.nest
+        slots = (*inputs, *outputs)
+        checked = "; ".join(repr(node) for node in group.nodes) if built.checked else ""
+        self.steps.append(
+            Launch(
+                built.name,
+                slots,
+                nest.sizes,
+                nest.extent,
+                nest.grain,
+                checked,
+                shared,
+                len(outputs),
+                nest.complaint,
+            )
+        )
+
+    def built(
+        self, group: Group, flat: Kernel, schedule: Schedule, aliased: bool, aligned: bool
+    ) -> BuiltKernel:
+        """Emit a kernel; only what is aligned can be written past the cache."""
+        if not aligned:
+            schedule = replace(schedule, streaming=frozenset())
+        suffix = flat.name.removeprefix(group.name)
+        name = f"k{len(self.kernels)}_{group.name}{suffix}"
+        named = Kernel(name, flat.inputs, flat.outputs, flat.axes, flat.stores)
+        nest = build_nest(named, schedule)
+        emitter = NestEmitter(nest, self.declarations, aliased)
+        text = emitter.emit()
+        return BuiltKernel(name, group, named, schedule, nest, text, emitter.has_checks)
+
+    def built_nest(self, group: Group, nest: LoopNest) -> BuiltKernel:
+        """Emit a loop nest, unless an equal one is there."""
+        key = (nest.digest, False, True)
+        if key not in self.kernels:
+            name = f"k{len(self.kernels)}_{group.name}"
+            emitter = NestEmitter(replace(nest, name=name), self.declarations)
+            text = emitter.emit()
+            self.kernels[key] = BuiltKernel(
+                name, group, None, None, emitter.nest, text, emitter.has_checks
+            )
+        return self.kernels[key]
+
+
+def is_view(node: Node) -> bool:
+    """Whether the result is the operand's own memory."""
+    return node.op.name == "reshape" and isinstance(node.operands[0].type, TensorType)
+
+
+def _in_place(kernel: Kernel) -> tuple[int, ...]:
+    """Inputs that the output may be written over: each element is read where it is written."""
+    if len(kernel.stores) != 1 or any(isinstance(x, Reduce) for x in kernel.expressions()):
+        return ()
+    (store,) = kernel.stores
+    loads: dict[str, list[Load]] = {}
+    for load in kernel.loads():
+        loads.setdefault(load.buffer.name, []).append(load)
+    found = []
+    for k, buffer in enumerate(kernel.inputs):
+        same = all(load.operands == store.position for load in loads.get(buffer.name, []))
+        fits = buffer.dtype.bits == store.buffer.dtype.bits and buffer.shape == store.buffer.shape
+        if same and fits and buffer.name in loads:
+            found.append(k)
+    return tuple(found)
