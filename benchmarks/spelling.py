@@ -21,6 +21,7 @@ class Spelling(Protocol):
     def sigmoid(self, x: Any) -> Any: ...
     def tanh(self, x: Any) -> Any: ...
     def gelu(self, x: Any, *, tanh: bool) -> Any: ...
+    def linear(self, x: Any, weight: Any) -> Any: ...
     def softmax(self, x: Any) -> Any: ...
     def log_softmax(self, x: Any) -> Any: ...
     def layer_norm(self, x: Any, scale: Any, shift: Any) -> Any: ...
@@ -49,6 +50,9 @@ class TorchSpelling:
 
     def gelu(self, x: Any, *, tanh: bool) -> Any:
         return functional.gelu(x, approximate="tanh" if tanh else "none")
+
+    def linear(self, x: Any, weight: Any) -> Any:
+        return functional.linear(x, weight)
 
     def softmax(self, x: Any) -> Any:
         return torch.softmax(x, -1)
@@ -98,6 +102,9 @@ def jax_spelling() -> Spelling:
 
         def gelu(self, x: Any, *, tanh: bool) -> Any:
             return jax.nn.gelu(x, approximate=tanh)
+
+        def linear(self, x: Any, weight: Any) -> Any:
+            return x @ weight.T
 
         def softmax(self, x: Any) -> Any:
             return jax.nn.softmax(x, axis=-1)

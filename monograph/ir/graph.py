@@ -169,7 +169,21 @@ class Node:
     @property
     def is_removable(self) -> bool:
         """Whether nothing would notice if it were gone: no use, no effect, no symbol bound."""
-        return not self.is_used and not self.has_effect and not self.op.binds()
+        return not self.is_used and not self.has_effect and not self.binds()
+
+    def binds(self) -> set[Symbol]:
+        """The symbols that have a value only once it has run.
+
+        Besides those that its op names (``nonzero``), these are what its results' types alone
+        mention: a branch, a loop or an element of a sequence has sizes that no operand shows.
+        """
+        found = {symbol for result in self.results for symbol in symbols_of(result.type)}
+        if not found:
+            return found
+        for operand in self._operands:
+            found.difference_update(symbols_of(operand.type))
+        found.difference_update(self.op.symbols())
+        return found.union(self.op.binds())
 
     @property
     def has_effect(self) -> bool:

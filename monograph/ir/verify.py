@@ -419,7 +419,15 @@ class _Symbols:
         self._types: set[ValueType] = set()
 
     def add_node(self, node: Node) -> None:
+        """Know the symbols of a node; its attributes may mention only what has a value by then."""
         for symbol in node.op.symbols():
+            if symbol.name not in self._by_name and symbol not in node.op.binds():
+                raise _error(
+                    f"{_label(node)} mentions {symbol.name}, which nothing before it decides",
+                    node,
+                    expected="symbols of the inputs, or of results before it",
+                    found=", ".join(self._by_name) or "no symbols",
+                )
             self._add(symbol, node)
         for result in node.results:
             self.add_type(result.type, node)

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, shape_product, substitute_dim
 from monograph.ir.types import DType, bool_, i64
+from monograph.kernel.layout import Layout
 
 Number = bool | int | float
 NO_SYMBOLS: frozenset[Symbol] = frozenset()
@@ -29,25 +30,36 @@ NO_SYMBOLS: frozenset[Symbol] = frozenset()
 class Buffer:
     """A piece of memory that kernels read and write, seen as an array of ``shape``.
 
-    ``strides`` are in elements; None means row-major. Two buffers of one name are the same memory,
-    perhaps in another shape.
+    A ``layout`` of None means row-major. Two buffers of one name are the same memory, perhaps in
+    another shape.
     """
 
     name: str
     dtype: DType
     shape: Shape
-    strides: tuple[Dim, ...] | None = None
+    layout: Layout | None = None
 
-    def viewed(self, shape: Shape) -> Buffer:
-        """The same memory in another shape; only a row-major buffer has one."""
-        assert self.strides is None, f"{self.name} is strided: it has no other shape"
-        return Buffer(self.name, self.dtype, shape)
+    def viewed(self, shape: Shape) -> Buffer | None:
+        """The same memory in another shape, if strides can give it."""
+        if self.layout is None:
+            return Buffer(self.name, self.dtype, shape)
+        layout = self.layout.viewed(self.shape, shape)
+        return None if layout is None else Buffer(self.name, self.dtype, shape, layout)
+
+    @property
+    def offset(self) -> Dim:
+        """Where the first element lies."""
+        return 0 if self.layout is None else self.layout.offset
 
     def element_strides(self) -> tuple[Dim, ...]:
         """How many elements apart neighbours along each axis are."""
-        if self.strides is not None:
-            return self.strides
+        if self.layout is not None:
+            return self.layout.strides
         return tuple(shape_product(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+    def reach(self) -> Dim:
+        """How many elements of memory it takes."""
+        return shape_product(self.shape) if self.layout is None else self.layout.reach(self.shape)
 
 
 @dataclass(frozen=True)

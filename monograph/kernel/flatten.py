@@ -39,7 +39,7 @@ def flatten(kernel: Kernel) -> Kernel:
 
 def offset(buffer: Buffer, position: Sequence[Expr]) -> Expr:
     """The offset in elements of a position."""
-    total: Expr = e.index(0)
+    total: Expr = e.index(buffer.offset)
     for stride, place in zip(buffer.element_strides(), position, strict=True):
         total = total + place * stride
     return total
@@ -65,10 +65,7 @@ def coefficient(dim: Dim, symbol: Symbol) -> Dim | None:
 
 def flat_buffer(buffer: Buffer) -> Buffer:
     """A flat buffer: how many elements it spans."""
-    span: Dim = 1
-    for stride, dim in zip(buffer.element_strides(), buffer.shape, strict=True):
-        span = span + stride * (dim - 1)
-    return Buffer(buffer.name, buffer.dtype, (0 if _is_empty(buffer) else span,))
+    return Buffer(buffer.name, buffer.dtype, (0 if _is_empty(buffer) else buffer.reach(),))
 
 
 def _is_empty(buffer: Buffer) -> bool:

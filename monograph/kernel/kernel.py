@@ -54,7 +54,7 @@ class Kernel:
         for expr in self.expressions():
             found |= expr.symbols
         for buffer in self.buffers:
-            for dim in (*buffer.shape, *(buffer.strides or ())):
+            for dim in (*buffer.shape, *buffer.element_strides(), buffer.reach()):
                 if isinstance(dim, SymbolicDim):
                     found.update(dim.symbols())
         for axis in self.axes:

@@ -31,6 +31,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Expr, Index, Literal, Load, Variable
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.layout import Layout
 from monograph.kernel.loops import (
     Assign,
     Declare,
@@ -73,11 +74,11 @@ class LoweredLoops:
 
 def lower_node(
     node: Node,
-    strides: Mapping[Value, tuple[int, ...]] | None = None,
+    layouts: Mapping[Value, Layout] | None = None,
     vector_bytes: int = 32,
 ) -> LoweredLoops:
     """The loops of a node whose op has them."""
-    builder = LoopLowering(node, strides or {}, vector_bytes)
+    builder = LoopLowering(node, layouts or {}, vector_bytes)
     node.op.lower_loops(builder)
     operands = {buffer.name: value for value, buffer in builder.group.inputs.items()}
     results = {f"o{k}": value for k, value in enumerate(node.results)}
@@ -102,10 +103,8 @@ class LoopCell:
 class LoopLowering(NodeLowering):
     """The builder that one node's op states its loops with (``ir.lower.LoopBuilder``)."""
 
-    def __init__(
-        self, node: Node, strides: Mapping[Value, tuple[int, ...]], vector_bytes: int
-    ) -> None:
-        super().__init__(GroupLowering((), strides), node, ())
+    def __init__(self, node: Node, layouts: Mapping[Value, Layout], vector_bytes: int) -> None:
+        super().__init__(GroupLowering((), layouts), node, ())
         self.vector_bytes = vector_bytes
         self.stages: list[Kernel | LoopNest] = []
         self.temporaries: dict[str, Buffer] = {}
@@ -134,7 +133,9 @@ class LoopLowering(NodeLowering):
         return buffer
 
     def viewed(self, memory: Buffer, shape: Shape) -> Buffer:
-        return memory.viewed(shape)
+        view = memory.viewed(shape)
+        assert view is not None, f"{memory.name} is strided: it has no other shape"
+        return view
 
     def load(self, memory: Buffer, index: Sequence[Expr]) -> Expr:
         found: Expr = e.load(memory, tuple(index))

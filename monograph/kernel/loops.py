@@ -152,7 +152,8 @@ class LoopNest:
         """A key for the nest that does not depend on its name."""
         from monograph.kernel.text import nest_text
 
-        return hashlib.sha256(nest_text(replace(self, name="nest")).encode()).hexdigest()
+        said = (nest_text(replace(self, name="nest")), self.complaint, *sorted(self.volatile))
+        return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
     def __str__(self) -> str:
         from monograph.kernel.text import nest_text

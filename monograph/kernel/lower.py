@@ -23,6 +23,7 @@ from monograph.ir.types import DType, Kind, TensorType, bool_, i64, wide
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Expr, Index
 from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.layout import Layout, matching_runs
 from monograph.kernel.scalar import APPROXIMATED, BASIC, TO_BOOL
 
 SCALAR_FUNCTIONS = BASIC | APPROXIMATED
@@ -53,9 +54,9 @@ def is_scalar_function(op: type[Op]) -> bool:
 class GroupLowering:
     """Formulas for the values of one group; ``elements`` remembers each (value, position)."""
 
-    def __init__(self, nodes: Sequence[Node], strides: Mapping[Value, tuple[int, ...]]) -> None:
+    def __init__(self, nodes: Sequence[Node], layouts: Mapping[Value, Layout]) -> None:
         self.inside = {result for node in nodes for result in node.results}
-        self.strides = strides
+        self.layouts = layouts
         self.inputs: dict[Value, Buffer] = {}
         self.elements: dict[tuple[Value, Position], Expr] = {}
 
@@ -63,7 +64,7 @@ class GroupLowering:
         """The parameter that a value from outside is read through."""
         if value not in self.inputs:
             name = f"b{len(self.inputs)}"
-            self.inputs[value] = Buffer(name, value.dtype, value.shape, self.strides.get(value))
+            self.inputs[value] = Buffer(name, value.dtype, value.shape, self.layouts.get(value))
         return self.inputs[value]
 
     def element(self, value: Value, position: Position) -> Expr:
@@ -134,10 +135,17 @@ class NodeLowering:
     def reshaped(self, operand: int, shape: Shape, index: Sequence[Expr]) -> Expr:
         value = self.node.operands[operand]
         outside = value not in self.group.inside and _splat(value) is None
-        if outside and value not in self.group.strides:
-            viewed = self.group.buffer(value).viewed(shape)
+        viewed = self.group.buffer(value).viewed(shape) if outside else None
+        if viewed is not None:
             return e.cast(e.load(viewed, tuple(index)), wide(value.dtype))
         return self.read(operand, reshaped_position(tuple(index), shape, value.shape))
+
+    def border(self, operand: int) -> tuple[int, ...]:
+        value = self.node.operands[operand]
+        layout = self.group.layouts.get(value)
+        if layout is None or not layout.border or value in self.group.inside:
+            return (0,) * len(value.shape)
+        return layout.border
 
     def literal(self, value: bool | int | float, dtype: DType) -> Expr:
         return e.literal(value, dtype)
@@ -196,16 +204,18 @@ def lower_group(
     nodes: Sequence[Node],
     space: Shape,
     outputs: Mapping[Value, tuple[int | None, ...]],
-    strides: Mapping[Value, tuple[int, ...]] | None = None,
+    layouts: Mapping[Value, Layout] | None = None,
 ) -> tuple[Kernel, tuple[Value, ...]]:
     """The kernel of a group and the values that its inputs are.
 
     ``space`` is the shape of what the kernel visits; each output is stored at its place in it: the
-    axis of the space for each dimension of the output, None where that has size one.
+    axis of the space for each dimension of the output, None where that has size one. ``layouts``
+    are those of the values that are not row-major.
     """
-    group = GroupLowering(nodes, strides or {})
+    lies = layouts or {}
+    group = GroupLowering(nodes, lies)
     axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(space))
-    buffers = tuple(Buffer(f"o{k}", v.dtype, v.shape) for k, v in enumerate(outputs))
+    buffers = tuple(Buffer(f"o{k}", v.dtype, v.shape, lies.get(v)) for k, v in enumerate(outputs))
     stores = []
     for buffer, (value, place) in zip(buffers, outputs.items(), strict=True):
         position = tuple(e.index(0 if k is None else axes[k].symbol) for k in place)
@@ -223,7 +233,7 @@ def reshaped_position(index: Position, shape: Shape, target: Shape) -> Position:
     if any(dim == 0 for dim in target):  # nothing is there to be read
         return (e.index(0),) * len(target)
     result: list[Expr] = []
-    for from_, to in _segments(shape, target):
+    for from_, to in matching_runs(shape, target):
         linear: Expr = e.index(0)
         for k in from_:
             linear = linear * shape[k] + index[k]
@@ -235,39 +245,6 @@ def reshaped_position(index: Position, shape: Shape, target: Shape) -> Position:
             parts.append(linear)
         result += reversed(parts)
     return tuple(result)
-
-
-def _segments(shape: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:
-    """Runs of axes of both shapes with equal products, as short as they can be found."""
-    segments: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(shape) or j < len(target):
-        from_, to = [], []
-        a: Dim = 1
-        b: Dim = 1
-        if i < len(shape):
-            a, from_, i = shape[i], [i], i + 1
-        if j < len(target):
-            b, to, j = target[j], [j], j + 1
-        while not provably_equal(a, b):
-            if i < len(shape) and (j >= len(target) or _smaller(a, b)):
-                a, i = a * shape[i], i + 1
-                from_.append(i - 1)
-            elif j < len(target):
-                b, j = b * target[j], j + 1
-                to.append(j - 1)
-            else:
-                break
-        segments.append((from_, to))
-    return segments
-
-
-def _smaller(a: Dim, b: Dim) -> bool:
-    if isinstance(a, int) and isinstance(b, int):
-        return a < b
-    if isinstance(b, SymbolicDim) and isinstance(b // a if a != 0 else 0, int):
-        return False
-    return provably_equal(b % a, 0) if a != 0 else False
 
 
 def _splat(value: Value) -> bool | int | float | None:

@@ -45,10 +45,12 @@ def axis_text(axis: Axis) -> str:
 
 
 def buffer_text(buffer: Buffer) -> str:
-    """``b0: f32[4, 8]``, with the strides if they are not row-major."""
+    """``b0: f32[4, 8]``, with the strides (and the offset) if it is not row-major."""
     shape = ", ".join(map(dim_text, buffer.shape))
-    strides = "" if buffer.strides is None else f" strides ({', '.join(map(str, buffer.strides))})"
-    return f"{buffer.name}: {buffer.dtype}[{shape}]{strides}"
+    text = f"{buffer.name}: {buffer.dtype}[{shape}]"
+    if buffer.layout is not None:
+        text += f" strides ({', '.join(map(str, buffer.layout.strides))})"
+    return text if buffer.offset == 0 else f"{text} from {buffer.offset}"
 
 
 def expr_text(expr: Expr) -> str:

@@ -22,7 +22,7 @@ from monograph.ir.op import Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, f64, i64, u64
 from monograph.ops.index.lookup import new_symbol_name
-from monograph.ops.rules import require, require_integer, same_dim, same_dtype
+from monograph.ops.rules import decided, require, require_integer, same_dim, same_dtype
 
 Pooling: TypeAlias = Literal["avg", "max"]
 
@@ -279,6 +279,9 @@ class NonMaxSuppression(Op):
                         kept.append(int(box))
                 rows += [(batch, label, box) for box in kept]
         return np.array(rows, np.int64).reshape(-1, 3)
+
+    def binds(self) -> tuple[Symbol, ...]:
+        return decided(self.selected)
 
     def _corners(self, boxes: Array) -> Array:
         """Boxes as (low, high) corners: [batch, count, 2, 2]."""

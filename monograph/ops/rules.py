@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monograph.errors import TypeRuleError
-from monograph.ir.dims import Dim, Shape, provably_different
+from monograph.ir.dims import Dim, Shape, Symbol, provably_different
 from monograph.ir.types import DType, TensorType
 
 
@@ -47,6 +47,11 @@ def _may_be_one(dim: Dim) -> bool:
 def format_shape(shape: Shape) -> str:
     """A shape as the text form writes it."""
     return f"[{', '.join(map(str, shape))}]"
+
+
+def decided(*sizes: Dim) -> tuple[Symbol, ...]:
+    """The sizes that are symbols of their own: what an op that names its result's sizes binds."""
+    return tuple(size for size in sizes if isinstance(size, Symbol))
 
 
 def same_dim(name: str, what: str, a: Dim, b: Dim) -> Dim:

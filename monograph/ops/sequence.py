@@ -15,7 +15,7 @@ import numpy as np
 
 from monograph.errors import EvaluationError, TypeRuleError
 from monograph.ir.build import apply
-from monograph.ir.dims import Dim, Shape, provably_different
+from monograph.ir.dims import Dim, Shape, Symbol, provably_different
 from monograph.ir.graph import Value
 from monograph.ir.op import Family, Op, Sample, Trait, op
 from monograph.ir.types import (
@@ -30,7 +30,7 @@ from monograph.ir.types import (
     f32,
     i64,
 )
-from monograph.ops.rules import normalize_axis, require
+from monograph.ops.rules import decided, normalize_axis, require
 
 COUNT = TensorType(i64, ())
 
@@ -365,6 +365,9 @@ class ConcatFromSequence(Op):
         else:
             shape[self.axis] = 0
         return np.empty(shape, self.dtype.numpy)
+
+    def binds(self) -> tuple[Symbol, ...]:
+        return decided(self.size)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

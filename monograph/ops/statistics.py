@@ -21,7 +21,14 @@ from monograph.ir.types import Array, Kind, TensorType, f64, i64, u64, wide
 from monograph.ops import data, elementwise, index, joining, reduce, slicing
 from monograph.ops import shape as shape_ops
 from monograph.ops.index.lookup import new_symbol_name
-from monograph.ops.rules import normalize_axis, require, require_integer, same_dim, same_dtype
+from monograph.ops.rules import (
+    decided,
+    normalize_axis,
+    require,
+    require_integer,
+    same_dim,
+    same_dtype,
+)
 
 
 def _symbol(value: Value, hint: str, lower: int, upper: Dim | None) -> Symbol:
@@ -74,6 +81,9 @@ class Bincount(Op):
         counts = np.zeros(length, np.int64 if weights is None else weights.dtype)
         np.add.at(counts, x.astype(np.int64), 1 if weights is None else weights)
         return counts
+
+    def binds(self) -> tuple[Symbol, ...]:
+        return decided(self.length)
 
     def has_loops(self) -> bool:
         """Only a length that is known before it runs."""
@@ -364,6 +374,9 @@ class Unique(Op):
         values = x.reshape(-1)[first] if self.axis is None else np.take(x, first, self.axis)
         return values, first, inverse, counts
 
+    def binds(self) -> tuple[Symbol, ...]:
+        return decided(self.count)
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         x = np.array([[2, 1, 2], [3, 1, 2], [2, 1, 2]], np.float32)
@@ -423,6 +436,9 @@ class UniqueConsecutive(Op):
         lengths = np.diff(np.append(first, len(slices)))
         values = slices[first].reshape(-1) if self.axis is None else np.take(x, first, self.axis)
         return values, np.cumsum(starts) - 1, lengths
+
+    def binds(self) -> tuple[Symbol, ...]:
+        return decided(self.count)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -13,7 +13,7 @@ from monograph.errors import EvaluationError
 from monograph.ir.dims import Dim, Symbol, provably_less
 from monograph.ir.op import Op, Sample, op
 from monograph.ir.types import Array, TensorType, bool_, f32, i64, string
-from monograph.ops.rules import broadcast_shapes, require
+from monograph.ops.rules import broadcast_shapes, decided, require
 
 WORDS = np.array([["apple", "Ábc", ""], ["a,b,,c", "x y", "Monday"]], object)
 
@@ -70,7 +70,7 @@ class StringSplit(Op):
         return parts.reshape(*x.shape, most), counts.reshape(x.shape)
 
     def binds(self) -> tuple[Symbol, ...]:
-        return (self.parts,) if isinstance(self.parts, Symbol) else ()
+        return decided(self.parts)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -139,7 +139,7 @@ class StringNormalize(Op):
         return np.array(words, object).reshape((*x.shape[:-1], len(words)))
 
     def binds(self) -> tuple[Symbol, ...]:
-        return (self.count,) if isinstance(self.count, Symbol) else ()
+        return decided(self.count)
 
     def _normal(self, text: str) -> str:
         plain = text if text.isascii() else _without_accents(text)

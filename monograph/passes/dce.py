@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node
+from monograph.ir.types import symbols_of
 from monograph.passes.base import Pass, PassResult
 
 
@@ -29,26 +30,30 @@ class DeadCodeElimination(Pass):
 
     def run(self, graph: Graph) -> PassResult:
         """Remove dead nodes, in regions too."""
-        removed = _sweep(graph, set())
+        removed = _sweep(graph, set(), frozenset())
         return PassResult(removed > 0, {"removed": removed})
 
 
-def _sweep(graph: Graph, mentioned: set[Symbol]) -> int:
-    """Remove the dead nodes; ``mentioned`` collects the symbols in attributes of the others."""
+def _sweep(graph: Graph, mentioned: set[Symbol], outer: frozenset[Symbol]) -> int:
+    """Remove the dead nodes; ``mentioned`` collects the symbols in attributes of the others.
+
+    ``outer`` are those that the inputs of the graphs around this one bind.
+    """
     removed = 0
+    given = outer.union(symbol for value in graph.inputs for symbol in symbols_of(value.type))
     for node in reversed(graph.nodes):
-        if _is_dead(node, mentioned):
+        if _is_dead(node, mentioned, given):
             graph.erase(node)
             removed += 1
             continue
         mentioned.update(node.op.symbols())
         for region in node.regions:
-            removed += _sweep(region, mentioned)
+            removed += _sweep(region, mentioned, given)
     return removed
 
 
-def _is_dead(node: Node, mentioned: set[Symbol]) -> bool:
-    """Whether nobody needs the node: neither its results nor the symbols that it binds."""
+def _is_dead(node: Node, mentioned: set[Symbol], given: frozenset[Symbol]) -> bool:
+    """Whether nobody needs the node: neither its results nor the symbols that it alone binds."""
     if node.is_used or node.has_effect:
         return False
-    return mentioned.isdisjoint(node.op.binds())
+    return mentioned.isdisjoint(node.binds() - given)

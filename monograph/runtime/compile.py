@@ -153,7 +153,7 @@ def only_interpretable(graph: Graph) -> str | None:
             if reason := _unheld(value):
                 return reason
         found = {symbol for value in node.results for symbol in symbols_of(value.type)}
-        if node.op.binds() or not found <= known:
+        if not found <= known:
             return f"{node.op.name} decides the size of its result when it runs"
     return None
 

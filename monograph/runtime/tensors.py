@@ -19,18 +19,10 @@ import numpy.typing as npt
 
 from monograph.errors import InputError
 from monograph.ir.data import pack, raw_bytes, unpack
+from monograph.ir.text.files import STORED
 from monograph.ir.types import Array, DType, bool_, dtype_of, string
 
 ALIGNMENT = 64
-
-# Our dtypes that the format has, by the format's name for them; the others are stored as bytes.
-_STORED = {
-    **{"f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "c64": "C64", "bool": "BOOL"},
-    **{"i64": "I64", "i32": "I32", "i16": "I16", "i8": "I8"},
-    **{"u64": "U64", "u32": "U32", "u16": "U16", "u8": "U8"},
-    **{"f8e4m3fn": "F8_E4M3", "f8e5m2": "F8_E5M2", "f8e8m0fnu": "F8_E8M0"},
-    **{"f8e4m3fnuz": "F8_E4M3FNUZ", "f8e5m2fnuz": "F8_E5M2FNUZ"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +57,7 @@ def lay_out(entries: Sequence[Entry]) -> Layout:
     types = {
         f"packed:{entry.name}": f"{entry.dtype}{list(entry.shape)}"
         for entry in entries
-        if entry.dtype.name not in _STORED
+        if entry.dtype.name not in STORED
     }
     if types:
         tensors["__metadata__"] = types
@@ -77,8 +69,8 @@ def lay_out(entries: Sequence[Entry]) -> Layout:
             tensors[f"__padding__.{len(begins)}"] = _tensor("U8", (gap,), position, gap)
         position += gap
         begins.append(position)
-        stored = _STORED.get(entry.dtype.name, "U8")
-        shape = entry.shape if entry.dtype.name in _STORED else (entry.nbytes,)
+        stored = STORED.get(entry.dtype.name, "U8")
+        shape = entry.shape if entry.dtype.name in STORED else (entry.nbytes,)
         tensors[_escape(entry.name)] = _tensor(stored, shape, position, entry.nbytes)
         position += entry.nbytes
     text = json.dumps(tensors, separators=(",", ":")).encode()

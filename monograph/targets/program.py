@@ -42,11 +42,14 @@ class Slot:
     number: int = 0
     strides: tuple[int, ...] | None = None
     """Of an input that is not row-major, in elements."""
+    span: Dim | None = None
+    """Elements of memory that it takes, if not one an element of the shape."""
 
     @property
     def nbytes(self) -> Dim:
         """Bytes that it needs; small types take a byte an element, as in NumPy."""
-        return shape_product(self.shape) * self.dtype.numpy.itemsize
+        elements = shape_product(self.shape) if self.span is None else self.span
+        return elements * self.dtype.numpy.itemsize
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,14 @@ from monograph.ir.text.parser import parse_with
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array, TensorType, string
 
-# Our dtypes that the format has, by the format's name for them; the others are stored as bytes.
-_STORED = {
+STORED = {
     **{"f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "c64": "C64", "bool": "BOOL"},
     **{"i64": "I64", "i32": "I32", "i16": "I16", "i8": "I8"},
     **{"u64": "U64", "u32": "U32", "u16": "U16", "u8": "U8"},
     **{"f8e4m3fn": "F8_E4M3", "f8e5m2": "F8_E5M2", "f8e8m0fnu": "F8_E8M0"},
     **{"f8e4m3fnuz": "F8_E4M3FNUZ", "f8e5m2fnuz": "F8_E5M2FNUZ"},
 }
+"""Our dtypes that safetensors has, with its names for them; the others are stored as bytes."""
 
 _METADATA = "__metadata__"  # the one key that the format keeps for itself
 
@@ -126,12 +126,12 @@ class _Weights:
         if self._bytes is None:
             return None
         entry = self._entries.get(_key(label, digest)) or self._entries.get(label)
-        stored, shape = _STORED.get(type_.dtype.name, "U8"), list(type_.static_shape())
+        stored, shape = STORED.get(type_.dtype.name, "U8"), list(type_.static_shape())
         if entry is None:
             raise InputError(
                 f"the weights file has no weight {label}", expected=f"{label} in {self._path}"
             )
-        if entry["dtype"] != stored or (type_.dtype.name in _STORED and entry["shape"] != shape):
+        if entry["dtype"] != stored or (type_.dtype.name in STORED and entry["shape"] != shape):
             raise InputError(
                 f"the weights file has another type for {label}",
                 expected=f"{type_}, stored as {stored}",
@@ -187,7 +187,7 @@ def _save_weights(weights: Mapping[str, Data], path: Path) -> None:
     packed = {
         f"packed:{key}": str(data.type)
         for key, data in weights.items()
-        if data.dtype.name not in _STORED
+        if data.dtype.name not in STORED
     }
     _check_inside(path)
     _write(path, lambda target: save_file(tensors, target, packed or None))
@@ -196,7 +196,7 @@ def _save_weights(weights: Mapping[str, Data], path: Path) -> None:
 def _encode(data: Data) -> npt.NDArray[Any]:
     """Contents as an array that the format can hold."""
     array = data.array()
-    if data.dtype.name in _STORED:
+    if data.dtype.name in STORED:
         return np.ascontiguousarray(array).reshape(data.shape)
     if data.dtype.is_packed:
         return pack(array, data.dtype.bits)

@@ -17,7 +17,7 @@ from monograph.ops import shape as shape_ops
 from monograph.ops.index.reading import Take
 from monograph.ops.index.rules import checked_index
 from monograph.ops.index.writing import scatter
-from monograph.ops.rules import normalize_axis, require, require_integer
+from monograph.ops.rules import decided, normalize_axis, require, require_integer
 
 
 @op("embedding", traits=Trait.STORAGE)
@@ -177,7 +177,7 @@ class Nonzero(Op):
         return np.argwhere(x)
 
     def binds(self) -> tuple[Symbol, ...]:
-        return (self.count,) if isinstance(self.count, Symbol) else ()
+        return decided(self.count)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

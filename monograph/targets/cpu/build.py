@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from monograph.fusion.group import Fusion
 from monograph.ir.graph import Graph, Value
+from monograph.kernel.layout import Layout
 from monograph.progress import announce
 from monograph.targets.cpu.entry import entry_text
 from monograph.targets.cpu.launches import BuiltKernel
@@ -56,7 +57,8 @@ def build(
     """Compile a graph whose composites are lowered."""
     seconds: dict[str, float] = {}
     started = time.perf_counter()
-    steps = StepBuilder(machine, strides or {}, fusion)
+    given = {value: Layout(each) for value, each in (strides or {}).items()}
+    steps = StepBuilder(machine, given, fusion)
     steps.main(graph)
     seconds["fusion"] = steps.fusion_seconds
     seconds["kernels"] = time.perf_counter() - started - steps.fusion_seconds

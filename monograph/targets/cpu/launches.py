@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 
 from monograph.fusion.group import Group, is_stored
 from monograph.ir.data import Data
+from monograph.ir.dims import is_static
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType
 from monograph.kernel.expr import Buffer, Load, Reduce
 from monograph.kernel.kernel import Kernel
+from monograph.kernel.layout import Layout
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.nest import build_nest
 from monograph.kernel.schedule import Schedule
@@ -42,9 +44,10 @@ class BuiltKernel:
 class Launches:
     """Gathers the slots, kernels and steps of one program."""
 
-    def __init__(self, machine: Machine, strides: Mapping[Value, tuple[int, ...]]) -> None:
+    def __init__(self, machine: Machine, layouts: Mapping[Value, Layout]) -> None:
         self.machine = machine
-        self.strides = strides
+        self.layouts = dict(layouts)
+        """How the values lie that are not row-major."""
         self.slots: list[Slot] = []
         self.slot_of: dict[Value, int] = {}
         self.weights: list[Data] = []
@@ -59,8 +62,12 @@ class Launches:
 
     def add_slot(self, value: Value, kind: SlotKind, number: int = 0) -> int:
         """A new slot of the value's type."""
-        strides = self.strides.get(value)
-        self.slots.append(Slot(kind, value.name, value.dtype, value.shape, number, strides))
+        layout = self.layouts.get(value)
+        strides = None
+        if layout is not None and is_static(layout.strides):
+            strides = layout.strides
+        span = None if layout is None else layout.reach(value.shape)
+        self.slots.append(Slot(kind, value.name, value.dtype, value.shape, number, strides, span))
         return len(self.slots) - 1
 
     def slot(self, value: Value) -> int:
@@ -74,12 +81,22 @@ class Launches:
             data: Data = node.op.attributes()["data"]
             found = self.add_slot(value, SlotKind.WEIGHT, len(self.weights))
             self.weights.append(data)
-        elif is_view(node) and node.operands[0] not in self.strides:
+        elif self.is_alias(node):
             found = self.slot(node.operands[0])
         else:
             found = self.add_slot(value, SlotKind.ARENA)
         self.slot_of[value] = found
         return found
+
+    def is_alias(self, node: Node) -> bool:
+        """Whether the node's result is its operand's memory in another shape."""
+        if not is_view(node):
+            return False
+        (source,), (result,) = node.operands, node.results
+        layout = self.layouts.get(source)
+        if layout is None:
+            return result not in self.layouts
+        return layout.viewed(source.shape, result.shape) == self.layouts.get(result)
 
     def copy(self, source: int, target: int) -> None:
         """Copy a slot, unless it is there already."""

@@ -13,13 +13,14 @@ from monograph.fusion.group import Fusion, Group, Kind, fuse, is_stored
 from monograph.ir.graph import Graph, Node, Value
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
+from monograph.kernel.layout import Layout
 from monograph.kernel.loop_lower import has_loops, lower_node
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.kernel.split import split_reductions
 from monograph.ops import control
 from monograph.progress import announce
 from monograph.targets.cpu.contract import contract
-from monograph.targets.cpu.launches import Launches, is_view
+from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.program import (
     Branch,
@@ -36,10 +37,8 @@ from monograph.targets.program import (
 class StepBuilder(Launches):
     """Walks a graph: groups it, and gives every group to the family that computes it."""
 
-    def __init__(
-        self, machine: Machine, strides: Mapping[Value, tuple[int, ...]], fusion: bool
-    ) -> None:
-        super().__init__(machine, strides)
+    def __init__(self, machine: Machine, layouts: Mapping[Value, Layout], fusion: bool) -> None:
+        super().__init__(machine, layouts)
         self.fusion = fusion
         self.fallbacks: list[Node] = []
         self.fusions: list[Fusion] = []
@@ -60,7 +59,7 @@ class StepBuilder(Launches):
     def graph(self, graph: Graph, targets: Sequence[int]) -> None:
         """The steps of a graph or region whose results are wanted in ``targets``."""
         for value, target in zip(graph.outputs, targets, strict=True):
-            if value not in self.slot_of and _is_computed(value):
+            if value not in self.slot_of and self.is_computed(value):
                 self.slot_of[value] = target
         whole = not self.fusions
         if whole:
@@ -89,6 +88,11 @@ class StepBuilder(Launches):
         inner, self.steps = self.steps, outer
         return tuple(inner)
 
+    def is_computed(self, value: Value) -> bool:
+        """Whether a step writes the value, so that it can be written where it is wanted."""
+        node = value.producer
+        return node is not None and not is_stored(node) and not self.is_alias(node)
+
     # Groups ---------------------------------------------------------------------------------------
 
     def group(self, group: Group) -> None:
@@ -97,8 +101,7 @@ class StepBuilder(Launches):
         if group.kind is Kind.OPAQUE:
             self.opaque(group, first)
             return
-        is_alias = len(group.nodes) == 1 and is_view(first)
-        if is_alias and first.operands[0] not in self.strides and self._shares_slot(first):
+        if len(group.nodes) == 1 and self.is_alias(first) and self._shares_slot(first):
             return
         outputs = {}
         for value in group.outputs():
@@ -107,7 +110,7 @@ class StepBuilder(Launches):
             outputs[value] = place
         if outputs:
             kernel, inputs = lower_group(
-                group.name, group.nodes, group.space, outputs, self.strides
+                group.name, group.nodes, group.space, outputs, self.layouts
             )
             self.launch(group, kernel, inputs, tuple(outputs))
 
@@ -152,7 +155,7 @@ class StepBuilder(Launches):
 
     def loops(self, group: Group, node: Node) -> None:
         """A launch a stage of the loops that the op states."""
-        lowered = lower_node(node, self.strides, self.machine.vector_bytes)
+        lowered = lower_node(node, self.layouts, self.machine.vector_bytes)
         slots = {name: self.slot(value) for name, value in lowered.operands.items()}
         slots |= {name: self.slot(value) for name, value in lowered.results.items()}
         slots |= {name: self.add_scratch(each) for name, each in lowered.temporaries.items()}
@@ -241,9 +244,3 @@ class StepBuilder(Launches):
             for new, old in zip(following, state, strict=True)
             if new != old
         )
-
-
-def _is_computed(value: Value) -> bool:
-    """Whether a step writes the value, so that it can be written where it is wanted."""
-    node = value.producer
-    return node is not None and not is_stored(node) and not is_view(node)
