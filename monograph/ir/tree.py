@@ -33,6 +33,19 @@ class Structure:
             return 1
         return sum(child.leaves for child in self.children)
 
+    def __str__(self) -> str:
+        """The nesting, with a star for each leaf: ``(*, {mask: *})``."""
+        inner = [str(child) for child in self.children]
+        if self.kind == "dict":
+            pairs = zip(self.keys, inner, strict=True)
+            return "{" + ", ".join(f"{key}: {child}" for key, child in pairs) + "}"
+        if self.kind == "list":
+            return f"[{', '.join(inner)}]"
+        if self.kind == "leaf" or self.kind == "none":
+            return "*" if self.kind == "leaf" else "None"
+        name = "" if self.maker is None else self.maker.__name__
+        return f"{name}({', '.join(inner)}{',' if len(inner) == 1 and not name else ''})"
+
 
 LEAF = Structure("leaf")
 _NONE = Structure("none")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from monograph.targets.program import Code
 
 if TYPE_CHECKING:
     from monograph.passes.manager import Report
+    from monograph.runtime.convention import Convention, LoadedModule
     from monograph.targets.cpu.build import Program
 
 
@@ -212,8 +213,14 @@ class CompiledFunction:
 class CompiledModule:
     """A torch module or function, compiled: tensors in, tensors out, without gradients."""
 
-    def __init__(self, executable: Executable, call: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        executable: Executable,
+        call: Callable[..., Any],
+        convention: Convention | None = None,
+    ) -> None:
         self.executable = executable
+        self.convention = convention
         self._call = call
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -221,14 +228,18 @@ class CompiledModule:
         return self._call(*arguments, **named)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a ``.mono`` file, which loads as an executable: flat inputs and outputs.
+        """Write it to a ``.mono`` file, which loads as something to call as the module is called.
 
-        It takes and returns torch tensors or arrays, and needs torch for the former alone.
+        That takes and returns torch tensors or arrays, and needs torch for the former alone. A
+        module with state of its own (statistics that it updates, random numbers) loads as an
+        executable: flat inputs and outputs, the state among them.
         """
-        return self.executable.save(path)
+        if self.convention is None:
+            return self.executable.save(path)
+        return write_artifact(path, self.executable.bundle(self.convention.write()))
 
 
-CompiledModel = Executable | CompiledFunction | CompiledModule
+CompiledModel: TypeAlias = "Executable | CompiledFunction | CompiledModule | LoadedModule"
 
 
 def _any_torch(items: Any) -> bool:

@@ -10,6 +10,7 @@ import os
 from monograph.runtime.artifact import check_target, read_artifact
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, Executable, read_report
+from monograph.runtime.convention import LoadedModule, read_convention
 from monograph.runtime.executable import Native
 from monograph.runtime.records import typed, unreadable
 from monograph.runtime.storage import (
@@ -27,9 +28,9 @@ def load(
 ) -> CompiledModel:
     """What ``save`` wrote to ``path``, to be called as before; an error if it cannot run here.
 
-    A traced function loads as one, with its nesting of arguments and results; a graph, an ONNX
-    model or a torch module as an ``Executable``, which takes and returns arrays (or torch tensors,
-    if it is given some). ``verify=False`` spares reading large weights to check them.
+    A traced function or a torch module loads as one, with its nesting of arguments and results; a
+    graph or an ONNX model as an ``Executable``. All take and return arrays, or torch tensors if
+    they are given some. ``verify=False`` spares reading large weights to check them.
     """
     bundle = read_artifact(path, verify=verify)
     machine = host()
@@ -39,6 +40,10 @@ def load(
     kind = call.get("kind")
     if kind == "graph":
         return executable
+    if kind == "module":
+        outputs = typed(typed(bundle.manifest.get("signature"), dict).get("outputs"), list)
+        convention = read_convention(call, len(executable.graph.inputs), len(outputs))
+        return LoadedModule(executable, convention)
     if kind != "function":
         raise unreadable(f"it is called in an unknown way, {kind!r}")
     arguments = read_structure(call.get("arguments"))

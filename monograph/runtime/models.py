@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from monograph.errors import InputError
 from monograph.frontends.trace import trace_with_structure
@@ -20,6 +20,10 @@ from monograph.ir.tree import flatten
 from monograph.runtime.arguments import element_strides
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule
+from monograph.runtime.convention import Convention, Result
+
+if TYPE_CHECKING:
+    from monograph.frontends.torch import ImportedModel
 
 
 def compile_model(
@@ -83,7 +87,33 @@ def _compile_torch(
     elif isinstance(model, torch.export.ExportedProgram):
         state = {**model.state_dict, **model.constants}
     call = TorchModel(imported, state, executable.run)
-    return CompiledModule(executable, call)
+    return CompiledModule(executable, call, _convention(imported))
+
+
+def _convention(imported: ImportedModel) -> Convention | None:
+    """How the module is called, if it is by its arguments alone."""
+    from torch.utils._pytree import tree_unflatten
+
+    from monograph.frontends.torch import InputKind
+
+    positions = [each.position for each in imported.inputs if each.kind is InputKind.USER]
+    given, returned = imported.input_spec, imported.output_spec
+    stateless = len(positions) == len(imported.inputs) and not imported.graph.updates
+    if not stateless or given is None or returned is None:
+        return None
+    # The leaves are their own numbers in torch's order, which is not ours for dicts.
+    leaves, arguments = flatten(tree_unflatten(list(range(given.num_leaves)), given))
+    returned_leaves, results = flatten(tree_unflatten(list(range(returned.num_leaves)), returned))
+    numbers = (*leaves, *returned_leaves)
+    if not all(type(each) is int for each in numbers):  # a class that only torch takes apart
+        return None
+    outputs = [imported.outputs[k] for k in returned_leaves]
+    return Convention(
+        arguments,
+        tuple(leaves.index(position) for position in positions),
+        results,
+        tuple(Result(each.position, each.is_number) for each in outputs),
+    )
 
 
 def _with_strides(options: Options | None, examples: Sequence[Any]) -> Options:

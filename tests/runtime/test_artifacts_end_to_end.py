@@ -19,6 +19,7 @@ from monograph.runtime.artifact import ArtifactError, read_artifact, write_artif
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import CompiledFunction, Executable
+from monograph.runtime.convention import LoadedModule
 from tests.runtime.programs import CASES, Case, floats, layered, let_interpret, same
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +34,12 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 def loaded(path: Path, **options: Any) -> Executable:
     found = monograph.load(path, **options)
     assert isinstance(found, Executable)
+    return found
+
+
+def loaded_module(path: Path) -> LoadedModule:
+    found = monograph.load(path)
+    assert isinstance(found, LoadedModule)
     return found
 
 
@@ -295,22 +302,37 @@ def module(torch: Any) -> Any:
 
 
 class TestTorch:
-    def test_a_module_loads_as_an_executable(self, torch: Any, module: Any, tmp_path: Path) -> None:
+    def test_a_module_takes_tensors_and_arrays_alike(
+        self, torch: Any, module: Any, tmp_path: Path
+    ) -> None:
         x = torch.randn(1, 3, 9, 9)
         compiled = monograph.compile(module, x)
-        again = loaded(compiled.save(tmp_path / "m.mono"))
+        again = loaded_module(compiled.save(tmp_path / "m.mono"))
         expected = compiled(x)
-        (tensor,) = again(x)
+        tensor, array = again(x), again(x.numpy())
         assert isinstance(tensor, torch.Tensor) and torch.equal(tensor, expected)
-        (array,) = again(x.numpy())
         assert isinstance(array, np.ndarray) and same([array], [expected.numpy()])
-        name = again.graph.inputs[0].name
-        assert torch.equal(again(**{name: x})[0], expected)
+
+    def test_a_module_that_keeps_statistics_loads_as_an_executable(
+        self, torch: Any, tmp_path: Path
+    ) -> None:
+        class Counting(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+            def __init__(self) -> None:
+                super().__init__()
+                self.register_buffer("calls", torch.zeros(()))
+
+            def forward(self, x: Any) -> Any:
+                self.calls += 1
+                return x + self.calls
+
+        compiled = monograph.compile(Counting(), torch.randn(8, 4))
+        again = loaded(compiled.save(tmp_path / "m.mono"))
+        assert len(again.graph.inputs) > 1
 
     def test_bfloat16_tensors_go_in_and_out(self, torch: Any, tmp_path: Path) -> None:
         x = torch.randn(5).bfloat16()
         compiled = monograph.compile(lambda x: x * 2, x)
-        (found,) = loaded(compiled.save(tmp_path / "m.mono"))(x)
+        found = loaded_module(compiled.save(tmp_path / "m.mono"))(x)
         assert found.dtype is torch.bfloat16 and torch.equal(found, x * 2)
 
     def test_another_process_runs_it_without_torch(
@@ -320,7 +342,7 @@ class TestTorch:
         compiled = monograph.compile(module, x)
         path = compiled.save(tmp_path / "m.mono")
         printed = in_another_process(
-            "print(monograph.load(sys.argv[1])(np.ones((1, 3, 9, 9), np.float32))[0].tolist())",
+            "print(monograph.load(sys.argv[1])(np.ones((1, 3, 9, 9), np.float32)).tolist())",
             path,
         )
         assert printed == str(compiled(x).tolist())
@@ -332,7 +354,7 @@ class TestTorch:
             library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
             compiled = monograph.compile(lambda x: torch.ops.monograph_storing.twice(x) + 1, x)
             path = compiled.save(tmp_path / "m.mono")
-            assert torch.equal(loaded(path)(x)[0], x * 2 + 1)
+            assert torch.equal(loaded_module(path)(x), x * 2 + 1)
         printed = in_another_process(
             """
             from monograph.errors import MonographError
@@ -344,3 +366,61 @@ class TestTorch:
             path,
         )
         assert "torch" in printed and "monograph[torch]" in printed
+
+
+class TestTorchModules:
+    def module(self) -> Any:
+        torch = pytest.importorskip("torch")
+
+        class Model(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+            def __init__(self) -> None:
+                super().__init__()
+                self.linear = torch.nn.Linear(4, 3)
+
+            def forward(self, x: Any, pair: Any, *, shift: Any) -> Any:
+                y = self.linear(x) + shift
+                return {"b": y, "a": (pair["z"] - pair["y"], None), "n": [x.shape[0]]}
+
+        return Model().eval()
+
+    def test_a_loaded_module_is_called_as_the_module_was(self, tmp_path: Path) -> None:
+        torch = pytest.importorskip("torch")
+        x, shift = torch.randn(2, 4), torch.randn(3)
+        pair = {"z": torch.randn(2), "y": torch.randn(2)}
+        model = self.module()
+        compiled = monograph.compile(model, x, pair, kwargs={"shift": shift})
+        again = loaded_module(compiled.save(tmp_path / "m.mono"))
+        found, expected = again(x, pair, shift=shift), model(x, pair, shift=shift)
+        assert found.keys() == expected.keys()
+        torch.testing.assert_close(found["b"], expected["b"])
+        torch.testing.assert_close(found["a"][0], expected["a"][0])
+        assert found["a"][1] is None and found["n"] == [2]
+
+    def test_it_takes_and_returns_arrays_without_torch(self, tmp_path: Path) -> None:
+        torch = pytest.importorskip("torch")
+        pair = {"z": torch.ones(2), "y": torch.zeros(2)}
+        compiled = monograph.compile(
+            self.module(), torch.ones(2, 4), pair, kwargs={"shift": torch.ones(3)}
+        )
+        path = compiled.save(tmp_path / "m.mono")
+        printed = in_another_process(
+            """
+            module = monograph.load(sys.argv[1])
+            one = np.ones((2, 4), np.float32)
+            pair = {"y": np.zeros(2, np.float32), "z": np.ones(2, np.float32)}
+            found = module(one, pair, shift=np.ones(3, np.float32))
+            print(found["a"][0].tolist(), found["b"].shape, found["n"])
+            """,
+            path,
+        )
+        assert printed == "[1.0, 1.0] (2, 3) [2]"
+
+    def test_other_arguments_are_an_error_that_shows_the_nesting(self, tmp_path: Path) -> None:
+        torch = pytest.importorskip("torch")
+        pair = {"z": torch.ones(2), "y": torch.zeros(2)}
+        compiled = monograph.compile(
+            self.module(), torch.ones(2, 4), pair, kwargs={"shift": torch.ones(3)}
+        )
+        again = loaded_module(compiled.save(tmp_path / "m.mono"))
+        with pytest.raises(InputError, match=r"\(\(\*, {y: \*, z: \*}\), {shift: \*}\)"):
+            again(torch.ones(2, 4), shift=torch.ones(3))

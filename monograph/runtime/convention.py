@@ -1,0 +1,117 @@
+"""How a torch module is called, kept where torch may not be: in a saved program.
+
+A graph takes and returns flat lists. A module takes positional and named arguments, nested as its
+author liked, and returns a dict, say. A ``Convention`` remembers both nestings and which leaf is
+which input or output, so that a loaded module is called as the module was: with arrays, or with
+torch tensors where there is torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from monograph.errors import InputError
+from monograph.ir.tree import Structure, flatten, unflatten
+from monograph.runtime.artifact import write_artifact
+from monograph.runtime.bundle import Json
+from monograph.runtime.compiled import Executable
+from monograph.runtime.records import typed, unreadable
+from monograph.runtime.storage import read_structure, write_structure
+
+
+@dataclass(frozen=True)
+class Result:
+    """A leaf of what is returned: an output of the graph, or None; perhaps a Python number."""
+
+    output: int | None
+    is_number: bool = False
+
+
+@dataclass(frozen=True)
+class Convention:
+    """The nesting of ``(arguments, named arguments)`` and of the results.
+
+    ``inputs`` has the leaf that each input of the graph is, ``outputs`` what each leaf of the
+    results is.
+    """
+
+    arguments: Structure
+    inputs: tuple[int, ...]
+    results: Structure
+    outputs: tuple[Result, ...]
+
+    def write(self) -> dict[str, Json]:
+        """As a manifest holds it."""
+        return {
+            "kind": "module",
+            "arguments": write_structure(self.arguments),
+            "inputs": list(self.inputs),
+            "results": write_structure(self.results),
+            "outputs": [[each.output, each.is_number] for each in self.outputs],
+        }
+
+
+def read_convention(call: dict[str, Json], inputs: int, outputs: int) -> Convention:
+    """What ``write`` wrote, of a graph with so many inputs and outputs."""
+    arguments = read_structure(call.get("arguments"))
+    results = read_structure(call.get("results"))
+    places = tuple(typed(each, int) for each in typed(call.get("inputs"), list))
+    leaves = tuple(_read_result(each, outputs) for each in typed(call.get("outputs"), list))
+    if len(places) != inputs or not all(0 <= place < arguments.leaves for place in places):
+        raise unreadable("its arguments are not the program's inputs")
+    if len(leaves) != results.leaves:
+        raise unreadable("its results are not the program's outputs")
+    if arguments.kind != "tuple" or [c.kind for c in arguments.children] != ["tuple", "dict"]:
+        raise unreadable("its arguments are not positional and named ones")
+    return Convention(arguments, places, results, leaves)
+
+
+def _read_result(value: Json, outputs: int) -> Result:
+    pair = typed(value, list)
+    if len(pair) != 2:
+        raise unreadable("a result is described in an unknown way")
+    number = typed(pair[1], bool)
+    if pair[0] is None:
+        return Result(None, number)
+    output = typed(pair[0], int)
+    if not 0 <= output < outputs:
+        raise unreadable("a result is an output that the program does not have")
+    return Result(output, number)
+
+
+class LoadedModule:
+    """A torch module that was compiled and saved: called as it was, without gradients."""
+
+    def __init__(self, executable: Executable, convention: Convention) -> None:
+        self.executable = executable
+        self.convention = convention
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """What the module returns for these arguments: tensors for tensors, arrays for arrays."""
+        leaves, structure = flatten((arguments, named))
+        if structure != self.convention.arguments:
+            raise InputError(
+                "the arguments have another structure than the example inputs",
+                expected=str(self.convention.arguments),
+                found=str(structure),
+            )
+        found = self.executable.run([leaves[place] for place in self.convention.inputs])
+        return unflatten(self.convention.results, self._leaves(found))
+
+    def _leaves(self, found: Sequence[Any]) -> list[Any]:
+        return [
+            None
+            if each.output is None
+            else found[each.output].item()
+            if each.is_number
+            else found[each.output]
+            for each in self.convention.outputs
+        ]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it to a ``.mono`` file, which loads as this did."""
+        return write_artifact(path, self.executable.bundle(self.convention.write()))
