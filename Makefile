@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FAMILY ?=
 TARGET ?= interpreter
 
 EXTRAS := dev,torch,onnx,gpu,suites
@@ -28,6 +29,7 @@ help: ## Show this list
 	@echo "  PYTHON=python3.12     use another interpreter, in an environment of its own"
 	@echo "  PYTEST_ARGS='-k cse'  pass more arguments to pytest"
 	@echo "  TARGET=cpu            compile what conformance and models run, instead of interpreting it"
+	@echo "  FAMILY=matmul         one family of benchmarks: matmul, convolution, attention, models, …"
 	@echo "  BENCH_ARGS='--quick'  pass more arguments to benchmarks.native"
 
 .PHONY: demo
@@ -50,6 +52,7 @@ test-gpu: $(STAMP) ## Run the Triton kernels on a GPU and compare
 conformance: $(STAMP) ## Run ONNX's backend suite and torch's OpInfo samples, and count
 	$(BIN)/python -m tests.frontends.onnx.conformance --target $(TARGET)
 	$(BIN)/python -m tests.frontends.torch.opinfo --workers 2 --target $(TARGET)
+	$(BIN)/python -m tests.frontends.torch.opinfo --workers 2 --target $(TARGET) --errors
 
 .PHONY: models
 models: $(STAMP) ## Import whole models from PyTorch and ONNX and compare with eager
@@ -85,10 +88,19 @@ bench-import: $(STAMP) ## Measure how long importing BERT-base takes
 bench-setup: $(PEERS)/.installed ## Install the peers that benchmarks compare with
 
 .PHONY: bench
-bench: $(PEERS)/.installed ## Measure speed and error beside the peers (an hour, on a quiet machine)
-	$(PEERS)/bin/python -m benchmarks.native --json build/bench/native.json \
-		--markdown build/bench/native.md $(BENCH_ARGS)
-	$(PEERS)/bin/python -m benchmarks.compile_time --json build/bench/compile_time.json
+bench: $(PEERS)/.installed ## Measure speed and error beside the peers (hours; FAMILY=…: one family)
+	$(PEERS)/bin/python -m benchmarks.native --json build/bench/native.json --update \
+		--markdown build/bench/native.md $(if $(FAMILY),--family $(FAMILY)) $(BENCH_ARGS)
+
+.PHONY: bench-compile
+bench-compile: $(PEERS)/.installed ## Measure compile time and memory of whole models beside the peers
+	$(PEERS)/bin/python -m benchmarks.compile_time --json build/bench/compile_time.json \
+		--only models $(BENCH_ARGS)
+
+.PHONY: bench-readme
+bench-readme: $(STAMP) ## Write what was measured into the README's table
+	$(BIN)/python -m benchmarks.readme build/bench/native.json \
+		--compile-time build/bench/compile_time.json
 
 # The peers live beside the project's environment, not in it: this one sees all of its packages.
 $(PEERS)/.installed: benchmarks/requirements-peers.txt $(STAMP)

@@ -171,6 +171,10 @@ def _table() -> dict[str, Callable[..., Any]]:
         ends = [sum(sizes[: count + 1]) for count in range(len(sizes) - 1)]
         return jnp.split(x, ends, axis)
 
+    def cat(arrays: Sequence[Any], axis: int = 0) -> Any:
+        # In PyTorch an empty vector joins anything: a cache before its first token.
+        return jnp.concatenate([x for x in arrays if x.ndim != 1 or x.size or axis == 0], axis)
+
     def same(x: Any, *_: Any, **__: Any) -> Any:
         return x
 
@@ -186,7 +190,7 @@ def _table() -> dict[str, Callable[..., Any]]:
         "arange.start_step": arange,
         "bitwise_and.Tensor": jnp.bitwise_and,
         "bmm.default": jnp.matmul,
-        "cat.default": jnp.concatenate,
+        "cat.default": cat,
         "clone.default": same,
         "constant_pad_nd.default": pad,
         "convolution.default": convolution,

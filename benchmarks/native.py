@@ -3,100 +3,42 @@
 Every workload is given to every contender, compiled, checked against float64 and timed by turns.
 ``make bench-setup`` installs the peers; those that are missing are named in the table, as are
 workloads that a peer cannot do. The tables show medians; × is the best peer's time over ours (more
-than 1 is a win), by medians and by best turns; ceiling is the share of the streaming bandwidth of
-this machine that we reach; error is ours over eager's.
+than 1 is a win), by medians and by best turns; floor is the share that we reach of what this
+machine can stream or multiply; error is ours against float64, and beside it as a multiple of
+eager's.
+
+A family is measured with ``--family matmul``, for at most so long with ``--minutes 20``: the
+workloads that tell most come first, and those for which there was no time are named. ``--quick``
+takes only the telling ones, for a few turns each.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import logging
-import os
 import platform
 import time
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import ceiling, measure, peers, report
+from benchmarks import ceiling, peers, report, trial
 from benchmarks.ceiling import Ceiling
-from benchmarks.peers import PEERS, Peer, Prepared
-from benchmarks.results import Machine, Outcome, Results, Row
-from benchmarks.workloads import Case, Workload, select
+from benchmarks.peers import Peer
+from benchmarks.results import Machine, Results, Row
+from benchmarks.supervise import Limits, Supervisor
+from benchmarks.trial import Job, chosen_peers
+from benchmarks.workloads import Workload, families, select
 
+WIDTH = 120
+"""Columns of tables that go to a file."""
 PACKAGES = ("torch", "jax", "onnxruntime", "openvino", "iree-base-compiler")
-REASON_LENGTH = 120
 
 
-def run_workload(
-    workload: Workload, contenders: Sequence[Peer], plan: measure.Plan, patience: float = 0.0
-) -> Row:
-    """Compile, check and time one workload with every contender."""
-    case = workload.build()
-    peers.begin()
-    outcomes, ready = _prepare(case, contenders)
-    measure.wait_for_quiet(patience)
-    meter = measure.LoadMeter()
-    timings = measure.alternate({name: each.call for name, each in ready.items()}, plan)
-    load = meter.read()
-    for name, timing in timings.items():
-        outcomes[name] = replace(
-            outcomes[name], median=timing.median, best=timing.best, turns=len(timing.turns)
-        )
-    read, written = traffic(case)
-    streams = read + written > 1.5 * ceiling.cache_bytes()
-    return Row(workload.name, workload.group, read, written, streams, load, outcomes)
-
-
-def _prepare(
-    case: Case, contenders: Sequence[Peer]
-) -> tuple[dict[str, Outcome], dict[str, Prepared]]:
-    """Each contender's compiled case, and its error and compile time, or why it has none."""
-    reference, limit = case.reference(), measure.tolerance(case.outputs())
-    outcomes: dict[str, Outcome] = {}
-    ready: dict[str, Prepared] = {}
-    for peer in contenders:
-        reason = peer.available()
-        if reason is not None:
-            outcomes[peer.name] = Outcome(reason)
-            continue
-        start = time.perf_counter()
-        try:
-            prepared = peer.prepare(case)
-            result = prepared.call()
-            seconds = time.perf_counter() - start
-            error = measure.error(prepared.read(result), reference)
-        except Exception as problem:  # peers fail in their own ways; the table tells which
-            outcomes[peer.name] = Outcome(in_short(problem))
-            continue
-        wrong = f"wrong: its error is {error:.1e}" if error > limit else None
-        outcomes[peer.name] = Outcome(wrong, error=error, prepared=seconds, remark=prepared.remark)
-        ready[peer.name] = prepared
-    return outcomes, ready
-
-
-def in_short(problem: Exception) -> str:
-    """The line of a message that says most, cut to a length that a table bears."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    telling = [line for line in lines if "error:" in line] or lines or [""]
-    text = f"{type(problem).__name__}: {telling[0]}"
-    return text if len(text) <= REASON_LENGTH else text[: REASON_LENGTH - 1] + "…"
-
-
-def traffic(case: Case) -> tuple[int, int]:
-    """The bytes that any program has to read and to write: all that inputs span, all outputs."""
-    read = sum(each.untyped_storage().nbytes() for each in case.inputs)
-    read += sum(each.nbytes for each in case.module.state_dict().values())
-    return read, sum(each.nbytes for each in case.outputs())
-
-
-def machine(bandwidth: Ceiling, contenders: Sequence[Peer]) -> Machine:
+def machine(bandwidth: Ceiling, contenders: Sequence[Peer], threads: int) -> Machine:
     """This machine, and the versions and calling forms of the contenders."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
@@ -105,7 +47,9 @@ def machine(bandwidth: Ceiling, contenders: Sequence[Peer]) -> Machine:
         except importlib.metadata.PackageNotFoundError:
             versions[package] = "missing"
     forms = {each.name: each.form for each in contenders}
-    return Machine(_processor(), peers.THREADS, bandwidth, versions, forms)
+    return Machine(
+        _processor(), threads, bandwidth, versions, forms, description=_description(threads)
+    )
 
 
 def _processor() -> str:
@@ -115,13 +59,43 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def chosen_peers(names: Sequence[str]) -> list[Peer]:
-    """The contenders with these names; all without names."""
-    known: Mapping[str, Peer] = {each.name: each for each in PEERS}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise SystemExit(f"{unknown[0]} is not a contender; they are {', '.join(known)}")
-    return [known[name] for name in names] if names else list(PEERS)
+def _description(threads: int) -> str:
+    """What a program can see of the processor: it is the same on every machine of the kind."""
+    from monograph.targets.cpu.machine import host
+
+    seen = host()
+    kind = f"{platform.machine()} with vectors of {8 * seen.vector_bytes} bits"
+    cores = "one core" if threads == 1 else f"{threads} cores"
+    return f"{cores}, {kind}, {seen.l3 >> 20} MiB of shared cache"
+
+
+def chosen_workloads(options: argparse.Namespace) -> list[Workload]:
+    """The workloads that were asked for, the telling ones first where the time is limited."""
+    known = families()
+    for family in options.family:
+        if family not in known:
+            raise SystemExit(f"{family} is not a family; they are {', '.join(known)}")
+    chosen = [
+        each for each in select(options.only) if not options.family or each.group in options.family
+    ]
+    if options.quick and not options.only:
+        chosen = [each for each in chosen if each.telling]
+    if options.minutes is not None:
+        chosen = _telling_first(chosen)
+    if not chosen:
+        raise SystemExit(f"no workload is called {', '.join(options.only)}; see --list")
+    return chosen
+
+
+def _telling_first(chosen: Sequence[Workload]) -> list[Workload]:
+    """Those that tell most, then the others; one of each family in turn."""
+    places: dict[tuple[str, bool], int] = {}
+    order = []
+    for number, each in enumerate(chosen):
+        place = places.get((each.group, each.telling), 0)
+        places[each.group, each.telling] = place + 1
+        order.append((not each.telling, place, number))
+    return [chosen[number] for _, _, number in sorted(order)]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -130,8 +104,19 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--family", nargs="+", default=[], metavar="FAMILY", help="whole families")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="workloads or groups")
     parser.add_argument("--peers", nargs="+", default=[], metavar="PEER", help="contenders")
+    parser.add_argument("--without", nargs="+", default=[], metavar="PEER", help="all but these")
+    parser.add_argument("--minutes", type=float, help="begin no workload after so long")
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=Limits.compile,
+        metavar="SECONDS",
+        help="how long a contender may take to compile one workload",
+    )
+    parser.add_argument("--threads", type=int, default=peers.THREADS, help="of each contender")
     parser.add_argument("--json", type=Path, help="write the results here after every workload")
     parser.add_argument("--update", action="store_true", help="keep the other rows of --json")
     parser.add_argument("--markdown", type=Path, help="write the tables here")
@@ -149,48 +134,80 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="for a busy machine: one thread each, processor time instead of the wall's clock",
     )
-    parser.add_argument("--quick", action="store_true", help="few rounds: figures are rough")
+    parser.add_argument(
+        "--quick", action="store_true", help="the telling workloads, few rounds: figures are rough"
+    )
+    parser.add_argument(
+        "--one-process",
+        action="store_true",
+        help="measure in this process: a contender that hangs or dies takes the run with it",
+    )
     return parser
 
 
 def show(results: Results, console: Console) -> None:
     """Print all that was found."""
-    console.print(report.summary(results, peers.OURS))
-    console.print()
-    console.print(report.detail(results))
-    console.print()
+    for table in report.tables(results, peers.OURS):
+        console.print(table)
+        console.print()
     for line in report.notes(results, peers.OURS):
         console.print(line, highlight=False)
 
 
 def run(options: argparse.Namespace, console: Console) -> Results:
     """Measure all that was asked for."""
-    workloads, contenders = select(options.only), chosen_peers(options.peers)
-    if not workloads:
-        raise SystemExit(f"no workload is called {', '.join(options.only)}; see --list")
-    plan = measure.QUICK if options.quick else measure.Plan()
-    if options.busy:
-        plan = replace(plan, clock=time.process_time)
+    workloads = chosen_workloads(options)
+    names = [each.name for each in chosen_peers(options.peers)]
+    contenders = chosen_peers([each for each in names if each not in options.without])
+    threads = 1 if options.busy else options.threads
     rounds = 5 if options.quick else 15
-    found = machine(ceiling.measure(peers.THREADS, rounds), contenders)
+    found = machine(ceiling.measure(threads, rounds), contenders, threads)
     found = replace(found, clock="processor" if options.busy else "wall")
     earlier = None
     if options.update and options.json and options.json.exists():
         earlier = Results.load(options.json)
+    job = Job(
+        (),
+        tuple(each.name for each in contenders),
+        options.quick,
+        options.busy,
+        threads,
+        options.patience,
+        until=None if options.minutes is None else time.time() + 60 * options.minutes,
+    )
     rows: list[Row] = []
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("", total=len(workloads))
-        for workload in workloads:
-            progress.update(task, description=workload.name)
-            rows.append(run_workload(workload, contenders, plan, options.patience))
-            keep(Results(found, tuple(rows)), earlier, options.json)
+
+        def tell(text: str) -> None:
+            progress.update(task, description=text.strip() or "…")
+
+        if options.one_process:
+            measured = _here(job, workloads)
+        else:
+            limits = Limits(compile=options.longest)
+            measured = Supervisor(job, limits).run(workloads, tell)
+        for row in measured:
+            rows.append(row)
+            _keep(Results(found, tuple(rows)), earlier, options.json)
             progress.advance(task)
-    highest = found.ceiling.highest(ceiling.measure(peers.THREADS, rounds))
-    results = Results(replace(found, ceiling=highest), tuple(rows))
-    return keep(results, earlier, options.json)
+    highest = found.ceiling.highest(ceiling.measure(threads, rounds))
+    done = {row.name for row in rows}
+    missing = tuple(each.name for each in workloads if each.name not in done)
+    results = Results(replace(found, ceiling=highest), tuple(rows), missing)
+    return _keep(results, earlier, options.json)
 
 
-def keep(results: Results, earlier: Results | None, path: Path | None) -> Results:
+def _here(job: Job, workloads: Sequence[Workload]) -> Iterator[Row]:
+    """The row of each workload, measured in this process."""
+    job.settle()
+    contenders = chosen_peers(job.contenders)
+    for workload in workloads:
+        if job.until is None or time.time() < job.until:
+            yield trial.run_workload(workload, contenders, job.plan(), job.patience)
+
+
+def _keep(results: Results, earlier: Results | None, path: Path | None) -> Results:
     """Join the results to earlier ones, and write them if a path says where."""
     joined = earlier.updated(results) if earlier else results
     if path:
@@ -201,21 +218,14 @@ def keep(results: Results, earlier: Results | None, path: Path | None) -> Result
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     options = _parser().parse_args(arguments)
-    console = Console(soft_wrap=False, width=None)
+    console = Console(soft_wrap=False)
+    if not console.is_terminal:
+        console.width = WIDTH
     if options.list:
-        for workload in select(options.only):
+        for workload in chosen_workloads(options):
             console.print(f"{workload.group:<12}{workload.name}", highlight=False)
         return 0
-    if options.show:
-        results = Results.load(options.show)
-    else:
-        logging.disable(logging.WARNING)
-        warnings.simplefilter("ignore")
-        torch.set_grad_enabled(False)
-        peers.limit_threads(1 if options.busy else peers.THREADS)
-        # What is measured is what this checkout compiles now, not what another left in the cache.
-        os.environ["MONOGRAPH_CACHE"] = "0"
-        results = run(options, console)
+    results = Results.load(options.show) if options.show else run(options, console)
     show(results, console)
     if options.markdown:
         options.markdown.parent.mkdir(parents=True, exist_ok=True)

@@ -18,11 +18,8 @@ import importlib.util
 import io
 import os
 import shutil
-import time
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -31,50 +28,15 @@ import torch.utils.dlpack
 from torch import Tensor
 
 from benchmarks import aten_to_jax
+from benchmarks.contender import Peer, Prepared, Unsupported, quickest
+from benchmarks.prepacked import Prepacked
 from benchmarks.spelling import jax_spelling
-from benchmarks.workloads import Case, Inputs, flat
+from benchmarks.workloads import Case, Inputs
 
 THREADS = 2
 # ONNX files are written for both; the quicker one is measured. The newer has GELU and RMS norm as
 # single ops, the older spells them, and neither is always the better for a runtime.
 OPSETS = (23, 18)
-
-
-class Unsupported(Exception):
-    """A contender cannot express a case; the message says why."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A compiled case: ``call`` runs it once, ``read`` gives its result as tensors.
-
-    ``remark`` is something that a reader of its figures should know.
-    """
-
-    call: Callable[[], Any]
-    read: Callable[[Any], Inputs] = flat
-    remark: str | None = None
-
-
-class Peer(ABC):
-    """One contender."""
-
-    name: str
-    form: str
-    needs: tuple[str, ...] = ()
-
-    def available(self) -> str | None:
-        """Why it cannot take part, or None if it can."""
-        missing = [each for each in self.needs if importlib.util.find_spec(each) is None]
-        return f"{', '.join(missing)} is not installed (make bench-setup)" if missing else None
-
-    @abstractmethod
-    def prepare(self, case: Case) -> Prepared:
-        """Compile the case, in the way that runs quickest where there are several."""
-
-    def compile(self, case: Case) -> Prepared:
-        """Compile the case in one way, for its time."""
-        return self.prepare(case)
 
 
 class Monograph(Peer):
@@ -93,10 +55,11 @@ class Monograph(Peer):
     def prepare(self, case: Case) -> Prepared:
         import monograph
 
-        compiled: Any = monograph.compile(case.module, *case.inputs, threads=THREADS)
+        inputs = case.inputs
+        compiled: Any = monograph.compile(case.module, *inputs, threads=THREADS)
         interpreted = len(compiled.executable.report.fallbacks)
         remark = f"{interpreted} nodes run in the interpreter" if interpreted else None
-        return Prepared(lambda: compiled(*case.inputs), remark=remark)
+        return Prepared(lambda: compiled(*inputs), remark=remark)
 
 
 class Eager(Peer):
@@ -106,7 +69,8 @@ class Eager(Peer):
     form = "module(*inputs)"
 
     def prepare(self, case: Case) -> Prepared:
-        return Prepared(lambda: case.module(*case.inputs))
+        module, inputs = case.module, case.inputs
+        return Prepared(lambda: module(*inputs))
 
 
 class Inductor(Peer):
@@ -120,8 +84,11 @@ class Inductor(Peer):
         return None if shutil.which("g++") else "Inductor needs a C++ compiler; g++ is not there"
 
     def prepare(self, case: Case) -> Prepared:
-        compiled = torch.compile(case.module, dynamic=False, options=self.options)
-        return Prepared(lambda: compiled(*case.inputs))
+        compiled, inputs = (
+            torch.compile(case.module, dynamic=False, options=self.options),
+            case.inputs,
+        )
+        return Prepared(lambda: compiled(*inputs))
 
 
 class InductorTuned(Inductor):
@@ -143,13 +110,13 @@ class Xla(Peer):
         import jax
 
         function, weights = jax_function(case)
-        held = tuple(_jax_array(each) for each in weights)
-        arrays = (*(_jax_array(each) for each in case.inputs), *held)
+        held, inputs = tuple(_jax_array(each) for each in weights), case.inputs
+        arrays = (*(_jax_array(each) for each in inputs), *held)
         compiled = jax.jit(function)
         ready = jax.block_until_ready
-        if all(each.is_contiguous() for each in case.inputs):
+        if all(each.is_contiguous() for each in inputs):
             return Prepared(lambda: ready(compiled(*arrays)), _from_jax)
-        return Prepared(lambda: ready(compiled(*map(_jax_array, case.inputs), *held)), _from_jax)
+        return Prepared(lambda: ready(compiled(*map(_jax_array, inputs), *held)), _from_jax)
 
 
 class OnnxRuntime(Peer):
@@ -220,9 +187,9 @@ class OpenVino(Peer):
         """The case through one version of ONNX."""
         import openvino
 
-        core = openvino.Core()
+        core, inputs = openvino.Core(), case.inputs
         settings = {"INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY"}
-        if all(each.dtype != torch.bfloat16 for each in case.inputs):
+        if all(each.dtype != torch.bfloat16 for each in inputs):
             settings["INFERENCE_PRECISION_HINT"] = "f32"
         model = core.compile_model(core.read_model(exported(case, opset)), "CPU", settings)
         request = model.create_infer_request()
@@ -236,7 +203,7 @@ class OpenVino(Peer):
             return request
 
         def call_with_copies() -> Any:
-            copies = [_in_order(each) for each in case.inputs]
+            copies = [_in_order(each) for each in inputs]
             give(copies)
             request.infer()
             return request
@@ -245,9 +212,9 @@ class OpenVino(Peer):
             outputs = (request.get_output_tensor(index) for index in range(len(model.outputs)))
             return tuple(_from_openvino(each) for each in outputs)
 
-        contiguous = all(each.is_contiguous() for each in case.inputs)
+        contiguous = all(each.is_contiguous() for each in inputs)
         if contiguous:
-            give(case.inputs)
+            give(inputs)
         return Prepared(call if contiguous else call_with_copies, read)
 
     def tensor(self, tensor: Tensor) -> Any:
@@ -289,12 +256,13 @@ class Iree(Peer):
         context = runtime.VmContext(instance, [hal, module])
         entry = module.lookup_function("main")
         held = [_iree_view(device, each) for each in weights]
-        views = [_iree_view(device, each) for each in case.inputs]
-        contiguous = all(each.is_contiguous() for each in case.inputs)
+        inputs = case.inputs
+        views = [_iree_view(device, each) for each in inputs]
+        contiguous = all(each.is_contiguous() for each in inputs)
         expected = case.outputs()
 
         def call() -> Any:
-            given = views if contiguous else [_iree_view(device, each) for each in case.inputs]
+            given = views if contiguous else [_iree_view(device, each) for each in inputs]
             arguments = runtime.VmVariantList(len(given) + len(held))
             for view in (*given, *held):
                 arguments.push_ref(view)
@@ -310,6 +278,7 @@ PEERS: tuple[Peer, ...] = (
     Eager(),
     Inductor(),
     InductorTuned(),
+    Prepacked(),
     Xla(),
     OnnxRuntime(),
     OpenVino(),
@@ -333,31 +302,6 @@ def limit_threads(threads: int = THREADS) -> None:
     processors = sorted(os.sched_getaffinity(0))[:THREADS]
     os.sched_setaffinity(0, processors)
     torch.set_num_threads(THREADS)
-
-
-def quickest(ways: Sequence[Callable[[], Prepared]], calls: int = 5) -> Prepared:
-    """The way whose best call is the shortest; a failure counts only where no way works."""
-    prepared: list[tuple[float, Prepared]] = []
-    problems: list[Exception] = []
-    for way in ways:
-        try:
-            candidate = way()
-            prepared.append((_best_seconds(candidate.call, calls), candidate))
-        except Exception as problem:  # raised again below, unless another way works
-            problems.append(problem)
-    if not prepared:
-        raise problems[0]
-    return min(prepared, key=lambda each: each[0])[1]
-
-
-def _best_seconds(call: Callable[[], Any], calls: int) -> float:
-    call()
-    seconds = []
-    for _ in range(calls):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
 
 
 def _in_order(tensor: Tensor) -> Tensor:

@@ -8,11 +8,13 @@ from dataclasses import asdict
 from rich.table import Table
 
 from benchmarks.measure import BUSY
-from benchmarks.results import Outcome, Results, Row, compare, geometric_mean
+from benchmarks.results import Comparison, Outcome, Results, Row, compare, geometric_mean
 
 FAST_ENOUGH = 0.85
 # An error may be twice eager's; below the rounding of one f32 it is nobody's concern.
 ACCURATE_ENOUGH, ROUNDING = 2.0, 1.2e-7
+LIBRARIES = ("eager", "prepacked", "inductor", "max-autotune")
+"""The contenders whose products are those of MKL and oneDNN."""
 
 
 def milliseconds(seconds: float | None) -> str:
@@ -24,52 +26,74 @@ def milliseconds(seconds: float | None) -> str:
     return f"{value:.{digits}f}" if value >= 0.1 else f"{value:.4f}"
 
 
+def times(ratio: float | None) -> str:
+    """A ratio with two digits after its point."""
+    return "–" if ratio is None else f"{ratio:.2f}"
+
+
 def _percent(share: float | None) -> str:
     return "in cache" if share is None else f"{share:.0%}"
 
 
-def _times(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2f}"
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
 
 
-def _cells(results: Results, row: Row, name: str) -> list[str]:
+def cells(results: Results, row: Row, name: str) -> list[str]:
     """A line of the summary."""
     comparison = compare(row, name)
+    ours = row.outcomes.get(name, Outcome())
     if comparison is None:
         rival = row.quickest([each for each in row.outcomes if each != name])
         other = row.outcomes[rival].median if rival else None
-        return [row.name, "–", milliseconds(other), rival or "–", "–", "–", "–", "–"]
+        failed = "failed" if ours.reason else "–"
+        return [row.name, failed, milliseconds(other), rival or "–", *["–"] * 5]
     return [
         row.name,
-        milliseconds(comparison.ours.median),
+        milliseconds(ours.median),
         milliseconds(row.outcomes[comparison.rival].median),
         comparison.rival,
-        _times(comparison.ratio),
-        _times(comparison.ratio_of_best),
+        times(comparison.ratio),
+        times(comparison.ratio_of_best),
         _percent(comparison.share(results.machine.ceiling)),
-        _times(comparison.error_beside_eager),
+        f"{ours.error or 0.0:.1e}",
+        times(comparison.error_beside_eager),
     ]
 
 
-def _headings(name: str) -> list[str]:
-    return ["workload", f"{name} ms", "best peer ms", "which", "×", "× best", "ceiling", "error"]
+def headings(name: str) -> list[str]:
+    """Those of the summary."""
+    return [
+        *("workload", f"{name} ms", "best peer ms", "which", "×", "× best", "floor"),
+        *("error", "× eager's"),
+    ]
+
+
+def tables(results: Results, name: str) -> list[Table]:
+    """A summary of each family, then everybody's times and the seconds to compile."""
+    summaries = [summary(results.family(group), name) for group in results.families()]
+    return [*summaries, detail(results), compiling(results)]
 
 
 def summary(results: Results, name: str) -> Table:
     """One contender beside the best other one, a line a workload."""
+    groups = ", ".join(results.families())
     table = Table(
-        title=f"{name} beside the best peer", title_justify="left", box=None, pad_edge=False
+        title=f"{groups}: {name} beside the best peer",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
     )
-    for column, heading in enumerate(_headings(name)):
+    for column, heading in enumerate(headings(name)):
         table.add_column(
-            heading.replace(" ms", "\nms"),
+            heading.replace(" ms", "\nms").replace(" best", "\nbest").replace("best peer", "best"),
             justify="left" if column in (0, 3) else "right",
             no_wrap=True,
         )
     for row in results.rows:
         comparison = compare(row, name)
-        lost = comparison is not None and comparison.ratio < 1
-        table.add_row(*_cells(results, row, name), style="red" if lost else None)
+        lost = comparison is None or comparison.ratio < 1
+        table.add_row(*cells(results, row, name), style="red" if lost else None)
     return table
 
 
@@ -79,27 +103,47 @@ def detail(results: Results) -> Table:
     table = Table(title="Median ms a call", title_justify="left", box=None, pad_edge=False)
     table.add_column("workload", no_wrap=True)
     for name in names:
-        table.add_column(name.replace("max-autotune", "tuned"), justify="right", no_wrap=True)
+        table.add_column(_short(name), justify="right", no_wrap=True)
     for row in results.rows:
         quickest = row.quickest(names)
-        cells = [_time_cell(row.outcomes.get(name)) for name in names]
+        shown = [time_cell(row.outcomes.get(name)) for name in names]
         marked = [
             f"[bold]{cell}[/bold]" if name == quickest else cell
-            for name, cell in zip(names, cells, strict=True)
+            for name, cell in zip(names, shown, strict=True)
         ]
         table.add_row(row.name, *marked)
     return table
 
 
-def _time_cell(outcome: Outcome | None) -> str:
+def compiling(results: Results) -> Table:
+    """The seconds until every contender's first result, a line a workload."""
+    names = [name for name in contenders(results) if name not in ("eager", "prepacked")]
+    title = "Seconds to compile and run once"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("workload", no_wrap=True)
+    for name in names:
+        table.add_column(_short(name), justify="right", no_wrap=True)
+    for row in results.rows:
+        outcomes = (row.outcomes.get(name, Outcome()) for name in names)
+        table.add_row(row.name, *(_seconds(each.prepared) for each in outcomes))
+    return table
+
+
+def _short(name: str) -> str:
+    return {"max-autotune": "tuned", "prepacked": "packed", "monograph": "ours"}.get(name, name)
+
+
+def time_cell(outcome: Outcome | None) -> str:
+    """The median; with a mark if the answer is wrong."""
     if outcome is None or outcome.median is None:
-        return "–"
+        return "failed" if outcome is not None and outcome.reason else "–"
     return milliseconds(outcome.median) + ("" if outcome.counts else "!")
 
 
 def contenders(results: Results) -> list[str]:
     """Every contender that a row names, in order."""
-    names: dict[str, None] = {}
+    known = {name for row in results.rows for name in row.outcomes}
+    names = dict.fromkeys(name for name in results.machine.forms if name in known)
     for row in results.rows:
         names.update(dict.fromkeys(row.outcomes))
     return list(names)
@@ -107,13 +151,17 @@ def contenders(results: Results) -> list[str]:
 
 def notes(results: Results, name: str) -> list[str]:
     """What the tables leave out: means, reasons, load and the ceiling."""
-    lines = list(_verdict(results, name))
+    lines = []
+    for group in results.families():
+        lines += [f"{group}: {line}" for line in verdict(results.family(group), name)]
+    if len(results.families()) > 1:
+        lines += [f"All: {line}" for line in verdict(results, name)[:1]]
     if results.machine.clock != "wall":
         lines.append("Measured in processor time, one thread each: a rough guide, no benchmark.")
-    rates = asdict(results.machine.ceiling).items()
-    listed = ", ".join(f"{kind} {rate / 1e9:.1f}" for kind, rate in rates)
-    lines.append(f"Streaming ceiling, GB/s with {results.machine.threads} threads: {listed}.")
-    lines += [f"No time for {who}: {why}" for who, why in _reasons(results).items()]
+    lines.append(_rates(results))
+    if results.unmeasured:
+        lines.append(f"No time was left for {', '.join(results.unmeasured)}.")
+    lines += [f"No time for {who}: {why}" for who, why in reasons(results).items()]
     for row in results.rows:
         remarks = {who: each.remark for who, each in row.outcomes.items() if each.remark}
         lines += [f"{who} on {row.name}: {remark}." for who, remark in remarks.items()]
@@ -125,13 +173,25 @@ def notes(results: Results, name: str) -> list[str]:
     return lines
 
 
-def _verdict(results: Results, name: str) -> list[str]:
-    """How a contender fares: its mean, and what it should be ashamed of."""
+def _rates(results: Results) -> str:
+    rates = asdict(results.machine.ceiling)
+    flops = rates.pop("flops")
+    listed = ", ".join(f"{kind} {rate / 1e9:.1f}" for kind, rate in rates.items())
+    return (
+        f"What {results.machine.threads} threads reach here: {listed} GB/s, "
+        f"{flops / 1e9:.0f} GFLOP/s."
+    )
+
+
+def verdict(results: Results, name: str) -> list[str]:
+    """How a contender fares: its mean and its worst, and what it should be ashamed of."""
     found = [each for row in results.rows if (each := compare(row, name)) is not None]
     if not found:
         return []
-    mean = geometric_mean([each.ratio for each in found])
-    mean_of_best = geometric_mean([each.ratio_of_best for each in found])
+    lines = [f"{_mean(found)} the best peer."]
+    if results.families() == ["matmul"]:
+        beside = [each for row in results.rows if (each := compare(row, name, LIBRARIES))]
+        lines += [f"{_mean(beside)} the best of MKL and oneDNN."] if beside else []
     lost = [f"{each.row.name} {each.ratio:.2f}" for each in found if each.ratio < 1]
     shares = {each.row.name: each.share(results.machine.ceiling) for each in found}
     slow = [f"{row} {share:.0%}" for row, share in shares.items() if share and share < FAST_ENOUGH]
@@ -140,48 +200,64 @@ def _verdict(results: Results, name: str) -> list[str]:
         for each in found
         if (each.error_beside_eager or 0) > ACCURATE_ENOUGH and (each.ours.error or 0) > ROUNDING
     ]
-    lines = [
-        f"Geometric mean over {len(found)} workloads: {mean:.2f} times the best peer by medians, "
-        f"{mean_of_best:.2f} by best turns."
-    ]
     lists = {
         f"Slower than the best peer on {len(lost)}": lost,
-        f"Under {FAST_ENOUGH:.0%} of the ceiling on {len(slow)}": slow,
+        f"Under {FAST_ENOUGH:.0%} of the floor's speed on {len(slow)}": slow,
         f"More than {ACCURATE_ENOUGH:.0f} times eager's error on {len(rough)}": rough,
     }
     return lines + [f"{what}: {', '.join(which)}." for what, which in lists.items() if which]
 
 
-def _reasons(results: Results) -> dict[str, str]:
+def _mean(found: Sequence[Comparison]) -> str:
+    mean = geometric_mean([each.ratio for each in found])
+    mean_of_best = geometric_mean([each.ratio_of_best for each in found])
+    least = min(found, key=lambda each: each.ratio)
+    return (
+        f"Geometric mean over {len(found)} workloads {mean:.2f} by medians and {mean_of_best:.2f} "
+        f"by best turns, least {least.ratio:.2f} ({least.row.name}), times"
+    )
+
+
+def reasons(results: Results) -> dict[str, str]:
     """Who could not do what and why, the workloads with the same reason together."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for row in results.rows:
         for name, outcome in row.outcomes.items():
             if outcome.reason:
                 grouped.setdefault((name, outcome.reason), []).append(row.name)
-    reasons: dict[str, str] = {}
+    found: dict[str, str] = {}
     for (name, reason), rows in grouped.items():
         where = "any workload" if len(rows) == len(results.rows) else ", ".join(rows)
-        reasons[f"{name} on {where}"] = reason
-    return reasons
+        found[f"{name} on {where}"] = reason
+    return found
 
 
 def markdown(results: Results, name: str) -> str:
-    """Both tables and the notes as Markdown, losses included."""
-    lines = [f"Processor: {results.machine.processor}, {results.machine.threads} threads."]
-    lines += [", ".join(f"{what} {which}" for what, which in results.machine.versions.items()), ""]
-    rows = [_cells(results, row, name) for row in results.rows]
-    lines += _markdown_table(_headings(name), rows)
+    """All tables and the notes as Markdown, losses included."""
+    machine = results.machine
+    lines = [f"Processor: {machine.processor}, {machine.threads} threads."]
+    lines += [", ".join(f"{what} {which}" for what, which in machine.versions.items()), ""]
+    for group in results.families():
+        family = results.family(group)
+        rows = [cells(family, row, name) for row in family.rows]
+        lines += [f"### {group}", "", *markdown_table(headings(name), rows), ""]
     names = contenders(results)
     body = [
-        [row.name, *(_time_cell(row.outcomes.get(each)) for each in names)] for row in results.rows
+        [row.name, *(time_cell(row.outcomes.get(each)) for each in names)] for row in results.rows
     ]
-    lines += ["", "Median ms a call:", "", *_markdown_table(["workload", *names], body), ""]
+    lines += ["Median ms a call:", "", *markdown_table(["workload", *names], body), ""]
+    body = [
+        [row.name, *(_seconds(row.outcomes.get(each, Outcome()).prepared) for each in names)]
+        for row in results.rows
+    ]
+    title = "Seconds to compile and run once:"
+    lines += [title, "", *markdown_table(["workload", *names], body), ""]
     lines += [f"- {line}" for line in notes(results, name)]
-    forms = [f"- {who} is called as `{form}`." for who, form in results.machine.forms.items()]
+    forms = [f"- {who} is called as `{form}`." for who, form in machine.forms.items()]
     return "\n".join([*lines, *forms]) + "\n"
 
 
-def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    rule = ["---"] + ["---:"] * (len(headings) - 1)
-    return ["| " + " | ".join(cells) + " |" for cells in (headings, rule, *rows)]
+def markdown_table(table_headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table whose first column is text and whose others are numbers."""
+    rule = ["---"] + ["---:"] * (len(table_headings) - 1)
+    return ["| " + " | ".join(line) + " |" for line in (table_headings, rule, *rows)]

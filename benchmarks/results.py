@@ -39,7 +39,8 @@ class Outcome:
 class Row:
     """One workload: every contender's outcome, the bytes that it has to move, and the load.
 
-    ``streams`` says whether the bytes are more than the cache holds.
+    ``streams`` says whether the bytes are more than the cache holds; ``flops`` are the products and
+    sums of its contractions.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Row:
     streams: bool
     load: Load
     outcomes: dict[str, Outcome]
+    flops: int = 0
 
     def quickest(self, names: Sequence[str]) -> str | None:
         """Which of the contenders has the shortest median."""
@@ -66,6 +68,8 @@ class Machine:
     versions: dict[str, str]
     forms: dict[str, str]
     clock: str = "wall"
+    description: str = ""
+    """Cores, vectors and caches: what a reader needs, and nothing that names the machine."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Results:
 
     machine: Machine
     rows: tuple[Row, ...]
+    unmeasured: tuple[str, ...] = ()
+    """Workloads that were asked for, and for which there was no time."""
 
     def save(self, path: Path) -> None:
         """Write as JSON."""
@@ -86,19 +92,34 @@ class Results:
         data = json.loads(path.read_text())
         ceiling = Ceiling(**data["machine"].pop("ceiling"))
         machine = Machine(ceiling=ceiling, **data["machine"])
-        return Results(machine, tuple(_row(each) for each in data["rows"]))
+        rows = tuple(read_row(each) for each in data["rows"])
+        return Results(machine, rows, tuple(data.get("unmeasured", ())))
 
     def updated(self, newer: Results) -> Results:
         """These results with the rows of a newer run in place of the old ones."""
         fresh = {row.name: row for row in newer.rows}
         kept = [fresh.pop(row.name, row) for row in self.rows]
         ceiling = self.machine.ceiling.highest(newer.machine.ceiling)
-        return Results(replace(newer.machine, ceiling=ceiling), (*kept, *fresh.values()))
+        rows = (*kept, *fresh.values())
+        known = {row.name for row in rows}
+        wanted = dict.fromkeys((*self.unmeasured, *newer.unmeasured))
+        missing = tuple(name for name in wanted if name not in known)
+        return Results(replace(newer.machine, ceiling=ceiling), rows, missing)
+
+    def family(self, group: str) -> Results:
+        """The rows of one family alone."""
+        return replace(self, rows=tuple(row for row in self.rows if row.group == group))
+
+    def families(self) -> list[str]:
+        """The families that there are rows of, in order."""
+        return list(dict.fromkeys(row.group for row in self.rows))
 
 
-def _row(data: dict[str, Any]) -> Row:
-    outcomes = {name: Outcome(**each) for name, each in data.pop("outcomes").items()}
-    return Row(load=Load(**data.pop("load")), outcomes=outcomes, **data)
+def read_row(data: dict[str, Any]) -> Row:
+    """A row as JSON has it."""
+    plain = dict(data)
+    outcomes = {name: Outcome(**each) for name, each in plain.pop("outcomes").items()}
+    return Row(load=Load(**plain.pop("load")), outcomes=outcomes, **plain)
 
 
 @dataclass(frozen=True)
@@ -112,10 +133,11 @@ class Comparison:
     ratio_of_best: float
 
     def share(self, ceiling: Ceiling) -> float | None:
-        """How much of the possible bandwidth it reaches, by its best turn."""
-        if not self.row.streams or self.ours.best is None:
-            return None
-        return ceiling.seconds(self.row.read, self.row.written) / self.ours.best
+        """How much of what this machine can do it reaches, by its best turn."""
+        row = self.row
+        read, written = (row.read, row.written) if row.streams else (0, 0)
+        floor = ceiling.floor(read, written, row.flops)
+        return floor / self.ours.best if floor and self.ours.best else None
 
     @property
     def error_beside_eager(self) -> float | None:
@@ -126,12 +148,12 @@ class Comparison:
         return self.ours.error / eager.error
 
 
-def compare(row: Row, name: str) -> Comparison | None:
-    """The named contender beside the quickest other one, where both have times."""
+def compare(row: Row, name: str, rivals: Sequence[str] = ()) -> Comparison | None:
+    """The named contender beside the quickest other one (of ``rivals``), where both have times."""
     ours = row.outcomes.get(name)
-    others = [each for each in row.outcomes if each != name]
+    others = [each for each in row.outcomes if each != name and (not rivals or each in rivals)]
     rival = row.quickest(others)
-    if ours is None or rival is None or not ours.median or not ours.best:
+    if ours is None or rival is None or not ours.counts or not ours.median or not ours.best:
         return None
     other = row.outcomes[rival]
     bests = [row.outcomes[each].best for each in others if row.outcomes[each].counts]

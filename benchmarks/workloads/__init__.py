@@ -6,6 +6,7 @@ is added as one function, with its cases, in the file of its family.
 
 from benchmarks.workloads.attention import attention
 from benchmarks.workloads.case import (
+    Builder,
     Case,
     Data,
     Function,
@@ -59,6 +60,7 @@ from benchmarks.workloads.rows import (
 )
 
 __all__ = [
+    "Builder",
     "Case",
     "Data",
     "Function",

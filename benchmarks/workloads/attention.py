@@ -39,16 +39,16 @@ def _cases() -> dict[str, dict[str, Any]]:
     cases: dict[str, dict[str, Any]] = {}
     for length, heads in HEADS.items():
         whole = {"heads": heads, "queries": length, "keys": length}
-        cases[f"attention-{heads}x{length}x{SIZE}"] = whole
-        cases[f"attention-causal-{heads}x{length}x{SIZE}"] = whole | {"causal": True}
+        cases[f"whole-{heads}x{length}x{SIZE}"] = whole
+        cases[f"causal-{heads}x{length}x{SIZE}"] = whole | {"causal": True}
     for keys in CACHED:
-        cases[f"attention-decode-{keys}-12x1x{SIZE}"] = {"heads": 12, "queries": 1, "keys": keys}
+        cases[f"decode-{keys}-12x1x{SIZE}"] = {"heads": 12, "queries": 1, "keys": keys}
     square = {"queries": 512, "keys": 512}
-    cases["attention-masked-12x512x64"] = square | {"heads": 12, "masked": True}
-    cases["attention-batch8-12x128x64"] = {"heads": 12, "queries": 128, "keys": 128, "batch": 8}
+    cases["masked-12x512x64"] = square | {"heads": 12, "masked": True}
+    cases["batch8-12x128x64"] = {"heads": 12, "queries": 128, "keys": 128, "batch": 8}
     grouped = {"heads": 32, "shared": 4, "size": 128}
-    cases["attention-grouped-causal-32x512x128"] = square | grouped | {"causal": True}
-    cases["attention-grouped-decode-2048-32x1x128"] = grouped | {"queries": 1, "keys": 2048}
+    cases["grouped-causal-32x512x128"] = square | grouped | {"causal": True}
+    cases["grouped-decode-2048-32x1x128"] = grouped | {"queries": 1, "keys": 2048}
     return cases
 
 
@@ -61,8 +61,8 @@ def _share(queries: int = 1, causal: bool = False, **_: Any) -> float:
     "attention",
     _cases(),
     telling=(
-        *("attention-12x128x64", "attention-12x512x64", "attention-causal-12x512x64"),
-        *("attention-causal-12x2048x64", "attention-12x2048x64", "attention-decode-2048-12x1x64"),
+        *("whole-12x128x64", "whole-12x512x64", "causal-12x512x64"),
+        *("causal-12x2048x64", "whole-12x2048x64", "decode-2048-12x1x64"),
     ),
     flop_share=_share,
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
+import platform
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,13 @@ torch = pytest.importorskip("torch")
 
 from rich.console import Console  # noqa: E402
 
-from benchmarks import ceiling, native, report, workloads  # noqa: E402
+from benchmarks import ceiling, native, report, trial, workloads  # noqa: E402
 from benchmarks.ceiling import Ceiling  # noqa: E402
 from benchmarks.measure import Load, Plan  # noqa: E402
 from benchmarks.peers import Eager, Peer, Prepared  # noqa: E402
+from benchmarks.prepacked import Prepacked  # noqa: E402
 from benchmarks.results import Machine, Outcome, Results, Row, compare, geometric_mean  # noqa: E402
-from benchmarks.workloads import Workload, neutral_case, normal  # noqa: E402
+from benchmarks.workloads import Workload, neutral_case, normal, select  # noqa: E402
 
 BRIEF = Plan(least_rounds=2, most_rounds=2, seconds=0.0, quiet_seconds=0.0)
 SMALL = Workload("small", "test", lambda: neutral_case("small", workloads.softmax, normal(4, 8)))
@@ -56,7 +59,7 @@ class Missing(Peer):
 
 
 def test_a_workload_gives_every_contender_an_outcome() -> None:
-    row = native.run_workload(SMALL, [Eager(), Wrong(), Failing(), Missing()], BRIEF)
+    row = trial.run_workload(SMALL, [Eager(), Wrong(), Failing(), Missing()], BRIEF)
     assert list(row.outcomes) == ["eager", "wrong", "failing", "missing"]
     assert row.outcomes["eager"].counts
     assert row.outcomes["eager"].turns == 2
@@ -66,6 +69,25 @@ def test_a_workload_gives_every_contender_an_outcome() -> None:
     assert row.outcomes["failing"].reason == "RuntimeError: file.mlir:3: error: no such op"
     assert row.outcomes["missing"].reason.startswith("no_such_package is not installed")
     assert not row.streams
+
+
+def test_a_contender_sits_out_where_it_has_no_part_and_is_refused_with_a_reason() -> None:
+    row = trial.run_workload(SMALL, [Eager(), Prepacked()], BRIEF, refused={"eager": "hung"})
+    assert {name: each.reason for name, each in row.outcomes.items()} == {"eager": "hung"}
+
+
+def test_steps_are_noted_as_they_begin() -> None:
+    steps: list[str] = []
+    trial.run_workload(SMALL, [Eager(), Failing()], BRIEF, note=steps.append)
+    assert steps == ["eager", "failing", trial.TIMING]
+
+
+def test_products_and_attention_are_counted() -> None:
+    (linear,) = select(["bert-4x768x768"])
+    assert trial.flop_count(linear.build()) == 2 * 4 * 768 * 768
+    (attention,) = select(["causal-12x128x64"])
+    assert trial.flop_count(attention.build()) == 4 * 12 * 128 * 128 * 64
+    assert attention.flop_share == pytest.approx(0.5, abs=0.01)
 
 
 def _results() -> Results:
@@ -124,8 +146,8 @@ def test_tables_fit_and_tell_losses_reasons_and_load() -> None:
     shown = console.export_text()
     assert max(len(line) for line in shown.splitlines()) <= 100
     text = " ".join(shown.split())
-    assert "Geometric mean over 2 workloads: 1.00 times" in text
-    assert "Slower than the best peer on 1: lost 0.50." in text
+    assert "g: Geometric mean over 2 workloads 1.00 by medians" in text
+    assert "least 0.50 (lost)" in text and "Slower than the best peer on 1: lost 0.50." in text
     assert "Under 85%" not in text
     assert "monograph on unknown: not yet" in text
     assert "busy machine" in text and "lost" in text
@@ -137,7 +159,7 @@ def test_slow_streams_rough_answers_and_remarks_are_named() -> None:
     outcomes = {**results.rows[0].outcomes, "monograph": ours}
     shamed = Results(results.machine, (replace(results.rows[0], outcomes=outcomes),))
     text = "\n".join(report.notes(shamed, "monograph"))
-    assert "Under 85% of the ceiling on 1: won 0%." in text
+    assert "Under 85% of the floor's speed on 1: won 0%." in text
     assert "More than 2 times eager's error on 1: won 5.0." in text
     assert "monograph on won: odd." in text
 
@@ -152,7 +174,7 @@ def test_processor_time_is_no_benchmark() -> None:
 def test_markdown_has_a_line_a_workload() -> None:
     text = report.markdown(_results(), "monograph")
     assert "| won | 4.00 | 8.00 | ort | 2.00 | 2.00 |" in text
-    assert "| unknown | – |" in text
+    assert "| unknown | failed |" in text
     assert "- ort is called as `run`." in text
 
 
@@ -170,7 +192,7 @@ def test_geometric_mean() -> None:
 
 def test_the_ceiling_is_measured() -> None:
     found = ceiling.measure(threads=2, rounds=2, mebibytes=1)
-    assert found.read > 1e8 and found.copy > 1e8 and found.triad > 1e8
+    assert found.read > 1e8 and found.copy > 1e8 and found.triad > 1e8 and found.flops > 1e8
 
 
 def test_the_floor_depends_on_the_share_of_writes() -> None:
@@ -181,29 +203,54 @@ def test_the_floor_depends_on_the_share_of_writes() -> None:
     assert found.highest(Ceiling(1, 25e9, 1)) == Ceiling(30e9, 25e9, 10e9)
 
 
+def test_the_floor_is_the_longer_of_moving_and_multiplying() -> None:
+    found = Ceiling(read=30e9, triad=20e9, copy=10e9, flops=100e9)
+    assert found.floor(30, 0, 1) == pytest.approx(1e-9)
+    assert found.floor(30, 0, 1000) == pytest.approx(1e-8)
+    assert found.floor(0, 0, 0) == 0.0
+
+
 def test_unknown_contenders_are_refused() -> None:
     with pytest.raises(SystemExit, match="nobody"):
-        native.chosen_peers(["nobody"])
+        trial.chosen_peers(["nobody"])
 
 
 def test_the_command_lists_and_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(native, "select", lambda patterns=(): [SMALL])
-    monkeypatch.setattr(native.peers, "limit_threads", lambda threads: None)
     monkeypatch.setattr(native.ceiling, "measure", lambda threads, rounds: Ceiling(1e9, 1e9, 1e9))
-    monkeypatch.setattr(native.logging, "disable", lambda level: None)
-    monkeypatch.setenv("MONOGRAPH_CACHE", "1")
+    monkeypatch.setattr(trial.Job, "settle", lambda self: None)
     assert native.main(["--list"]) == 0
     assert "small" in capsys.readouterr().out
     path, written = tmp_path / "r.json", tmp_path / "r.md"
-    arguments = ["--quick", "--peers", "eager", "--json", str(path), "--markdown", str(written)]
-    grad = torch.is_grad_enabled()
-    try:
-        assert native.main(arguments) == 0
-    finally:
-        torch.set_grad_enabled(grad)
+    arguments = ["--quick", "--only", "small", "--peers", "eager", "--one-process"]
+    assert native.main([*arguments, "--json", str(path), "--markdown", str(written)]) == 0
     assert Results.load(path).rows[0].outcomes["eager"].counts
     assert "| small |" in written.read_text()
     assert native.main(["--show", str(path)]) == 0
     assert "small" in capsys.readouterr().out
+
+
+def _options(*arguments: str) -> argparse.Namespace:
+    return native._parser().parse_args(arguments)
+
+
+def test_a_family_is_chosen_and_the_telling_workloads_come_first_in_a_limited_time() -> None:
+    assert {each.group for each in native.chosen_workloads(_options("--family", "matmul"))} == {
+        "matmul"
+    }
+    quick = native.chosen_workloads(_options("--family", "matmul", "--quick"))
+    limited = native.chosen_workloads(_options("--family", "matmul", "--minutes", "5"))
+    assert 0 < len(quick) < len(limited)
+    assert limited[: len(quick)] == quick
+    both = native.chosen_workloads(_options("--family", "matmul", "rows", "--minutes", "5"))
+    assert {each.group for each in both[:2]} == {"matmul", "rows"}
+    with pytest.raises(SystemExit, match="nothing is not a family"):
+        native.chosen_workloads(_options("--family", "nothing"))
+
+
+def test_a_machine_is_described_without_its_name() -> None:
+    found = native.machine(Ceiling(1.0, 1.0, 1.0), [], 2)
+    assert found.description.startswith("2 cores, ")
+    assert platform.node() not in found.description

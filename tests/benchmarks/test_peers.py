@@ -11,8 +11,10 @@ torch = pytest.importorskip("torch")
 
 from benchmarks import workloads  # noqa: E402
 from benchmarks.aten_to_jax import UnknownOp, convert  # noqa: E402
+from benchmarks.contender import Unsupported  # noqa: E402
 from benchmarks.measure import error  # noqa: E402
 from benchmarks.peers import PEERS, Iree, Monograph, Peer, Prepared, Xla, quickest  # noqa: E402
+from benchmarks.prepacked import Prepacked  # noqa: E402
 from benchmarks.workloads import Case, neutral_case, normal, normed  # noqa: E402
 
 QUICK_TO_COMPILE = {"eager"}
@@ -42,6 +44,8 @@ def test_answers_are_right(peer: Peer, name: str) -> None:
     reason = peer.available()
     if reason is not None:
         pytest.skip(reason)
+    if not peer.takes("rows"):
+        pytest.skip("it takes part in other families only")
     if (peer.name, name) == ("ort", "bf16"):
         pytest.skip("ONNX Runtime has no kernels for it")
     function, make = CASES[name]
@@ -52,6 +56,25 @@ def test_answers_are_right(peer: Peer, name: str) -> None:
     reference = case.reference()
     assert error(first, reference) < (1e-2 if name == "bf16" else 1e-6)
     assert error(second, reference) < (1e-2 if name == "bf16" else 1e-6)
+
+
+def test_libraries_multiply_by_packed_weights() -> None:
+    case = neutral_case("small", workloads.linear, workloads.weighted(4, 32, 16, constant=True))
+    prepared = Prepacked().prepare(case)
+    assert error(prepared.read(prepared.call()), case.reference()) < 1e-6
+
+
+def test_libraries_convolve_with_packed_weights() -> None:
+    module, inputs = workloads.convolution(3, 8, 16, 9, 2, groups=2)
+    case = Case("small", module.eval().requires_grad_(False), inputs)
+    prepared = Prepacked().prepare(case)
+    assert error(prepared.read(prepared.call()), case.reference()) < 1e-6
+
+
+def test_what_is_not_known_ahead_is_not_packed() -> None:
+    make = workloads.weighted(4, 32, 16, constant=False)
+    with pytest.raises(Unsupported, match="known ahead"):
+        Prepacked().prepare(neutral_case("dynamic", workloads.linear, make))
 
 
 def test_a_missing_package_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

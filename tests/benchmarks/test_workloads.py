@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from benchmarks import workloads  # noqa: E402
-from benchmarks.native import traffic  # noqa: E402
+from benchmarks.trial import traffic  # noqa: E402
 from benchmarks.workloads import flat, neutral_case, normal, select, workload  # noqa: E402
 
 
@@ -61,3 +61,52 @@ def test_views_are_views() -> None:
     assert not workloads.strided(4, 6)().inputs[0].is_contiguous()
     assert not workloads.transposed(4, 6)().inputs[0].is_contiguous()
     assert workloads.transposed(4, 6)().inputs[0].shape == (4, 6)
+
+
+def test_every_family_has_workloads_that_tell_most() -> None:
+    for family in workloads.families():
+        found = [each for each in select() if each.group == family]
+        assert 0 < sum(each.telling for each in found) <= len(found)
+    with pytest.raises(ValueError, match="unknown"):
+        workload("pointwise", {"known": normal(2)}, telling=("unknown",))
+
+
+def test_enough_shapes_are_measured() -> None:
+    products = [each for each in select() if each.group == "matmul"]
+    assert len(products) >= 40
+    assert {"square-64", "square-2048", "llama-1x4096x11008"} <= {each.name for each in products}
+    assert len([each for each in select() if each.group == "convolution"]) >= 50
+
+
+@pytest.mark.parametrize(
+    ("build", "arguments"),
+    [
+        (workloads.bert, {"batch": 1, "tokens": 8, "layers": 1}),
+        (workloads.gpt2, {"batch": 2, "decode": True, "layers": 1}),
+        (workloads.llama, {"batch": 1, "decode": False, "layers": 1}),
+    ],
+)
+def test_activations_of_language_models_keep_their_size(
+    build: workloads.Builder, arguments: dict[str, object]
+) -> None:
+    torch.manual_seed(0)
+    module, inputs = build(**arguments)
+    sizes = workloads.magnitudes(module.eval(), inputs)
+    assert sizes and all(1e-3 < size < 1e3 for size in sizes.values())
+
+
+@pytest.mark.slow
+def test_activations_of_vision_models_keep_their_size() -> None:
+    torch.manual_seed(0)
+    module, inputs = workloads.mobilenet(batch=1)
+    sizes = workloads.magnitudes(module.eval(), inputs)
+    assert all(1e-2 < size < 1e2 for size in sizes.values())
+
+
+def test_a_decoder_gives_scores_and_a_longer_cache() -> None:
+    module, inputs = workloads.llama(batch=2, decode=True, layers=1)
+    with torch.no_grad():
+        scores, keys, values = module.eval()(*inputs)
+    assert scores.shape == (2, 1, 32000)
+    assert keys.shape == values.shape == (2, 12, 129, 64)
+    assert torch.equal(keys[:, :, :128], inputs[1])

@@ -1,0 +1,84 @@
+"""The README's table: written from results, losses included, and nothing else is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks import compile_time, readme  # noqa: E402
+from benchmarks.ceiling import Ceiling  # noqa: E402
+from benchmarks.compile_time import Compiled  # noqa: E402
+from benchmarks.measure import Load  # noqa: E402
+from benchmarks.results import Machine, Outcome, Results, Row  # noqa: E402
+
+QUIET = Load(0.0, 0.0)
+
+
+def _row(name: str, group: str, ours: float | None, peer: float) -> Row:
+    mine = Outcome("broken") if ours is None else Outcome(median=ours, best=ours, error=2e-7)
+    outcomes = {
+        "monograph": mine,
+        "eager": Outcome(median=9.0, best=9.0, error=1e-7),
+        "ort": Outcome(median=peer, best=peer, error=1e-7),
+    }
+    return Row(name, group, 1, 1, False, QUIET, outcomes)
+
+
+def _results() -> Results:
+    forms = {"monograph": "compile", "eager": "call", "ort": "run"}
+    machine = Machine("cpu", 2, Ceiling(1, 1, 1, 1), {"torch": "2"}, forms, description="2 cores")
+    rows = (
+        _row("bert", "models", 0.1, 0.2),
+        _row("gpt2", "models", 0.4, 0.2),
+        _row("square", "matmul", None, 0.2),
+    )
+    return Results(machine, rows, ("late",))
+
+
+def test_the_table_tells_means_losses_failures_and_what_is_missing() -> None:
+    text = readme.section(_results())
+    assert "Measured on 2 cores, " in text
+    assert "| whole models | 2 | 1.00 | 0.50 | 1 | 2.00 |" in text
+    assert "| matrix products | 1 | – | – | – | – |" in text
+    assert "| bert | **100** | 9000 | 200 | 2.00 | 2.00 |" in text
+    assert "whole models: gpt2 0.50." in text
+    assert "No comparison: square." in text
+    assert "Not measured: late." in text
+
+
+def test_compile_time_and_memory_stand_beside_the_peers() -> None:
+    compiled = [
+        Compiled("bert", "monograph", 1.0, 0.5, None, 2**21, 2**20),
+        Compiled("bert", "inductor", 10.0, 5.0, None, 2**23, 2**22),
+        Compiled("bert", "ort", 3.0, 3.0, None, 2**22, 2**21),
+        Compiled("bert", "iree", reason="too slow"),
+    ]
+    text = readme.section(_results(), compiled)
+    assert "| bert | 1.0 | 0.5 | 10.0 | 5.0 | 1 | 2 (ort) |" in text
+
+
+def test_only_what_is_between_the_marks_changes(tmp_path: Path) -> None:
+    page, data, times = tmp_path / "p.md", tmp_path / "r.json", tmp_path / "c.json"
+    page.write_text(f"before\n{readme.BEGIN}\nformer text\n{readme.END}\nafter\n")
+    _results().save(data)
+    compile_time.save([Compiled("bert", "monograph", 1.0, 0.5)], times)
+    arguments = [str(data), "--page", str(page), "--compile-time", str(times)]
+    assert readme.main(arguments) == 0
+    first = page.read_text()
+    assert first.startswith("before\n") and first.endswith(f"{readme.END}\nafter\n")
+    assert "former" not in first and "whole models" in first and "| bert | 1.0 | 0.5 |" in first
+    assert readme.main(arguments) == 0
+    assert page.read_text() == first
+
+
+def test_a_page_without_marks_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no place"):
+        readme.replaced("text", "table")
+
+
+def test_the_readme_has_a_place_for_the_table() -> None:
+    text = (readme.ROOT / "README.md").read_text()
+    assert text.index(readme.BEGIN) < text.index(readme.END)
