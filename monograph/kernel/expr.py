@@ -276,6 +276,11 @@ def select(condition: Expr, yes: Expr, no: Expr) -> Expr:
     return yes if yes is no else apply("where", condition, yes, no, dtype=yes.dtype)
 
 
+def rarely(condition: Expr, seldom: Expr, usual: Expr) -> Expr:
+    """One of two values, of which the first is seldom wanted and need not be computed otherwise."""
+    return apply("rarely", condition, seldom, usual, dtype=usual.dtype)
+
+
 def reduce(kind: str, axes: tuple[Axis, ...], body: Expr) -> Expr:
     """The combination of ``body`` over the axes."""
     dtype = i64 if kind in ("argmax", "argmin") else body.dtype

@@ -2,6 +2,7 @@
 
 Subscripts become one offset in elements, and neighbouring axes that every access walks through
 in one stride become a single axis: a pointwise kernel over ``[64, 128, 768]`` is one long loop.
+Where values lie otherwise than row-major, the axes are first put in the order of their strides.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from monograph.ir.dims import Dim, Symbol, SymbolicDim
+from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
+from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.kernel import Kernel, Store
 
 
@@ -34,7 +35,10 @@ def flatten(kernel: Kernel) -> Kernel:
         kernel.axes,
         stores,
     )
-    return _merge_axes(_drop_unit_axes(flat))
+    flat = _drop_unit_axes(flat)
+    if any(buffer.layout is not None for buffer in kernel.buffers):
+        flat = _in_order_of_strides(flat)
+    return _merge_axes(flat)
 
 
 def offset(buffer: Buffer, position: Sequence[Expr]) -> Expr:
@@ -94,6 +98,69 @@ def _drop_unit_axes(kernel: Kernel) -> Kernel:
     units: dict[Symbol, Dim] = {each.symbol: 0 for each in kernel.axes if each.extent == 1}
     axes = tuple(each for each in kernel.axes if each.extent != 1 and each.symbol in used)
     return _rewritten(kernel, axes, units)
+
+
+def _in_order_of_strides(kernel: Kernel) -> Kernel:
+    """The axes of the index space as they are stored, those of reductions as they are read."""
+    stored = max((s.position[0] for s in kernel.stores), key=lambda p: len(p.symbols), default=None)
+    axes = kernel.axes if stored is None else _sorted_axes(kernel.axes, stored)
+    done: dict[Expr, Expr] = {}
+
+    def visit(expr: Expr) -> Expr:
+        found = done.get(expr)
+        if found is None:
+            operands = tuple(map(visit, expr.operands))
+            found = expr if operands == expr.operands else expr.rebuilt(operands)
+            if isinstance(found, Reduce) and found.kind not in ("argmax", "argmin"):
+                found = _ordered_reduction(found)
+            done[expr] = found
+        return found
+
+    stores = tuple(Store(s.buffer, s.position, visit(s.value)) for s in kernel.stores)
+    return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)
+
+
+def _ordered_reduction(reduction: Reduce) -> Expr:
+    """The reduction over the same axes in the order of the largest buffer that it reads."""
+    own = {axis.symbol for axis in reduction.axes}
+    loads = [x for x in e.walk((reduction.body,)) if isinstance(x, Load) and own & x.symbols]
+    if not loads or len(own) < 2:
+        return reduction
+    largest = max(loads, key=lambda load: (len(own & load.symbols), typical(load.buffer.shape[0])))
+    axes = _sorted_axes(reduction.axes, largest.operands[0])
+    return e.reduce(reduction.kind, axes, reduction.body)
+
+
+def _sorted_axes(axes: tuple[Axis, ...], position: Expr) -> tuple[Axis, ...]:
+    """Axes from the largest stride to the smallest; those without one stay in front."""
+
+    def stride(axis: Axis) -> int:
+        step = _coefficient_in(position, axis.symbol)
+        return 1 << 62 if step is None or step == 0 else typical(step)
+
+    return tuple(sorted(axes, key=stride, reverse=True))
+
+
+def _coefficient_in(position: Expr, symbol: Symbol) -> Dim | None:
+    """How much a position grows with a symbol, also where a part of it is clamped."""
+    if isinstance(position, Index):
+        return coefficient(position.dim, symbol)
+    if isinstance(position, Apply) and position.function == "add":
+        parts = [_coefficient_in(part, symbol) for part in position.operands]
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
+    if isinstance(position, Apply) and position.function == "multiply":
+        factor, stride = position.operands
+        if isinstance(stride, Index) and symbol in factor.symbols:
+            return stride.dim
+    return None if symbol in position.symbols else 0
+
+
+def typical(dim: Dim) -> int:
+    """A size to compare by."""
+    if isinstance(dim, int):
+        return dim
+    return evaluate_dim(dim, {symbol: max(symbol.lower, 64) for symbol in dim.symbols()})
 
 
 def _merge_axes(kernel: Kernel) -> Kernel:

@@ -1,9 +1,9 @@
 """Where the elements of a value lie in memory: how far apart neighbours along each axis are.
 
-A layout is a property of a value, not an op in the graph: the graph says ``f32[1, 64, 56, 56]``, and
-whether its channels lie together (channels-last) is decided when it is given memory. Kernels read
-and write through the strides, so a change of layout is a kernel that reads one and writes another,
-and most often one that was there anyway.
+A layout is a property of a value, not an op in the graph: the graph says ``f32[1, 64, 56, 56]``,
+and whether its channels lie together (channels-last) is decided when it is given memory. Kernels
+read and write through the strides, so a change of layout is a kernel that reads one and writes
+another, and most often one that was there anyway.
 
 A layout may have a *border*: zeros around the elements, as wide as the windows of a convolution
 reach over the edge. Neighbours share it: what lies right of one row lies left of the next, so
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from monograph.ir.dims import Dim, Shape, SymbolicDim, provably_equal
 
@@ -25,14 +26,15 @@ from monograph.ir.dims import Dim, Shape, SymbolicDim, provably_equal
 class Layout:
     """Strides and offset of the first element, in elements, and how much memory all of it takes.
 
-    ``span`` None means: as far as the strides reach. ``border`` has a number for every axis, or is
-    empty if there is none.
+    ``span`` None means: as far as the strides reach. ``border`` has a number for every axis, and
+    ``order`` names the axes from the outermost to the innermost; both are empty without a border.
     """
 
     strides: tuple[Dim, ...]
     offset: Dim = 0
     span: Dim | None = None
     border: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
 
     def reach(self, shape: Shape) -> Dim:
         """How many elements of memory a value of this shape takes."""
@@ -52,7 +54,7 @@ class Layout:
         strides: list[Dim] = []
         for from_, to in matching_runs(shape, target):
             axes = [axis for axis in from_ if shape[axis] != 1]
-            for outer, inner in zip(axes, axes[1:], strict=False):
+            for outer, inner in pairwise(axes):
                 if not provably_equal(self.strides[outer], self.strides[inner] * shape[inner]):
                     return None
             step: Dim = self.strides[axes[-1]] if axes else 1
@@ -74,7 +76,9 @@ def laid_out(shape: Shape, order: Sequence[int], border: Sequence[int] = ()) -> 
         strides[axis] = step
         lead = lead + gaps[axis] * step
         step = step * (shape[axis] + gaps[axis])
-    return Layout(tuple(strides), lead, step + lead, gaps if any(gaps) else ())
+    if not any(gaps):
+        return Layout(tuple(strides), 0, step)
+    return Layout(tuple(strides), lead, step + lead, gaps, tuple(order))
 
 
 def channels_last(rank: int) -> tuple[int, ...]:

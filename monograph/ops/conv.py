@@ -90,7 +90,7 @@ class Conv(Op):
 
         def product(along: Position) -> Scalar:
             channel, *taps = along
-            inside, places = windows.lower(b, counts, taps, x[2:])
+            inside, places = windows.lower(b, counts, taps, x[2:], b.border(0)[2:])
             element = b.read(0, [batch, group * weight[1] + channel, *places])
             return _if_inside(b, inside, element, b.read(1, [output, channel, *taps]))
 

@@ -129,14 +129,23 @@ class Windows:
         return self.kernel, counts
 
     def lower(
-        self, b: Lowering, windows: Position, taps: Position, sizes: Shape
+        self,
+        b: Lowering,
+        windows: Position,
+        taps: Position,
+        sizes: Shape,
+        border: Sequence[int] = (),
     ) -> tuple[Scalar, list[Scalar]]:
-        """Whether taps of windows fall on elements, and on which; held inside where they do not."""
+        """Whether taps of windows fall on elements, and on which; held inside where they do not.
+
+        ``border`` is how far along each axis one may read past the ends, and find what is wanted.
+        """
         inside, places = b.literal(True, bool_), []
         for axis, (window, tap, size) in enumerate(zip(windows, taps, sizes, strict=True)):
             low, high = self.padding[axis]
             place = window * self.stride[axis] + tap * self.dilation[axis] - low
-            if low or high or self.ceil_mode:
+            covered = axis < len(border) and max(low, high) <= border[axis]
+            if (low or high or self.ceil_mode) and not (covered and not self.ceil_mode):
                 inside = b.both(inside, b.within(place, 0, size))
                 place = b.clamp(place, 0, size)
             places.append(place)

@@ -1,0 +1,240 @@
+"""Which layout each value of a graph has: channels-last where convolutions are, else row-major.
+
+Convolutions read and write all channels of a pixel together, so around them channels lie last, with
+a border of zeros where windows reach over the edge: no padded copy is made, and no tap asks whether
+it is inside. What is computed between convolutions (activations, sums, pools, concatenations)
+keeps the order of what it reads. Inputs, outputs and weights of the graph, and whatever loops,
+control flow or the interpreter touch, stay row-major.
+
+The order is followed through the graph axis by axis, so that a transpose to channels-last, for a
+normalisation say, finds its operand's memory in the order in which it is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from monograph.fusion.group import Group, Kind, is_stored
+from monograph.ir.dims import Dim, shape_product
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.op import Trait
+from monograph.ir.types import TensorType
+from monograph.kernel.layout import Layout, channels_last, laid_out
+from monograph.ops.conv import Conv, ConvTranspose
+from monograph.ops.rules import normalize_axes
+
+Order: TypeAlias = tuple[int, ...]
+"""The axes of a value from the outermost to the innermost in memory."""
+
+FEW_CHANNELS = 4
+"""Channels under which a convolution's result is better off row-major."""
+PANEL, FULL = 16, 0.9
+"""Columns of a product that are computed together, and the share of them that should be wanted."""
+FEW_COLUMNS = 8
+"""Columns under which a row-major image is better off with its channels together."""
+KEEPING = frozenset(
+    (
+        *("max_pool", "max_pool_with_indices", "avg_pool", "resize", "concat", "pad", "pad_border"),
+        *("slice", "flip", "roll", "expand", "batch_norm", "cast", "max_pool_gradient"),
+    )
+)
+"""Ops, besides those that work element by element, whose axes are their first operand's."""
+
+
+def plan_layouts(
+    graph: Graph, groups: Sequence[Group], given: Mapping[Value, Layout]
+) -> dict[Value, Layout]:
+    """The layouts of the values that are not row-major; ``given`` are those of strided inputs."""
+    layouts = dict(given)
+    if not any(isinstance(node.op, Conv | ConvTranspose) for node in graph.nodes):
+        return layouts
+    fixed = _fixed(graph, groups)
+    orders = _orders(graph, fixed, given)
+    for group in groups:
+        for value in group.outputs():
+            if value in fixed:
+                continue
+            view = _viewed(group, value, layouts)
+            if view is not None:
+                layouts[value] = view
+            elif value in orders:
+                layouts[value] = laid_out(value.shape, orders[value], _border(value))
+    return layouts
+
+
+def convolution_layouts(group: Group, layouts: Mapping[Value, Layout]) -> dict[Value, Layout]:
+    """The values that a convolution would read or write in another layout than they have."""
+    node = next((node for node in group.nodes if isinstance(node.op, Conv)), None)
+    if node is None or group.kind is not Kind.CONTRACTION:
+        return {}
+    assert isinstance(node.op, Conv)
+    x = node.operands[0]
+    if not any(value in layouts for value in (x, *group.outputs())):  # both ends are row-major
+        if _is_product(node):
+            return {}
+        if _has_own_windows(node) and x in group.inputs():
+            border = _padding(node.op)
+            return {x: laid_out(x.shape, range(x.rank), border)} if any(border) else {}
+    wanted: dict[Value, Layout] = {}
+    made, last = node.results[0], channels_last(x.rank)
+    if x in group.inputs() and not _serves(layouts.get(x), node.op, x):
+        wanted[x] = laid_out(x.shape, last, _padding(node.op))
+    for value in group.outputs():
+        if value not in layouts and _is_as_made(group, value, made) and _is_turned(value, last):
+            wanted[value] = laid_out(value.shape, last)
+    return wanted
+
+
+def _is_as_made(group: Group, value: Value, made: Value) -> bool:
+    """Whether the axes of a group's result are those of its convolution's."""
+    place = group.places.get(value)
+    return place is not None and place == group.places.get(made)
+
+
+def _is_product(node: Node) -> bool:
+    """Whether a convolution is a plain product with every pixel, as good row-major.
+
+    Vectors then run along the pixels, so few of their lanes should be left empty.
+    """
+    assert isinstance(node.op, Conv)
+    windows = shape_product(node.operands[1].shape[2:])
+    if windows != 1 or set(node.op.stride) != {1} or any(_padding(node.op)):
+        return False
+    pixels = shape_product(node.results[0].shape[2:])
+    return not isinstance(pixels, int) or pixels >= FULL * (-(-pixels // PANEL) * PANEL)
+
+
+def _has_own_windows(node: Node) -> bool:
+    """Whether each channel of an image is convolved by itself, and rows are long enough."""
+    op, weight, result = node.op, node.operands[1], node.results[0]
+    assert isinstance(op, Conv)
+    columns = result.shape[-1]
+    fits = isinstance(columns, int) and columns >= FEW_COLUMNS and result.rank >= 4
+    alone = weight.shape[1] == 1 and weight.shape[0] == op.groups
+    return fits and alone and op.stride[-1] <= 2
+
+
+def _serves(layout: Layout | None, conv: Conv, x: Value) -> bool:
+    """Whether a convolution can read an operand as it lies."""
+    border = (layout.border if layout is not None else ()) or (0,) * x.rank
+    enough = all(have >= need for have, need in zip(border, _padding(conv), strict=True))
+    return enough and (layout is not None or not _is_turned(x, channels_last(x.rank)))
+
+
+def _is_turned(value: Value, order: Order) -> bool:
+    """Whether an order differs from row-major for this value."""
+    axes = [axis for axis in order if value.shape[axis] != 1]
+    return axes != sorted(axes) and all(dim != 0 for dim in value.shape)
+
+
+def _fixed(graph: Graph, groups: Sequence[Group]) -> set[Value]:
+    """The values that have to be row-major, or as they were given."""
+    fixed = {*graph.inputs, *graph.outputs}
+    for node in graph.nodes:
+        if is_stored(node):
+            fixed.update(node.results)
+    for group in groups:
+        attends = any(node.op.name == "attention" for node in group.nodes)
+        if group.kind is Kind.OPAQUE or attends:
+            for node in group.nodes:
+                fixed.update((*node.operands, *node.results))
+    return fixed
+
+
+def _orders(graph: Graph, fixed: set[Value], given: Mapping[Value, Layout]) -> dict[Value, Order]:
+    """The values whose axes lie in another order than row-major."""
+    orders: dict[Value, Order] = {}
+    for value, layout in given.items():
+        _note(orders, value, _order_of(layout))
+    for node in graph.nodes:
+        for result in node.results:
+            if not isinstance(result.type, TensorType) or result in fixed:
+                continue
+            order = _order(node, result, orders)
+            if order is None and _feeds_convolution(result):
+                order = channels_last(result.rank)
+            _note(orders, result, order)
+    return orders
+
+
+def _note(orders: dict[Value, Order], value: Value, order: Order | None) -> None:
+    if order is not None and _is_turned(value, order):
+        orders[value] = order
+
+
+def _order_of(layout: Layout) -> Order | None:
+    steps = [stride if isinstance(stride, int) else None for stride in layout.strides]
+    known = [step for step in steps if step is not None]
+    if len(known) != len(steps):
+        return None
+    return tuple(sorted(range(len(known)), key=lambda axis: -known[axis]))
+
+
+def _order(node: Node, result: Value, orders: Mapping[Value, Order]) -> Order | None:
+    """The order of a node's result, by what it computes and the order of what it reads."""
+    if isinstance(node.op, Conv | ConvTranspose):
+        return channels_last(result.rank) if _has_channels(result) else None
+    operands = [value for value in node.operands if isinstance(value.type, TensorType)]
+    source = next((v for v in operands if v in orders and v.rank >= result.rank), None)
+    if source is None:
+        return None
+    order = orders[source]
+    if node.op.name == "transpose":
+        permutation = [axis % source.rank for axis in node.op.attributes()["permutation"]]
+        return tuple(permutation.index(axis) for axis in order)
+    if node.op.has(Trait.REDUCTION) and node.op.name not in KEEPING:
+        return _reduced(node, source, result, order)
+    keeps = node.op.has(Trait.ELEMENTWISE) or node.op.name in KEEPING
+    return order if keeps and source.rank == result.rank else None
+
+
+def _reduced(node: Node, source: Value, result: Value, order: Order) -> Order | None:
+    if result.rank == source.rank:
+        return order
+    attributes = node.op.attributes()
+    axes = attributes["axes"] if "axes" in attributes else (attributes["axis"],)
+    gone = normalize_axes(node.op.name, axes, source.rank)
+    kept = [axis for axis in range(source.rank) if axis not in gone]
+    if len(kept) != result.rank:
+        return None
+    return tuple(kept.index(axis) for axis in order if axis in kept)
+
+
+def _has_channels(value: Value) -> bool:
+    channels: Dim = value.shape[1]
+    return not isinstance(channels, int) or channels >= FEW_CHANNELS
+
+
+def _convolutions_reading(value: Value) -> Iterable[Conv]:
+    for use in value.uses:
+        if isinstance(use.node.op, Conv) and use.node.operands[0] is value:
+            yield use.node.op
+
+
+def _feeds_convolution(value: Value) -> bool:
+    return any(True for _ in _convolutions_reading(value))
+
+
+def _border(value: Value) -> tuple[int, ...]:
+    """Zeros enough for every convolution that reads the value."""
+    border = (0,) * value.rank
+    for conv in _convolutions_reading(value):
+        border = tuple(map(max, border, _padding(conv)))
+    return border
+
+
+def _padding(conv: Conv) -> tuple[int, ...]:
+    return (0, 0, *(max(pair) for pair in conv.padding))
+
+
+def _viewed(group: Group, value: Value, layouts: Mapping[Value, Layout]) -> Layout | None:
+    """The layout of a reshape alone that needs no kernel."""
+    node = group.nodes[0]
+    if len(group.nodes) != 1 or node.op.name != "reshape":
+        return None
+    (source,) = node.operands
+    layout = layouts.get(source)
+    if layout is None or _feeds_convolution(value):
+        return None
+    return layout.viewed(source.shape, value.shape)
