@@ -1,0 +1,135 @@
+"""The transforms of Winograd's method for three taps: small matrices, written as formulas.
+
+``m`` neighbouring results of three taps need ``m+2`` elements. Both they and the taps are seen as
+polynomials, and multiplied by their values at ``m+2`` points, one of them infinity:
+
+    y = Aᵀ [ (G g) · (Bᵀ d) ]           m+2 multiplications instead of 3m
+
+In two dimensions each matrix is applied along the columns, then along the rows. The formulas share
+what they have in common, and multiply and add in one rounding.
+
+**Error.** The largest error over the largest result, against float64, with 16 to 2048 channels of
+normal, one-sided and heavy-tailed data: F(2×2) stays below 1.5e-6 (1.1e-6 was seen), no more than
+summing directly in long runs gives (4e-7 to 6e-6 by oneDNN); F(4×4) below 6e-6 (3.6e-6 was seen).
+Its points are 0, ±1/√2, ±√2 and ∞, which keep the numbers in the three matrices closer together
+than the usual ±1 and ±2: a quarter of the error. An infinity makes NaN of its whole tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from monograph.ir.types import f32
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Expr
+
+Line: TypeAlias = Sequence[Expr]
+TAPS = 3
+
+
+@dataclass(frozen=True)
+class Transform:
+    """F(m×m, 3×3): how a line of elements, weights or products is transformed."""
+
+    results: int
+    """m: how many results a tile has along each axis."""
+    of_input: Callable[[Line], Line]
+    of_weights: Callable[[Line], Line]
+    of_products: Callable[[Line], Line]
+    depth: int
+    """Channels that one running sum takes before it is added to another."""
+
+    @property
+    def span(self) -> int:
+        """How many elements of the input a tile reads along each axis."""
+        return self.results + TAPS - 1
+
+    @property
+    def planes(self) -> int:
+        """How many numbers a tile is turned into."""
+        return self.span**2
+
+    @property
+    def name(self) -> str:
+        """``F(2×2)``."""
+        return f"F({self.results}×{self.results})"
+
+
+def _number(value: float) -> Expr:
+    return e.literal(value, f32)
+
+
+def _add(a: Expr, b: Expr) -> Expr:
+    return e.apply("add", a, b)
+
+
+def _subtract(a: Expr, b: Expr) -> Expr:
+    return e.apply("subtract", a, b)
+
+
+def _scaled(factor: float, a: Expr) -> Expr:
+    return e.apply("multiply", _number(factor), a)
+
+
+def _multiply_add(factor: float, a: Expr, b: Expr) -> Expr:
+    """``factor * a + b``, rounded once."""
+    return e.apply("fma", _number(factor), a, b)
+
+
+def _input_of_two(d: Line) -> Line:
+    return _subtract(d[0], d[2]), _add(d[1], d[2]), _subtract(d[2], d[1]), _subtract(d[1], d[3])
+
+
+def _weights_of_two(g: Line) -> Line:
+    ends = _add(g[0], g[2])
+    return g[0], _scaled(0.5, _add(ends, g[1])), _scaled(0.5, _subtract(ends, g[1])), g[2]
+
+
+def _products_of_two(m: Line) -> Line:
+    return _add(m[0], _add(m[1], m[2])), _subtract(_subtract(m[1], m[2]), m[3])
+
+
+INNER, OUTER = 2**-0.5, 2**0.5
+"""The points of F(4×4) beside 0 and ∞, with either sign."""
+
+
+def _input_of_four(d: Line) -> Line:
+    """Each pair of points ±p is an even part plus and minus an odd part."""
+    lines = [_add(d[0], _multiply_add(-2.5, d[2], d[4]))]
+    for point, other in ((INNER, 2.0), (OUTER, 0.5)):
+        even, odd = _multiply_add(-other, d[2], d[4]), _multiply_add(-other, d[1], d[3])
+        lines += [_multiply_add(point, odd, even), _multiply_add(-point, odd, even)]
+    return *lines, _add(d[1], _multiply_add(-2.5, d[3], d[5]))
+
+
+def _weights_of_four(g: Line) -> Line:
+    lines = [g[0]]
+    for point, square, factor in ((INNER, 0.5, -2 / 3), (OUTER, 2.0, 1 / 6)):
+        even = _scaled(factor, _multiply_add(square, g[2], g[0]))
+        lines += [_multiply_add(factor * point, g[1], even)]
+        lines += [_multiply_add(-factor * point, g[1], even)]
+    return *lines, g[2]
+
+
+def _products_of_four(m: Line) -> Line:
+    inner, outer = _add(m[1], m[2]), _add(m[3], m[4])
+    inner_odd, outer_odd = _subtract(m[1], m[2]), _subtract(m[3], m[4])
+    cubes = _multiply_add(INNER**3, inner_odd, _scaled(OUTER**3, outer_odd))
+    return (
+        _add(m[0], _add(inner, outer)),
+        _multiply_add(INNER, inner_odd, _scaled(OUTER, outer_odd)),
+        _multiply_add(0.5, inner, _scaled(2.0, outer)),
+        _add(cubes, m[5]),
+    )
+
+
+F2 = Transform(2, _input_of_two, _weights_of_two, _products_of_two, 512)
+F4 = Transform(4, _input_of_four, _weights_of_four, _products_of_four, 256)
+
+
+def down_columns(along: Callable[[Line], Line], square: Sequence[Line]) -> list[list[Expr]]:
+    """A transform along the columns of a square; its rows follow with ``along`` itself."""
+    columns = [along([row[k] for row in square]) for k in range(len(square[0]))]
+    return [[column[k] for column in columns] for k in range(len(columns[0]))]
