@@ -264,6 +264,23 @@ def test_attention_of_two_masks_adds_them():
     check(graph, ["add", "attention"], 1e-5)
 
 
+def test_attention_with_masks_of_both_kinds():
+    def added(q, k, v, m, a):
+        return F.softmax(F.where(m, q @ transposed(k) * 0.25, -1e30) + a, -1) @ v
+
+    def chosen(q, k, v, m, a):
+        return F.softmax(F.where(m, q @ transposed(k) * 0.25 + a, -np.inf), -1) @ v
+
+    for program in (added, chosen):
+        graph = trace(program, *QKV, "bool[2, 1, 1, 6]", "f32[5, 6]")
+        inputs = draw(graph)
+        inputs[3][..., 0] = True
+        before = interpret(graph, inputs)
+        Recognize().run(graph)
+        assert names(graph) == ["where", "attention"]
+        assert_near(before, interpret(graph, inputs), 1e-5)
+
+
 def test_attention_through_other_transposes_and_casts():
     def heads(q, k, v):
         query, value = (F.transpose(x, (0, 2, 1, 3)) for x in (q, v))
@@ -278,6 +295,51 @@ def test_attention_through_other_transposes_and_casts():
 
     narrow = tuple(type_.replace("f32", "f16") for type_ in QKV)
     check(trace(mixed, *narrow), ["attention"], 5e-3)
+
+
+def test_attention_whose_nan_shares_are_made_zeros():
+    def guarded(q, k, v, m):
+        shares = F.softmax(q @ transposed(k) * 0.25 + m, -1)
+        return F.where(F.is_nan(shares), 0.0, shares) @ v
+
+    graph = trace(guarded, *QKV, "f32[5, 6]")
+    inputs = draw(graph)
+    inputs[3][2] = -np.inf  # a query that sees nothing
+    before = interpret(graph, inputs)
+    Recognize().run(graph)
+    assert names(graph) == ["attention"]
+    assert_near(before, interpret(graph, inputs), 1e-5)
+
+
+def test_attention_with_a_key_that_is_transposed_in_batches():
+    def program(q, k, v):
+        matrices = F.transpose(F.reshape(k, (6, 6, 8)), (0, 2, 1))
+        return F.softmax(q @ F.reshape(matrices, (2, 3, 8, 6)) * 0.25, -1) @ v
+
+    graph = trace(program, *QKV)
+    inputs = draw(graph)
+    before = interpret(graph, inputs)
+    Recognize().run(graph)
+    assert names(graph) == ["reshape", "reshape", "attention"]
+    assert_near(before, interpret(graph, inputs), 1e-5)
+
+
+def test_heads_that_were_repeated_are_shared():
+    def repeated(x):
+        batch, heads, length, depth = x.shape
+        wide = F.expand(F.unsqueeze(x, 2), (batch, heads, 2, length, depth))
+        return F.reshape(wide, (batch, 2 * heads, length, depth))
+
+    def program(q, k, v):
+        return F.attention(q, repeated(k), repeated(v))
+
+    graph = trace(program, "f32[2, 6, 5, 4]", "f32[2, 3, 7, 4]", "f32[2, 3, 7, 5]")
+    inputs = draw(graph)
+    before = interpret(graph, inputs)
+    Recognize().run(graph)
+    (made,) = (node for node in graph.nodes if node.op.name == "attention")
+    assert [operand.shape[1] for operand in made.operands] == [6, 3, 3]
+    assert_near(before, interpret(graph, inputs), 1e-5)
 
 
 def test_what_is_not_attention_stays():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from monograph.ir.dims import provably_equal
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import bool_
 from monograph.ops.attention import Attention
@@ -19,13 +20,16 @@ from monograph.ops.elementwise import (
     Add,
     Cast,
     GreaterEqual,
+    IsNan,
     LessEqual,
     Where,
     float_facts,
+    logical_and,
     logical_not,
+    where,
 )
 from monograph.ops.linalg import Matmul
-from monograph.ops.shape import Transpose, swapaxes
+from monograph.ops.shape import Expand, Reshape, Transpose, reshape, swapaxes
 from monograph.ops.softmax import Softmax
 from monograph.rewrite.constants import real_splat
 from monograph.rewrite.rule import Rule, rewrite
@@ -47,12 +51,13 @@ class _Scores:
     "attention_spelled",
     root=Matmul,
     floats="rounds otherwise; a query that a mask of -inf leaves no key gives zeros, where it gave"
-    " NaN, and one that a very negative number leaves none gives zeros, where it gave the average",
+    " NaN, and one that a very negative number leaves none gives zeros, where it gave the average;"
+    " where NaN shares were made zeros, a NaN among the scores now gives NaN",
 )
 def attention_spelled(node: Node) -> Value | None:
     """softmax(query @ keyᵀ * scale + mask) @ value → attention(query, key, value, mask)."""
     shares, value = node.operands
-    soft = _without_casts(shares, value).producer
+    soft = _without_casts(_unguarded(_without_casts(shares, value)), value).producer
     if soft is None or not isinstance(soft.op, Softmax) or value.rank < 3:
         return None
     if soft.op.axis % soft.result.rank != soft.result.rank - 1:
@@ -67,6 +72,18 @@ def attention_spelled(node: Node) -> Value | None:
     masks = () if found.mask is None else (found.mask,)
     result: Value = op(query, key, value, *masks)
     return result
+
+
+def _unguarded(shares: Value) -> Value:
+    """Shares before NaN, which a query that sees nothing has, was replaced by zeros."""
+    node = shares.producer
+    if node is None or not isinstance(node.op, Where) or real_splat(node.operands[1]) != 0.0:
+        return shares
+    condition, _, found = node.operands
+    test = condition.producer
+    if test is None or not isinstance(test.op, IsNan) or test.operands[0] is not found:
+        return shares
+    return found
 
 
 def _unscaled(x: Value) -> tuple[Value, float]:
@@ -113,18 +130,25 @@ def _with_added_mask(scores: Value, mask: Value) -> _Scores | None:
         return replace(inner, causal=True)
     if inner.mask is None:
         return replace(inner, mask=mask)
-    return None if inner.mask.dtype is bool_ else replace(inner, mask=inner.mask + mask)
+    if inner.mask.dtype is bool_:
+        return replace(inner, mask=where(inner.mask, mask, -math.inf))
+    return replace(inner, mask=inner.mask + mask)
 
 
 def _with_chosen_mask(condition: Value, a: Value, b: Value) -> _Scores | None:
     """where(mask, scores, -inf), or where(not mask, -inf, scores)."""
     scores, other, kept = (a, b, True) if _is_lowest(b) else (b, a, False)
     inner = _scores(scores)
-    if not _is_lowest(other) or inner is None or inner.mask is not None:
+    if not _is_lowest(other) or inner is None:
         return None
     if kept and _is_causal(condition, scores):
         return replace(inner, causal=True)
-    return replace(inner, mask=condition if kept else logical_not(condition))
+    seen = condition if kept else logical_not(condition)
+    if inner.mask is None:
+        return replace(inner, mask=seen)
+    if inner.mask.dtype is bool_:
+        return replace(inner, mask=logical_and(inner.mask, seen))
+    return replace(inner, mask=where(seen, inner.mask, -math.inf))
 
 
 def _is_lowest(value: Value) -> bool:
@@ -169,6 +193,8 @@ def _counts(value: Value, axis_from_end: int) -> bool:
 def _swapped(key: Value) -> Value:
     """The key with its last two axes swapped back, through the transpose that swapped them."""
     node = key.producer
+    if node is not None and isinstance(node.op, Reshape):
+        return _swapped_in_batches(key, node.operands[0])
     if node is None or not isinstance(node.op, Transpose):
         return swapaxes(key, -1, -2)
     *leading, last, other = node.op.permutation
@@ -179,4 +205,51 @@ def _swapped(key: Value) -> Value:
     return result
 
 
-RULES: tuple[Rule, ...] = (attention_spelled,)
+def _swapped_in_batches(key: Value, matrices: Value) -> Value:
+    """The same, where the axes before the last two were joined for the transpose."""
+    node = matrices.producer
+    if node is None or not isinstance(node.op, Transpose) or matrices.rank < 2:
+        return swapaxes(key, -1, -2)
+    *leading, last, other = node.op.permutation
+    swaps = [*leading, other, last] == list(range(matrices.rank))
+    if not swaps or key.shape[-2:] != matrices.shape[-2:]:
+        return swapaxes(key, -1, -2)
+    return reshape(node.operands[0], (*key.shape[:-2], key.shape[-1], key.shape[-2]))
+
+
+@rewrite("attention_repeated_heads", root=Attention, floats="exact")
+def attention_repeated_heads(node: Node) -> Value | None:
+    """attention(query, repeat(key), repeat(value)) → attention(query, key, value), grouped."""
+    query, key, value, *masks = node.operands
+    before = _before_repeat(key), _before_repeat(value)
+    if before[0] is None or before[1] is None:
+        return None
+    if not provably_equal(before[0].shape[-3], before[1].shape[-3]):
+        return None
+    result: Value = node.op(query, *before, *masks)
+    return result
+
+
+def _before_repeat(heads: Value) -> Value | None:
+    """Heads [*b, K, n, d] before they became [*b, K, r, n, d], and then [*b, K r, n, d]."""
+    node = heads.producer
+    if node is None or not isinstance(node.op, Reshape):
+        return None
+    stretched = node.operands[0].producer
+    if stretched is None or not isinstance(stretched.op, Expand):
+        return None
+    wide, narrow = stretched.result, stretched.operands[0]
+    if wide.rank != heads.rank + 1 or narrow.rank != wide.rank:
+        return None
+    repeated = wide.rank - 3
+    if wide.shape[:-4] != heads.shape[:-3] or wide.shape[-2:] != heads.shape[-2:]:
+        return None
+    same = all(
+        narrow.shape[axis] == wide.shape[axis] for axis in range(wide.rank) if axis != repeated
+    )
+    if not same or narrow.shape[repeated] != 1:
+        return None
+    return reshape(narrow, (*narrow.shape[:repeated], *narrow.shape[repeated + 1 :]))
+
+
+RULES: tuple[Rule, ...] = (attention_spelled, attention_repeated_heads)

@@ -1,0 +1,418 @@
+"""Attention as loops: what tiles of many queries and pieces of many keys have in common.
+
+    softmax(query @ keyᵀ * scale + mask) @ value
+
+The scores of some queries and some keys lie in a row each in a core's own cache, and no others
+exist: memory grows with the length of the sequence, not with its square. Exponentials are powers
+of two, log2(e) being part of the scale of the queries. A row's weights are relative to the largest
+score that it has seen so far; when a larger one comes, what was summed before *fades*:
+
+    largest' = max(largest, scores);  fade = 2^(largest - largest')
+    total' = total * fade + sum of 2^(scores - largest')
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import TypeAlias
+
+from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, dim_min
+from monograph.ir.types import DType, bool_
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Axis, Buffer, Expr, Load, Variable
+from monograph.kernel.loops import (
+    Accumulator,
+    Assign,
+    Combine,
+    Declare,
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    LoopNest,
+    Prefetch,
+    Statement,
+    While,
+    Write,
+)
+from monograph.kernel.mathlib.exponential import LOG2_E, TABLES, power_of_two
+from monograph.kernel.mathlib.number import Number, horner
+from monograph.kernel.softmax import LARGEST_NUMBER
+
+Position: TypeAlias = tuple[Expr, ...]
+Formula: TypeAlias = Callable[[Position], Expr]
+Statements: TypeAlias = tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class StreamedAttention:
+    """An attention: its sizes, and formulas for the elements of its operands.
+
+    A formula takes a position along ``(*batch, heads, sequence, depth)``, with key heads in the
+    place of heads for ``key`` and ``value``, and keys in the place of depth for ``mask``.
+    ``write`` says where an element of the result goes.
+    """
+
+    name: str
+    dtype: DType
+    """In which it is computed."""
+    batch: Shape
+    heads: Dim
+    shared: Dim
+    """How many heads keys and values have."""
+    queries: Dim
+    keys: Dim
+    depth: int
+    value_depth: int
+    scale: float
+    causal: bool
+    query: Formula
+    key: Formula
+    value: Formula
+    mask: Formula | None
+    write: Callable[[Position, Expr], Sequence[Write]]
+
+    @cached_property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for attentions that have equal loops: sizes, and each formula at any position."""
+        query = (*self.batch, self.heads, self.queries)
+        shared = (*self.batch, self.shared, self.keys)
+        stored = self.write(_anywhere((*query, self.value_depth)), e.variable("v", self.dtype))
+        sizes = (*query, *shared, self.depth, self.value_depth, self.scale, self.causal)
+        return (
+            self.name,
+            self.dtype,
+            len(self.batch),
+            sizes,
+            self.query(_anywhere((*query, self.depth))),
+            self.key(_anywhere((*shared, self.depth))),
+            self.value(_anywhere((*shared, self.value_depth))),
+            None if self.mask is None else self.mask(_anywhere((*query, self.keys))),
+            tuple(stored),
+        )
+
+
+def _anywhere(shape: Shape) -> Position:
+    """A position in a value, in loop variables of its own."""
+    return tuple(e.index(e.axis(f"_a{k}", dim).symbol) for k, dim in enumerate(shape))
+
+
+class AttentionLoops:
+    """Builds loops over rows of scores; each row belongs to one query of one head."""
+
+    def __init__(
+        self, attention: StreamedAttention, columns: int, rows: int, row_length: int
+    ) -> None:
+        self.attention = attention
+        self.columns = columns
+        """Lanes of a vector loop."""
+        self.row_length = row_length
+        self.names = count()
+        dtype = attention.dtype
+        self.query = Buffer("query", dtype, (rows * attention.depth,))
+        self.scores = Buffer("scores", dtype, (rows * row_length,))
+        self.largest = Buffer("largest", dtype, (rows,))
+        self.highest = Buffer("highest", dtype, (rows,))
+        self.fade = Buffer("fade", dtype, (rows,))
+        self.total = Buffer("total", dtype, (rows,))
+        self.scratch = [
+            *(self.query, self.scores, self.largest, self.highest, self.fade, self.total)
+        ]
+
+    def nest(
+        self, name: str, parallel: Axis, body: Statements, first: Sequence[Buffer] = ()
+    ) -> LoopNest:
+        """Loops around statements; the inputs begin with those in ``first``."""
+        inside = {buffer.name for buffer in self.scratch}
+        written = {write.buffer.name: write.buffer for write in _writes(body)}
+        read = {x.buffer.name: x.buffer for x in _loads(body) if x.buffer.name not in written}
+        inputs = tuple({**{buffer.name: buffer for buffer in first}, **read}.values())
+        outputs = tuple(b for name, b in written.items() if name not in inside)
+        bound = {loop.symbol for loop in _loops(body)} | {parallel.symbol}
+        sizes = _symbols(body, parallel.extent, (*inputs, *outputs)) - bound
+        return LoopNest(
+            name,
+            inputs,
+            outputs,
+            tuple(self.scratch),
+            tuple(sorted(sizes, key=lambda symbol: symbol.name)),
+            parallel.symbol,
+            parallel.extent,
+            1,
+            body,
+            volatile=frozenset(inside),
+        )
+
+    # Pieces ---------------------------------------------------------------------------------------
+
+    def vector(
+        self,
+        extent: Dim,
+        body: Callable[[Symbol], Statements],
+        start: Dim = 0,
+        width: int | None = None,
+    ) -> Loop:
+        """A loop over lanes."""
+        symbol = self.symbol("x", None)
+        return Loop(symbol, start, extent, body(symbol), LoopKind.VECTOR, width or self.columns)
+
+    def serial(self, extent: Dim, body: Callable[[Symbol], Statements], start: Dim = 0) -> Loop:
+        """A loop that goes one by one."""
+        upper = extent - 1 if isinstance(extent, int) and start == 0 else None
+        symbol = self.symbol("i", upper)
+        return Loop(symbol, start, extent, body(symbol))
+
+    def symbol(self, letter: str, upper: int | None) -> Symbol:
+        """A new loop variable."""
+        return Symbol(f"_{letter}{next(self.names)}", 0, None if upper is None else max(upper, 0))
+
+    def variable(self) -> Variable:
+        """A new variable of the dtype that is computed in."""
+        return e.variable(f"v{next(self.names)}", self.attention.dtype)
+
+    def literal(self, number: float) -> Expr:
+        """A number of the dtype that is computed in."""
+        return e.literal(number, self.attention.dtype)
+
+    def score(self, row: Dim, column: Dim) -> Expr:
+        """Where a score lies."""
+        return e.index(row * self.row_length + column)
+
+    def copied_query(self, row: Dim, position: Callable[[Dim], Position]) -> Loop:
+        """Copy a query to its row, scaled."""
+        attention = self.attention
+        factor = self.literal(attention.scale * LOG2_E)
+
+        def element(x: Symbol) -> Statements:
+            scaled = e.apply("multiply", attention.query(position(x)), factor)
+            return (Write(self.query, e.index(row * attention.depth + x), scaled),)
+
+        return self.vector(attention.depth, element)
+
+    def cleared(self, buffer: Buffer, number: float) -> Loop:
+        """The same number everywhere."""
+
+        def element(x: Symbol) -> Statements:
+            return (Write(buffer, e.index(x), self.literal(number)),)
+
+        (size,) = buffer.shape
+        return self.vector(size, element)
+
+    def nothing_seen(self) -> Statements:
+        """No row has seen a score yet."""
+        return (
+            self.cleared(self.total, 0.0),
+            self.cleared(self.largest, -math.inf),
+            self.cleared(self.highest, -math.inf),
+        )
+
+    def finite(self, largest: Expr) -> Expr:
+        """A maximum that can be subtracted: zero for a query that has seen nothing yet."""
+        nothing = e.apply("equal", largest, self.literal(-math.inf), dtype=bool_)
+        return e.select(nothing, self.literal(0.0), largest)
+
+    def inverse(self, total: Expr) -> Expr:
+        """What a weighted sum is multiplied with; a query that saw nothing has no weights."""
+        one = self.literal(1.0)
+        nothing = e.apply("equal", total, self.literal(0.0), dtype=bool_)
+        return e.apply("divide", one, e.select(nothing, one, total))
+
+    def power(self, x: Expr) -> tuple[Statements, Expr]:
+        """2^x for x ≤ 0, or 0 where that is too small for a full significand; a NaN stays one."""
+        given, held, shifted, rest = (self.variable() for _ in range(4))
+        bias = Number(given).format.bias
+        shifter = Number(given).format.shifter + bias
+        steps = (
+            Let(given, x),
+            Let(held, Number(given).at_least(-float(bias)).expr),
+            Let(shifted, (Number(held) + shifter).expr),
+            Let(rest, (Number(held) - (Number(shifted) - shifter)).expr),
+        )
+        significand = horner(Number(rest), (1.0, *TABLES[x.dtype].binary))
+        scale = power_of_two(Number(shifted).unsigned_bits(), x.dtype)
+        return steps, (significand * scale).expr
+
+    # Rows -----------------------------------------------------------------------------------------
+
+    def masked_maximum(
+        self, row: Dim, position: Callable[[Dim], Position], seen: Dim, panels: Dim
+    ) -> Statements:
+        """Mask a row of scores, those behind the last that it sees too, and find its maximum.
+
+        The row has whole ``panels`` of columns; ``position`` is where the mask has each.
+        """
+        statements: list[Statement] = []
+        if self.attention.mask is not None:
+            statements.append(self.vector(seen, lambda x: self.masked(row, x, position(x))))
+        behind = panels * self.columns - seen
+        if behind != 0:
+
+            def hidden(x: Symbol) -> Statements:
+                return (Write(self.scores, self.score(row, x), self.literal(-math.inf)),)
+
+            statements.append(self.vector(behind, hidden, seen))
+        best = self.variable()
+
+        def lanes(lane: Symbol) -> Statements:
+            cell, held, found, last = (self.variable() for _ in range(4))
+
+            def taken(column: Symbol) -> Statements:
+                place = self.score(row, column * self.columns + lane)
+                larger = e.apply("less", held, found, dtype=bool_)
+                return (
+                    Let(held, cell),
+                    Let(found, e.load(self.scores, (place,))),
+                    Assign(cell, e.select(larger, found, held)),
+                )
+
+            return (
+                Declare(cell, self.literal(-math.inf)),
+                self.serial(panels, taken),
+                Let(last, cell),
+                Combine(best, LARGEST_NUMBER, last, e.index(0)),
+            )
+
+        statements += [
+            Accumulator(best, LARGEST_NUMBER),
+            self.vector(self.columns, lanes),
+            Write(self.highest, e.index(row), best),
+        ]
+        return tuple(statements)
+
+    def masked(self, row: Dim, x: Symbol, position: Position) -> Statements:
+        """Add a mask to a score, or hide the score."""
+        assert self.attention.mask is not None
+        found = self.variable()
+        mask = self.attention.mask(position)
+        if mask.dtype is bool_:
+            value = e.select(mask, found, self.literal(-math.inf))
+        else:
+            value = e.apply("fma", mask, self.literal(LOG2_E), found)
+        place = self.score(row, x)
+        return Let(found, e.load(self.scores, (place,))), Write(self.scores, place, value)
+
+    def raised(self, row: Symbol) -> Statements:
+        """The maximum so far of each row, and what its earlier weights are worth beside it."""
+        place = e.index(row)
+        old, new, now = (self.variable() for _ in range(3))
+        larger = e.apply("less", old, new, dtype=bool_)
+        steps, fade = self.power(e.apply("subtract", old, self.finite(now)))
+        return (
+            Let(old, e.load(self.largest, (place,))),
+            Let(new, e.load(self.highest, (place,))),
+            Let(now, e.select(larger, new, old)),
+            *steps,
+            Write(self.fade, place, fade),
+            Write(self.largest, place, now),
+        )
+
+    def weights(self, row: Dim, panels: Dim) -> Statements:
+        """The weights of a row in the place of its scores, and their sum."""
+        largest, summed = self.variable(), self.variable()
+
+        def lanes(lane: Symbol) -> Statements:
+            cell, held, found, weight, last = (self.variable() for _ in range(5))
+
+            def taken(column: Symbol) -> Statements:
+                place = self.score(row, column * self.columns + lane)
+                steps, power = self.power(e.apply("subtract", found, largest))
+                return (
+                    Let(found, e.load(self.scores, (place,))),
+                    *steps,
+                    Let(weight, power),
+                    Write(self.scores, place, weight),
+                    Let(held, cell),
+                    Assign(cell, e.apply("add", held, weight)),
+                )
+
+            return (
+                Declare(cell, self.literal(0.0)),
+                self.serial(panels, taken),
+                Let(last, cell),
+                Combine(summed, "sum", last, e.index(0)),
+            )
+
+        place = e.index(row)
+        before, fade, highest = self.variable(), self.variable(), self.variable()
+        return (
+            Let(highest, e.load(self.largest, (place,))),
+            Let(largest, self.finite(highest)),
+            Accumulator(summed, "sum"),
+            self.vector(self.columns, lanes),
+            Let(before, e.load(self.total, (place,))),
+            Let(fade, e.load(self.fade, (place,))),
+            Write(self.total, place, e.apply("fma", before, fade, summed)),
+        )
+
+
+def ceiling(size: Dim, width: int) -> Dim:
+    """How many pieces of that width hold so many elements."""
+    return (size + width - 1) // width
+
+
+def part(size: int, whole: Dim, start: Dim) -> Dim:
+    """How many of ``size`` elements from ``start`` on there are."""
+    if isinstance(whole, int) and whole % size == 0:
+        return size
+    return dim_min(size, whole - start)
+
+
+def split(rest: Dim, extent: Dim) -> tuple[Dim, Dim]:
+    """The last of several positions that one number holds, and the others."""
+    if extent == 1:
+        return 0, rest
+    return rest % extent, rest // extent
+
+
+# What loops are made of ---------------------------------------------------------------------------
+
+
+def _walk(body: Statements) -> Iterator[Statement]:
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop | If | While):
+            yield from _walk(statement.body)
+
+
+def _loops(body: Statements) -> Iterator[Loop]:
+    return (statement for statement in _walk(body) if isinstance(statement, Loop))
+
+
+def _writes(body: Statements) -> Iterator[Write]:
+    return (statement for statement in _walk(body) if isinstance(statement, Write))
+
+
+def _expressions(body: Statements) -> Iterator[Expr]:
+    for statement in _walk(body):
+        match statement:
+            case Let(_, value) | Declare(_, value) | Assign(_, value) | Combine(_, _, value, _):
+                yield value
+            case Write(_, place, value, _):
+                yield place
+                yield value
+            case Prefetch(_, place):
+                yield place
+            case If(condition, _) | While(_, condition, _):
+                yield condition
+
+
+def _loads(body: Statements) -> Iterator[Load]:
+    return (x for x in e.walk(tuple(_expressions(body))) if isinstance(x, Load))
+
+
+def _symbols(body: Statements, extent: Dim, buffers: Sequence[Buffer]) -> set[Symbol]:
+    """Every symbol that is mentioned."""
+    found: set[Symbol] = set()
+    for expr in _expressions(body):
+        found |= expr.symbols
+    dims = [extent, *(dim for buffer in buffers for dim in buffer.shape)]
+    for loop in _loops(body):
+        dims += [loop.start, loop.extent]
+    for dim in dims:
+        if isinstance(dim, SymbolicDim):
+            found.update(dim.symbols())
+    return found

@@ -1,0 +1,375 @@
+"""Attention: pack keys and values, then stream them past tiles of queries.
+
+The moves in front of an attention (the split of heads, a transpose) are part of the formulas that
+its operands are read with, and what follows it element by element is computed as it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from monograph.fusion.group import Group
+from monograph.ir.decompose import decompose_node
+from monograph.ir.dims import Dim, Shape, dim_min
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.types import TensorType, wide
+from monograph.kernel import expr as e
+from monograph.kernel.attention import Formula, Position, StreamedAttention
+from monograph.kernel.attention_pieces import AttentionPieces, attend_in_pieces
+from monograph.kernel.attention_tiles import AttentionTile, pack_keys, pack_values, stream
+from monograph.kernel.expr import Buffer, Expr, Load
+from monograph.kernel.flatten import flat_buffer, flat_expr, flatten, offset
+from monograph.kernel.layout import Layout
+from monograph.kernel.loops import LoopNest, Write
+from monograph.kernel.lower import GroupLowering, is_native, lower_group
+from monograph.ops.attention import Attention
+from monograph.ops.rules import broadcast_shapes
+from monograph.targets.cpu.launches import Launches
+from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.tuning import Launcher
+
+QUERIES = 96
+"""Queries of a tile."""
+KEYS = 256
+"""Keys of a tile."""
+FEW = 8
+"""Queries up to which packed keys would not be read often enough."""
+SMALL = 1 << 12
+"""Scores of a head up to which matrix products and a softmax do the same in less time."""
+SMALL_OF_FEW = 1 << 6
+"""The same, where there are few queries."""
+ROWS = 12
+"""Queries, of heads that share their keys, that are computed together."""
+PIECE = 512
+"""Keys of a piece."""
+DEEPEST = 512
+"""Elements of a head up to which a tile of queries and its result stay in a core's cache."""
+
+
+def is_streamed(node: Node) -> bool:
+    """Whether a node is an attention that has a kernel of its own."""
+    if not isinstance(node.op, Attention):
+        return False
+    values = (*node.operands, *node.results)
+    if not all(isinstance(value.type, TensorType) and is_native(value.dtype) for value in values):
+        return False
+    query, key, value = node.operands[:3]
+    if any(dim == 0 for dim in (*query.shape, *key.shape, *value.shape)):
+        return False
+    depths = (query.shape[-1], value.shape[-1])
+    if not all(isinstance(depth, int) and depth <= DEEPEST for depth in depths):
+        return False
+    return node.op.causal or not _is_small(query.shape[-2], key.shape[-2])
+
+
+def _is_small(queries: Dim, keys: Dim) -> bool:
+    """Whether all scores of a head stay in a core's cache anyway."""
+    if not isinstance(queries, int) or not isinstance(keys, int):
+        return False
+    return queries * keys <= (SMALL if queries > FEW else SMALL_OF_FEW)
+
+
+def decompose_others(graph: Graph) -> None:
+    """Replace every attention that has no kernel of its own by what it is made of."""
+    for node in list(graph.walk()):
+        if isinstance(node.op, Attention) and not is_streamed(node):
+            decompose_node(node)
+
+
+def attend(launches: Launches, group: Group) -> bool:
+    """Steps for a group that holds an attention; False if it holds none."""
+    node = next((node for node in group.nodes if is_streamed(node)), None)
+    if node is None:
+        return False
+    outputs = group.outputs()
+    lowering = _Attended(group, node, launches.layouts)
+    if not lowering.can_store(outputs):
+        _apart(launches, group, node)
+        return True
+    _launch(launches, group, lowering, outputs)
+    return True
+
+
+def _launch(
+    launches: Launches, group: Group, lowering: _Attended, outputs: Sequence[Value]
+) -> None:
+    """Few queries read keys and values where they lie; many read them packed."""
+    attention = lowering.attention(outputs)
+    pieces = choose_pieces(attention, launches.machine)
+    slots: dict[str, int] = {}
+    if pieces is None:
+        tile = choose_tile(attention, launches.machine)
+        nest = _streamed(launches, attention, tile)
+        made = (nest, pack_keys(attention, tile), pack_values(attention, tile))
+        names = [buffer.name for buffer in lowering.inputs.values()]
+        read = [launches.slot(value) for value in lowering.inputs]
+        written = [launches.slot(value) for value in outputs]
+        launch = _alone(group, attention, names)
+        digest = " ".join(each.digest for each in made)
+        tile = launches.decide(digest, group, tile, read, written, launch)
+        launch(launches, tile, read, written)
+        return
+    nests = _in_pieces(launches, attention, pieces)
+    if len(nests) > 1:
+        slots = {buffer.name: launches.add_scratch(buffer) for buffer in nests[0].outputs}
+    for nest in nests:
+        built = launches.built_nest(group, nest)
+        inputs = _slots(launches, lowering, outputs, slots, nest.inputs)
+        written = _slots(launches, lowering, outputs, slots, nest.outputs)
+        launches.launch_built(built, group, inputs, written)
+
+
+def _alone(group: Group, attention: StreamedAttention, names: Sequence[str]) -> Launcher:
+    """Packs keys and values, and streams them, in tiles that somebody chose."""
+
+    def launch(
+        launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        assert isinstance(choice, AttentionTile)
+        slots = dict(zip(names, inputs, strict=True))
+        slots |= {f"o{number}": slot for number, slot in enumerate(outputs)}
+        for kernel in (pack_keys(attention, choice), pack_values(attention, choice)):
+            read = tuple(slots[buffer.name] for buffer in kernel.inputs)
+            slots[kernel.outputs[0].name] = launches.packed(group, flatten(kernel), read)
+        nest = _streamed(launches, attention, choice)
+        built = launches.built_nest(group, nest)
+        read = tuple(slots[buffer.name] for buffer in nest.inputs)
+        written = [slots[buffer.name] for buffer in nest.outputs]
+        launches.launch_built(built, group, read, written)
+
+    return launch
+
+
+def _streamed(launches: Launches, attention: StreamedAttention, tile: AttentionTile) -> LoopNest:
+    """The loops of an attention, made once for all that are equal."""
+    key = (attention.identity, tile)
+    if key not in launches.nests:
+        launches.nests[key] = stream(attention, tile)
+    return launches.nests[key]
+
+
+def _in_pieces(
+    launches: Launches, attention: StreamedAttention, pieces: AttentionPieces
+) -> list[LoopNest]:
+    """The loops over pieces and those that join them, made once for all that are equal."""
+    keys = [(attention.identity, pieces, number) for number in range(2)]
+    if keys[0] not in launches.nests:
+        first, join = attend_in_pieces(attention, pieces)
+        launches.nests[keys[0]] = first
+        if join is not None:
+            launches.nests[keys[1]] = join
+    return [launches.nests[key] for key in keys if key in launches.nests]
+
+
+def _slots(
+    launches: Launches,
+    lowering: _Attended,
+    outputs: Sequence[Value],
+    scratch: Mapping[str, int],
+    buffers: Sequence[Buffer],
+) -> list[int]:
+    """The slots of buffers: what kernels leave each other, outputs, and what is read."""
+    values = {buffer.name: value for value, buffer in lowering.inputs.items()}
+    values |= {f"o{number}": value for number, value in enumerate(outputs)}
+    return [
+        scratch[buffer.name] if buffer.name in scratch else launches.slot(values[buffer.name])
+        for buffer in buffers
+    ]
+
+
+def _apart(launches: Launches, group: Group, node: Node) -> None:
+    """The attention alone, then the rest of its group, which reads it in another arrangement."""
+    inner = Group([node], group.kind, node.result.shape, {node.result: None})
+    inner.exported = {node.result}
+    _launch(launches, inner, _Attended(inner, node, launches.layouts), [node.result])
+    rest = [other for other in group.nodes if other is not node]
+    places = {}
+    for value in group.outputs():
+        place = group.places[value]
+        if value is node.result:
+            continue
+        assert place is not None, f"%{value.name} has no place in its group"
+        places[value] = place
+    if not places:
+        return
+    kernel, read = lower_group(group.name, rest, group.space, places, launches.layouts)
+    inputs = [launches.slot(value) for value in read]
+    launches.launch_flat(group, flatten(kernel), inputs, [launches.slot(v) for v in places])
+
+
+class _Attended(GroupLowering):
+    """Formulas of a group in which the attention's own result stands for itself."""
+
+    def __init__(self, group: Group, node: Node, layouts: Mapping[Value, Layout]) -> None:
+        super().__init__(group.nodes, layouts)
+        self.group = group
+        self.node = node
+        result = node.result
+        self.placeholder = Buffer("attended", wide(result.dtype), result.shape)
+        self.flat: dict[Expr, Expr] = {}
+
+    def _element(self, value: Value, position: Position) -> Expr:
+        if value is self.node.result:
+            return e.load(self.placeholder, position)
+        return super()._element(value, position)
+
+    # The result -----------------------------------------------------------------------------------
+
+    def can_store(self, outputs: Sequence[Value]) -> bool:
+        """Whether every output is stored where one element of the attention is known."""
+        shape = self.node.result.shape
+        axes = tuple(e.index(e.axis(f"_a{k}", dim).symbol) for k, dim in enumerate(shape))
+        position = _settled(axes, shape)
+        own = e.load(self.placeholder, position)
+        for value in outputs:
+            place = self.place(value, position)
+            if place is None:
+                return False
+            found = e.walk((self.element(value, place),))
+            reads = [x for x in found if isinstance(x, Load) and x.buffer is self.placeholder]
+            if any(read is not own for read in reads):
+                return False
+        return True
+
+    def place(self, value: Value, position: Position) -> Position | None:
+        """Where an output has the element that belongs to one of the attention."""
+        if value is self.node.result:
+            return position
+        own, other = self.group.places.get(self.node.result), self.group.places.get(value)
+        if own is None or other is None:
+            return None
+        at = {axis: place for axis, place in zip(own, position, strict=True) if axis is not None}
+        whole = {axis for axis, dim in enumerate(self.group.space) if dim != 1}
+        if not whole <= {axis for axis in other if axis is not None} & at.keys():
+            return None
+        return tuple(e.index(0) if axis is None else at[axis] for axis in other)
+
+    def writes(self, outputs: Sequence[Value], position: Position, result: Expr) -> list[Write]:
+        """Stores of every output at one position of the attention's result."""
+        position = _settled(position, self.node.result.shape)
+        own = e.load(self.placeholder, position)
+        found = []
+        for number, value in enumerate(outputs):
+            place = self.place(value, position)
+            assert place is not None
+            buffer = Buffer(f"o{number}", value.dtype, value.shape, self.layouts.get(value))
+            formula = e.replace(self.element(value, place), {own: result})
+            stored = self.flattened(e.cast(formula, value.dtype))
+            where = self.flattened(offset(buffer, place))
+            found.append(Write(flat_buffer(buffer), where, stored))
+        return found
+
+    # The operands ---------------------------------------------------------------------------------
+
+    def attention(self, outputs: Sequence[Value]) -> StreamedAttention:
+        """The attention as formulas."""
+        op = self.node.op
+        assert isinstance(op, Attention)
+        query, key, value, *masks = self.node.operands
+        batch = broadcast_shapes(op.name, *(each.shape[:-3] for each in (query, key, value)))
+        heads, queries, depth = query.shape[-3:]
+        shared, keys, value_depth = value.shape[-3:]
+        assert isinstance(depth, int)
+        assert isinstance(value_depth, int)
+        if op.causal:  # no query sees a key behind the last query
+            keys = dim_min(keys, queries)
+
+        def write(position: Position, result: Expr) -> list[Write]:
+            return self.writes(outputs, position, result)
+
+        return StreamedAttention(
+            name=self.group.name,
+            dtype=wide(query.dtype),
+            batch=batch,
+            heads=heads,
+            shared=shared,
+            queries=queries,
+            keys=keys,
+            depth=depth,
+            value_depth=value_depth,
+            scale=op.factor(query.shape),
+            causal=op.causal,
+            query=self.formula(query),
+            key=self.formula(key),
+            value=self.formula(value),
+            mask=self.formula(masks[0]) if masks else None,
+            write=write,
+        )
+
+    def formula(self, value: Value) -> Formula:
+        """How an element of an operand, which broadcasts, is computed."""
+
+        def element(position: Position) -> Expr:
+            place = _own_position(position, value.shape)
+            return self.flattened(self.element(value, place))
+
+        return element
+
+    def flattened(self, expr: Expr) -> Expr:
+        return flat_expr(expr, self.flat)
+
+
+def _own_position(position: Position, shape: Shape) -> Position:
+    """The position in an operand whose dimensions of size one are stretched."""
+    places = position[len(position) - len(shape) :]
+    return tuple(
+        e.index(0) if dim == 1 else place for place, dim in zip(places, shape, strict=True)
+    )
+
+
+def _settled(position: Position, shape: Shape) -> Position:
+    """The position in the result, with 0 for axes of size one; the last has lanes, and stays."""
+    return *_own_position(position[:-1], shape[:-1]), position[-1]
+
+
+def choose_pieces(attention: StreamedAttention, machine: Machine) -> AttentionPieces | None:
+    """How few queries are computed, heads that share their keys together; None if many."""
+    queries, heads, shared = attention.queries, attention.heads, attention.shared
+    if not isinstance(queries, int) or queries > FEW:
+        return None
+    group = heads // shared
+    together = 1
+    if isinstance(group, int):
+        fitting = (k for k in range(1, group + 1) if group % k == 0 and k * queries <= ROWS)
+        together = max(fitting, default=1)
+    lanes = machine.vector_bytes * 8 // attention.dtype.bits
+    rows = together * queries
+    vectors = max(1, (machine.registers - 4) // rows)
+    return AttentionPieces(
+        heads=together,
+        queries=queries,
+        keys=_rounded(attention.keys, PIECE, 2 * lanes),
+        columns=2 * lanes,
+        depth=_lanes(attention.depth, lanes, min(8, vectors)),
+        value_depth=_lanes(attention.value_depth, lanes, min(8, vectors)),
+    )
+
+
+def _lanes(size: int, lanes: int, vectors: int) -> int:
+    """Lanes of a loop over so many elements that keeps up to ``vectors`` sums in registers."""
+    width = lanes
+    while width * 2 <= min(size, lanes * vectors):
+        width *= 2
+    return width
+
+
+def choose_tile(attention: StreamedAttention, machine: Machine) -> AttentionTile:
+    """The register tile of contractions, and as many of them as stay in a core's cache."""
+    lanes = machine.vector_bytes * 8 // attention.dtype.bits
+    rows, columns = (machine.registers - 4) // 2, 2 * lanes
+    depth = (attention.depth + attention.value_depth) * attention.dtype.bits // 8
+    return AttentionTile(
+        rows,
+        columns,
+        _rounded(attention.queries, min(QUERIES, machine.l2 // 5 // depth), rows),
+        _rounded(attention.keys, min(KEYS, machine.l2 // 4 // depth), columns),
+    )
+
+
+def _rounded(size: Dim, most: int, unit: int) -> int:
+    """Elements of a tile, in whole units: all of them, or parts of about the same size."""
+    limit = max(1, most // unit) * unit
+    if not isinstance(size, int):
+        return limit
+    parts = -(-size // limit)
+    return -(-size // (parts * unit)) * unit

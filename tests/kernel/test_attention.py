@@ -1,0 +1,162 @@
+"""The loops of attention: every access in bounds, no races, and nothing computed in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from monograph.ir.dims import Dim, Symbol
+from monograph.ir.types import bool_, f32
+from monograph.kernel import expr as e
+from monograph.kernel.attention import Position, StreamedAttention, ceiling, part, split
+from monograph.kernel.attention_pieces import AttentionPieces, attend_in_pieces
+from monograph.kernel.attention_tiles import AttentionTile, pack_keys, pack_values, stream
+from monograph.kernel.expr import Buffer, Expr
+from monograph.kernel.flatten import flat_buffer, flat_expr, offset
+from monograph.kernel.loops import If, Loop, LoopNest, Statement, While, Write
+from monograph.kernel.verify import verify_nest
+
+TILE = AttentionTile(rows=2, columns=4, queries=6, keys=8)
+
+
+def attention(
+    queries: Dim,
+    keys: Dim,
+    *,
+    causal: bool = False,
+    masked: bool = False,
+    batch: tuple[Dim, ...] = (1,),
+    heads: int = 2,
+    shared: int = 1,
+    depth: int = 3,
+    value_depth: int = 5,
+) -> StreamedAttention:
+    """An attention whose operands are row-major buffers."""
+
+    def read(name: str, *shape: Dim, dtype: object = f32) -> Buffer:
+        return Buffer(name, bool_ if dtype is bool_ else f32, shape)
+
+    query = read("q", *batch, heads, queries, depth)
+    key = read("k", *batch, shared, keys, depth)
+    value = read("v", *batch, shared, keys, value_depth)
+    mask = read("m", *batch, heads, queries, keys, dtype=bool_)
+    result = read("o", *batch, heads, queries, value_depth)
+
+    def element(buffer: Buffer) -> object:
+        return lambda position: flat_expr(e.load(buffer, position), {})
+
+    def write(position: Position, stored: Expr) -> Sequence[Write]:
+        return (Write(flat_buffer(result), offset(result, position), stored),)
+
+    return StreamedAttention(
+        name="attention",
+        dtype=f32,
+        batch=batch,
+        heads=heads,
+        shared=shared,
+        queries=queries,
+        keys=keys,
+        depth=depth,
+        value_depth=value_depth,
+        scale=1.0,
+        causal=causal,
+        query=element(query),
+        key=element(key),
+        value=element(value),
+        mask=element(mask) if masked else None,
+        write=write,
+    )
+
+
+def pieces(keys: int, heads: int = 2, queries: int = 1) -> AttentionPieces:
+    return AttentionPieces(heads, queries, keys, columns=4, depth=4, value_depth=4)
+
+
+def statements(body: Sequence[Statement]) -> Iterator[Statement]:
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop | If | While):
+            yield from statements(statement.body)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("queries", "keys"), [(6, 8), (7, 9), (13, 17), (1, 1), (5, 30), (30, 5)])
+def test_tiles_stay_in_bounds_and_out_of_each_others_way(
+    causal: bool, queries: int, keys: int
+) -> None:
+    made = stream(attention(queries, keys, causal=causal, masked=True), TILE)
+    assert verify_nest(made) > 0
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_tiles_of_symbolic_size(causal: bool) -> None:
+    batch, queries, keys = (Symbol(name) for name in ("b", "q", "k"))
+    made = stream(attention(queries, keys, causal=causal, masked=True, batch=(batch,)), TILE)
+    assert [symbol.name for symbol in made.sizes] == ["b", "k", "q"]
+    for sizes in ((2, 7, 9), (1, 1, 1), (1, 14, 5)):
+        assert verify_nest(made, dict(zip((batch, queries, keys), sizes, strict=True))) > 0
+
+
+@pytest.mark.parametrize("keys", [1, 8, 9, 25])
+def test_pieces_stay_in_bounds_and_out_of_each_others_way(keys: int) -> None:
+    problem = attention(1, keys, masked=True, batch=(2, 2), heads=4, shared=2)
+    first, join = attend_in_pieces(problem, pieces(8))
+    assert verify_nest(first) > 0
+    assert (join is None) == (keys <= 8)
+    if join is not None:
+        assert verify_nest(join) > 0
+        assert set(first.outputs) == set(join.inputs[:3])
+
+
+def test_pieces_of_symbolic_length() -> None:
+    keys = Symbol("k")
+    first, join = attend_in_pieces(attention(2, keys, causal=True), pieces(8, queries=2))
+    assert join is not None
+    for length in (1, 8, 30):
+        assert verify_nest(first, {keys: length}) > 0
+        assert verify_nest(join, {keys: length}) > 0
+
+
+def count(nest: LoopNest) -> int:
+    """How many accesses the loops make."""
+    return verify_nest(nest)
+
+
+def test_causal_queries_leave_out_the_panels_that_they_do_not_see() -> None:
+    tile = AttentionTile(rows=2, columns=4, queries=24, keys=24)
+    whole, half = (
+        count(stream(attention(48, 48, causal=causal, heads=1), tile)) for causal in (False, True)
+    )
+    assert half < 0.65 * whole
+
+
+def test_only_scores_of_one_tile_exist() -> None:
+    made = stream(attention(1000, 1000), TILE)
+    sizes = {buffer.name: buffer.shape[0] for buffer in made.scratch}
+    assert sizes["scores"] == TILE.queries * TILE.keys
+    assert sizes["result"] == TILE.queries * 8  # five columns, in panels of four
+
+
+def test_heads_that_share_their_keys_are_rows_of_one_product() -> None:
+    first, _ = attend_in_pieces(attention(1, 8, heads=2, shared=1), pieces(8, heads=2))
+    assert first.extent == 1
+    written = {each.buffer.name for each in statements(first.body) if isinstance(each, Write)}
+    assert {"scores", "o"} <= written
+
+
+def test_packed_panels_hold_zeros_beyond_the_last_key() -> None:
+    problem = attention(6, 9)
+    keys, values = pack_keys(problem, TILE), pack_values(problem, TILE)
+    assert keys.outputs[0].shape == (3 * 3 * 4,)
+    assert values.outputs[0].shape == (2 * 9 * 4,)
+    assert "where" in str(keys)
+    assert "where" not in str(pack_keys(attention(6, 8), TILE))
+
+
+def test_sizes_are_cut_into_parts() -> None:
+    assert ceiling(9, 4) == 3
+    assert part(4, 8, Symbol("s")) == 4
+    assert part(4, 9, 8) == 1
+    assert split(7, 1) == (0, 7)
+    assert split(7, 3) == (1, 2)
