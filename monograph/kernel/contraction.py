@@ -1,13 +1,11 @@
-"""Contractions over packed operands: one register tile, any matrix product.
+"""Contractions: which kernels are matrix products, and how their operands are stored.
 
     out[m, n] = epilogue(sum(k: left[m, k] * right[n, k]))
 
-Both operands are first laid out in the order in which they will be read: ``left`` in panels of a
-few rows, ``right`` in panels of a few vectors, zeros beyond the edges. The product then walks
-through two panels from front to back, keeping a tile of the result in registers, and the epilogue
-(bias, activation, residual) is computed of the tile before it is stored.
+An operand that is not read where it lies is first laid out in the order in which it will be read:
+``left`` in rows, ``right`` in panels of a few vectors, zeros beyond the edge.
 
-    packed_left[m / rows][k][rows]         packed_right[n / columns][k][columns]
+    packed_left[m][k, padded]              packed_right[n / columns][k][columns]
 
 What an operand is does not matter: packing computes its formula once an element (a transpose, a
 cast, a gather: the prologue). Operands that are weights are packed when the program is loaded.
@@ -16,28 +14,19 @@ cast, a gather: the prologue). Operands that are weights are packed when the pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product
-from monograph.ir.types import DType, bool_, f32, f64
+from monograph.ir.types import bool_, f32, f64, i32
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Reduce
+from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.schedule import Schedule
 
-PARTIAL = 256
-"""Products that one running sum takes before it is added to another."""
+SUMMED = (f32, f64, i32)
+"""What a tile sums in; narrower operands are widened as they are packed."""
 WORTHWHILE = 1 << 14
-"""Multiplications from which packing pays."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """How many rows and columns of the result are computed together."""
-
-    rows: int
-    columns: int
+"""Multiplications from which tiles pay."""
 
 
 @dataclass(frozen=True)
@@ -65,21 +54,6 @@ class Contraction:
         return shape_product(axis.extent for axis in axes)
 
 
-@dataclass(frozen=True)
-class PackedContraction:
-    """The kernels of a contraction: packing either side, then the product.
-
-    ``product`` reads the packed left and right operands first, then the inputs of the original
-    kernel whose numbers are in ``epilogue_inputs``.
-    """
-
-    left: Kernel
-    right: Kernel
-    product: Kernel
-    schedule: Schedule
-    epilogue_inputs: tuple[int, ...]
-
-
 def as_contraction(kernel: Kernel) -> Contraction | None:
     """The kernel as a contraction, if it is one; the side that is stored contiguously is ``n``."""
     reductions = [x for x in kernel.expressions() if isinstance(x, Reduce)]
@@ -87,7 +61,7 @@ def as_contraction(kernel: Kernel) -> Contraction | None:
         return None
     (reduction,) = reductions
     body = reduction.body
-    if not isinstance(body, Apply) or body.function != "multiply" or body.dtype not in (f32, f64):
+    if not isinstance(body, Apply) or body.function != "multiply" or body.dtype not in SUMMED:
         return None
     left, right = body.operands
     axes = {axis.symbol: axis for axis in kernel.axes}
@@ -143,136 +117,181 @@ def _contiguous_axis(kernel: Kernel) -> Symbol | None:
     return None
 
 
-def pack(contraction: Contraction, tile: Tile) -> PackedContraction:
-    """The kernels that compute a contraction in tiles."""
-    dtype = contraction.reduction.dtype
-    rows = contraction.size(contraction.m)
-    columns = contraction.size(contraction.n)
+def k_steps(formula: Expr, contraction: Contraction) -> tuple[Dim, ...] | None:
+    """How far each axis of k moves through an array; None if the formula is not one's element."""
+    if not isinstance(formula, Load) or formula.dtype is not contraction.reduction.dtype:
+        return None
+    (place,) = formula.operands
+    if not isinstance(place, Index):
+        return None
+    steps = []
+    for axis in contraction.k:
+        step = coefficient(place.dim, axis.symbol)
+        if step is None:
+            return None
+        steps.append(step)
+    return tuple(steps)
+
+
+def with_k_ordered(contraction: Contraction, guide: Expr, merge: bool) -> Contraction:
+    """The contraction with the axes of k in the order in which an operand holds them.
+
+    With ``merge``, those that it holds without a gap become one: the other operand is packed
+    beforehand, and divides as it needs.
+    """
+    steps = k_steps(guide, contraction)
+    if steps is None:
+        return contraction
+    known_steps = [step for step in steps if isinstance(step, int)]
+    if len(known_steps) != len(steps):
+        return contraction
+    order = sorted(zip(contraction.k, known_steps, strict=True), key=lambda x: x[1], reverse=True)
+    axes: list[tuple[Axis, int]] = []
+    left, right = contraction.left, contraction.right
+    for axis, step in order:
+        if merge and axes and axes[-1][1] == step * axis.extent:
+            outer = axes.pop()[0]
+            joined = e.axis(axis.symbol.name, outer.extent * axis.extent)
+            left, right = (decoded(x, (outer, axis), joined.symbol) for x in (left, right))
+            axes.append((joined, step))
+        else:
+            axes.append((axis, step))
+    ordered = tuple(axis for axis, _ in axes)
+    body = e.apply("multiply", left, right)
+    reduction = e.reduce("sum", ordered, body)
+    kernel = contraction.kernel
+    known: dict[Expr, Expr] = {contraction.reduction: reduction}
+    stores = tuple(
+        Store(s.buffer, s.position, e.replace(s.value, known), s.guard) for s in kernel.stores
+    )
+    assert isinstance(reduction, Reduce)
+    renamed = Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+    return replace(contraction, kernel=renamed, reduction=reduction, left=left, right=right)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A contraction as several over parts of k, and the kernel that adds them up.
+
+    ``rest`` reads the inputs of the original kernel whose numbers are in ``rest_inputs``, then the
+    partial products.
+    """
+
+    parts: Kernel
+    rest: Kernel
+    rest_inputs: tuple[int, ...]
+
+
+def in_pieces(contraction: Contraction, count: int) -> Pieces | None:
+    """The contraction cut along k; None if no axis of k has ``count`` equal parts."""
+    kernel, reduction = contraction.kernel, contraction.reduction
+    known = [axis for axis in reduction.axes if isinstance(axis.extent, int)]
+    cut = next((axis for axis in known if axis.extent % count == 0), None)
+    if cut is None:
+        return None
+    piece = e.axis("_i_piece", count)
+    short = e.axis(f"{cut.symbol.name}p", cut.extent // count)
+    bindings: dict[Symbol, Dim] = {cut.symbol: piece.symbol * short.extent + short.symbol}
+    axes = tuple(short if axis is cut else axis for axis in reduction.axes)
+    partial = e.reduce("sum", axes, e.substitute(reduction.body, bindings))
+    along = _contiguous_axis(kernel)
+    order = sorted(kernel.axes, key=lambda axis: axis.symbol is along)
+    size = shape_product((count, *(axis.extent for axis in order)))
+    buffer = Buffer("pieces", reduction.dtype, (size,))
+    store = Store(buffer, (e.index(flat_position((piece, *order))),), partial)
+    parts = Kernel(kernel.name, kernel.inputs, (buffer,), (piece, *order), (store,))
+    over = e.axis("_r0_0", count)
+    element = e.load(buffer, (e.index(flat_position((over, *order))),))
+    replaced: dict[Expr, Expr] = {reduction: e.reduce("sum", (over,), element)}
+    stores = tuple(Store(s.buffer, s.position, e.replace(s.value, replaced)) for s in kernel.stores)
+    unnamed = Kernel(kernel.name, (), kernel.outputs, kernel.axes, stores)
+    read = {load.buffer.name for load in unnamed.loads()}
+    kept = tuple(k for k, each in enumerate(kernel.inputs) if each.name in read)
+    inputs = (*(kernel.inputs[k] for k in kept), buffer)
+    return Pieces(parts, Kernel(kernel.name, inputs, kernel.outputs, kernel.axes, stores), kept)
+
+
+def rows_of(contraction: Contraction) -> Kernel:
+    """Store the left operand in rows: ``[batch][m][k]``, padded to ``row_stride``."""
     depth = contraction.size(contraction.k)
+    stride = row_stride(depth)
+    rows = contraction.size(contraction.m)
+    row, k = e.axis("_i_row", rows), e.axis("_i_depth", depth)
+    value = decoded(contraction.left, contraction.m, row.symbol)
+    value = decoded(value, contraction.k, k.symbol)
     batch = contraction.batch
-    outside = (*batch, *contraction.outer)
-    left_buffer = _panels("left", contraction, batch, rows, depth, tile.rows, dtype)
-    right_buffer = _panels("right", contraction, outside, columns, depth, tile.columns, dtype)
-    left = _packing(
-        contraction, contraction.left, batch, contraction.m, rows, tile.rows, left_buffer
+    place = (flat_position(batch) * rows + row.symbol) * stride + k.symbol
+    size = shape_product((contraction.size(batch), rows, stride))
+    buffer = Buffer("left", value.dtype, (size,))
+    return _packing(contraction, buffer, (*batch, row, k), place, value)
+
+
+def panels_of(contraction: Contraction, columns: int, narrow: bool = False) -> Kernel:
+    """Store the right operand in panels: ``[outside][n / columns][k][columns]``.
+
+    With ``narrow`` they keep the operand's own type, and are widened when they are read.
+    """
+    size, depth = contraction.size(contraction.n), contraction.size(contraction.k)
+    panel, k = e.axis("_i_panel", ceiling(size, columns)), e.axis("_i_depth", depth)
+    lane = e.axis("_i_lane", columns)
+    column = panel.symbol * columns + lane.symbol
+    whole = isinstance(size, int) and size % columns == 0
+    inside = column if whole else dim_min(column, size - 1)
+    formula = narrowed(contraction.right) if narrow else contraction.right
+    value = decoded(formula, contraction.n, inside)
+    value = decoded(value, contraction.k, k.symbol)
+    if not whole:
+        condition = e.apply("less", e.index(column), e.index(size), dtype=bool_)
+        value = e.select(condition, value, e.literal(0, value.dtype))
+    outside = (*contraction.batch, *contraction.outer)
+    stored = (*outside, panel, k, lane)
+    buffer = Buffer("right", value.dtype, (contraction.size(stored),))
+    space = (*outside, k, panel, lane) if _is_along(value, lane.symbol) else stored
+    return _packing(contraction, buffer, space, flat_position(stored), value)
+
+
+def narrowed(formula: Expr) -> Expr:
+    """What a formula widens, if it does nothing else."""
+    if isinstance(formula, Apply) and formula.function == "cast":
+        (operand,) = formula.operands
+        if isinstance(operand, Load) and operand.dtype.bits < formula.dtype.bits:
+            return operand
+    return formula
+
+
+def _is_along(value: Expr, symbol: Symbol) -> bool:
+    """Whether neighbours along an axis are neighbours in memory."""
+    return isinstance(value, Load) and (
+        isinstance(value.operands[0], Index) and coefficient(value.operands[0].dim, symbol) == 1
     )
-    right = _packing(
-        contraction, contraction.right, outside, contraction.n, columns, tile.columns, right_buffer
-    )
-    product, schedule = _product(contraction, tile, left_buffer, right_buffer)
-    read = {load.buffer.name for load in product.loads()}
-    inputs = contraction.kernel.inputs
-    kept = tuple(k for k, buffer in enumerate(inputs) if buffer.name in read)
-    signature = (left_buffer, right_buffer, *(inputs[k] for k in kept))
-    named = Kernel(product.name, signature, product.outputs, product.axes, product.stores)
-    return PackedContraction(left, right, named, schedule, kept)
-
-
-def _panels(
-    name: str,
-    contraction: Contraction,
-    batch: tuple[Axis, ...],
-    size: Dim,
-    depth: Dim,
-    width: int,
-    dtype: DType,
-) -> Buffer:
-    count = _ceiling(size, width)
-    total = shape_product((contraction.size(batch), count, depth, width))
-    return Buffer(name, dtype, (total,))
-
-
-def _ceiling(size: Dim, width: int) -> Dim:
-    return (size + width - 1) // width
 
 
 def _packing(
-    contraction: Contraction,
-    formula: Expr,
-    batch: tuple[Axis, ...],
-    axes: tuple[Axis, ...],
-    size: Dim,
-    width: int,
-    buffer: Buffer,
+    contraction: Contraction, buffer: Buffer, space: tuple[Axis, ...], place: Dim, value: Expr
 ) -> Kernel:
-    """Store one operand in panels: ``[batch][panel][k][width]``."""
-    panel = e.axis("_i_panel", _ceiling(size, width))
-    depth = e.axis("_i_depth", contraction.size(contraction.k))
-    lane = e.axis("_i_lane", width)
-    place = panel.symbol * width + lane.symbol
-    whole = isinstance(size, int) and size % width == 0
-    inside = place if whole else dim_min(place, size - 1)
-    value = decoded(formula, axes, inside)
-    value = decoded(value, contraction.k, depth.symbol)
-    if not whole:
-        condition = e.apply("less", e.index(place), e.index(size), dtype=bool_)
-        value = e.select(condition, value, e.literal(0.0, value.dtype))
-    space = (*batch, panel, depth, lane)
-    store = Store(buffer, (e.linear(space),), value)
-    name = f"{contraction.kernel.name}_pack_{buffer.name}"
-    read = {x.buffer.name for x in e.walk((value,)) if isinstance(x, e.Load)}
+    read = {x.buffer.name for x in e.walk((value,)) if isinstance(x, Load)}
     inputs = tuple(b for b in contraction.kernel.inputs if b.name in read)
+    store = Store(buffer, (e.index(place),), value)
+    name = f"{contraction.kernel.name}_pack_{buffer.name}"
     return Kernel(name, inputs, (buffer,), space, (store,))
 
 
-def _product(
-    contraction: Contraction, tile: Tile, left: Buffer, right: Buffer
-) -> tuple[Kernel, Schedule]:
-    """The product of panels, with the epilogue, and how it is scheduled."""
-    rows, columns = contraction.size(contraction.m), contraction.size(contraction.n)
-    depth = contraction.size(contraction.k)
-    batch, outside = contraction.batch, (*contraction.batch, *contraction.outer)
-    column_panel = e.axis("_i_column", _ceiling(columns, tile.columns))
-    row_panel = e.axis("_i_row", _ceiling(rows, tile.rows))
-    whole = isinstance(columns, int) and columns % tile.columns == 0
-    left_over = columns - column_panel.symbol * tile.columns
-    width = tile.columns if whole else dim_min(tile.columns, left_over)
-    lane = Axis(Symbol("_i_lane", 0, tile.columns - 1), width)
-    summed = e.axis("_r0_0", depth)
-    n_place = column_panel.symbol * tile.columns + lane.symbol
-    stores = []
-    for copy in range(tile.rows):
-        m_place = row_panel.symbol * tile.rows + copy
-        at_left = _panel_offset(batch, row_panel, depth, tile.rows, summed.symbol, copy)
-        at_right = _panel_offset(
-            outside, column_panel, depth, tile.columns, summed.symbol, lane.symbol
-        )
-        body = e.apply("multiply", e.load(left, (at_left,)), e.load(right, (at_right,)))
-        known: dict[Expr, Expr] = {contraction.reduction: e.reduce("sum", (summed,), body)}
-        guard = None
-        if not (isinstance(rows, int) and rows % tile.rows == 0):
-            guard = e.apply("less", e.index(m_place), e.index(rows), dtype=bool_)
-        for store in contraction.kernel.stores:
-            value = _placed(e.replace(store.value, known), contraction, m_place, n_place)
-            position = _placed(store.position[0], contraction, m_place, n_place)
-            stores.append(Store(store.buffer, (position,), value, guard))
-    kernel = contraction.kernel
-    axes = (*outside, column_panel, row_panel, lane)
-    product = Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, tuple(stores))
-    order = tuple(axis.symbol for axis in axes)
-    schedule = Schedule(
-        order,
-        rows=len(order),
-        parallel=len(outside) + 1,
-        vector=(lane.symbol,),
-        width=tile.columns,
-        partial=PARTIAL,
-    )
-    return product, schedule
+def row_stride(depth: Dim) -> Dim:
+    """How far apart packed rows are: an odd number of cache lines, so that they share no set."""
+    return (depth + 31) // 32 * 32 + 16
 
 
-def _placed(expr: Expr, contraction: Contraction, m_place: Dim, n_place: Dim) -> Expr:
-    """A formula of the original axes at a position of the tiles."""
-    return decoded(decoded(expr, contraction.m, m_place), contraction.n, n_place)
+def ceiling(size: Dim, width: int) -> Dim:
+    """How many groups of ``width`` hold ``size``."""
+    return (size + width - 1) // width
 
 
-def _panel_offset(
-    batch: tuple[Axis, ...], panel: Axis, depth: Dim, width: int, k: Symbol, lane: Dim
-) -> Expr:
-    flat: Dim = 0
-    for axis in (*batch, panel):
-        flat = flat * axis.extent + axis.symbol
-    return e.index((flat * depth + k) * width + lane)
+def flat_position(axes: Sequence[Axis]) -> Dim:
+    """The position among all that the axes visit."""
+    place: Dim = 0
+    for axis in axes:
+        place = place * axis.extent + axis.symbol
+    return place
 
 
 def decoded(expr: Expr, axes: tuple[Axis, ...], place: Dim) -> Expr:

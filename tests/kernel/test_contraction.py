@@ -9,17 +9,23 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.ir.types import f32, f64
+from monograph.ir.types import f32
 from monograph.kernel import expr as e
-from monograph.kernel.contraction import Contraction, Tile, as_contraction, decoded, pack
+from monograph.kernel.contraction import (
+    Contraction,
+    as_contraction,
+    decoded,
+    k_steps,
+    panels_of,
+    row_stride,
+    rows_of,
+    with_k_ordered,
+)
 from monograph.kernel.expr import Buffer
+from monograph.kernel.kernel import Kernel, Store
 from monograph.runtime.compile import Options, compile_graph
-from monograph.targets.cpu.contract import choose_tile, is_worth_packing
-from monograph.targets.cpu.machine import machine_named
 from tests.kernel.build import flat
 from tests.kernel.evaluate_kernel import run_kernel
-
-MACHINE = machine_named("x86-64")
 
 
 def contraction(function: Any, *types: str) -> Contraction:
@@ -63,10 +69,10 @@ def test_an_epilogue_does_not_hide_the_product() -> None:
     [
         (lambda x: F.sum(F.exp(x), axis=1), ["f32[5, 7]"]),
         (lambda x, y: F.max(x * y, axis=1), ["f32[5, 7]", "f32[5, 7]"]),
-        (lambda x, w: x @ w, ["i32[5, 7]", "i32[7, 9]"]),
+        (lambda x, w: x @ w, ["i8[5, 7]", "i8[7, 9]"]),
         (lambda x: F.sum(x, axis=1) * F.max(x, axis=1), ["f32[5, 7]"]),
     ],
-    ids=["no product", "no sum", "integers", "two reductions"],
+    ids=["no product", "no sum", "bytes that wrap", "two reductions"],
 )
 def test_what_is_no_contraction(function: Any, types: list[str]) -> None:
     assert as_contraction(flat(function, *types)) is None
@@ -75,34 +81,56 @@ def test_what_is_no_contraction(function: Any, types: list[str]) -> None:
 # Packing.
 
 
+def test_rows_are_an_odd_number_of_cache_lines_apart() -> None:
+    (store,) = rows_of(contraction(lambda x, w: x @ w, "f32[5, 3]", "f32[3, 9]")).stores
+    stride = row_stride(3)
+    assert isinstance(stride, int)
+    assert stride * 4 // 64 % 2 == 1
+    assert repr(store.position[0]) == f"i_depth+{stride}*i_row"
+    assert store.buffer.shape == (5 * stride,)
+    assert repr(store.value) == "b0[i_depth+3*i_row]"
+
+
 def test_panels_hold_zeros_beyond_the_edge() -> None:
-    packed = pack(contraction(lambda x, w: x @ w, "f32[5, 3]", "f32[3, 9]"), Tile(4, 8))
-    x = np.arange(1, 16, dtype=np.float32).reshape(5, 3)
-    (panels,) = run_kernel(packed.left, [x.reshape(-1)])
-    expected = np.zeros((8, 3), np.float32)
-    expected[:5] = x
-    np.testing.assert_array_equal(
-        panels.reshape(2, 3, 4), expected.reshape(2, 4, 3).transpose(0, 2, 1)
-    )
+    packing = panels_of(contraction(lambda x, w: x @ w, "f32[5, 3]", "f32[3, 9]"), 8)
     w = np.arange(1, 28, dtype=np.float32).reshape(3, 9)
-    (panels,) = run_kernel(packed.right, [w.reshape(-1)])
+    (panels,) = run_kernel(packing, [w.reshape(-1)])
     wide = np.zeros((3, 16), np.float32)
     wide[:, :9] = w
     np.testing.assert_array_equal(panels.reshape(2, 3, 8), wide.reshape(3, 2, 8).transpose(1, 0, 2))
 
 
-def test_rows_beyond_the_edge_are_guarded_only_where_there_are_some() -> None:
-    found = contraction(lambda x, w: x @ w, "f32[8, 3]", "f32[3, 16]")
-    assert all(store.guard is None for store in pack(found, Tile(4, 8)).product.stores)
-    guards = [str(store.guard) for store in pack(found, Tile(3, 8)).product.stores]
-    assert guards == ["(3*i_row < 8)", "(3*i_row+1 < 8)", "(3*i_row+2 < 8)"]
+# Several axes of k.
 
 
-def test_the_product_reads_panels_and_what_the_epilogue_needs() -> None:
-    types = ("f32[8, 3]", "f32[3, 16]", "f32[16]")
-    packed = pack(contraction(lambda x, w, b: F.relu(x @ w + b), *types), Tile(4, 8))
-    assert [buffer.name for buffer in packed.product.inputs] == ["left", "right", "b2"]
-    assert packed.epilogue_inputs == (2,)
+def windows() -> Contraction:
+    """A convolution over padded pixels with their channels together, and weights as given."""
+    x, w = Buffer("b0", f32, (10 * 10 * 4,)), Buffer("b1", f32, (8 * 4 * 3 * 3,))
+    y = Buffer("o0", f32, (64 * 8,))
+    pixels, outputs = (e.axis("_i0", 8), e.axis("_i1", 8)), e.axis("_i2", 8)
+    channel, down, across = e.axis("_r0", 4), e.axis("_r1", 3), e.axis("_r2", 3)
+    i, j, o = pixels[0].symbol, pixels[1].symbol, outputs.symbol
+    c, p, q = channel.symbol, down.symbol, across.symbol
+    element = e.load(x, (e.index(((i + p) * 10 + j + q) * 4 + c),))
+    weight = e.load(w, (e.index(((o * 4 + c) * 3 + p) * 3 + q),))
+    total = e.reduce("sum", (channel, down, across), e.apply("multiply", element, weight))
+    place = e.index((i * 8 + j) * 8 + o)
+    kernel = Kernel("windows", (x, w), (y,), (*pixels, outputs), (Store(y, (place,), total),))
+    found = as_contraction(kernel)
+    assert found is not None
+    return found
+
+
+def test_k_is_read_in_the_order_of_memory() -> None:
+    found = with_k_ordered(windows(), windows().left, merge=False)
+    assert [axis.extent for axis in found.k] == [3, 3, 4]
+    assert k_steps(found.left, found) == (40, 4, 1)
+
+
+def test_axes_of_k_without_a_gap_become_one_if_the_other_side_is_packed() -> None:
+    found = with_k_ordered(windows(), windows().left, merge=True)
+    assert [axis.extent for axis in found.k] == [3, 12]
+    assert k_steps(found.left, found) == (40, 1)
 
 
 def test_a_position_that_walks_in_one_stride_is_not_divided() -> None:
@@ -113,43 +141,6 @@ def test_a_position_that_walks_in_one_stride_is_not_divided() -> None:
     assert repr(decoded(together, axes, place)) == "b0[i_flat]"
     padded = e.load(Buffer("b0", f32, (32,)), (e.index(8 * i + j),))
     assert repr(decoded(padded, axes, place)) == "b0[i_flat%6+8*(i_flat//6)]"
-
-
-# Tiles.
-
-
-def test_a_tile_fills_the_registers() -> None:
-    found = contraction(lambda x, w: x @ w, "f32[512, 64]", "f32[64, 512]")
-    assert choose_tile(found, MACHINE) == Tile(6, 16)
-
-
-def test_a_tile_is_not_taller_than_needed() -> None:
-    found = contraction(lambda x, w: x @ w, "f32[4, 64]", "f32[64, 512]")
-    assert choose_tile(found, MACHINE) == Tile(4, 16)
-
-
-@pytest.mark.parametrize(("rows", "tile"), [(1, Tile(1, 64)), (2, Tile(2, 32)), (3, Tile(3, 32))])
-def test_few_rows_have_wide_tiles(rows: int, tile: Tile) -> None:
-    found = contraction(lambda x, w: x @ w, f"f32[{rows}, 64]", "f32[64, 512]")
-    if rows == 1:  # a row alone is an axis of size one, which is dropped
-        assert found.m == ()
-    assert choose_tile(found, MACHINE) == tile
-
-
-def test_doubles_have_half_the_columns() -> None:
-    found = contraction(lambda x, w: x @ w, "f64[512, 64]", "f64[64, 512]")
-    assert found.reduction.dtype is f64
-    assert choose_tile(found, MACHINE).columns == 8
-
-
-def test_packing_has_to_pay() -> None:
-    small = contraction(lambda x, w: x @ w, "f32[4, 8]", "f32[8, 16]")
-    assert not is_worth_packing(small, constant=True)
-    few = contraction(lambda x, w: x @ w, "f32[2, 512]", "f32[512, 512]")
-    assert is_worth_packing(few, constant=True)
-    assert not is_worth_packing(few, constant=False)
-    many = contraction(lambda x, w: x @ w, "f32[64, 512]", "f32[512, 512]")
-    assert is_worth_packing(many, constant=False)
 
 
 # Results.

@@ -1,77 +1,93 @@
-"""Contractions: pack what is worth packing, then multiply panels."""
+"""Contractions: pack what is to be packed, and launch the product.
+
+An operand that is a plain array is read in place, weights lie in panels since the program was
+loaded, and what is neither is packed: the right operand block by block inside the product, or
+else in a step of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from monograph.fusion.group import Group
-from monograph.kernel.contraction import WORTHWHILE, Contraction, Tile, as_contraction, pack
-from monograph.kernel.expr import Load, walk
+from monograph.kernel.contraction import (
+    Contraction,
+    as_contraction,
+    in_pieces,
+    panels_of,
+    rows_of,
+)
+from monograph.kernel.expr import Buffer, Load, walk
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
-from monograph.targets.cpu.choose import likely
+from monograph.kernel.product import Reading, Tiling, product_nest
 from monograph.targets.cpu.launches import Launches
-from monograph.targets.cpu.machine import Machine
-
-FEW = 8
-"""Rows from which an operand that is packed each time is read often enough."""
+from monograph.targets.cpu.tiling import PIECES, choose_tiling, is_worth_cutting, is_worth_tiling
+from monograph.targets.cpu.tuning import Launcher
 
 
 def contract(
     launches: Launches, group: Group, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
 ) -> bool:
-    """Steps that pack both operands and multiply them, if the kernel is a contraction.
-
-    Packed weights are made beforehand.
-    """
+    """Steps that compute a contraction in tiles, if the kernel is one that is worth it."""
     contraction = as_contraction(flat)
-    if contraction is None or not _should_pack(launches, contraction, inputs):
+    if contraction is None:
         return False
-    packed = pack(contraction, choose_tile(contraction, launches.machine))
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
-    sides = []
-    for kernel in (packed.left, packed.right):
-        read = tuple(slots[buffer.name] for buffer in kernel.inputs)
-        sides.append(launches.packed(group, flatten(kernel), read))
-    rest = [inputs[k] for k in packed.epilogue_inputs]
-    launches.launch_flat(group, packed.product, [*sides, *rest], outputs, packed.schedule)
+    loads = (each for each in walk((contraction.right,)) if isinstance(each, Load))
+    constant = launches.is_constant(tuple(slots[load.buffer.name] for load in loads))
+    if not is_worth_tiling(contraction, constant):
+        return False
+    pieces = in_pieces(contraction, PIECES) if is_worth_cutting(contraction) else None
+    if pieces is not None:
+        made = [launches.add_scratch(each) for each in pieces.parts.outputs]
+        if contract(launches, group, pieces.parts, inputs, made):
+            rest = [*(inputs[k] for k in pieces.rest_inputs), *made]
+            launches.launch_flat(group, pieces.rest, rest, outputs)
+            return True
+    contraction, tiling = choose_tiling(contraction, launches.machine, constant)
+    launch = _alone(group, contraction)
+    tiling = launches.decide(flat.digest, group, tiling, inputs, outputs, launch)
+    launch(launches, tiling, inputs, outputs)
     return True
 
 
-def _should_pack(launches: Launches, contraction: Contraction, inputs: Sequence[int]) -> bool:
-    """Whether a contraction is large enough to pay for packing what is not prepared."""
-    slots = {b.name: slot for b, slot in zip(contraction.kernel.inputs, inputs, strict=True)}
-    loads = (x for x in walk((contraction.right,)) if isinstance(x, Load))
-    constant = launches.is_constant(tuple(slots[load.buffer.name] for load in loads))
-    return is_worth_packing(contraction, constant)
+def _alone(group: Group, contraction: Contraction) -> Launcher:
+    """Launches a contraction with a tiling that somebody else chose."""
+    names = [buffer.name for buffer in contraction.kernel.inputs]
+
+    def launch(
+        launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        assert isinstance(choice, Tiling)
+        slots = dict(zip(names, inputs, strict=True))
+        launch_product(launches, group, contraction, choice, slots, outputs)
+
+    return launch
 
 
-def is_worth_packing(contraction: Contraction, constant: bool) -> bool:
-    """Whether a contraction is large enough to pay for the packing of its operands.
+def launch_product(
+    launches: Launches,
+    group: Group,
+    contraction: Contraction,
+    tiling: Tiling,
+    slots: Mapping[str, int],
+    outputs: Sequence[int],
+) -> None:
+    """Pack what the tiling wants packed, and multiply; ``slots`` are those of the inputs."""
+    known = dict(slots)
 
-    A constant right operand is packed beforehand; else few rows would read it just once.
-    """
-    sides = (contraction.m, contraction.n, contraction.k)
-    m, n, k = (likely(contraction.size(axes)) for axes in sides)
-    large = k >= 8 and n >= 8 and m * n * k >= WORTHWHILE
-    return large and (constant or m >= FEW)
+    def packed(packing: Kernel) -> Buffer:
+        (buffer,) = packing.outputs
+        read = tuple(slots[each.name] for each in packing.inputs)
+        known[buffer.name] = launches.packed(group, flatten(packing), read)
+        return buffer
 
-
-def choose_tile(contraction: Contraction, machine: Machine) -> Tile:
-    """The tile of the result that is kept in registers: as large as they allow.
-
-    Two vectors a row leave most registers for partial sums; with few rows, more vectors keep
-    enough sums going to hide the latency of each.
-    """
-    lanes = machine.vector_bytes * 8 // contraction.reduction.dtype.bits
-    rows = likely(contraction.size(contraction.m))
-    columns = likely(contraction.size(contraction.n))
-    if rows < 4:
-        vectors = 8 if rows == 1 else 4
-        while vectors > 1 and vectors * lanes >= 2 * columns:
-            vectors //= 2
-        return Tile(rows, vectors * lanes)
-    most = (machine.registers - 4) // 2
-    candidates = range(min(most, rows), 3, -1)
-    best = min(candidates, key=lambda count: (-(-rows // count) * (count + 1.5), -count))
-    return Tile(best, 2 * lanes if columns > lanes else lanes)
+    left = right = None
+    if tiling.left is Reading.PACKED:
+        left = packed(rows_of(contraction))
+    if tiling.right is Reading.PACKED:
+        right = packed(panels_of(contraction, tiling.columns, tiling.narrow))
+    nest = product_nest(contraction, tiling, left, right)
+    built = launches.built_nest(group, nest, contraction.kernel, tiling)
+    launches.launch_built(built, group, [known[each.name] for each in nest.inputs], outputs)

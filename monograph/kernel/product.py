@@ -1,0 +1,477 @@
+"""The loops of a matrix product: blocks for the caches, tiles for the registers.
+
+    parallel p < blocks:                      # some columns and some rows of the result
+      for kb < k / depth:
+        pack the block of the right operand   # unless it lies in panels, or is read in place
+        for panel < block columns / columns:
+          for tile < block rows / rows:
+            vector lane < columns:
+              s0 … s5 = 0
+              for k < depth:
+                s0 += left[row 0, k] * right[k, lane]    # … and so for each row
+              sums, or in the last round out, = epilogue(sums + s)
+
+``left`` is read row by row, each row through an offset of its own, so that any layout in which k
+is a fixed step will do: a matrix, its transpose, the pixels of an image. A tile's sums stay in
+registers for ``depth`` steps and are then added to those of the block: a panel of the right operand
+stays in the first cache, the rows in the second, and rounding does not grow with k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
+from monograph.ir.types import bool_
+from monograph.kernel import expr as e
+from monograph.kernel.contraction import (
+    Contraction,
+    ceiling,
+    decoded,
+    flat_position,
+    row_stride,
+)
+from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Variable
+from monograph.kernel.flatten import coefficient
+from monograph.kernel.loops import (
+    Accumulator,
+    Combine,
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    LoopNest,
+    Prefetch,
+    Statement,
+    Write,
+)
+from monograph.kernel.nest import substituted
+
+
+class Reading(Enum):
+    """Where the product finds an operand."""
+
+    IN_PLACE = "in place"
+    PACKED = "packed"
+    """Stored beforehand: the left operand in rows, the right one in panels."""
+    BLOCK = "packed by block"
+    """Stored in a small buffer, a block at a time, just before it is used."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """``count`` tiles of ``rows`` rows each, the first at row ``start``."""
+
+    start: int
+    rows: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a product is cut into blocks and tiles."""
+
+    rows: tuple[Segment, ...]
+    """The tiles of all rows; empty if their number is not known."""
+    height: int
+    """Rows of a tile (of most, if there are several kinds)."""
+    columns: int
+    depth: int
+    """Products that are summed in registers at a time; 0 for all."""
+    block_tiles: int
+    """Tiles of ``height`` rows in a block."""
+    block_panels: int
+    left: Reading
+    right: Reading
+    grain: int = 1
+    narrow: bool = False
+    """Whether panels keep the operand's own, narrower type: fewer bytes, more instructions."""
+
+    def __str__(self) -> str:
+        heights = "+".join(f"{each.count}·{each.rows}" for each in self.rows) or str(self.height)
+        parts = [
+            f"tile({heights} rows, {self.columns} columns)",
+            f"block({self.block_tiles * self.height} rows, "
+            f"{self.block_panels * self.columns} columns, {self.depth or 'all'} of k)",
+            f"left({self.left.value}) right({self.right.value})",
+        ]
+        if self.narrow:
+            parts.append("narrow(right)")
+        return " ".join(parts)
+
+
+def product_nest(
+    contraction: Contraction,
+    tiling: Tiling,
+    left: Buffer | None,
+    right: Buffer | None,
+) -> LoopNest:
+    """The loops of a contraction; ``left`` and ``right`` are buffers of packed operands."""
+    return _ProductBuilder(contraction, tiling, left, right).build()
+
+
+class _ProductBuilder:
+    def __init__(
+        self, contraction: Contraction, tiling: Tiling, left: Buffer | None, right: Buffer | None
+    ) -> None:
+        self.contraction = contraction
+        self.tiling = tiling
+        self.left, self.right = left, right
+        self.dtype = contraction.reduction.dtype
+        self.m, self.n = contraction.size(contraction.m), contraction.size(contraction.n)
+        self.k = contraction.k
+        if left is not None and right is not None:
+            self.k = (e.axis("_r0_0", contraction.size(contraction.k)),)
+        self.outer_k, self.inner_k, self.k_places = depth_loops(self.k, tiling.depth)
+        self.scratch: list[Buffer] = []
+        self.names = 0
+        panels = ceiling(self.n, tiling.columns)
+        self.column_block = e.axis("_i_block", ceiling(panels, tiling.block_panels))
+        first = self.column_block.symbol * tiling.block_panels
+        self.panel = _clipped("_i_panel", panels, first, tiling.block_panels)
+        self.first_panel = first
+        width = self.n - (first + self.panel.symbol) * tiling.columns
+        whole = isinstance(self.n, int) and self.n % tiling.columns == 0
+        self.lane = Axis(
+            Symbol("_i_lane", 0, tiling.columns - 1),
+            tiling.columns if whole else dim_min(tiling.columns, width),
+        )
+        self.column = (first + self.panel.symbol) * tiling.columns + self.lane.symbol
+        self.segments = tiling.rows
+        tiles = self.segments[0].count if self.segments else ceiling(self.m, tiling.height)
+        self.row_block = e.axis("_i_rows", ceiling(tiles, tiling.block_tiles))
+        self.first_tile = self.row_block.symbol * tiling.block_tiles
+        self.tile = _clipped("_i_tile", tiles, self.first_tile, tiling.block_tiles)
+        self.kept_rows = tiling.block_tiles * tiling.height
+        self.kept_rows += sum(each.rows * each.count for each in self.segments[1:])
+        self.packed_block = self._block_buffer() if tiling.right is Reading.BLOCK else None
+        self.sums = self._sums_buffer("sums") if self.outer_k else None
+        self.run = RUN // tiling.depth if tiling.depth and self.dtype.is_float else 0
+        many = self.sums is not None and self.run > 1
+        self.totals = self._sums_buffer("totals") if many else None
+
+    def build(self) -> LoopNest:
+        """The nest: it reads packed operands first, then what else it needs."""
+        contraction, tiling = self.contraction, self.tiling
+        body: tuple[Statement, ...] = (self._panel_loop(),)
+        if self.packed_block is not None:
+            body = (self._packing(self.packed_block), *body)
+        for axis in reversed(self.outer_k):
+            body = (Loop(axis.symbol, 0, axis.extent, body),)
+        outside = (*contraction.batch, *contraction.outer)
+        leading = (*outside, self.column_block, self.row_block)
+        parallel = e.axis("_p", shape_product(axis.extent for axis in leading))
+        kernel = contraction.kernel
+        packed = tuple(each for each in (self.left, self.right) if each is not None)
+        read = {load.buffer.name for statement in body for load in loads_of(statement)}
+        inputs = (*packed, *(each for each in kernel.inputs if each.name in read))
+        return LoopNest(
+            kernel.name,
+            inputs,
+            kernel.outputs,
+            tuple(self.scratch),
+            kernel.sizes,
+            parallel.symbol,
+            parallel.extent,
+            tiling.grain,
+            tuple(substituted(each, unflattened(leading, parallel.symbol)) for each in body),
+            padded=frozenset(
+                buffer.name for buffer in (self.right, self.packed_block) if buffer is not None
+            ),
+        )
+
+    # Buffers ------------------------------------------------------------------------------------
+
+    def _scratch(self, name: str, size: int) -> Buffer:
+        self.scratch.append(Buffer(name, self.dtype, (size,)))
+        return self.scratch[-1]
+
+    def _block_buffer(self) -> Buffer:
+        tiling = self.tiling
+        steps = 1
+        for axis in self.inner_k:
+            steps *= _upper(axis)
+        return self._scratch("block", tiling.block_panels * steps * tiling.columns)
+
+    def _sums_buffer(self, name: str) -> Buffer:
+        """The sums of a block, for all but the last round of k."""
+        tiling = self.tiling
+        return self._scratch(name, self.kept_rows * tiling.block_panels * tiling.columns)
+
+    # Operands -----------------------------------------------------------------------------------
+
+    def _left(self, row: Dim) -> Expr:
+        """An element of the left operand in a row."""
+        contraction = self.contraction
+        if self.left is None:
+            value = decoded(contraction.left, contraction.m, row)
+            return e.substitute(value, self.k_places)
+        k = substitute_dim(flat_position(self.k), self.k_places)
+        stride = row_stride(contraction.size(contraction.k))
+        place = (flat_position(contraction.batch) * self.m + row) * stride + k
+        return e.load(self.left, (e.index(place),))
+
+    def _right(self) -> Expr:
+        contraction, tiling = self.contraction, self.tiling
+        if self.packed_block is not None:
+            return e.load(self.packed_block, (e.index(self._block_place()),))
+        if self.right is None:
+            value = decoded(contraction.right, contraction.n, self.column)
+            return e.substitute(value, self.k_places)
+        outside = (*contraction.batch, *contraction.outer)
+        panels = ceiling(self.n, tiling.columns)
+        panel = flat_position(outside) * panels + self.first_panel + self.panel.symbol
+        k = substitute_dim(flat_position(self.k), self.k_places)
+        place = (panel * contraction.size(contraction.k) + k) * tiling.columns
+        return e.cast(e.load(self.right, (e.index(place + self.lane.symbol),)), self.dtype)
+
+    def _block_place(self) -> Dim:
+        """Where the packed block holds an element: ``[panel][k][lane]``."""
+        place: Dim = self.panel.symbol
+        for axis in self.inner_k:
+            place = place * _upper(axis) + axis.symbol
+        return place * self.tiling.columns + self.lane.symbol
+
+    def _packing(self, block: Buffer) -> Statement:
+        """Store a block of the right operand, in the order in which it lies in memory."""
+        contraction = self.contraction
+        formula = decoded(contraction.right, contraction.n, self.column)
+        formula = e.substitute(formula, self.k_places)
+        write = Write(block, e.index(self._block_place()), formula)
+        inner = self.inner_k[-1]
+        if _is_turned(formula, self.lane.symbol, inner.symbol):
+            loops = self._turned(write, inner)
+            for axis in reversed(self.inner_k[:-1]):
+                loops = (Loop(axis.symbol, 0, axis.extent, loops),)
+            return Loop(self.panel.symbol, 0, self.panel.extent, loops)
+        later: dict[Symbol, Dim] = {inner.symbol: inner.symbol + PACKED_AHEAD}
+        ahead = [
+            Prefetch(load.buffer, e.substitute(load.operands[0], later))
+            for load in loads_of(write)
+            if isinstance(load.operands[0], Index)
+        ]
+        body: Statement = self._lanes((*ahead, write), self.tiling.columns)
+        body = Loop(self.panel.symbol, 0, self.panel.extent, (body,))
+        for axis in reversed(self.inner_k):
+            body = Loop(axis.symbol, 0, axis.extent, (body,))
+        return body
+
+    def _turned(self, write: Write, inner: Axis) -> tuple[Statement, ...]:
+        """Store what is contiguous along k: squares of it are turned in registers."""
+        side = min(SQUARE, self.tiling.columns)
+        squares = inner.extent // side
+        places: list[dict[Symbol, Dim]] = [
+            {inner.symbol: inner.symbol * side + copy} for copy in range(side)
+        ]
+        several = [substituted(write, place) for place in places]
+        loops: tuple[Statement, ...] = (
+            Loop(inner.symbol, 0, squares, (self._lanes(several, side),)),
+        )
+        rest = inner.extent - squares * side
+        if rest != 0:
+            left = self._lanes((write,), self.tiling.columns)
+            loops += (Loop(inner.symbol, squares * side, rest, (left,)),)
+        return loops
+
+    def _lanes(self, body: Sequence[Statement], width: int) -> Loop:
+        lane = self.lane
+        return Loop(lane.symbol, 0, lane.extent, tuple(body), LoopKind.VECTOR, width)
+
+    # Tiles --------------------------------------------------------------------------------------
+
+    def _panel_loop(self) -> Statement:
+        tiling = self.tiling
+        tile = (self.first_tile + self.tile.symbol) * tiling.height
+        kept = self.tile.symbol * tiling.height
+        guarded = not self.segments
+        body = self._lanes(self._tile(tile, kept, tiling.height, guarded), tiling.columns)
+        loops: list[Statement] = [Loop(self.tile.symbol, 0, self.tile.extent, (body,))]
+        kept_rows = tiling.block_tiles * tiling.height
+        for number, each in enumerate(self.segments[1:]):
+            counter = e.axis(f"_i_tail{number}", each.count)
+            row = each.start + counter.symbol * each.rows
+            place = kept_rows + counter.symbol * each.rows
+            tail = self._lanes(self._tile(row, place, each.rows, False), tiling.columns)
+            times = (self.row_block.symbol + 1) // self.row_block.extent * each.count
+            loops.append(Loop(counter.symbol, 0, times, (tail,)))
+            kept_rows += each.rows * each.count
+        return Loop(self.panel.symbol, 0, self.panel.extent, tuple(loops))
+
+    def _tile(self, row: Dim, kept: Dim, rows: int, guarded: bool) -> list[Statement]:
+        """Statements that compute one tile, from row ``row`` on."""
+        variables = [self._fresh() for _ in range(rows)]
+        statements: list[Statement] = [Accumulator(each, "sum") for each in variables]
+        right = self._right()
+        position = e.index(0)
+        body: list[Statement] = []
+        for copy, variable in enumerate(variables):
+            place = row + copy
+            left = self._left(dim_min(place, self.m - 1) if guarded else place)
+            body.append(Combine(variable, "sum", e.apply("multiply", left, right), position))
+        loops: tuple[Statement, ...] = tuple(body)
+        for axis in reversed(self.inner_k):
+            loops = (Loop(axis.symbol, 0, axis.extent, loops),)
+        statements += loops
+        return statements + self._finished(row, kept, variables, guarded)
+
+    def _finished(
+        self, row: Dim, kept: Dim, variables: Sequence[Variable], guarded: bool
+    ) -> list[Statement]:
+        """A tile is summed over one round of k: keep the sums, or store the result.
+
+        The sums of many short rounds are summed by themselves before they join the total.
+        """
+        if self.sums is None:
+            return self._stored(row, variables, guarded)
+        done = flat_position(self.outer_k)
+        last = shape_product(axis.extent for axis in self.outer_k) - 1
+        run = self.run
+        statements: list[Statement] = []
+        kept_sums: list[Statement] = []
+        kept_totals: list[Statement] = []
+        totals: list[Expr] = []
+        for copy, variable in enumerate(variables):
+            place = (self.panel.symbol * self.kept_rows + kept + copy) * self.tiling.columns
+            offset = e.index(place + self.lane.symbol)
+            total = self._fresh()
+            begun = _equal(done if self.totals is None else done % run, 0)
+            statements.append(Let(total, self._added(self.sums, offset, begun, variable)))
+            kept_sums.append(Write(self.sums, offset, total))
+            totals.append(total)
+            if self.totals is not None:
+                totals[-1] = self._added(self.totals, offset, _less(done, run), total)
+                kept_totals.append(Write(self.totals, offset, totals[-1]))
+        statements.append(If(_equal(done, last), tuple(self._stored(row, totals, guarded))))
+        if self.totals is None:
+            return [*statements, If(_less(done, last), tuple(kept_sums))]
+        statements.append(If(_less(done % run, run - 1), tuple(kept_sums)))
+        return [*statements, If(_equal(done % run, run - 1), tuple(kept_totals))]
+
+    def _added(self, buffer: Buffer, offset: Expr, is_first: Expr, value: Expr) -> Expr:
+        """A value and what is kept, or the value alone if nothing is yet."""
+        zero = e.literal(0, self.dtype)
+        return e.apply("add", e.select(is_first, zero, e.load(buffer, (offset,))), value)
+
+    def _stored(self, row: Dim, variables: Sequence[Expr], guarded: bool) -> list[Statement]:
+        """The epilogue of a tile, row by row."""
+        contraction = self.contraction
+        statements: list[Statement] = []
+        for copy, variable in enumerate(variables):
+            known: Mapping[Expr, Expr] = {contraction.reduction: variable}
+            writes = []
+            for store in contraction.kernel.stores:
+                value = self._placed(e.replace(store.value, known), row + copy)
+                place = self._placed(store.position[0], row + copy)
+                writes.append(Write(store.buffer, place, value))
+            if guarded:
+                statements.append(If(_less(row + copy, self.m), tuple(writes)))
+            else:
+                statements += writes
+        return statements
+
+    def _placed(self, expr: Expr, row: Dim) -> Expr:
+        contraction = self.contraction
+        return decoded(decoded(expr, contraction.m, row), contraction.n, self.column)
+
+    def _fresh(self) -> Variable:
+        self.names += 1
+        return e.variable(f"v{self.names - 1}", self.dtype)
+
+
+SQUARE = 8
+"""Steps of k and columns that are turned in registers together."""
+RUN = 256
+"""Products whose sums of short rounds are summed by themselves, so that rounding stays small."""
+PACKED_AHEAD = 8
+"""Steps of k ahead of which what is packed is asked for."""
+
+
+def depth_loops(
+    axes: tuple[Axis, ...], depth: int
+) -> tuple[tuple[Axis, ...], tuple[Axis, ...], dict[Symbol, Dim]]:
+    """The loops over blocks of k, those inside a block, and k's own axes in terms of them.
+
+    The last axes that make no more than ``depth`` steps stay whole; the one before is cut.
+    """
+    if not depth:
+        return (), axes, {}
+    inner: list[Axis] = []
+    steps = 1
+    rest = list(axes)
+    while rest and isinstance(rest[-1].extent, int) and steps * rest[-1].extent <= depth:
+        inner.insert(0, rest.pop())
+        steps *= _upper(inner[0])
+    if not rest:
+        return (), axes, {}
+    size = depth // steps
+    if size <= 1 or (inner and 2 * steps > depth):
+        return tuple(rest), tuple(inner), {}
+    cut = rest.pop()
+    if isinstance(cut.extent, int):
+        size = -(-cut.extent // -(-cut.extent // size))
+        size = -(-size // SQUARE) * SQUARE if size > SQUARE else size
+    count = ceiling(cut.extent, size)
+    outer = e.axis(f"{cut.symbol.name}b", count)
+    whole = isinstance(cut.extent, int) and cut.extent % size == 0
+    extent = size if whole else dim_min(size, cut.extent - outer.symbol * size)
+    part = Axis(Symbol(f"{cut.symbol.name}i", 0, size - 1), extent)
+    places: dict[Symbol, Dim] = {cut.symbol: outer.symbol * size + part.symbol}
+    outside = (*rest, outer) if count != 1 else tuple(rest)
+    return outside, (part, *inner), places
+
+
+def _equal(a: Dim, b: Dim) -> Expr:
+    return e.apply("equal", e.index(a), e.index(b), dtype=bool_)
+
+
+def _less(a: Dim, b: Dim) -> Expr:
+    return e.apply("less", e.index(a), e.index(b), dtype=bool_)
+
+
+def loads_of(statement: Statement) -> Iterator[Load]:
+    """Every element that a statement reads."""
+    match statement:
+        case Loop(body=body) | If(body=body):
+            for each in body:
+                yield from loads_of(each)
+        case Let(value=value) | Combine(value=value):
+            yield from (x for x in e.walk((value,)) if isinstance(x, Load))
+        case Write(offset=offset, value=value):
+            yield from (x for x in e.walk((offset, value)) if isinstance(x, Load))
+
+
+def unflattened(axes: Sequence[Axis], place: Dim) -> dict[Symbol, Dim]:
+    """Each axis in terms of the flat position."""
+    bindings: dict[Symbol, Dim] = {}
+    for axis in reversed(axes[1:]):
+        bindings[axis.symbol] = place % axis.extent
+        place = place // axis.extent
+    if axes:
+        bindings[axes[0].symbol] = place
+    return bindings
+
+
+def _clipped(name: str, count: Dim, first: Dim, size: int) -> Axis:
+    """An axis over one block of ``count``, from ``first`` on; the last may be smaller."""
+    whole = isinstance(count, int) and count % size == 0
+    return Axis(Symbol(name, 0, size - 1), size if whole else dim_min(size, count - first))
+
+
+def _upper(axis: Axis) -> int:
+    """The most values that an axis takes."""
+    if isinstance(axis.extent, int):
+        return axis.extent
+    assert axis.symbol.upper is not None, f"{axis} has no end"
+    return axis.symbol.upper + 1
+
+
+def _is_turned(formula: Expr, lane: Symbol, k: Symbol) -> bool:
+    """Whether what is read is contiguous along k rather than along the columns."""
+    for each in e.walk((formula,)):
+        if isinstance(each, Load) and isinstance(each.operands[0], Index):
+            dim = each.operands[0].dim
+            if coefficient(dim, k) == 1 and coefficient(dim, lane) not in (0, 1):
+                return True
+    return False

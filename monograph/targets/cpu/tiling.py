@@ -1,0 +1,238 @@
+"""How a matrix product is cut up, and where it reads its operands, by what the machine can hold.
+
+The tile fills the registers. A panel of the right operand stays in the first cache while the rows
+of a block pass by, and those stay in the second while the panels do. An array whose rows are long
+is read in place; a right operand that only a few rows ask for is read where it lies too, a few
+steps of k at a time, along whole rows of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monograph.ir.dims import Dim, provably_at_least
+from monograph.kernel.contraction import WORTHWHILE, Contraction, k_steps, narrowed, with_k_ordered
+from monograph.kernel.expr import Axis, Expr, Index, Load
+from monograph.kernel.flatten import coefficient
+from monograph.kernel.product import Reading, Segment, Tiling
+from monograph.targets.cpu.choose import WORK, likely
+from monograph.targets.cpu.machine import Machine
+
+DEPTH = 256
+"""Products that are summed in registers at a time."""
+BLOCK_ROWS = 128
+"""Rows that stay in the second cache beside their sums and a few panels."""
+BLOCK_PANELS = 8
+SHARES = 8
+"""Blocks that a large product is cut into at least, so that threads end together."""
+FEW = 16
+"""Rows up to which an array is read in place rather than packed first."""
+FEWEST = 3
+"""Rows from which turning a right operand in registers is worth its while."""
+MANY = 384
+"""Rows up to which packing the right operand for a block of rows is packing it once."""
+FEW_RESULTS = 64
+LONG = 4096
+"""A product of at most so many rows and columns, with k at least this long, is cut along k."""
+PIECES = 8
+SUMS = 256 << 10
+"""Bytes that the sums of a block may take."""
+WIDE = 4096
+"""Columns of a block that is read in place: whole pages, one after the other."""
+PAGE = 4096
+"""Bytes after which rows of an array fall on the same lines of the first cache."""
+
+
+def is_worth_tiling(contraction: Contraction, constant: bool) -> bool:
+    """Whether a contraction is large enough for tiles, and not better off as plain rows."""
+    sides = (contraction.m, contraction.n, contraction.k)
+    m, n, k = (likely(contraction.size(axes)) for axes in sides)
+    if k < 8 or n < 8 or m * n * k < WORTHWHILE:
+        return False
+    if not provably_at_least(contraction.size(contraction.k), 1):
+        return False  # the sum of nothing is stored by no round of k
+    return constant or m >= FEWEST or _lies_along(contraction)
+
+
+def is_worth_cutting(contraction: Contraction) -> bool:
+    """Whether a product has so few results and so long a k that its parts are for several threads.
+
+    It depends on sizes alone: the same input gives the same bits on any number of threads.
+    """
+    if contraction.batch or contraction.outer:
+        return False
+    sides = (contraction.m, contraction.n, contraction.k)
+    m, n, k = (contraction.size(axes) for axes in sides)
+    if not isinstance(m, int) or not isinstance(n, int) or not isinstance(k, int):
+        return False
+    return m <= FEW_RESULTS and n <= FEW_RESULTS and k >= LONG
+
+
+def choose_tiling(
+    contraction: Contraction, machine: Machine, constant: bool
+) -> tuple[Contraction, Tiling]:
+    """The contraction with k in the order in which it is read, and how it is cut up.
+
+    ``constant`` tells whether the right operand is known when the program is loaded.
+    """
+    left = choose_left(contraction, machine)
+    guide = contraction.left if left is Reading.IN_PLACE else contraction.right
+    contraction = with_k_ordered(contraction, guide, merge=constant)
+    right = Reading.PACKED if constant else choose_right(contraction, machine)
+    return contraction, _Chooser(contraction, machine, left, right, constant).tiling()
+
+
+def choose_left(contraction: Contraction, machine: Machine) -> Reading:
+    """In place if it is an array in which k is a fixed step, and its rows lie well."""
+    steps = k_steps(contraction.left, contraction)
+    if steps is None:
+        return Reading.PACKED
+    size = likely(contraction.size((*contraction.m, *contraction.k)))
+    nbytes = size * contraction.reduction.dtype.bits // 8
+    is_long = 1 not in steps and nbytes > machine.l1
+    return Reading.PACKED if is_long else Reading.IN_PLACE
+
+
+def choose_right(contraction: Contraction, machine: Machine) -> Reading:
+    """In place if it is small, or read by few rows; packed once if read by many blocks of them."""
+    rows = likely(contraction.size(contraction.m))
+    nbytes = likely(contraction.size((*contraction.n, *contraction.k)))
+    nbytes = nbytes * contraction.reduction.dtype.bits // 8
+    if _lies_along(contraction) and (rows <= FEW or nbytes <= 2 * machine.l1):
+        return Reading.IN_PLACE
+    return Reading.BLOCK if rows <= MANY else Reading.PACKED
+
+
+def _lies_along(contraction: Contraction) -> bool:
+    """Whether the right operand is an array whose columns are neighbours in memory."""
+    if k_steps(contraction.right, contraction) is None or len(contraction.n) != 1:
+        return False
+    return _step(contraction.right, contraction.n[0]) == 1
+
+
+def _step(formula: Expr, axis: Axis) -> Dim | None:
+    """How far an axis moves through the array that a formula is an element of."""
+    if not isinstance(formula, Load) or not isinstance(formula.operands[0], Index):
+        return None
+    return coefficient(formula.operands[0].dim, axis.symbol)
+
+
+@dataclass(frozen=True)
+class _Chooser:
+    """The sizes that a tiling is chosen by."""
+
+    contraction: Contraction
+    machine: Machine
+    left: Reading
+    right: Reading
+    constant: bool
+
+    @property
+    def element(self) -> int:
+        return self.contraction.reduction.dtype.bits // 8
+
+    def tiling(self) -> Tiling:
+        contraction, machine = self.contraction, self.machine
+        rows, columns = contraction.size(contraction.m), likely(contraction.size(contraction.n))
+        lanes = machine.vector_bytes // self.element
+        segments, height, vectors = choose_tile(rows, columns, machine, lanes)
+        width = vectors * lanes
+        depth = self.depth(likely(rows))
+        tiles = groups_of(likely(rows) if not segments else segments[0].count * height, height)
+        most = max(1, BLOCK_ROWS // height) if self.right is Reading.PACKED else tiles
+        block_tiles = groups_of(tiles, groups_of(tiles, most))
+        block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
+        steps = likely(contraction.size(contraction.k))
+        work = 2 * block_tiles * height * block_panels * vectors * steps
+        return Tiling(
+            segments,
+            height,
+            width,
+            depth,
+            block_tiles,
+            block_panels,
+            self.left,
+            self.right,
+            max(1, WORK // max(work, 1)),
+            self.is_narrow(likely(rows)),
+        )
+
+    def is_narrow(self, rows: int) -> bool:
+        """Whether panels come from memory so seldom used that their bytes are what takes time."""
+        is_wide = narrowed(self.contraction.right) is self.contraction.right
+        return not is_wide and self.constant and rows <= FEW
+
+    def depth(self, rows: int) -> int:
+        """Steps of k between two visits of the sums; 0 for all of them."""
+        axes = self.contraction.k
+        steps = likely(self.contraction.size(axes))
+        if self.is_streamed():
+            stride = _step(self.contraction.right, axes[-1])
+            crowded = not isinstance(stride, int) or stride * self.element % PAGE == 0
+            return 8 if crowded else 16
+        known = all(isinstance(axis.extent, int) for axis in axes)
+        return 0 if known and steps <= DEPTH * 3 // 2 else DEPTH
+
+    def is_streamed(self) -> bool:
+        """Whether the right operand is read in place, and from memory."""
+        if self.right is not Reading.IN_PLACE:
+            return False
+        size = likely(self.contraction.size((*self.contraction.n, *self.contraction.k)))
+        return size * self.element > 2 * self.machine.l1
+
+    def panels(self, rows: int, columns: int, width: int, row_blocks: int) -> int:
+        """Panels of a block."""
+        contraction = self.contraction
+        panels = groups_of(columns, width)
+        if self.is_streamed():
+            most = min(WIDE, SUMS // (2 * rows * self.element))
+            return groups_of(min(max(columns // 2, 256), most), width)
+        steps = likely(contraction.size(contraction.k))
+        fits = rows * steps * self.element <= self.machine.l2 // 2
+        if fits and (self.constant or not _lies_along(contraction)):
+            return 1
+        outside = likely(contraction.size((*contraction.batch, *contraction.outer)))
+        return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // SHARES))
+
+
+def groups_of(size: int, width: int) -> int:
+    """How many groups of ``width`` hold ``size``."""
+    return -(-size // width)
+
+
+def choose_tile(
+    rows: Dim, columns: int, machine: Machine, lanes: int
+) -> tuple[tuple[Segment, ...], int, int]:
+    """Tiles of the rows, the height of most, and the vectors that a tile is wide.
+
+    Two vectors a row leave most registers for sums; with few rows, more vectors keep enough sums
+    going to hide the latency of each.
+    """
+    most = (machine.registers - 4) // 2
+    if not isinstance(rows, int):
+        return (), most, 2 if columns > lanes else 1
+    if rows < 4:
+        vectors = 8 if rows == 1 else 4
+        while vectors > 1 and vectors * lanes >= 2 * columns:
+            vectors //= 2
+        return (Segment(0, rows, 1),), rows, vectors
+    segments = row_segments(rows, most)
+    return segments, segments[0].rows, 2 if columns > lanes else 1
+
+
+def row_segments(rows: int, most: int) -> tuple[Segment, ...]:
+    """Tiles of at most two heights that cover the rows exactly, in the least time.
+
+    A step of a tile takes as long as its multiplications, but no less than the latency of one.
+    """
+    found: list[tuple[float, tuple[Segment, ...]]] = []
+    for high in range(min(most, rows), 0, -1):
+        for low in range(high, 0, -1):
+            for count in range(min(rows // low, most) + 1):
+                tall = (rows - count * low) // high
+                if tall < 1 or tall * high + count * low != rows:
+                    continue
+                time = tall * (max(high, 4) + 0.2) + count * (max(low, 4) + 0.3)
+                tail = (Segment(tall * high, low, count),) if count else ()
+                found.append((time, (Segment(0, high, tall), *tail)))
+    return min(found, key=lambda each: each[0])[1]

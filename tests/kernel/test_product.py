@@ -1,0 +1,82 @@
+"""The loops of a matrix product: in bounds, without races, and right for every way of cutting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from monograph.ir.dims import Symbol
+from monograph.kernel import expr as e
+from monograph.kernel.contraction import Contraction, as_contraction, panels_of, rows_of
+from monograph.kernel.expr import Axis
+from monograph.kernel.product import Reading, Segment, Tiling, depth_loops, product_nest
+from monograph.kernel.verify import verify_nest
+from tests.kernel.build import flat
+from tests.kernel.test_contraction import windows
+
+PLAIN = Tiling((Segment(0, 4, 3),), 4, 8, 0, 2, 2, Reading.IN_PLACE, Reading.BLOCK)
+
+
+def contraction(function: Any, *types: str) -> Contraction:
+    found = as_contraction(flat(function, *types))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("left", [Reading.IN_PLACE, Reading.PACKED])
+@pytest.mark.parametrize("right", list(Reading))
+@pytest.mark.parametrize("depth", [0, 5])
+def test_every_reading_stays_in_bounds(left: Reading, right: Reading, depth: int) -> None:
+    found = contraction(lambda x, w: x @ w, "f32[14, 13]", "f32[13, 21]")
+    segments = (Segment(0, 4, 3), Segment(12, 2, 1))
+    tiling = replace(PLAIN, rows=segments, left=left, right=right, depth=depth)
+    rows = rows_of(found).outputs[0] if left is Reading.PACKED else None
+    panels = panels_of(found, 8).outputs[0] if right is Reading.PACKED else None
+    nest = product_nest(found, tiling, rows, panels)
+    assert verify_nest(nest) > 14 * 13 * 21
+
+
+def test_several_axes_of_k_are_several_loops() -> None:
+    found = windows()
+    tiling = replace(PLAIN, rows=(Segment(0, 4, 16),), right=Reading.PACKED, depth=12)
+    nest = product_nest(found, tiling, None, panels_of(found, 8).outputs[0])
+    assert verify_nest(nest) > 0
+    assert "for r2 < 3" in str(nest)
+
+
+@pytest.mark.parametrize(
+    ("extents", "depth", "outer", "inner"),
+    [
+        ((768,), 256, [3], [256]),
+        ((700,), 256, [3], [240]),
+        ((3, 3, 64), 256, [3], [3, 64]),
+        ((3, 3, 512), 256, [3, 3, 2], [256]),
+        ((3, 3, 4), 256, [], [3, 3, 4]),
+        ((100,), 0, [], [100]),
+    ],
+)
+def test_k_is_cut_into_rounds_of_like_size(
+    extents: tuple[int, ...], depth: int, outer: list[int], inner: list[int]
+) -> None:
+    axes = tuple(e.axis(f"_r{k}", extent) for k, extent in enumerate(extents))
+    outside, inside, _ = depth_loops(axes, depth)
+    assert [axis.extent for axis in outside] == outer
+    bounds = [a.extent if isinstance(a.extent, int) else a.extent.bounds()[1] for a in inside]
+    assert bounds == inner
+
+
+def test_an_unknown_depth_is_cut_too() -> None:
+    size = Symbol("k")
+    outside, inside, places = depth_loops((Axis(Symbol("_r0", 0), size),), 256)
+    assert [str(axis.extent) for axis in outside] == ["(k+255)//256"]
+    assert [axis.symbol.upper for axis in inside] == [255]
+    assert list(map(str, places.values())) == ["256*_r0b+_r0i"]
+
+
+def test_a_tiling_says_how_it_cuts() -> None:
+    assert str(PLAIN) == (
+        "tile(3·4 rows, 8 columns) block(8 rows, 16 columns, all of k) "
+        "left(in place) right(packed by block)"
+    )

@@ -1,0 +1,167 @@
+"""How matrix products are cut up: tiles that fit registers, and where operands are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.ir.types import DTYPES
+from monograph.kernel.contraction import Contraction, as_contraction
+from monograph.kernel.product import Reading, Segment, Tiling
+from monograph.runtime.compile import Options, compile_graph
+from monograph.targets.cpu.machine import machine_named
+from monograph.targets.cpu.tiling import choose_tiling, is_worth_tiling, row_segments
+from monograph.targets.program import Launch
+from tests.kernel.build import flat
+
+MACHINE = machine_named("x86-64")
+
+
+def contraction(function: Any, *types: str) -> Contraction:
+    found = as_contraction(flat(function, *types))
+    assert found is not None
+    return found
+
+
+def tiling(rows: object, k: int, columns: int, *, constant: bool = True) -> Tiling:
+    found = contraction(lambda x, w: x @ w, f"f32[{rows}, {k}]", f"f32[{k}, {columns}]")
+    return choose_tiling(found, MACHINE, constant)[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (512, [(0, 6, 84), (504, 4, 2)]),
+        (14, [(0, 5, 2), (10, 4, 1)]),
+        (49, [(0, 5, 9), (45, 4, 1)]),
+        (4, [(0, 4, 1)]),
+    ],
+)
+def test_tiles_cover_the_rows_exactly(rows: int, expected: list[tuple[int, int, int]]) -> None:
+    found = row_segments(rows, 6)
+    assert sum(each.rows * each.count for each in found) == rows
+    assert [(each.start, each.rows, each.count) for each in found] == expected
+
+
+def test_rows_of_unknown_number_have_one_kind_of_tile() -> None:
+    found = tiling("n", 64, 512)
+    assert found.rows == ()
+    assert found.height == 6
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 64), (2, 32), (3, 32)])
+def test_few_rows_have_wide_tiles(rows: int, columns: int) -> None:
+    found = tiling(rows, 64, 512)
+    assert found.rows == (Segment(0, rows, 1),)
+    assert found.columns == columns
+
+
+def test_doubles_have_half_the_columns() -> None:
+    found = contraction(lambda x, w: x @ w, "f64[512, 64]", "f64[64, 512]")
+    assert choose_tiling(found, MACHINE, True)[1].columns == 8
+
+
+def test_rows_are_read_in_place_and_long_columns_are_packed() -> None:
+    assert tiling(64, 512, 512).left is Reading.IN_PLACE
+    types = ("f32[512, 64]", "f32[512, 512]")
+    found = contraction(lambda x, w: F.transpose(x, (1, 0)) @ w, *types)
+    assert choose_tiling(found, MACHINE, True)[1].left is Reading.PACKED
+
+
+def test_weights_are_packed_beforehand_and_others_by_block() -> None:
+    assert tiling(64, 512, 512).right is Reading.PACKED
+    assert tiling(64, 512, 512, constant=False).right is Reading.BLOCK
+    assert tiling(64, 64, 64, constant=False).right is Reading.IN_PLACE
+
+
+def test_tiles_have_to_pay() -> None:
+    small = contraction(lambda x, w: x @ w, "f32[4, 8]", "f32[8, 16]")
+    assert not is_worth_tiling(small, constant=True)
+
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
+SIZES = ((37, 29, 43), (130, 520, 70), (7, 1000, 16), (200, 700, 100), (13, 385, 17), (5, 768, 300))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_every_layout_is_right_to_the_rounding(sizes: tuple[int, int, int], layout: str) -> None:
+    m, k, n = sizes
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(m, k) if layout[0] == "n" else (k, m)).astype(np.float32)
+    w = rng.normal(size=(k, n) if layout[1] == "n" else (n, k)).astype(np.float32)
+
+    def function(x: Any, w: Any) -> Any:
+        left = x if layout[0] == "n" else F.transpose(x, (1, 0))
+        right = w if layout[1] == "n" else F.transpose(w, (1, 0))
+        return F.relu(left @ right * 0.5)
+
+    executable = compile_graph(monograph.trace(function, x, w), Options(cache=False))
+    left = (x if layout[0] == "n" else x.T).astype(np.float64)
+    right = (w if layout[1] == "n" else w.T).astype(np.float64)
+    exact = np.maximum(left @ right * 0.5, 0)
+    size = np.abs(left) @ np.abs(right)
+    (got,) = executable(x, w)
+    assert np.all(np.abs(got - exact) <= 4 * np.finfo(np.float32).eps * size)
+
+
+def test_unknown_sizes_of_every_side_are_right() -> None:
+    graph = monograph.trace(lambda a, b: a @ b, "f32[n, k]", "f32[k, m]")
+    executable = compile_graph(graph, Options(cache=False))
+    rng = np.random.default_rng(7)
+    for n, k, m in ((1, 3, 1), (3, 40, 17), (30, 600, 50), (64, 256, 64), (513, 257, 33)):
+        a, b = rng.normal(size=(n, k)), rng.normal(size=(k, m))
+        got = executable(a.astype(np.float32), b.astype(np.float32))[0]
+        np.testing.assert_allclose(got, a @ b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("rows", [1, 4, 40])
+def test_narrow_floats_are_summed_in_wide_ones(dtype: str, rows: int) -> None:
+    rng = np.random.default_rng(7)
+    kind = DTYPES[dtype].numpy
+    w = rng.normal(size=(300, 48)).astype(kind)
+    x = rng.normal(size=(rows, 300)).astype(kind)
+    graph = monograph.trace(lambda x: x @ w, x)
+    (got,) = compile_graph(graph, Options(cache=False))(x)
+    exact = x.astype(np.float64) @ w.astype(np.float64)
+    rounding = 2.0**-11 if dtype == "f16" else 2.0**-8
+    np.testing.assert_allclose(got.astype(np.float64), exact, rtol=rounding, atol=1e-3)
+
+
+def test_few_rows_read_narrow_weights_and_many_read_wide_ones() -> None:
+    def narrow(rows: int) -> bool:
+        types = (f"f16[{rows}, 300]", "f16[300, 48]")
+        found = contraction(lambda x, w: x @ w, *types)
+        return choose_tiling(found, MACHINE, True)[1].narrow
+
+    assert narrow(4)
+    assert not narrow(64)
+
+
+@pytest.mark.parametrize(("left", "right"), [(np.int8, np.int8), (np.uint8, np.int8)])
+@pytest.mark.parametrize("rows", [1, 5, 37])
+def test_bytes_are_summed_exactly_in_words(left: Any, right: Any, rows: int) -> None:
+    rng = np.random.default_rng(7)
+    a = rng.integers(np.iinfo(left).min, np.iinfo(left).max, (rows, 700)).astype(left)
+    b = rng.integers(np.iinfo(right).min, np.iinfo(right).max, (700, 43)).astype(right)
+    graph = monograph.trace(lambda a, b: F.cast(a, "i32") @ F.cast(b, "i32"), a, b)
+    (got,) = compile_graph(graph, Options(cache=False))(a, b)
+    np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
+
+
+def test_few_results_of_a_long_k_are_shared_among_threads() -> None:
+    rng = np.random.default_rng(7)
+    a = rng.normal(size=(12, 8192)).astype(np.float32)
+    b = rng.normal(size=(8192, 20)).astype(np.float32)
+    graph = monograph.trace(lambda a, b: F.relu(a @ b) + 1.0, a, b)
+    one, two = (compile_graph(graph, Options(cache=False, threads=n)) for n in (1, 2))
+    (got,) = one(a, b)
+    exact = np.maximum(a.astype(np.float64) @ b.astype(np.float64), 0) + 1
+    np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(two(a, b)[0], got)
+    assert max(step.extent for step in one.program.steps if isinstance(step, Launch)) >= 8
