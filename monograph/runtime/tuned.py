@@ -1,0 +1,113 @@
+"""Whole programs, tuned: the default program and what tuning makes of it, timed by turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from monograph.errors import MonographError
+from monograph.ir.dims import evaluate_dim
+from monograph.ir.graph import Graph
+from monograph.ir.types import Array, TensorType
+from monograph.runtime.executable import Native
+from monograph.runtime.tuning import FINAL_LOOK, Alone, Search, TuningReport, memory_for, tune
+from monograph.runtime.turns import Timing, alternate
+from monograph.targets.cpu.build import Program
+from monograph.targets.cpu.choose import likely
+from monograph.targets.cpu.machine import host
+from monograph.targets.cpu.tuning import Site, Tuning
+from monograph.targets.program import Repeat, flattened
+
+LONGEST_ROUND = 15
+"""Turns of the default and of the tuned program."""
+
+
+def tuned_program(
+    default: Program,
+    sites: Sequence[Site],
+    make: Callable[[Tuning], Program],
+    graph: Graph,
+    *,
+    threads: int | None,
+    seconds: float,
+    cache: bool | None,
+) -> tuple[Program, TuningReport]:
+    """The faster one of a program and what a search of so many seconds makes of it.
+
+    ``make`` builds the program with a tuning. A program whose loops end when its data say so is not
+    run on data that nobody gave: it stays as it is.
+    """
+    if any(isinstance(step, Repeat) for step in flattened(default.steps)):
+        return default, TuningReport(skipped=len(sites))
+    machine = host()
+    arrays = synthetic_inputs(default, graph)
+    programs = {"": default}
+
+    def compare(tuning: Tuning) -> tuple[Timing, Timing]:
+        programs[tuning.digest] = made = make(tuning)
+        calls = {
+            name: _call(program, graph, threads, arrays)
+            for name, program in (("default", default), ("tuned", made))
+        }
+        until = time.perf_counter() + FINAL_LOOK * seconds
+        timed = alternate(calls, LONGEST_ROUND, until=until)
+        return timed["default"], timed["tuned"]
+
+    bench = Alone(machine, threads, _emptied_cache(default, machine.l3))
+    memory = memory_for(machine, threads, cache)
+    try:
+        report = tune(sites, Search(bench, machine), seconds, memory, compare)
+    except MonographError:  # it refuses data that nobody gave: there is nothing to compare
+        return default, TuningReport(skipped=len(sites))
+    if not report.kept:
+        return default, report
+    return programs[Tuning(report.edits).digest], report
+
+
+def _call(
+    program: Program, graph: Graph, threads: int | None, arrays: Sequence[Array]
+) -> Callable[[], object]:
+    native = Native(program, graph, threads)
+    return lambda: native(arrays)
+
+
+def _emptied_cache(program: Program, cache_bytes: int) -> Callable[[], object] | None:
+    """Something that empties the cache, if a whole run of the program would."""
+    weights = sum(data.array().nbytes for data in program.weights)
+    if weights < 2 * cache_bytes:
+        return None
+    filler = np.ones(cache_bytes * 3 // 2 // 8)
+    return lambda: float(filler.sum())
+
+
+def synthetic_inputs(program: Program, graph: Graph) -> list[Array]:
+    """Arrays of the types of a graph's inputs: normal numbers, and zeros for integers."""
+    bindings = {symbol: likely(symbol) for symbol in graph.symbols().values()}
+    strides = {slot.number: slot.strides for slot in program.slots if slot.strides is not None}
+    generator = np.random.default_rng(0)
+    arrays = []
+    for number, value in enumerate(graph.inputs):
+        assert isinstance(value.type, TensorType), "native programs take tensors"
+        shape = tuple(evaluate_dim(dim, bindings) for dim in value.shape)
+        arrays.append(_array(shape, value.dtype.numpy, strides.get(number), generator))
+    return arrays
+
+
+def _array(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    strides: tuple[int, ...] | None,
+    generator: np.random.Generator,
+) -> Array:
+    count = int(np.prod(shape))
+    if strides is not None and count:
+        count = 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+    floats = dtype.kind == "f"
+    flat = generator.standard_normal(count).astype(dtype) if floats else np.zeros(count, dtype)
+    if strides is None:
+        return flat.reshape(shape)
+    steps = tuple(step * dtype.itemsize for step in strides)
+    return np.lib.stride_tricks.as_strided(flat, shape, steps)
