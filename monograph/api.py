@@ -91,6 +91,8 @@ def compile(
     threads: int | None = None,
     strict: bool = False,
     cache: bool | None = None,
+    winograd_tolerance: float | None = None,
+    budget: float | None = None,
     dynamic_shapes: Any = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
@@ -105,6 +107,12 @@ def compile(
     every processor, if None). A node that has no native code runs in the interpreter and is named
     in ``executable.report``; with ``strict`` it is an error. ``cache`` says whether to look for the
     code on disk first, and to leave it there (``MONOGRAPH_CACHE`` decides if None).
+    ``winograd_tolerance`` is the error, over the largest result, that 3×3 convolutions may have to
+    be faster: from 6e-6 on, Winograd's F(4×4) is taken where it wins. None takes F(2×2) alone,
+    which is as exact as summing directly, and 0 neither.
+    ``budget`` is how many seconds to search for better schedules by measuring on this machine:
+    none by default, and 20 at O3, which also bends the rules of floats (``fast_math``). The result
+    of a search is kept in the cache, and is never slower than what is chosen without one.
     ``dynamic_shapes`` and ``kwargs`` are what ``torch.export`` takes.
     """
     if target not in ("cpu", "host"):
@@ -112,7 +120,14 @@ def compile(
     from monograph.runtime.compile import Options
     from monograph.runtime.models import compile_model
 
-    options = Options(level, threads, strict, cache=cache)
+    options = Options(
+        level,
+        threads,
+        strict,
+        cache=cache,
+        winograd_tolerance=winograd_tolerance,
+        budget=budget,
+    )
     return compile_model(
         model, *examples, options=options, dynamic_shapes=dynamic_shapes, kwargs=kwargs
     )

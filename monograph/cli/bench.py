@@ -45,6 +45,7 @@ def bench(
     threads: common.Threads = None,
     strict: common.Strict = False,
     cache: common.Cache = None,
+    winograd_tolerance: common.WinogradTolerance = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="For a program to read, not a person.")
     ] = False,
@@ -65,7 +66,13 @@ def bench(
     from monograph.runtime.compile import Options
 
     ways, types = split_inputs(inputs or ())
-    options = Options(common.level_name(level), threads, strict, cache=cache)
+    options = Options(
+        common.level_name(level),
+        threads,
+        strict,
+        cache=cache,
+        winograd_tolerance=winograd_tolerance,
+    )
     with common.showing_progress("measuring"):
         found = find_model(model, types)
         executable = executable_of(found.compiled(options))

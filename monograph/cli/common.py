@@ -50,6 +50,14 @@ Cache: TypeAlias = Annotated[
     bool | None,
     typer.Option("--cache/--no-cache", help="Use the disk cache; MONOGRAPH_CACHE decides if not."),
 ]
+WinogradTolerance: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--winograd-tolerance",
+        min=0.0,
+        help="The error, over the largest result, that a convolution may have to be faster.",
+    ),
+]
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of random inputs.")]
 
 

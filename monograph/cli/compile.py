@@ -36,6 +36,7 @@ def compile(
     threads: common.Threads = None,
     strict: common.Strict = False,
     cache: common.Cache = None,
+    winograd_tolerance: common.WinogradTolerance = None,
     emit: Annotated[
         Stage | None,
         typer.Option("--emit", help="Print the program as it is at one stage of its making."),
@@ -66,7 +67,12 @@ def compile(
     from monograph.runtime.compile import Options
 
     options = Options(
-        common.level_name(level), threads, strict, listings=emit is Stage.asm, cache=cache
+        common.level_name(level),
+        threads,
+        strict,
+        listings=emit is Stage.asm,
+        cache=cache,
+        winograd_tolerance=winograd_tolerance,
     )
     with common.showing_progress("compiling"):
         found = find_model(model, types or ())

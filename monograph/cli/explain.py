@@ -18,6 +18,7 @@ def explain(
     threads: common.Threads = None,
     strict: common.Strict = False,
     cache: common.Cache = None,
+    winograd_tolerance: common.WinogradTolerance = None,
     sizes: common.Sizes = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="For a program to read, not a person.")
@@ -37,7 +38,13 @@ def explain(
     from monograph.inspect.models import executable_of, find_model
     from monograph.runtime.compile import Options
 
-    options = Options(common.level_name(level), threads, strict, cache=cache)
+    options = Options(
+        common.level_name(level),
+        threads,
+        strict,
+        cache=cache,
+        winograd_tolerance=winograd_tolerance,
+    )
     with common.showing_progress("compiling"):
         found = find_model(model, types or ())
         compiled = found.compiled(options)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import monograph
-from monograph.cli import bench, check, compile, explain, ops, opt, run, tour
+from monograph.cli import bench, check, compile, explain, ops, opt, run, tour, tune
 from monograph.errors import MonographError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("tour")(tour.tour)
 app.command("compile")(compile.compile)
 app.command("run")(run.run)
 app.command("bench")(bench.bench)
+app.command("tune")(tune.tune)
 app.command("explain")(explain.explain)
 app.command("opt")(opt.opt)
 app.command("check")(check.check)

@@ -41,6 +41,7 @@ def run(
     threads: common.Threads = None,
     strict: common.Strict = False,
     cache: common.Cache = None,
+    winograd_tolerance: common.WinogradTolerance = None,
 ) -> None:
     r"""Compile a model (or load a .mono file) and run it once.
 
@@ -58,7 +59,13 @@ def run(
     from monograph.runtime.compile import Options
 
     ways, types = split_inputs(inputs or ())
-    options = Options(common.level_name(level), threads, strict, cache=cache)
+    options = Options(
+        common.level_name(level),
+        threads,
+        strict,
+        cache=cache,
+        winograd_tolerance=winograd_tolerance,
+    )
     with common.showing_progress("compiling"):
         found = find_model(model, types)
         executable = executable_of(found.compiled(options))

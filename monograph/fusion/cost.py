@@ -20,7 +20,7 @@ LARGEST = 96
 CHEAP = 4
 """Instructions an element up to which computing again beats a round trip through memory."""
 
-CONTRACTIONS = frozenset(("dot_general", "conv", "conv_transpose"))
+CONTRACTIONS = frozenset(("dot_general", "conv", "conv_transpose", "attention"))
 WINDOWS = frozenset(
     (
         "max_pool",

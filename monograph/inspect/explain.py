@@ -50,6 +50,15 @@ class KernelExplanation:
 
 
 @dataclass(frozen=True)
+class LayoutConversion:
+    """A value that is copied from one layout to another, and the bytes of the copy."""
+
+    value: str
+    purpose: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class Memory:
     """Where bytes lie while the program runs."""
 
@@ -93,6 +102,10 @@ class Explanation:
     bytes_between: int
     """What kernels of one group hand on: packed operands, pieces of long sums. Not in the others,
     since it has nothing to do with fusion."""
+    arranged: int
+    """Values in memory that are not row-major."""
+    conversions: tuple[LayoutConversion, ...]
+    """The copies from one layout to another that are left."""
     memory: Memory | None
     fallbacks: Mapping[str, int]
     """Ops that run in the interpreter, and how many nodes of each."""
@@ -138,6 +151,8 @@ def explain(
         bytes_apart=sum(moved_apart(fusion, bindings) for fusion in fusions),
         bytes_moved=sum(sum(moved_by(group, bindings)) for group in groups),
         bytes_between=_handed_on(program, bindings),
+        arranged=_arranged(program),
+        conversions=_conversions(program, bindings),
         memory=_memory(executable, bindings),
         fallbacks=_fallbacks(executable),
         whole=report.whole,
@@ -203,6 +218,24 @@ def _kernel(
         apart=_unique(group.apart),
         bytes_read=read,
         bytes_written=written,
+    )
+
+
+def _arranged(program: Program | None) -> int:
+    """How many values lie otherwise than row-major, by choice."""
+    if program is None:
+        return 0
+    chosen = {slot for slot in program.slot_of.values() if program.slots[slot].span is not None}
+    return sum(program.slots[slot].kind is SlotKind.ARENA for slot in chosen)
+
+
+def _conversions(
+    program: Program | None, sizes: Mapping[Symbol, int]
+) -> tuple[LayoutConversion, ...]:
+    found = () if program is None else program.conversions
+    return tuple(
+        LayoutConversion(each.value, each.purpose, evaluate_dim(each.nbytes, sizes))
+        for each in found
     )
 
 

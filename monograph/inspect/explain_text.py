@@ -26,6 +26,7 @@ def explanation_text(explained: Explanation) -> str:
         _stages(explained),
         _passes(explained),
         _bytes(explained),
+        _layouts(explained),
         _interpreter(explained),
         _kernels(explained.kernels),
     ]
@@ -105,6 +106,17 @@ def _bytes(explained: Explanation) -> list[str]:
         _figure("intermediates, planned", memory.peak, f"{share:.0%} of that"),
         _figure("lower bound", memory.lower_bound, near),
     ]
+
+
+def _layouts(explained: Explanation) -> list[str]:
+    """Values that are not row-major, and the copies that this takes."""
+    if not explained.arranged and not explained.conversions:
+        return []
+    left = _count(len(explained.conversions), "conversion")
+    lines = ["layouts", f"  {_count(explained.arranged, 'value')} with channels last, {left} left"]
+    for each in explained.conversions:
+        lines.append(_figure(f"%{each.value}", each.nbytes, each.purpose))
+    return lines
 
 
 def _interpreter(explained: Explanation) -> list[str]:

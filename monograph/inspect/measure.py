@@ -1,52 +1,13 @@
-"""Timing contenders by turns: in one process, on the same inputs, so that noise hits all alike."""
+"""Timing contenders by turns (``runtime.turns``), and what to say of a machine that is busy."""
 
 from __future__ import annotations
 
-import gc
 import os
-import statistics
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from monograph.config import processor_count
-from monograph.progress import announce
+from monograph.runtime.turns import Timing, alternate
 
-BLOCK_SECONDS = 0.005
-"""About how long a turn lasts; one call, if a call takes longer."""
-
-QUIET_SECONDS = 0.004
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds a call, one for each turn."""
-
-    turns: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """What a call usually takes."""
-        return statistics.median(self.turns)
-
-    @property
-    def best(self) -> float:
-        """What a call takes when nothing else happens."""
-        return min(self.turns)
-
-
-def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Timing]:
-    """Give every contender one turn a round; every round begins with another one."""
-    calls = {name: _calls_in_turn(call) for name, call in contenders.items()}
-    turns: dict[str, list[float]] = {name: [] for name in contenders}
-    names = list(contenders)
-    gc.collect()
-    for number in range(rounds):
-        announce("rounds", number, rounds)
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
-            turns[name].append(_turn(contenders[name], calls[name]))
-    return {name: Timing(tuple(seconds)) for name, seconds in turns.items()}
+__all__ = ["Timing", "alternate", "busy_note"]
 
 
 def busy_note() -> str | None:
@@ -58,20 +19,3 @@ def busy_note() -> str | None:
         return None
     busy = f"this machine is busy (load {load:.1f} on {processors} processors)"
     return f"{busy}: measure again when it is not"
-
-
-def _turn(call: Callable[[], object], calls: int) -> float:
-    """Quiet, until the threads of who went before sleep; once untimed, so that ours wake; then."""
-    time.sleep(QUIET_SECONDS)
-    call()
-    started = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter() - started) / calls
-
-
-def _calls_in_turn(call: Callable[[], object]) -> int:
-    call()
-    started = time.perf_counter()
-    call()
-    return max(1, round(BLOCK_SECONDS / max(time.perf_counter() - started, 1e-7)))

@@ -80,6 +80,9 @@ class Lowering(Protocol):
     def reshaped(self, operand: int, shape: Shape, index: Position) -> Scalar:
         """The element at ``index`` of an operand seen in another shape (row-major)."""
 
+    def border(self, operand: int) -> tuple[int, ...]:
+        """How far along each axis one may read past either end of an operand, and find zeros."""
+
     def literal(self, value: bool | int | float, dtype: DType) -> Scalar:
         """A number."""
 

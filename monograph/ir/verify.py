@@ -412,7 +412,7 @@ def _check_result_types(node: Node, rules: Rules) -> None:
 
 
 class _Symbols:
-    """The symbols met so far: one name must mean one range throughout."""
+    """The symbols met so far: one name must mean one range throughout, and have a value by then."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Symbol] = {}
@@ -425,7 +425,7 @@ class _Symbols:
                 raise _error(
                     f"{_label(node)} mentions {symbol.name}, which nothing before it decides",
                     node,
-                    expected="symbols of the inputs, or of results before it",
+                    expected="a symbol of an input, or of a result before it",
                     found=", ".join(self._by_name) or "no symbols",
                 )
             self._add(symbol, node)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import TypeAlias
 
 from monograph.ir.dims import Dim, Symbol
@@ -141,18 +142,21 @@ class LoopNest:
     """What a check that fails means, unless it is of an index."""
     volatile: frozenset[str] = frozenset()
     """Buffers that are written and read in turns: a load of one stays where it is."""
+    padded: frozenset[str] = frozenset()
+    """Buffers that hold whole vectors, so that nothing has to be masked when one is read."""
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """Every buffer that the caller passes, in order."""
         return self.inputs + self.outputs
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A key for the nest that does not depend on its name."""
         from monograph.kernel.text import nest_text
 
         said = (nest_text(replace(self, name="nest")), self.complaint, *sorted(self.volatile))
+        said += ("padded", *sorted(self.padded))
         return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
     def __str__(self) -> str:

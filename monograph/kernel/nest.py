@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Load, Reduce, Variable
+from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce, Variable
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.loops import (
     Accumulator,
@@ -31,6 +31,7 @@ from monograph.kernel.loops import (
 )
 from monograph.kernel.scalar import cost
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.softmax import is_sum_of_decays, with_decays
 
 PARALLEL = "_p"
 KEEP_BYTES = 256 * 1024
@@ -39,7 +40,7 @@ KEEP_BYTES = 256 * 1024
 
 def build_nest(kernel: Kernel, schedule: Schedule) -> LoopNest:
     """The loops of a flat kernel under a schedule."""
-    kernel = _jammed(kernel, schedule)
+    kernel = _jammed(with_decays(kernel), schedule)
     if schedule.partial:
         kernel = _with_partial_sums(kernel, schedule.partial)
     if schedule.block is not None:
@@ -121,7 +122,7 @@ class _NestBuilder:
             visits.append(last)
         kept = self.keep(visits) if self.schedule.keep else []
         if self.schedule.keep:
-            sums = {known[x] for x in known if _is_at_least_one(x)}
+            sums = {known[x] for x in known if is_sum_of_decays(x)}
             for visit in visits:
                 _multiply_by_reciprocals(visit, sums)
         statements: list[Statement] = []
@@ -240,17 +241,17 @@ class _NestBuilder:
         """Writes of values that a later visit needs again; the visits read them back."""
         kept: list[tuple[int, Write]] = []
         for k, first in enumerate(visits):
-            later = [visit for visit in visits[k + 1 :] if visit.axes == first.axes]
-            if not later or not _fits(first.axes):
+            later = [(visit, _renamed(first.axes, visit.axes)) for visit in visits[k + 1 :]]
+            again = [(visit, names) for visit, names in later if names is not None]
+            if not again or not _fits(first.axes):
                 continue
-            for value in _worth_keeping(first, later):
+            for value in _worth_keeping(first, again):
                 buffer = Buffer(f"row{len(self.scratch)}", value.dtype, (_size(first.axes),))
                 self.scratch.append(buffer)
-                offset = e.linear(first.axes)
-                kept.append((k, Write(buffer, offset, value)))
-                again = e.load(buffer, (offset,))
-                for visit in later:
-                    visit.rewrite({value: again})
+                kept.append((k, Write(buffer, e.linear(first.axes), value)))
+                for visit, names in again:
+                    load = e.load(buffer, (e.linear(visit.axes),))
+                    visit.rewrite({e.substitute(value, names): load})
         return kept
 
     # The parallel loop ---------------------------------------------------------------------------
@@ -272,7 +273,7 @@ class _NestBuilder:
             rest = rest // axis.extent
         if leading:
             bindings[leading[0].symbol] = rest
-        substituted = tuple(_substituted(statement, bindings) for statement in body)
+        placed = tuple(substituted(statement, bindings) for statement in body)
         kernel = self.kernel
         return LoopNest(
             kernel.name,
@@ -283,7 +284,7 @@ class _NestBuilder:
             parallel.symbol,
             parallel.extent,
             schedule.grain,
-            substituted,
+            placed,
         )
 
     def fresh(self, prefix: str) -> str:
@@ -337,19 +338,35 @@ def _fits(axes: tuple[Axis, ...]) -> bool:
     return 4 * size <= KEEP_BYTES
 
 
-def _worth_keeping(first: _Visit, later: Sequence[_Visit]) -> list[Expr]:
+def _renamed(first: tuple[Axis, ...], other: tuple[Axis, ...]) -> dict[Symbol, Dim] | None:
+    """How an element of one visit is called in another that goes through the row in its order."""
+    if first == other:
+        return {}
+    if len(first) != 1 or _size(first) != _size(other):
+        return None
+    position = e.linear(other)
+    return {first[0].symbol: position.dim} if isinstance(position, Index) else None
+
+
+def _worth_keeping(
+    first: _Visit, later: Sequence[tuple[_Visit, Mapping[Symbol, Dim]]]
+) -> list[Expr]:
     """The largest formulas that several visits compute, if reading back is cheaper."""
     own = {axis.symbol for axis in first.axes}
-    again = {x for visit in later for x in e.walk(visit.roots())}
+    again = [(set(e.walk(visit.roots())), names) for visit, names in later]
     chosen: list[Expr] = []
     covered: set[Expr] = set()
     for expr in reversed(list(e.walk(first.roots()))):
-        if expr in covered or expr not in again or not isinstance(expr, Apply):
+        if expr in covered or not isinstance(expr, Apply) or not own <= expr.symbols:
             continue
-        if not own <= expr.symbols or any(isinstance(x, Reduce) for x in e.walk((expr,))):
+        if not any(e.substitute(expr, names) in found for found, names in again):
             continue
-        covered.update(e.walk((expr,)))
-        if _work(expr) >= 8:
+        parts = list(e.walk((expr,)))
+        if any(isinstance(x, Reduce) for x in parts):
+            continue
+        covered.update(parts)
+        along = [x for x in parts if own & x.symbols]
+        if _work(along) >= 8 or sum(isinstance(x, Load) for x in along) > 1:
             chosen.append(expr)
     return chosen
 
@@ -378,29 +395,10 @@ def _multiply_by_reciprocals(visit: _Visit, sums: Collection[Expr]) -> None:
         visit.rewrite(replaced)
 
 
-def _is_at_least_one(expr: Expr) -> bool:
-    """Whether it is the sum of ``exp(x - max(x))``, of which one term is 1 (or it is NaN)."""
-    if not isinstance(expr, Reduce) or expr.kind != "sum":
-        return False
-    term = expr.body
-    if not isinstance(term, Apply) or term.function not in ("exp", "exp2"):
-        return False
-    (difference,) = term.operands
-    if not isinstance(difference, Apply) or difference.function != "subtract":
-        return False
-    element, largest = difference.operands
-    return (
-        isinstance(largest, Reduce)
-        and largest.kind == "max"
-        and largest.axes == expr.axes
-        and largest.body is element
-    )
-
-
-def _work(expr: Expr) -> int:
-    """About what computing an expression costs, in vector instructions."""
+def _work(parts: Iterable[Expr]) -> int:
+    """About what computing these takes, in vector instructions."""
     total = 0
-    for each in e.walk((expr,)):
+    for each in parts:
         if isinstance(each, Apply):
             total += cost(each.function)
         elif isinstance(each, Load):
@@ -408,7 +406,8 @@ def _work(expr: Expr) -> int:
     return total
 
 
-def _substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statement:
+def substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statement:
+    """A statement with loop variables replaced."""
     match statement:
         case Let(variable, value):
             return Let(variable, e.substitute(value, bindings))
@@ -427,14 +426,14 @@ def _substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statem
         case If(condition, body):
             return If(
                 e.substitute(condition, bindings),
-                tuple(_substituted(each, bindings) for each in body),
+                tuple(substituted(each, bindings) for each in body),
             )
         case Loop(symbol, start, extent, body, kind, width):
             return Loop(
                 symbol,
                 substitute_dim(start, bindings),
                 substitute_dim(extent, bindings),
-                tuple(_substituted(each, bindings) for each in body),
+                tuple(substituted(each, bindings) for each in body),
                 kind,
                 width,
             )

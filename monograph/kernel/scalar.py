@@ -24,20 +24,21 @@ BASIC: Final = TO_BOOL | frozenset(
         *("truncate_divide", "fmod", "maximum", "minimum", "copysign"),
         *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"),
         *("abs", "sign", "floor", "ceil", "round", "trunc"),
-        *("where", "cast", "bitcast", "convert"),
+        *("where", "rarely", "cast", "bitcast", "convert"),
         *("index_divide", "index_remainder"),
     )
 )
 """What every target emits itself.
 
-``fma(a, b, c)`` rounds once. ``convert`` is a cast whose operand is known to be in range, so that
-it is one instruction. ``index_divide`` and ``index_remainder`` round towards minus infinity and
-have a positive divisor.
+``fma(a, b, c)`` rounds once. ``rarely`` is ``where`` of a condition that seldom holds: a target may
+branch around what is computed for it alone. ``convert`` is a cast whose operand is known to be in
+range, so that it is one instruction. ``index_divide`` and ``index_remainder`` round towards minus
+infinity and have a positive divisor.
 """
 
 APPROXIMATED: Final = frozenset(
     (
-        *("exp", "exp2", "expm1", "log", "log2", "log1p", "rsqrt", "power"),
+        *("exp", "exp2", "expm1", "decay", "log", "log2", "log1p", "rsqrt", "power"),
         *("sin", "cos", "atan", "atan2", "tanh", "erf", "erfc"),
         *("sigmoid", "tan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"),
         *("log10", "reciprocal", "gelu_erf", "gelu_tanh", "softplus", "log_sigmoid", "silu"),
@@ -47,11 +48,14 @@ APPROXIMATED: Final = frozenset(
         *("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"),
     )
 )
-"""Functions that ``mathlib`` expands into basic ones."""
+"""Functions that ``mathlib`` expands into basic ones.
+
+``decay`` is exp of what is not positive, with 0 for what would be subnormal.
+"""
 
 COST: Final = {
     **dict.fromkeys(("divide", "sqrt", "truncate_divide", "fmod"), 5),
-    **dict.fromkeys(("exp", "exp2", "sigmoid", "silu"), 20),
+    **dict.fromkeys(("exp", "exp2", "decay", "sigmoid", "silu"), 20),
     **dict.fromkeys(("tanh", "erf", "gelu_erf", "gelu_tanh", "sinh", "cosh"), 30),
     **dict.fromkeys(("log", "log2", "log10", "erfc", "log1p", "expm1", "softplus", "atan"), 40),
     **dict.fromkeys(("asinh", "acosh", "atanh"), 55),

@@ -11,13 +11,14 @@ It is exact, and as slow as counting: meant for tests and for whoever writes sch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from monograph.errors import MonographError
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.kernel.expr import Buffer, Expr, Index, Load, walk
+from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, walk
 from monograph.kernel.loops import (
     Accumulator,
     Assign,
@@ -35,6 +36,12 @@ from monograph.kernel.loops import (
 from monograph.kernel.text import dim_text, expr_text
 
 Simple: TypeAlias = Let | Combine | Write | Declare | Assign
+COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
 MOST_STEPS = 2_000_000
 """Statements that are visited at most."""
 
@@ -86,12 +93,30 @@ class _Verifier:
                         self.body(inner)
                 case Accumulator() | Prefetch():
                     continue
-                case If(_, inner):  # whether it holds is known only when the kernel runs
-                    self.body(inner)
+                case If(condition, inner):
+                    if self.holds(condition) is not False:
+                        self.body(inner)
                 case While(test, _, inner):
                     self.body(test + inner)
                 case Let() | Combine() | Write() | Declare() | Assign():
                     self.statement(statement)
+
+    def holds(self, condition: Expr) -> bool | None:
+        """Whether a condition on positions holds; None if it depends on what memory holds."""
+        if not isinstance(condition, Apply):
+            return None
+        if condition.function in COMPARISONS:
+            left, right = condition.operands
+            if not isinstance(left, Index) or not isinstance(right, Index):
+                return None
+            places = (evaluate_dim(each.dim, self.bindings) for each in (left, right))
+            return COMPARISONS[condition.function](*places)
+        known = [self.holds(operand) for operand in condition.operands]
+        if condition.function == "logical_not":
+            return None if known[0] is None else not known[0]
+        if condition.function == "logical_and":
+            return False if False in known else None if None in known else True
+        return None
 
     def statement(self, statement: Simple) -> None:
         """Check everything that one statement reads, then what it writes."""

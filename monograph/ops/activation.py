@@ -42,6 +42,7 @@ SQRT_HALF = 0.7071067811865476
 SQRT_2_OVER_PI = 0.7978845608028654
 ONE_OVER_SQRT_2_PI = 0.3989422804014327
 GELU_CUBIC = 0.044715
+LONG_PI = np.longdouble("3.14159265358979323846264338327950288")
 # Beyond ±50 the slopes of gelu are 0 or 1 in every dtype; holding x there avoids inf * 0.
 GELU_FAR = 50.0
 
@@ -189,11 +190,16 @@ class Gelu(Unary):
 
     def evaluate(self, x: Array) -> Any:
         def exact(wide: Array) -> Array:
-            return np.asarray(lifted_array(wide) * (0.5 * special.erfc(-SQRT_HALF * wide)))
+            return np.asarray(lifted_array(wide) * special.normal(wide))
 
         def by_tanh(wide: Array) -> Array:
-            doubled = 2 * SQRT_2_OVER_PI * wide * (1 + GELU_CUBIC * wide * wide)
-            return np.asarray(lifted_array(wide) * math.logistic(doubled))
+            # The rounding of 2u is magnified by 2u: a wider float holds what was lost of it.
+            longer = wide.astype(np.longdouble)
+            exact = np.sqrt(8 / LONG_PI) * longer * (1 + GELU_CUBIC * longer * longer)
+            doubled = exact.astype(np.float64)
+            lost = np.where(np.isfinite(doubled), exact - doubled, 0).astype(np.float64)
+            weight = math.logistic(doubled)
+            return np.asarray(lifted_array(wide) * (weight + weight * (1 - weight) * lost))
 
         return in_double(exact if self.approximate == "none" else by_tanh, x)
 

@@ -206,8 +206,14 @@ class GroupNorm(Op):
         dtype = statistics_dtype(x, scale, bias)
         batch, channels, *sizes = x.shape
         grouped = (batch, self.groups, channels // self.groups, *sizes)
-        normal = apply(LayerNorm(2, self.epsilon), shape_ops.reshape(cast_to(x, dtype), grouped))
-        return cast_to(affine(shape_ops.reshape(normal, x.shape), scale, bias), x.dtype)
+        y = apply(LayerNorm(2, self.epsilon), shape_ops.reshape(cast_to(x, dtype), grouped))
+        # Scaled while it is in groups, so that all of it happens in one index space.
+        by_group = (*grouped[1:3], *(1,) * len(sizes))
+        if scale is not None:
+            y = y * shape_ops.reshape(cast_to(scale, dtype), by_group)
+        if bias is not None:
+            y = y + shape_ops.reshape(cast_to(bias, dtype), by_group)
+        return cast_to(shape_ops.reshape(y, x.shape), x.dtype)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

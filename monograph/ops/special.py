@@ -13,6 +13,8 @@ import numpy as np
 
 from monograph.ir.types import Array
 
+SQRT_HALF = 0.7071067811865476
+
 # 2/√π (-1)ⁿ / (n! (2n+1)): erf(x) = x Σ cₙ x²ⁿ. Twenty terms are exact to rounding for |x| ≤ 1.
 _TAYLOR = [2 / sqrt(pi) * (-1) ** n / (factorial(n) * (2 * n + 1)) for n in range(20)]
 
@@ -61,12 +63,22 @@ def erfc(x: Array) -> Array:
     return np.where(magnitude <= 0.5, 1.0 - _series(np.where(magnitude <= 0.5, x, 0.0)), outer)
 
 
+def normal(x: Array) -> Array:
+    """erfc(-x/√2) / 2, the part of the normal distribution below x.
+
+    To the left the exponent is -x²/2 itself: that of x/√2 would be magnified by its rounding.
+    """
+    magnitude = np.minimum(np.abs(x), 40.0)
+    scaled = _scaled_tail(magnitude * SQRT_HALF)
+    left = 0.5 * (_gaussian(magnitude, 0.5) * scaled)
+    return np.where(x < -1.0, left, 0.5 * erfc(-SQRT_HALF * x))
+
+
 def erfcx(x: Array) -> Array:
     """exp(x²) erfc(x), which neither overflows nor underflows to the right."""
     magnitude = np.abs(x)
     near = np.where(np.isinf(magnitude), 0.0, magnitude)
-    smooth = np.polynomial.chebyshev.chebval((near - 4.0) / (near + 4.0), _TAIL)
-    scaled = np.where(np.isinf(magnitude), 0.0, smooth / (1.0 + 2.0 * near))
+    scaled = np.where(np.isinf(magnitude), 0.0, _scaled_tail(near))
     return np.where(x < 0, 2.0 * np.exp(x * x) - scaled, scaled)
 
 
@@ -78,9 +90,20 @@ def _tail(x: Array) -> Array:
     """erfc of numbers that are not negative."""
     # Beyond 30 the result is 0; an infinity would make the products below NaN.
     near = np.minimum(x, 30.0)
-    smooth = np.polynomial.chebyshev.chebval((near - 4.0) / (near + 4.0), _TAIL)
-    # exp(-x²) = exp(-head²) exp(-(x - head)(x + head)): head² is exact, the rest is small, so the
-    # rounding of x² is not magnified.
-    head = np.floor(near * 16.0) / 16.0
-    fine = np.exp(-(near - head) * (near + head))
-    return np.asarray(np.exp(-head * head) * (fine * smooth / (1.0 + 2.0 * near)))
+    return np.asarray(_gaussian(near, 1.0) * _scaled_tail(near))
+
+
+def _scaled_tail(x: Array) -> Array:
+    """exp(x²) erfc(x) of finite numbers that are not negative."""
+    smooth = np.polynomial.chebyshev.chebval((x - 4.0) / (x + 4.0), _TAIL)
+    return np.asarray(smooth / (1.0 + 2.0 * x))
+
+
+def _gaussian(x: Array, factor: float) -> Array:
+    """exp(-factor x²), where ``factor`` is a power of two.
+
+    exp(-x²) = exp(-head²) exp(-(x - head)(x + head)): head² is exact, the rest is small, so the
+    rounding of x² is not magnified.
+    """
+    head = np.floor(x * 16.0) / 16.0
+    return np.asarray(np.exp(-factor * head * head) * np.exp(-factor * (x - head) * (x + head)))

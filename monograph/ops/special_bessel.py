@@ -182,13 +182,15 @@ def k1(x: Array) -> Array:
 def decay_integral(order: float, x: Array) -> Array:
     """exp(x) Kᵥ(x) = ∫ exp(-x (cosh t - 1)) cosh vt dt, t > 0, by equal steps; for x above 0.1."""
     held = np.where((x > 0.1) & np.isfinite(x), x, 1.0)
-    end = np.arccosh(1.0 + 40.0 / held)
+    reach = 40.0 / held
+    end = np.log1p(reach + np.sqrt(reach) * np.sqrt(2.0 + reach))  # arccosh(1 + reach)
+    root = np.sqrt(held) * math.sqrt(2.0)
     step = end / NODES
     total: Any = np.full_like(held, 0.5)
     for node in range(1, NODES + 1):
         t = step * node
-        # cosh t - 1 without cancellation
-        total = total + np.exp(-2.0 * held * np.sinh(t / 2) ** 2) * np.cosh(order * t)
+        # cosh t - 1 = 2 sinh²(t/2): no cancellation, and no underflow before the product
+        total = total + np.exp(-((root * np.sinh(t / 2)) ** 2)) * np.cosh(order * t)
     return np.where(np.isinf(x), 0.0, total * step)
 
 

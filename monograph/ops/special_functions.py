@@ -49,7 +49,7 @@ class Ndtr(Unary):
     """The part of the normal distribution below x."""
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(lambda wide: 0.5 * special.erfc(-wide * ROOT_HALF), x)
+        return in_double(special.normal, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad * math_ops.exp(math_ops.square(node.operands[0]) * -0.5) / ROOT_TWO_PI,)

@@ -3,7 +3,8 @@
 ====  ====================================================================================
 O0    nothing: the graph as the frontend made it
 O1    cheap and exact: fold constants, merge and remove nodes
-O2    O1, with algebra, folded batch norms and recognised composites; the default
+O2    O1, with algebra, folded batch norms, recognised composites, known masks and joined layers;
+      the default
 O3    O2, with rules that treat floats as real numbers (``fast_math``)
 ====  ====================================================================================
 
@@ -20,8 +21,10 @@ from monograph.passes.cse import CommonSubexpressionElimination
 from monograph.passes.dce import DeadCodeElimination
 from monograph.passes.fold_constants import FoldConstants
 from monograph.passes.fold_conv_bn import FoldConvBatchNorm
+from monograph.passes.horizontal import HorizontalFusion
 from monograph.passes.manager import FixedPoint, Pipeline
 from monograph.passes.recognize import Recognize
+from monograph.passes.settle_masks import SettleMasks
 from monograph.passes.simplify import Simplify
 
 O0: Pipeline = ()
@@ -37,53 +40,40 @@ O1: Pipeline = (
     ),
 )
 
-O2: Pipeline = (
-    DeadCodeElimination(),
-    FixedPoint(
-        (
-            Canonicalize(),
-            FoldConstants(),
-            Simplify(),
-            CommonSubexpressionElimination(),
-            DeadCodeElimination(),
-        )
-    ),
-    FixedPoint(
-        (
-            Recognize(),
-            FoldConvBatchNorm(),
-            Canonicalize(),
-            FoldConstants(),
-            Simplify(),
-            CommonSubexpressionElimination(),
-            DeadCodeElimination(),
-        )
-    ),
-)
 
-O3: Pipeline = (
-    DeadCodeElimination(),
-    FixedPoint(
-        (
-            Canonicalize(),
-            FoldConstants(),
-            Simplify(fast_math=True),
-            CommonSubexpressionElimination(),
-            DeadCodeElimination(),
-        )
-    ),
-    FixedPoint(
-        (
-            Recognize(),
-            FoldConvBatchNorm(),
-            Canonicalize(),
-            FoldConstants(),
-            Simplify(fast_math=True),
-            CommonSubexpressionElimination(),
-            DeadCodeElimination(),
-        )
-    ),
-)
+def _thorough(simplify: Simplify) -> Pipeline:
+    """Everything, with these algebraic rules."""
+    return (
+        DeadCodeElimination(),
+        FixedPoint(
+            (
+                Canonicalize(),
+                FoldConstants(),
+                simplify,
+                CommonSubexpressionElimination(),
+                DeadCodeElimination(),
+            )
+        ),
+        FixedPoint(
+            (
+                Recognize(),
+                FoldConvBatchNorm(),
+                Canonicalize(),
+                FoldConstants(),
+                simplify,
+                CommonSubexpressionElimination(),
+                DeadCodeElimination(),
+            )
+        ),
+        SettleMasks(),
+        HorizontalFusion(),
+        FoldConstants(),
+        DeadCodeElimination(),
+    )
+
+
+O2: Pipeline = _thorough(Simplify())
+O3: Pipeline = _thorough(Simplify(fast_math=True))
 
 LEVELS: Mapping[str, Pipeline] = {"O0": O0, "O1": O1, "O2": O2, "O3": O3}
 

@@ -28,6 +28,10 @@ class Expected:
     """In bytes; None for row-major."""
 
 
+MOST_SHAPES = 1024
+"""How many combinations of symbolic shapes a program remembers the sizes of."""
+
+
 class Arguments:
     """The inputs of one program."""
 
@@ -37,22 +41,38 @@ class Arguments:
             _expected(value.tensor, strides.get(k)) for k, value in enumerate(graph.inputs)
         ]
         self._quick = [(each.dtype, each.shape, each.strides) for each in self.expected]
+        self._is_static = all(each.shape is not None for each in self.expected)
+        self._sizes: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}
 
     def converted(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Array]:
         """The inputs as the program reads them; what does not fit is named."""
         arrays, _ = bind_inputs(self.graph, inputs)
         return [_arranged(*pair) for pair in zip(arrays, self.expected, strict=True)]
 
-    def fit(self, inputs: Sequence[Any]) -> bool:
-        """Whether the arrays can be passed as they are."""
+    def fitting(self, inputs: Sequence[Any]) -> tuple[int, ...] | None:
+        """The symbolic sizes, if the arrays can be passed as they are; None if not, or not yet."""
         if len(inputs) != len(self._quick):
-            return False
+            return None
         for array, (dtype, shape, strides) in zip(inputs, self._quick, strict=True):
-            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
-                return False
+            if type(array) is not np.ndarray or array.dtype != dtype:
+                return None
+            if shape is not None and array.shape != shape:
+                return None
             if not array.flags.c_contiguous if strides is None else array.strides != strides:
-                return False
-        return True
+                return None
+        return self.known_sizes(inputs)
+
+    def known_sizes(self, inputs: Sequence[Any]) -> tuple[int, ...] | None:
+        """The symbolic sizes for inputs of these shapes, if they have been seen before."""
+        if self._is_static:
+            return ()
+        return self._sizes.get(tuple([each.shape for each in inputs]))
+
+    def remember(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> None:
+        """That inputs of these shapes have these sizes."""
+        if len(self._sizes) >= MOST_SHAPES:
+            self._sizes.clear()
+        self._sizes[tuple([each.shape for each in inputs])] = sizes
 
 
 def _expected(type_: TensorType, strides: tuple[int, ...] | None) -> Expected:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from monograph.errors import UnsupportedError
+from monograph.errors import InputError, UnsupportedError
 from monograph.ir.graph import Graph, Value
 from monograph.ir.op import registry
 from monograph.ir.types import TensorType, string, symbols_of
@@ -23,8 +23,13 @@ from monograph.progress import announce
 from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
 from monograph.runtime.executable import Native
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
+from monograph.runtime.tuned import tuned_program
+from monograph.runtime.tuning import DEFAULT_SECONDS
+from monograph.targets.cpu.attention import decompose_others, is_streamed
 from monograph.targets.cpu.build import Program, build
+from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import host
+from monograph.targets.cpu.tuning import Recorder, Tuning
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,38 @@ class Options:
     """Whether to use the disk cache; ``MONOGRAPH_CACHE`` decides if None."""
     strides: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """Inputs, by number, that are not row-major: how many elements apart neighbours are."""
+    winograd_tolerance: float | None = None
+    """The largest error, over the largest result, that a convolution may have to be faster
+    (``kernel.winograd_transform``); None leaves it as exact as direct sums, 0 takes only those."""
+    budget: float | None = None
+    """Seconds to search for better schedules on this machine (``runtime.tuning``), unless the cache
+    has the result of a search; None is ``DEFAULT_SECONDS`` at O3 and no search below."""
+    tuning: Tuning | None = None
+    """Choices of schedules that are overruled, instead of a search."""
+    again: bool = False
+    """Whether to compile, or search, although the cache has a result; it then has the new one."""
+
+    @property
+    def search_seconds(self) -> float:
+        """How long to search."""
+        if self.tuning is not None or self.listings:
+            return 0.0
+        if self.budget is None:
+            return DEFAULT_SECONDS if self.level == "O3" else 0.0
+        return self.budget
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and not self.budget >= 0:
+            raise InputError(
+                "budget is no time", expected="seconds, 0 or more", found=repr(self.budget)
+            )
+        tolerance = self.winograd_tolerance
+        if tolerance is not None and not tolerance >= 0:
+            raise InputError(
+                "winograd_tolerance is no tolerance",
+                expected="an error over the largest result, such as 1e-5, or None",
+                found=repr(tolerance),
+            )
 
 
 def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
@@ -52,9 +89,11 @@ def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
         "level": chosen.level,
         "fusion": str(chosen.fusion),
         "strides": str(chosen.strides),
+        "winograd_tolerance": str(chosen.winograd_tolerance),
+        "tuning": "searched" if chosen.search_seconds else _digest(chosen.tuning),
     }
     cache = program_cache(graph, host(), settings, wanted)
-    found = None if cache is None else cache.find()
+    found = None if cache is None or chosen.again else cache.find()
     if found is not None:
         return _cached(graph, chosen, found, started)
     report = CompileReport(cache="off" if cache is None else "miss")
@@ -85,7 +124,8 @@ def _cached(graph: Graph, options: Options, found: Found, started: float) -> Exe
 
     def recompile() -> tuple[Graph, Program | None]:
         watch = Watch(graph)
-        return watch.graph, _compile(graph, watch, options, CompileReport())
+        same = replace(options, tuning=Tuning(report.tuning, edited))
+        return watch.graph, _compile(graph, watch, same, CompileReport())
 
     return Executable(graph, native, report, recompile=recompile)
 
@@ -107,18 +147,48 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
         return None
     started = time.perf_counter()
     announce("lowering")
-    LowerComposites(keep=composites_with_loops()).run(lowered)
+    decompose_others(lowered)
+    LowerComposites(keep=(*composites_with_loops(), "attention")).run(lowered)
     run_pipeline(lowered, pipeline_for("O1"))
     report.seconds["lowering"] = time.perf_counter() - started
     strides = usable_strides(lowered, dict(options.strides))
-    program = build(
-        lowered, host(), strides=strides, fusion=options.fusion, listings=options.listings
-    )
+
+    def make(tuning: Tuning | None) -> Program:
+        made = build(
+            lowered,
+            host(),
+            strides=strides,
+            fusion=options.fusion,
+            listings=options.listings,
+            tolerance=options.winograd_tolerance,
+            tuning=tuning,
+        )
+        return replace(made, weights=settled(made.weights, graph))
+
+    recorder = Recorder() if options.search_seconds else None
+    program = make(recorder or options.tuning)
     watch.end()
+    report.tuning = dict(options.tuning.edits) if options.tuning is not None else {}
+    if recorder is not None:
+        program, report.search = tuned_program(
+            program,
+            tuple(recorder.sites.values()),
+            make,
+            graph,
+            threads=options.threads,
+            seconds=options.search_seconds,
+            cache=options.cache,
+        )
+        report.tuning = report.search.edits if report.search.kept else {}
+        report.seconds["tuning"] = report.search.seconds
     report.seconds |= program.seconds
     report.fallbacks = tuple(repr(node) for node in program.fallbacks)
     _refuse_if_strict(options, report)
-    return replace(program, weights=settled(program.weights, graph))
+    return program
+
+
+def _digest(tuning: Tuning | None) -> str:
+    return "" if tuning is None else tuning.digest
 
 
 def usable_strides(
@@ -128,7 +198,9 @@ def usable_strides(
     usable = {}
     for number, each in strides.items():
         value = graph.inputs[number]
-        if all(is_lowerable(use.node) for use in value.uses) and value not in graph.outputs:
+        readers = [use.node for use in value.uses]
+        in_kernels = all(is_lowerable(node) or is_streamed(node) for node in readers)
+        if in_kernels and value not in graph.outputs:
             usable[value] = each
     return usable
 

@@ -19,9 +19,12 @@ from monograph.errors import InputError
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.tree import Structure, flatten, unflatten
+from monograph.ir.types import Array
+from monograph.runtime.addresses import address_of
 from monograph.runtime.arguments import Arguments
 from monograph.runtime.artifact import describe_target, write_artifact
 from monograph.runtime.bundle import Bundle, Json
+from monograph.runtime.edits import read_edits
 from monograph.runtime.executable import Native
 from monograph.runtime.records import typed
 from monograph.runtime.storage import write_code, write_graph, write_signature, write_structure
@@ -31,6 +34,8 @@ from monograph.targets.program import Code
 if TYPE_CHECKING:
     from monograph.passes.manager import Report
     from monograph.runtime.convention import Convention, LoadedModule
+    from monograph.runtime.tensor_calls import TensorCalls
+    from monograph.runtime.tuning import TuningReport
     from monograph.targets.cpu.build import Program
 
 
@@ -46,6 +51,10 @@ class CompileReport:
     fallbacks: tuple[str, ...] = ()
     """Nodes that run in the interpreter, as text; ``whole`` says why if it is all of them."""
     whole: str | None = None
+    tuning: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Choices of schedules that measurements overruled, by site (``targets.cpu.tuning``)."""
+    search: TuningReport | None = None
+    """What a search found, if this compilation made one."""
     cache: str = "off"
     """``hit`` if the program came from the disk cache, ``miss`` if it went there, or ``off``."""
 
@@ -75,6 +84,7 @@ class Executable:
         self._program = program
         self._recompile = recompile
         self.arguments = None if native is None else Arguments(graph, native.strides)
+        self._tensor_calls: TensorCalls | None = None
 
     @property
     def code(self) -> Code | None:
@@ -106,18 +116,45 @@ class Executable:
 
     def run(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
         """The graph's outputs for inputs in order, or by name: torch tensors for torch tensors."""
+        found = None if isinstance(inputs, dict) else self.run_arrays(inputs)
+        if found is not None:
+            return found
         native, arguments = self.native, self.arguments
-        if native is None or arguments is None:
-            pass
-        elif not isinstance(inputs, dict) and arguments.fit(inputs):
-            return native(inputs)
         if _any_torch(inputs.values() if isinstance(inputs, dict) else inputs):
             return self._run_torch(inputs)
         if native is None or arguments is None:
             return interpret(self.lowered, inputs)
-        return native(arguments.converted(inputs))
+        arrays = arguments.converted(inputs)
+        sizes = native.sizes(arrays)
+        results = native.run([address_of(each) for each in arrays], sizes)
+        arguments.remember(arrays, sizes)
+        return results
+
+    def run_arrays(self, arrays: Sequence[Any]) -> list[Array] | None:
+        """``run`` on the memory of arrays; None if that of one is not as it should be."""
+        if self.native is None or self.arguments is None:
+            return None
+        sizes = self.arguments.fitting(arrays)
+        if sizes is None:
+            return None
+        return self.native.run([address_of(each) for each in arrays], sizes)
+
+    def run_tensors(self, tensors: Sequence[Any]) -> list[Any] | None:
+        """``run`` on the memory of torch tensors; None if that of one is not as it should be."""
+        calls = self._tensor_calls
+        if calls is None:
+            if self.native is None or self.arguments is None:
+                return None
+            from monograph.runtime.tensor_calls import TensorCalls
+
+            calls = self._tensor_calls = TensorCalls(self.native, self.arguments)
+        return calls(tensors)
 
     def _run_torch(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
+        found = None if isinstance(inputs, dict) else self.run_tensors(inputs)
+        return self._run_converted(inputs) if found is None else found
+
+    def _run_converted(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
         import torch
 
         from monograph.frontends.torch.types import array_from_torch, array_to_torch
@@ -161,6 +198,7 @@ def write_report(report: CompileReport) -> dict[str, Json]:
         "nodes_after": report.nodes_after,
         "fallbacks": list(report.fallbacks),
         "whole": report.whole,
+        "tuning": {site: dict(edits) for site, edits in report.tuning.items()},
     }
 
 
@@ -173,6 +211,10 @@ def read_report(value: Json) -> CompileReport:
         nodes_after=typed(given.get("nodes_after"), int),
         fallbacks=tuple(typed(each, str) for each in typed(given.get("fallbacks"), list)),
         whole=None if whole is None else typed(whole, str),
+        tuning={
+            typed(site, str): read_edits(edits)
+            for site, edits in typed(given.get("tuning"), dict).items()
+        },
     )
 
 
@@ -188,8 +230,8 @@ class CompiledFunction:
 
     def __call__(self, *arguments: Any) -> Any:
         """What the function returns for these arguments."""
-        if self._is_flat and all(type(each) is np.ndarray for each in arguments):
-            found = self.executable.run(arguments)
+        found = self.executable.run_arrays(arguments) if self._is_flat else None
+        if found is not None:
             return found[0] if self._is_one else unflatten(self.results, found)
         leaves, structure = flatten(arguments)
         if structure != self.arguments:

@@ -42,6 +42,8 @@ class Options:
     """How many threads to use; every processor if None."""
     strict: bool = False
     """Whether a node that has no native code is an error."""
+    winograd_tolerance: float | None = None
+    """The error, over the largest result, that a convolution may have to be faster."""
 
     @classmethod
     def parse(cls, mode: str | None, options: Mapping[str, Any] | None) -> Options:
@@ -65,7 +67,8 @@ class Options:
         level = given.get("level", MODES["default" if mode is None else mode])
         if level not in LEVELS:
             raise InputError("no such level", expected=", ".join(LEVELS), found=repr(level))
-        return cls(level, given.get("threads"), bool(given.get("strict", False)))
+        strict = bool(given.get("strict", False))
+        return cls(level, given.get("threads"), strict, given.get("winograd_tolerance"))
 
 
 def monograph(
@@ -95,7 +98,12 @@ class CompiledGraph:
 
     def __init__(self, module: Any, options: Options) -> None:
         self.model: ImportedModel = import_graph_module(module)
-        settings = CompileOptions(options.level, threads=options.threads, strict=options.strict)
+        settings = CompileOptions(
+            options.level,
+            threads=options.threads,
+            strict=options.strict,
+            winograd_tolerance=options.winograd_tolerance,
+        )
         executable = compile_graph(self.model.graph, settings)
         self._run = TorchModel(self.model, run=executable.run).run
         output = next(node for node in module.graph.nodes if node.op == "output")

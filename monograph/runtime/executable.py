@@ -43,6 +43,8 @@ from monograph.targets.program import (
 )
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+SMALL = 1 << 14
+"""Bytes up to which an output comes from the allocator, which has such pieces at hand."""
 MOST_SIZES = 8
 """For how many sizes of its symbolic dimensions a program keeps frames and their arenas."""
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
@@ -53,6 +55,8 @@ class Frame:
     """The addresses for one call at a time, and the arena that some of them point into."""
 
     table: Array
+    words: memoryview
+    """The same memory, which is quicker to write to."""
     address: int
     arena: object
     status: Any
@@ -111,7 +115,10 @@ class Native:
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs."""
-        sizes = self._sizes(arrays)
+        return self.run([address_of(each) for each in arrays], self.sizes(arrays))
+
+    def run(self, addresses: Sequence[int], sizes: tuple[int, ...]) -> list[Array]:
+        """The outputs for inputs that lie at these addresses."""
         free = self.frames.get(sizes)
         if free is None:
             free = self._frames_for(sizes)
@@ -119,34 +126,36 @@ class Native:
             frame = free.pop()
         except IndexError:  # several threads at once, or the first call
             frame = self._new_frame(sizes)
-        try:
-            return self._run(frame, arrays)
-        finally:
-            free.append(frame)
-
-    def _run(self, frame: Frame, arrays: Sequence[Array]) -> list[Array]:
-        table = frame.table
+        words = frame.words
         for slot, number in self.inputs:
-            table[slot] = address_of(arrays[number])
-        results: list[Array] = []
+            words[slot] = addresses[number]
+        results = []
         for slot, nbytes, dtype, shape in frame.outputs:
-            buffer = self.pool.acquire(nbytes)
-            table[slot] = buffer.address
-            results.append(buffer.as_array(dtype, shape))
+            if nbytes <= SMALL:
+                result: Array = np.empty(shape, dtype)
+                words[slot] = address_of(result)
+            else:
+                buffer = self.pool.acquire(nbytes)
+                words[slot] = buffer.address
+                result = buffer.as_array(dtype, shape)
+            results.append(result)
         code = self.entry(frame.address, frame.status_address, self.threads)
         if code:
-            self._fail(frame, code)
+            self._fail(frame, code, free)
+        free.append(frame)
         return results
 
-    def _sizes(self, arrays: Sequence[Array]) -> tuple[int, ...]:
+    def sizes(self, arrays: Sequence[Array]) -> tuple[int, ...]:
+        """What the symbolic dimensions are for these inputs."""
         if self.static:
             return ()
         _, bindings = bind_inputs(self.graph, arrays)
         return tuple(bindings[symbol] for symbol in self.program.sizes)
 
-    def _fail(self, frame: Frame, code: int) -> None:
+    def _fail(self, frame: Frame, code: int, free: list[Frame]) -> None:
         frame.status.value = 0
         failure, frame.failure = frame.failure, None
+        free.append(frame)
         if failure is not None:
             raise failure
         step = self.program.failures[code]
@@ -237,6 +246,7 @@ class Native:
         ]
         frame = Frame(
             table,
+            memoryview(table.data),
             table.ctypes.data,
             arena,
             status,

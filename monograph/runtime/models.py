@@ -86,7 +86,7 @@ def _compile_torch(
         state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     elif isinstance(model, torch.export.ExportedProgram):
         state = {**model.state_dict, **model.constants}
-    call = TorchModel(imported, state, executable.run)
+    call = TorchModel(imported, state, executable.run, executable.run_tensors)
     return CompiledModule(executable, call, _convention(imported))
 
 

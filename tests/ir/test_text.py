@@ -54,7 +54,9 @@ def probe(**attributes: Any) -> str:
     """The attributes of a probe, as printed; they must survive the round trip."""
     graph = Graph()
     x = graph.add_input("x", TensorType(f32, (4,)))
-    graph.create(Probe(count=1, **attributes), [x])
+    op = Probe(count=1, **attributes)
+    graph.add_input("sizes", TensorType(f32, tuple(op.symbols())))
+    graph.create(op, [x])
     graph.set_outputs([x])
     round_trip(graph)
     return line_of(graph).removeprefix("%test.probe = test.probe(%x) ").removesuffix(" : f32[4]")

@@ -296,6 +296,12 @@ def attribute_with_another_range(graph: Graph) -> None:
 
 
 @corruption
+def size_that_nothing_decides(graph: Graph) -> None:
+    graph.add_input("z", TensorType(f32, (Symbol("n"),)))
+    graph.create(Probe(count=1, shape=(Symbol("m") + 1,)), [graph.inputs[0]], location=PLACE)
+
+
+@corruption
 def region_with_the_wrong_parent(graph: Graph) -> None:
     region(graph).parent = graph.nodes[0]
 

@@ -104,4 +104,5 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sqrt": np.sqrt,
     "subtract": np.subtract,
     "where": np.where,
+    "rarely": np.where,
 }

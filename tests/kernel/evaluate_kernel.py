@@ -40,19 +40,22 @@ def _run(kernel: Kernel, inputs: Sequence[Array], sizes: Mapping[Symbol, int]) -
     }
     scope = _Scope(None, kernel.axes, memory, dict(sizes))
     outputs: dict[str, Array] = {}
+    written: dict[str, Array] = {}
     for store in kernel.stores:
-        shape = tuple(int(scope.dim(dim)) for dim in store.buffer.shape)
-        result = np.zeros(shape, store.buffer.dtype.numpy)
-        written = np.zeros(shape, np.bool_)
+        name = store.buffer.name
+        if name not in outputs:
+            shape = tuple(int(scope.dim(dim)) for dim in store.buffer.shape)
+            outputs[name] = np.zeros(shape, store.buffer.dtype.numpy)
+            written[name] = np.zeros(shape, np.bool_)
         assert store.value.dtype is store.buffer.dtype, f"{store.value} in {store.buffer}"
         whole = tuple(scope.extents)
         if 0 not in whole:
             value = np.broadcast_to(scope.value(store.value), whole)
             place = tuple(np.broadcast_to(scope.value(p), whole) for p in store.position)
-            result[place] = value
-            written[place] = True
-        assert written.all(), f"some of {store.buffer} is never written"
-        outputs[store.buffer.name] = result
+            outputs[name][place] = value
+            written[name][place] = True
+    for name, places in written.items():
+        assert places.all(), f"some of {name} is never written"
     return [outputs[buffer.name] for buffer in kernel.outputs]
 
 

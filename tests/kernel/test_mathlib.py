@@ -25,7 +25,8 @@ from tests.kernel.mathlib_references import LIMITS, WIDE, distance, exact, trust
 Array = np.ndarray[Any, Any]
 
 BINARY = ("atan2", "power")
-UNARY = sorted(set(FORMULAS) - set(BINARY))
+NOT_OPS = ("decay",)
+UNARY = sorted(set(FORMULAS) - set(BINARY) - set(NOT_OPS))
 FLOATS = (f32, f64)
 
 # Where a zero of the formula may have the other sign than the interpreter's: -log(1 + e^-x) is
@@ -272,6 +273,30 @@ def test_the_negative_tail_of_gelu_keeps_its_relative_accuracy() -> None:
         assert np.all(reference < 0)
         error, found = worst(name, run(name, x), reference, x)
         assert error <= BOUNDS[name]["f32"], found
+
+
+@pytest.mark.parametrize("kind", (np.float32, np.float64))
+def test_decay_is_exp_of_what_is_not_positive(kind: type[np.floating[Any]]) -> None:
+    lowest = float(np.log(np.finfo(kind).tiny))
+    x = np.concatenate([np.linspace(lowest + 0.2, 0, 20_001), -np.geomspace(1e-30, 80, 2000)])
+    x = x.astype(kind)
+    error, found = worst("decay", run("decay", x), exact("exp", x), x)
+    assert error <= BOUNDS["decay"]["f32" if kind is np.float32 else "f64"], found
+
+
+@pytest.mark.parametrize("kind", (np.float32, np.float64))
+def test_decay_is_zero_where_exp_is_next_to_it(kind: type[np.floating[Any]]) -> None:
+    facts = np.finfo(kind)
+    far = np.array([-np.inf, facts.min, -1e4, np.log(facts.smallest_subnormal)], kind)
+    np.testing.assert_array_equal(run("decay", far), np.zeros(4, kind))
+    bits = np.array([0x7FC00001, 0xFFC12345], np.uint32).view(np.float32).astype(kind)
+    assert np.isnan(run("decay", bits)).all()
+
+
+def test_gelu_by_tanh_is_accurate_where_it_matters() -> None:
+    x = np.linspace(-2.0, 12.0, 100_001).astype(np.float32)
+    error, found = worst("gelu_tanh", run("gelu_tanh", x), WIDE["gelu_tanh"](x.astype(float)), x)
+    assert error <= 3.0, found
 
 
 def test_the_reference_is_wider_than_what_it_judges() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from textwrap import dedent
 from typing import Any
 
@@ -45,14 +46,14 @@ def test_softmax_visits_a_row_three_times() -> None:
     assert nest.extent == 64
     assert [loop.kind for loop in loops(nest.body)] == [LoopKind.VECTOR] * 3
     assert body(nest) == dedent("""\
-        v0: f32 = nothing yet of max
+        v0: f32 = nothing yet of max_number
         vector i1 < 128 by 8:
-          v0 = max(v0, b0[i1+128*_p])
+          v0 = max_number(v0, b0[i1+128*_p])
         v1: f32 = nothing yet of sum
         vector i1 < 128 by 8:
-          v1 = sum(v1, exp((b0[i1+128*_p] - v0)))
+          v1 = sum(v1, decay((b0[i1+128*_p] - v0)))
         vector i1 < 128 by 8:
-          o0[i1+128*_p] = (exp((b0[i1+128*_p] - v0)) / v1)""")
+          o0[i1+128*_p] = (decay((b0[i1+128*_p] - v0)) / v1)""")
 
 
 def test_reductions_that_do_not_need_each_other_share_a_loop() -> None:
@@ -84,8 +85,26 @@ def test_keeping_a_row_computes_its_exponentials_once() -> None:
     (scratch,) = nest.scratch
     assert scratch.shape == (128,)
     last = loops(nest.body)[2]
-    assert "exp" not in str(last.body[0])
-    assert "row0[i1] = exp((b0[i1+128*_p] - v0))" in str(nest)
+    assert "decay" not in str(last.body[0])
+    assert "row0[i1] = decay((b0[i1+128*_p] - v0))" in str(nest)
+
+
+def test_what_is_read_from_several_arrays_is_kept() -> None:
+    kernel = flat(lambda x, y: (x + y) / F.sum(x + y, axis=1, keepdims=True), *["f32[64, 128]"] * 2)
+    nest = build_nest(kernel, rows(kernel, keep=True))
+    assert "row0[i1] = (b0[i1+128*_p] + b1[i1+128*_p])" in str(nest)
+    assert str(loops(nest.body)[1].body[0]).count("b0") == 0
+
+
+def test_what_is_kept_is_read_back_by_a_visit_along_other_axes() -> None:
+    def normalized(x: Any, scale: Any) -> Any:
+        grouped = F.reshape(x, (64, 4, 32))
+        return F.exp(grouped) / F.sum(F.exp(grouped), axis=(1, 2), keepdims=True) * scale
+
+    kernel = flat(normalized, "f32[64, 128]", "f32[4, 1]")
+    nest = build_nest(kernel, rows(kernel, keep=True))
+    assert re.search(r"row0\[(r\w+)\] = exp\(b0\[128\*_p\+\1\]\)", str(nest))
+    assert "row0[32*i1+i2] / v0" in str(nest)
 
 
 def test_what_is_cheap_is_computed_again_rather_than_kept() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -72,6 +73,22 @@ def test_gelu_has_its_limits_in_both_forms(approximate: str) -> None:
         assert_same(got, [-0.0, -0.0, INF, NAN])
     (slope,) = gradients(op, x[:3])
     assert slope.tolist() == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="no float is wider than f64 here")
+def test_gelu_in_f64_is_accurate_in_its_tail() -> None:
+    x = np.concatenate([np.linspace(-36.0, -1.0, 300), np.linspace(-1.0, 9.0, 100)])
+    near = x[x > -20.0]
+    with mpmath.workdps(40):
+        wide = [mpmath.mpf(number) for number in x]
+        exact = [float(each * mpmath.ncdf(each)) for each in wide]
+        root, cubic = mpmath.sqrt(8 / mpmath.pi), mpmath.mpf(A.GELU_CUBIC)
+        wide = [mpmath.mpf(number) for number in near]
+        by_tanh = [
+            float(each / (1 + mpmath.exp(-root * (each + cubic * each**3)))) for each in wide
+        ]
+    np.testing.assert_allclose(run(A.gelu, x), exact, rtol=2e-15)
+    np.testing.assert_allclose(run(A.Gelu("tanh"), near), by_tanh, rtol=2e-15)
 
 
 def gelu(x: np.ndarray) -> np.ndarray:

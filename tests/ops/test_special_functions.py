@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -182,6 +183,21 @@ def test_gradients_at_limits() -> None:
         assert got == 0.0
     (got,) = gradients(lambda x: special_functions.xlogy(x, np.array([0.0])), zero)
     assert got == 0.0
+
+
+@pytest.mark.parametrize("name", ["k0e", "k1e"])
+def test_scaled_bessel_functions_decay_to_the_end_of_the_range(name: str) -> None:
+    x = np.array([2.5, 300.0, 1e8, 1e17, 3e38, 1e200, 1e308])
+    np.testing.assert_allclose(
+        run(getattr(bessel, f"bessel_{name}"), x), getattr(scipy.special, name)(x), rtol=2e-15
+    )
+
+
+def test_the_tail_of_the_normal_distribution_is_relatively_accurate() -> None:
+    x = np.linspace(-37.5, -1.0, 400)
+    with mpmath.workdps(40):
+        exact = [float(mpmath.ncdf(mpmath.mpf(number))) for number in x]
+    np.testing.assert_allclose(run(special_functions.ndtr, x), exact, rtol=2e-15)
 
 
 def test_small_functions_as_torch() -> None:

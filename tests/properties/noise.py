@@ -4,7 +4,9 @@ Code that rounds elsewhere than the interpreter may end far from it: a differenc
 numbers magnifies a rounding, a comparison or a cast to int makes a jump of it. No fixed bound is
 fair. So the graph is interpreted again and again with every float result moved by a few units in
 its last place, each time otherwise, and narrow floats now and then left unrounded, as kernels
-leave what stays inside them. An answer is right if every element lies where those runs lie.
+leave what stays inside them. A sum's roundings are as large as its terms, not as what is left of
+them, so there the terms are moved as well. An answer is right if every element lies where those
+runs lie.
 """
 
 from __future__ import annotations
@@ -136,6 +138,8 @@ def _run(
     with np.errstate(all="ignore"):
         for node in graph.nodes:
             operands = [found[value] for value in node.operands]
+            if size and node.op.name in SUMS:
+                operands = [_moved_terms(operand, size, generator) for operand in operands]
             results = _evaluated(node, operands, bindings, generator.random() < kept)
             for value, result in zip(node.results, results, strict=True):
                 found[value] = _moved(node, value, result, size, generator)
@@ -187,6 +191,24 @@ def _moved(
         moved = np.where(flip, -moved, moved)
     return moved
 
+
+def _moved_terms(operand: Any, size: float, generator: np.random.Generator) -> Any:
+    """What a sum is made of, with every element moved by units in which it is added up."""
+    if operand.dtype.kind in "iubO" or not dtype_of(operand.dtype).is_float:
+        return operand
+    wide = np.promote_types(operand.dtype, np.float32) if operand.dtype.kind == "f" else np.float32
+    noise = 1.0 + size * float(np.finfo(wide).eps) * generator.uniform(-1.0, 1.0, operand.shape)
+    return (operand.astype(np.float64) * noise).astype(wide)
+
+
+SUMS = frozenset(
+    (
+        *("sum", "mean", "variance", "cumsum", "avg_pool", "mse", "matmul", "linear", "einsum"),
+        *("conv", "conv_transpose", "conv_weight_gradient", "layer_norm", "rms_norm"),
+        *("group_norm", "instance_norm", "batch_norm", "batch_norm_training", "attention"),
+    )
+)
+"""Ops that add up terms, which may cancel."""
 
 EXACT = frozenset(
     (

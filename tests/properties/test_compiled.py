@@ -161,6 +161,13 @@ def test_noise_explains_roundings_and_nothing_else() -> None:
     (expected,) = interpret(graph, [x])
     assert not explained([graph], [x], [expected])
     assert explained([graph], [x], [expected + np.int32(5)])
+    near = np.array([1e4, 1.0, -1e4, 1e-3], np.float32)
+    total = trace(lambda value: reduce.sum(value), near)
+    backwards = np.float32(0.0)
+    for term in near[::-1]:
+        backwards += term
+    assert not explained([total], [near], [np.asarray(backwards)])
+    assert explained([total], [near], [np.asarray(backwards + np.float32(0.5))])
     smooth = trace(lambda value: math.exp(value), x)
     (exponential,) = interpret(smooth, [x])
     assert not explained([smooth], [x], [np.nextafter(exponential, np.float32(0))])

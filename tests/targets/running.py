@@ -41,7 +41,16 @@ class Runner:
 
 
 def interpreted_ops(executable: Executable) -> list[str]:
-    """The ops of an executable that run in the interpreter; ``(whole)`` if all of it does."""
+    """The ops of an executable that run in the interpreter; why, if all of it does."""
     if executable.native is None:
-        return [] if executable.report.whole is None else ["(whole)"]
+        return [] if executable.report.whole is None else [whole_reason(executable.report.whole)]
     return sorted({node.op.name for node in executable.native.program.fallbacks})
+
+
+def whole_reason(sentence: str) -> str:
+    """Why no part of a graph is native, in a word or two: the same for graphs of one kind."""
+    if "decides the size" in sentence:
+        return f"(whole: the size of {sentence.split()[0]})"
+    if "[*]," in sentence:
+        return "(whole: a rank)"
+    return "(whole: strings)" if "holds strings" in sentence else "(whole: sequences)"

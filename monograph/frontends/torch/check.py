@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from monograph.errors import Problem, UnsupportedError
-from monograph.frontends.torch import custom_ops, decompose, higher_order
+from monograph.frontends.torch import custom_ops, decompose, half_complex, higher_order
 from monograph.frontends.torch.importer import CHECKS, IGNORED, live_nodes
 from monograph.frontends.torch.location import location_of
 from monograph.frontends.torch.registry import converters, find_converter
@@ -82,6 +82,8 @@ def _reason(node: Any) -> str | None:
             return f"there is no dtype here for {tensor.dtype}"
         if tensor.layout is not torch.strided:
             return f"{tensor.layout} tensors are not supported"
+    if reason := half_complex.refusal(node):
+        return reason
     if find_converter(str(target)) or custom_ops.is_custom(target):
         return None
     form = functional_form(target) if target._schema.is_mutable else target

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from monograph.errors import EvaluationError, UnsupportedError
 from monograph.frontends.torch.schema import bind, mutated_arguments
-from monograph.ir.dims import Shape, SymbolicDim
+from monograph.ir.dims import Shape, Symbol, SymbolicDim
 from monograph.ir.graph import Value, current_graph
 from monograph.ir.op import Op, Trait, op
 from monograph.ir.types import Array, DType, TensorType
+from monograph.ops.rules import decided
 
 if TYPE_CHECKING:
     from monograph.frontends.torch.importer import Importer
@@ -69,6 +70,9 @@ class TorchCall(Op):
                 f"{self.target} returned {len(found)} tensors", expected=str(len(self.dtypes))
             )
         return tuple(array_from_torch(tensor) for tensor in found)
+
+    def binds(self) -> tuple[Symbol, ...]:
+        return decided(*(size for shape in self.shapes for size in shape))
 
 
 def is_custom(target: Any) -> bool:

@@ -16,7 +16,14 @@ import torch
 
 from monograph import functional as F
 from monograph.errors import GraphError, MonographError, UnsupportedError
-from monograph.frontends.torch import custom_ops, decompose, higher_order, out, scalars
+from monograph.frontends.torch import (
+    custom_ops,
+    decompose,
+    half_complex,
+    higher_order,
+    out,
+    scalars,
+)
 from monograph.frontends.torch.frame import Frame, shares_memory
 from monograph.frontends.torch.location import location_of
 from monograph.frontends.torch.node import TorchNode, natural_dtype, to_dtype
@@ -215,7 +222,9 @@ class Importer:
             return
         # Only resize_ gives its argument another type.
         (type_,) = self.result_types(node if str(node.target) in RESIZES else target)
-        self.frame.write(target, value if type_ is None else self._fitted(node, value, type_))
+        fitted = value if type_ is None else self._fitted(node, value, type_)
+        is_half = half_complex.is_half_complex(target)
+        self.frame.write(target, half_complex.rounded(fitted) if is_half else fitted)
 
     def write_results(self, node: Any, results: Sequence[Any]) -> Any:
         """Write what an in-place op computed to its arguments; what the op returns.
@@ -251,7 +260,8 @@ class Importer:
             type_ = self.symbols.tensor_type(recorded)
             if value.rank == type_.rank:
                 self.symbols.measure(type_.shape, value.shape)
-            return self._fitted(node, value, self.symbols.tensor_type(recorded))
+            fitted = self._fitted(node, value, self.symbols.tensor_type(recorded))
+            return half_complex.rounded(fitted) if recorded.dtype is torch.complex32 else fitted
         if isinstance(recorded, list | tuple):
             if not isinstance(result, list | tuple) or len(result) != len(recorded):
                 raise GraphError(
@@ -299,6 +309,8 @@ class Importer:
             return None
         if str(target) in CHECKS:
             return self._check(node)
+        if reason := half_complex.refusal(node):
+            raise UnsupportedError(f"{target}: {reason}")
         if target._schema.is_mutable:
             return self._call_in_place(node)
         return self._apply(node, target)

@@ -10,7 +10,7 @@ from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Value
 from monograph.ir.op import Family, Op, Trait, op
 from monograph.ir.types import Array, TensorType, bool_, i64
-from monograph.ops.rules import require
+from monograph.ops.rules import decided, require
 from monograph.ops.shape import reshape
 
 
@@ -37,6 +37,9 @@ class BindDim(Op):
         if int(count) < 0:
             raise EvaluationError("a size read from data is negative", found=str(int(count)))
         return np.empty((int(count), 0), np.int64)
+
+    def binds(self) -> tuple[Symbol, ...]:
+        return decided(self.size)
 
 
 @op("torch.check", family=Family.CONTROL, traits=Trait.EFFECT)

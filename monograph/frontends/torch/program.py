@@ -19,6 +19,7 @@ from monograph.errors import UnsupportedError
 from monograph.frontends.torch.check import find_unsupported
 from monograph.frontends.torch.frame import Frame, NeedsFunctionalization
 from monograph.frontends.torch.functionalize import functionalized_module
+from monograph.frontends.torch.half_complex import is_half_complex
 from monograph.frontends.torch.importer import Importer, tensor_data
 from monograph.frontends.torch.ops import bind_dim
 from monograph.frontends.torch.scalars import as_value
@@ -57,11 +58,13 @@ class Input:
 class Output:
     """One leaf that the program returns: its place among the graph's outputs (None for None).
 
-    ``is_number`` marks a size or a number, which torch returns as a Python number.
+    ``is_number`` marks a size or a number, which torch returns as a Python number;
+    ``is_half_complex`` what torch returns as complex32, which the graph holds as c64.
     """
 
     position: int | None
     is_number: bool = False
+    is_half_complex: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ def _import_module(module: Any, opaque: bool, graph_name: str) -> ImportedModel:
         builder.add_user_input(node, position)
     returned, frame = builder.run()
     leaves, spec = torch.utils._pytree.tree_flatten(returned)
-    builder.return_leaves(leaves)
+    builder.return_leaves(leaves, builder.returned_nodes())
     builder.return_written(frame)
     return builder.finish(None, spec)
 
@@ -234,14 +237,20 @@ class _Builder:
             returned, frame = self.importer.run(self.module, arguments)
         return returned, frame
 
-    def return_leaves(self, leaves: Sequence[Any]) -> None:
-        """Declare outputs for what the program returns."""
+    def returned_nodes(self) -> list[Any]:
+        """What the torch graph returns, flat: nodes, or constants."""
+        output = next(iter(reversed(self.module.graph.nodes)))
+        return list(torch.utils._pytree.tree_leaves(output.args[0]))
+
+    def return_leaves(self, leaves: Sequence[Any], nodes: Sequence[Any]) -> None:
+        """Declare outputs for what the program returns; ``nodes`` are torch's for the leaves."""
         with self.graph.inserting_before(None, Location("<torch outputs>", 0)):
-            for leaf in leaves:
+            for leaf, node in zip(leaves, nodes, strict=True):
                 if leaf is None:
                     self.slots.append(Output(None))
                     continue
-                self.slots.append(Output(len(self.outputs), self._is_number(leaf)))
+                place, is_number = len(self.outputs), self._is_number(leaf)
+                self.slots.append(Output(place, is_number, is_half_complex(node)))
                 self.outputs.append(as_value(leaf))
 
     def return_written(self, frame: Frame) -> None:
@@ -252,7 +261,9 @@ class _Builder:
     def return_program(self, returned: Sequence[Any], frame: Frame, signature: Any) -> None:
         """Declare the outputs of an exported program: the user's first, then updates."""
         pairs = list(zip(returned, signature.output_specs, strict=True))
-        self.return_leaves([leaf for leaf, spec in pairs if spec.kind.name == "USER_OUTPUT"])
+        users = [k for k, (_, spec) in enumerate(pairs) if spec.kind.name == "USER_OUTPUT"]
+        nodes = self.returned_nodes()
+        self.return_leaves([returned[k] for k in users], [nodes[k] for k in users])
         by_name = {node.name: node for node in self.placeholders}
         for leaf, spec in pairs:
             if spec.kind.name == "BUFFER_MUTATION":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ class TorchModel:
     ``state`` holds the parameters and buffers that are inputs of the graph, by torch's names; what
     the graph updates is written back into these very tensors, and into the caller's arguments.
     ``run`` computes the graph's outputs of its inputs; the interpreter does if it is None.
+    ``run_tensors`` does so on the memory of tensors, or says None where it cannot.
     """
 
     def __init__(
@@ -28,15 +31,24 @@ class TorchModel:
         model: ImportedModel,
         state: Mapping[str, torch.Tensor] | None = None,
         run: Callable[[Sequence[Any]], Sequence[Array]] | None = None,
+        run_tensors: Callable[[Sequence[Any]], list[Any] | None] | None = None,
     ):
         self.model = model
         self.state = dict(state or {})
         self.evaluate = run or (lambda arrays: interpret(model.graph, arrays))
         self._plain_arguments = _plain_arguments(model)
+        self.evaluate_tensors = run_tensors if _are_plain(model.outputs) else None
+        self._order = [each.position or 0 for each in model.outputs]
+        self._nest = _nester(model.output_spec)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the torch program returns for these arguments."""
-        if not kwargs and len(args) == self._plain_arguments and all(map(_is_plain, args)):
+        is_flat = not kwargs and len(args) == self._plain_arguments
+        if is_flat and self.evaluate_tensors is not None:
+            tensors = self.evaluate_tensors(args)
+            if tensors is not None:
+                return self._nest([tensors[k] for k in self._order])
+        if is_flat and all(map(_is_plain, args)):
             results = self.evaluate([_as_plain_array(each) for each in args])
             leaves = [_leaf(output, results) for output in self.model.outputs]
             return _nested(leaves, self.model.output_spec)
@@ -74,6 +86,14 @@ class TorchModel:
         return self.state[described.name]
 
 
+def _are_plain(outputs: Sequence[Output]) -> bool:
+    """Whether all outputs are tensors just as the graph gives them."""
+    return all(
+        each.position is not None and not each.is_number and not each.is_half_complex
+        for each in outputs
+    )
+
+
 PLAIN = frozenset(
     (torch.float32, torch.float64, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool)
 )
@@ -106,6 +126,16 @@ def _is_plain(item: Any) -> bool:
 def _as_plain_array(tensor: torch.Tensor) -> Array:
     array: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
     return array
+
+
+def _nester(spec: Any) -> Callable[[list[Any]], Any]:
+    """``_nested`` for one structure, with its questions asked beforehand."""
+    if spec is None or spec.is_leaf():
+        return list if spec is None else itemgetter(0)
+    if spec.type in (tuple, list) and all(each.is_leaf() for each in spec.children()):
+        made: Callable[[list[Any]], Any] = spec.type
+        return made
+    return partial(torch.utils._pytree.tree_unflatten, treespec=spec)
 
 
 def _nested(leaves: list[Any], spec: Any) -> Any:
@@ -145,7 +175,10 @@ def _leaf(output: Output, results: Sequence[Any]) -> Any:
     if output.position is None:
         return None
     array = results[output.position]
-    return array.item() if output.is_number else array_to_torch(array)
+    if output.is_number:
+        return array.item()
+    tensor = array_to_torch(array)
+    return tensor.to(torch.complex32) if output.is_half_complex else tensor
 
 
 def _as_array(item: Any) -> Array | int | float:

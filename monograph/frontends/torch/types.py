@@ -46,12 +46,16 @@ _TO_OURS: Mapping[Any, DType] = {
     getattr(torch, name): dtype for name, dtype in _NAMES.items() if hasattr(torch, name)
 }
 _TO_TORCH: Mapping[DType, Any] = {dtype: theirs for theirs, dtype in _TO_OURS.items()}
+_CARRIED: Mapping[Any, DType] = {**_TO_OURS, torch.complex32: ours.c64}
 _UNBOUNDED = 2**48  # a bound beyond this is torch's way of saying that there is none
 
 
 def dtype_from_torch(dtype: torch.dtype) -> DType:
-    """Our dtype for torch's; an error that names one we do not have."""
-    found = _TO_OURS.get(dtype)
+    """Our dtype for torch's; an error that names one we do not have.
+
+    complex32 is carried as c64: see ``half_complex``.
+    """
+    found = _CARRIED.get(dtype)
     if found is None:
         raise UnsupportedError(f"there is no dtype here for {dtype}")
     return found
@@ -67,16 +71,18 @@ def dtype_to_torch(dtype: DType) -> torch.dtype:
 
 def is_supported(dtype: torch.dtype) -> bool:
     """Whether we have a dtype for this one."""
-    return dtype in _TO_OURS
+    return dtype in _CARRIED
 
 
 def array_from_torch(tensor: torch.Tensor) -> Array:
-    """The tensor's memory as a NumPy array; nothing is copied."""
+    """The tensor's memory as a NumPy array; nothing is copied but complex32, which is widened."""
     plain = tensor.detach().resolve_conj().resolve_neg()
     if plain.layout is not torch.strided or plain.is_quantized:
         raise UnsupportedError(f"a {plain.layout} tensor ({plain.dtype}) is not an array")
     if plain.device.type != "cpu":
         plain = plain.cpu()
+    if plain.dtype is torch.complex32:
+        plain = plain.to(torch.complex64)
     dtype = dtype_from_torch(plain.dtype)
     if dtype.is_float and dtype.bits < 32 and dtype is not ours.f16:
         carrier = torch.int16 if dtype.bits == 16 else torch.uint8

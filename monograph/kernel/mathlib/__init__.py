@@ -38,7 +38,7 @@ from monograph.kernel.mathlib.bessel import (
     spherical_bessel_j0,
 )
 from monograph.kernel.mathlib.error_function import erf, erfc
-from monograph.kernel.mathlib.exponential import exp, exp2, expm1
+from monograph.kernel.mathlib.exponential import decay, exp, exp2, expm1
 from monograph.kernel.mathlib.gamma import digamma, lgamma
 from monograph.kernel.mathlib.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from monograph.kernel.mathlib.inverse_trigonometric import acos, asin, atan, atan2
@@ -71,6 +71,7 @@ FORMULAS: Final[dict[str, Callable[..., Number]]] = {
     "bessel_y1": bessel_y1,
     "cos": cos,
     "cosh": cosh,
+    "decay": decay,
     "digamma": digamma,
     "erf": erf,
     "erfc": erfc,
@@ -124,6 +125,7 @@ BOUNDS: Final[dict[str, dict[str, float]]] = {
     "bessel_y1": {"f32": 1.0, "f64": 16.0},
     "cos": {"f32": 1.0, "f64": 1.0},
     "cosh": {"f32": 1.5, "f64": 1.5},
+    "decay": {"f32": 5.0, "f64": 1.0},
     "digamma": {"f32": 1.0, "f64": 20.0},
     "erf": {"f32": 1.5, "f64": 1.5},
     "erfc": {"f32": 4.5, "f64": 4.5},
@@ -132,7 +134,7 @@ BOUNDS: Final[dict[str, dict[str, float]]] = {
     "exp2": {"f32": 1.0, "f64": 1.0},
     "expm1": {"f32": 1.5, "f64": 1.5},
     "gelu_erf": {"f32": 4.0, "f64": 4.0},
-    "gelu_tanh": {"f32": 3.5, "f64": 3.5},
+    "gelu_tanh": {"f32": 20.0, "f64": 3.5},
     "lgamma": {"f32": 1.0, "f64": 80.0},
     "log": {"f32": 1.0, "f64": 1.0},
     "log10": {"f32": 1.0, "f64": 1.0},

@@ -3,15 +3,24 @@
 With a = |x|, x Φ(x) = max(x, 0) - a Φ(-a) for every distribution Φ that is symmetric around 0, the
 normal one (gelu) and the logistic one (silu, gelu by tanh) among them. The product a Φ(-a) has no
 cancellation, so the negative tail keeps its relative accuracy, and it is computed 2^96 times too
-large, so that a subnormal result is rounded once.
+large, so that a subnormal result is rounded once. That is for what is far out; for numbers of
+ordinary size the sigmoid is 1 / (1 + e^-x) as it stands.
 """
 
 from __future__ import annotations
 
 from monograph.ir.types import DType, f32, f64
-from monograph.kernel.mathlib.exponential import HEADROOM, exp_of_negative, scaled_exp
+from monograph.kernel.mathlib.exponential import (
+    HEADROOM,
+    TABLES,
+    exp_of_negative,
+    is_ordinary,
+    ordinary_exp,
+    scaled_exp,
+    with_exponent_raised,
+)
 from monograph.kernel.mathlib.logarithm import log1p_of_unit
-from monograph.kernel.mathlib.number import Number, fma, horner, two_product, where
+from monograph.kernel.mathlib.number import Number, fma, horner, rarely, two_product, where
 
 UNSCALE = 2.0**-HEADROOM
 
@@ -90,20 +99,46 @@ GELU_TANH_CUBIC: dict[DType, tuple[float, float]] = {
 }
 
 
+# The exponent of GELU by tanh in powers of two: -2 √(2/π) log2(e) (x + 0.044715 x³).
+GELU_TANH_POWER = -2.302208198144325
+GELU_TANH_POWER_CUBIC = -0.10294323958002349
+GELU_TANH_ORDINARY = (-6.0, 9.75)
+"""From the first on the short formula is accurate; from the second on the result is x."""
+
+
 def sigmoid(x: Number) -> Number:
     """1 / (1 + e^-x)."""
     decay = exp_of_negative(-abs(x))
-    return where(x < 0.0, decay, 1.0) / (decay + 1.0)
+    any_size = where(x < 0.0, decay, 1.0) / (decay + 1.0)
+    return rarely(~is_ordinary(x), any_size, 1.0 / (ordinary_exp(x, -1.0) + 1.0))
 
 
 def silu(x: Number) -> Number:
     """x sigmoid(x)."""
     size = abs(x).at_most(SILU_FAR[x.dtype])
-    return _less_tail(x, _logistic_tail(size, scaled_exp(-size)))
+    any_size = _less_tail(x, _logistic_tail(size, scaled_exp(-size)))
+    return rarely(~is_ordinary(x), any_size, x / (ordinary_exp(x, -1.0) + 1.0))
 
 
 def gelu_tanh(x: Number) -> Number:
-    """x sigmoid(2 √(2/π) (x + 0.044715 x³)), the exponent to twice the precision."""
+    """x sigmoid(2 √(2/π) (x + 0.044715 x³))."""
+    if x.dtype is f64:
+        return _accurate_gelu_tanh(x)
+    lowest, highest = GELU_TANH_ORDINARY
+    held = x.at_most(highest)
+    square = held * held
+    slope = fma(square, GELU_TANH_POWER_CUBIC, GELU_TANH_POWER)
+    lost = fma(square, GELU_TANH_POWER_CUBIC, GELU_TANH_POWER - slope)
+    shifted = fma(held, slope, x.format.shifter)
+    rest = fma(held, lost, fma(held, slope, x.format.shifter - shifted))
+    growth = with_exponent_raised(
+        horner(rest, (1.0, *TABLES[x.dtype].binary)), shifted.unsigned_bits()
+    )
+    return rarely(~(x > lowest), _accurate_gelu_tanh(x), x / (growth + 1.0))
+
+
+def _accurate_gelu_tanh(x: Number) -> Number:
+    """The same with the exponent to twice the precision, which the negative tail needs."""
     size = abs(x).at_most(GELU_TANH_FAR[x.dtype])
     linear, linear_low = GELU_TANH_LINEAR[x.dtype]
     cubic, cubic_low = GELU_TANH_CUBIC[x.dtype]

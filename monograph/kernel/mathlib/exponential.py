@@ -3,7 +3,8 @@
 x is split as n ln 2 + r with |r| ≤ ln 2 / 2, e^r is a polynomial, and 2^n is built from its bits:
 adding a large constant to x / ln 2 rounds it to n and leaves n in the lowest bits of the sum, from
 where a shift moves it into the exponent field. Where the result may be subnormal or huge, 2^n is
-applied in two factors, so that the only rounding is the last product's.
+applied in two factors, so that the only rounding is the last product's; elsewhere, which is nearly
+always, n is added to the exponent field of e^r.
 """
 
 from __future__ import annotations
@@ -11,9 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from monograph.ir.types import DType, f32, f64
-from monograph.kernel.mathlib.number import FORMATS, Number, fma, horner, where
+from monograph.kernel.mathlib.number import (
+    FORMATS,
+    Condition,
+    Number,
+    fma,
+    horner,
+    rarely,
+    where,
+)
 
 LOG2_E = 1.4426950408889634
+LN2 = 0.6931471805599453
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,10 @@ class Tables:
     """(e^r - 1 - r) / r²"""
     binary: tuple[float, ...]
     """(2^r - 1) / r"""
+    ordinary: float
+    """Up to this size exp is neither subnormal nor infinite, nor next to it."""
+    lowest_normal: float
+    """Below this exp is subnormal, or next to it."""
     lowest: float
     """Below this exp is 0."""
     highest: float
@@ -57,6 +71,8 @@ TABLES: dict[DType, Tables] = {
             float.fromhex("0x1.5f0946p-10"),
             float.fromhex("0x1.417a5cp-13"),
         ),
+        ordinary=86.5,
+        lowest_normal=-87.25,
         lowest=-104.0,
         highest=89.0,
         binary_range=(-151.0, 129.0),
@@ -94,6 +110,8 @@ TABLES: dict[DType, Tables] = {
             float.fromhex("0x1.ea014fdebb7cbp-32"),
             float.fromhex("0x1.c2cc967477620p-36"),
         ),
+        ordinary=707.0,
+        lowest_normal=-708.25,
         lowest=-746.0,
         highest=710.0,
         binary_range=(-1076.0, 1025.0),
@@ -137,12 +155,31 @@ def exp_of_rest(rest: Number) -> Number:
     return horner(rest, (1.0, 1.0, *TABLES[rest.dtype].natural))
 
 
+def with_exponent_raised(x: Number, shifted: Number) -> Number:
+    """``x * 2^n``, a normal number, where the lowest bits of ``shifted`` hold n."""
+    return ((shifted << x.format.mantissa) + x.unsigned_bits()).as_float(x.dtype)
+
+
+def is_ordinary(x: Number) -> Condition:
+    """Whether ``ordinary_exp`` holds for x; not for NaN."""
+    return abs(x) < TABLES[x.dtype].ordinary
+
+
+def ordinary_exp(x: Number, sign: float = 1.0) -> Number:
+    """e to the x (or to the -x, with that sign) where that is far from over- and underflow."""
+    shifted = fma(x, sign * LOG2_E, x.format.shifter)
+    whole = shifted - x.format.shifter
+    exact = fma(whole, -TABLES[x.dtype].ln2_high, x if sign > 0 else -x)
+    return with_exponent_raised(exp_of_rest(rest_of(whole, exact)), shifted.unsigned_bits())
+
+
 def exp(x: Number) -> Number:
     """e to the x."""
     tables = TABLES[x.dtype]
     held = x.at_least(tables.lowest).at_most(tables.highest)
     whole, exact, shifted = split(held, 2 * x.format.bias)
-    return times_power_of_two(exp_of_rest(rest_of(whole, exact)), shifted)
+    any_size = times_power_of_two(exp_of_rest(rest_of(whole, exact)), shifted)
+    return rarely(~is_ordinary(x), any_size, ordinary_exp(x))
 
 
 def scaled_exp(x: Number, low: Number | None = None) -> Number:
@@ -168,6 +205,20 @@ def exp_of_negative(x: Number) -> Number:
     """e to the x for x ≤ 0, in fewer instructions than ``exp``."""
     held = x.at_least(TABLES[x.dtype].lowest)
     return scaled_exp(held) * 2.0**-HEADROOM
+
+
+def decay(x: Number) -> Number:
+    """e to the x for x ≤ 0; what is less than the smallest normal number is 0."""
+    tables = TABLES[x.dtype]
+    shifter = x.format.shifter + x.format.bias
+    shifted = fma(x, LOG2_E, shifter)
+    whole = shifted - shifter
+    if x.dtype is f32:  # n is so small that ln 2 need not be in two parts
+        rest = fma(whole, -LN2, x)
+    else:
+        rest = rest_of(whole, fma(whole, -tables.ln2_high, x))
+    result = exp_of_rest(rest) * power_of_two(shifted.unsigned_bits(), x.dtype)
+    return where(x < tables.lowest_normal, 0.0, result)
 
 
 def exp2(x: Number) -> Number:

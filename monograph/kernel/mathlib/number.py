@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from monograph.ir.types import DType, bool_, f32, f64, i32, i64, u32, u64
+from monograph.kernel import expr as e
 from monograph.kernel.expr import Expr, apply, cast, literal, select
 
 Plain = bool | int | float
@@ -210,6 +211,11 @@ def where(condition: Condition, yes: Number | Plain, no: Number | Plain) -> Numb
     model = yes if isinstance(yes, Number) else no
     assert isinstance(model, Number), "a choice between two constants needs a dtype"
     return Number(select(condition.expr, model.like(yes), model.like(no)))
+
+
+def rarely(condition: Condition, seldom: Number, usual: Number) -> Number:
+    """``where`` of a condition that seldom holds: ``usual`` is all that most elements cost."""
+    return Number(e.rarely(condition.expr, seldom.expr, usual.expr))
 
 
 def fma(a: Number, b: Number | Plain, c: Number | Plain) -> Number:

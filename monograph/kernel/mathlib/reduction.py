@@ -101,17 +101,22 @@ class Reduced:
 
 
 def reduce_f32(x: Number) -> Reduced:
-    """An f32, reduced in f64."""
+    """An f32 of any size, reduced in f64."""
     wide = x.cast(f64)
     moderate = abs(wide) < MODERATE_F32
-    whole = (wide * TWO_OVER_PI).rounded()
-    near = fma(whole, -HALF_PI[1], fma(whole, -HALF_PI[0], wide))
+    whole, near = _moderate_f32(wide)
     huge_whole, fraction = _huge_f32(wide)
     return Reduced(
         _low_bits(where(moderate, whole, huge_whole)),
         where(moderate, near, fraction * HALF_PI[0]),
         None,
     )
+
+
+def _moderate_f32(wide: Number) -> tuple[Number, Number]:
+    """The quadrant and the rest of an f32 below 2^45, as f64."""
+    whole = (wide * TWO_OVER_PI).rounded()
+    return whole, fma(whole, -HALF_PI[1], fma(whole, -HALF_PI[0], wide))
 
 
 def _low_bits(whole: Number) -> Number:
@@ -152,14 +157,19 @@ def _huge_f32(x: Number) -> tuple[Number, Number]:
     return whole, fraction
 
 
-def reduce_f64(x: Number) -> Reduced:
-    """An f64, reduced to twice the precision."""
-    moderate = abs(x) < MODERATE_F64
+def _moderate_f64(x: Number) -> tuple[Number, Number, Number]:
+    """The quadrant and the rest, in two parts, of an f64 below 2^26."""
     whole = (x * TWO_OVER_PI).rounded()
     exact = fma(whole, -HALF_PI[0], x)
     product, lost = two_product(whole, HALF_PI[1])
     near = exact - product
-    near_low = ((exact - near) - product) - fma(whole, HALF_PI[2], lost)
+    return whole, near, ((exact - near) - product) - fma(whole, HALF_PI[2], lost)
+
+
+def reduce_f64(x: Number) -> Reduced:
+    """An f64 of any size, reduced to twice the precision."""
+    moderate = abs(x) < MODERATE_F64
+    whole, near, near_low = _moderate_f64(x)
     quadrant, fraction, fraction_low = _huge_f64(x)
     far, far_lost = two_product(fraction, HALF_PI[0])
     far_low = far_lost + fma(fraction, HALF_PI[1], fraction_low * HALF_PI[0])
@@ -234,3 +244,17 @@ def _as_float(integer: Number) -> Number:
 def reduce_quadrant(x: Number) -> Reduced:
     """x modulo π/2."""
     return reduce_f32(x) if x.dtype is f32 else reduce_f64(x)
+
+
+def is_moderate(x: Number) -> Condition:
+    """Whether ``reduce_moderate`` holds for x; not for NaN."""
+    return abs(x) < (MODERATE_F32 if x.dtype is f32 else MODERATE_F64)
+
+
+def reduce_moderate(x: Number) -> Reduced:
+    """x modulo π/2, where x is not huge."""
+    if x.dtype is f32:
+        whole, near = _moderate_f32(x.cast(f64))
+        return Reduced(_low_bits(whole), near, None)
+    whole, near, low = _moderate_f64(x)
+    return Reduced(_low_bits(whole), near, low)

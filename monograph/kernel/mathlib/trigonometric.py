@@ -6,10 +6,16 @@ An f32 is computed in f64 throughout and rounded once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from monograph.ir.types import DType, f32, f64
-from monograph.kernel.mathlib.number import Number, constant, fma, horner, where
-from monograph.kernel.mathlib.reduction import reduce_quadrant
+from monograph.kernel.mathlib.number import Number, constant, fma, horner, rarely, where
+from monograph.kernel.mathlib.reduction import (
+    Reduced,
+    is_moderate,
+    reduce_moderate,
+    reduce_quadrant,
+)
 
 # (sin(r) - r) / r³ in r² for |r| ≤ π/4; error relative to sin: 2^-37.6 and 2^-57.5
 SINE: dict[DType, tuple[float, ...]] = {
@@ -76,25 +82,40 @@ def _with_sign(value: Number, sign: Number) -> Number:
 
 def sin(x: Number) -> Number:
     """The sine of an angle in radians."""
-    reduced = reduce_quadrant(x)
+    return _of_any_size(_sine_of, x)
+
+
+def _sine_of(x: Number, reduced: Reduced) -> Number:
     sine, cosine = sine_and_cosine(reduced.high, reduced.low, x.dtype)
     chosen = where(reduced.is_odd(), cosine, sine)
     result = _with_sign(chosen, reduced.sign(0)).cast(x.dtype)
-    return _finite_only(x, where(x.equals(0.0), x, result))
+    return where(x.equals(0.0), x, result)
 
 
 def cos(x: Number) -> Number:
     """The cosine of an angle in radians."""
-    reduced = reduce_quadrant(x)
+    return _of_any_size(_cosine_of, x)
+
+
+def _cosine_of(x: Number, reduced: Reduced) -> Number:
     sine, cosine = sine_and_cosine(reduced.high, reduced.low, x.dtype)
     chosen = where(reduced.is_odd(), sine, cosine)
-    return _finite_only(x, _with_sign(chosen, reduced.sign(1)).cast(x.dtype))
+    return _with_sign(chosen, reduced.sign(1)).cast(x.dtype)
 
 
 def tan(x: Number) -> Number:
     """The tangent of an angle in radians."""
-    reduced = reduce_quadrant(x)
+    return _of_any_size(_tangent_of, x)
+
+
+def _tangent_of(x: Number, reduced: Reduced) -> Number:
     sine, cosine = sine_and_cosine(reduced.high, reduced.low, x.dtype)
     odd = reduced.is_odd()
     quotient = where(odd, -cosine, sine) / where(odd, sine, cosine)
-    return _finite_only(x, where(x.equals(0.0), x, quotient.cast(x.dtype)))
+    return where(x.equals(0.0), x, quotient.cast(x.dtype))
+
+
+def _of_any_size(function: Callable[[Number, Reduced], Number], x: Number) -> Number:
+    """A function of an angle, which is seldom huge."""
+    huge = _finite_only(x, function(x, reduce_quadrant(x)))
+    return rarely(~is_moderate(x), huge, function(x, reduce_moderate(x)))

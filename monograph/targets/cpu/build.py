@@ -12,21 +12,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from monograph.fusion.group import Fusion
+from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
 from monograph.kernel.layout import Layout
 from monograph.progress import announce
 from monograph.targets.cpu.entry import entry_text
-from monograph.targets.cpu.launches import BuiltKernel
+from monograph.targets.cpu.launches import BuiltKernel, Conversion, Launches
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 from monograph.targets.cpu.steps import StepBuilder
-from monograph.targets.program import Code
+from monograph.targets.cpu.tuning import Tuning
+from monograph.targets.program import Code, Step
 
 ATTRIBUTES = """
-attributes #0 = { nounwind "no-trapping-math"="true" }
+attributes #0 = { nounwind alignstack=64 "no-trapping-math"="true" }
 attributes #1 = { nounwind }
 !0 = distinct !{!0, !2}
 !1 = !{i32 1}
 !2 = !{!"llvm.loop.unroll.disable"}
+!3 = !{!"branch_weights", i32 1, i32 1000}
 """
 
 
@@ -44,6 +47,8 @@ class Program(Code):
     """Where each value of the graph (and of the regions in it) that has memory lies."""
     ends: tuple[int, ...] = ()
     """For each group of the whole graph, in order, the number of steps when it is done."""
+    conversions: tuple[Conversion, ...] = ()
+    """The copies from one layout to another that are left."""
 
 
 def build(
@@ -53,21 +58,24 @@ def build(
     strides: Mapping[Value, tuple[int, ...]] | None = None,
     fusion: bool = True,
     listings: bool = False,
+    tolerance: float | None = None,
+    tuning: Tuning | None = None,
 ) -> Program:
-    """Compile a graph whose composites are lowered."""
+    """Compile a graph whose composites are lowered.
+
+    ``tolerance`` is the error, over the largest result, that a faster convolution may have;
+    ``tuning`` overrules choices of schedules.
+    """
     seconds: dict[str, float] = {}
     started = time.perf_counter()
     given = {value: Layout(each) for value, each in (strides or {}).items()}
-    steps = StepBuilder(machine, given, fusion)
+    steps = StepBuilder(machine, given, fusion, tolerance, tuning)
     steps.main(graph)
     seconds["fusion"] = steps.fusion_seconds
     seconds["kernels"] = time.perf_counter() - started - steps.fusion_seconds
     started = time.perf_counter()
     sizes = tuple(graph.symbols().values())
-    entry, declarations, failures = entry_text(steps.slots, sizes, steps.steps, steps.prepare)
-    bodies = "\n".join(built.text for built in steps.kernels.values())
-    declared = "\n".join(sorted(steps.declarations | declarations))
-    text = f"{declared}\n\n{bodies}\n{entry}\n{ATTRIBUTES}"
+    text, failures = module_text(steps, sizes)
     seconds["text"] = time.perf_counter() - started
     started = time.perf_counter()
     announce("llvm")
@@ -89,4 +97,15 @@ def build(
         seconds,
         dict(steps.slot_of),
         tuple(steps.ends),
+        tuple(steps.conversions),
     )
+
+
+def module_text(launches: Launches, sizes: tuple[Symbol, ...]) -> tuple[str, Mapping[int, Step]]:
+    """All kernels and the entry points, and the step that each result code stands for."""
+    entry, declarations, failures = entry_text(
+        launches.slots, sizes, launches.steps, launches.prepare
+    )
+    bodies = "\n".join(built.text for built in launches.kernels.values())
+    declared = "\n".join(sorted(launches.declarations | declarations))
+    return f"{declared}\n\n{bodies}\n{entry}\n{ATTRIBUTES}", failures

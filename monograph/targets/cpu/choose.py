@@ -27,8 +27,12 @@ LINE = 64
 """Bytes in a cache line."""
 PARTIAL = 128
 """Elements that one running sum takes before it is added to another."""
+SHORT = 4
+"""Elements under which an axis is no vector's, if another one would do."""
 LIGHT = 10
 """Instructions an element up to which memory, not arithmetic, is what takes time."""
+HEAVY = 40
+"""Instructions an element from which on fewer elements at a time keep registers from spilling."""
 WORK = 1 << 15
 """Instructions that are worth handing to a thread: about ten microseconds of work."""
 
@@ -46,9 +50,9 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     symbols = tuple(axis.symbol for axis in kernel.axes)
     if not symbols:
         return Schedule((), 0, 0)
-    vector = max(symbols, key=lambda s: (_contiguity(kernel, s), symbols.index(s)))
-    order = (*(s for s in symbols if s is not vector), vector)
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
+    vector = _vector_axis(kernel, symbols, extents)
+    order = (*(s for s in symbols if s is not vector), vector)
     width = _width(kernel, machine, extents[vector])
     outer = likely(shape_product(extents[s] for s in order[:-1]))
     inner = likely(extents[vector])
@@ -75,6 +79,20 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         streaming=_streaming(kernel, machine),
         grain=max(1, WORK // max(per_iteration, 1)),
     )
+
+
+def _vector_axis(kernel: Kernel, symbols: tuple[Symbol, ...], extents: dict[Symbol, Dim]) -> Symbol:
+    """The axis along which most is contiguous, unless that is too short to fill a vector."""
+    found = {s: _contiguity(kernel, s) for s in symbols}
+    long = [s for s in symbols if likely(extents[s]) >= SHORT or found[s] <= 0]
+    if not any(found[s] > 0 or _is_contiguous(kernel, s) for s in long):
+        long = list(symbols)
+    return max(long, key=lambda s: (found[s], symbols.index(s)))
+
+
+def _is_contiguous(kernel: Kernel, symbol: Symbol) -> bool:
+    """Whether something lies along an axis."""
+    return any(_score(position, symbol) > 0 for position, _, _ in _accesses(kernel))
 
 
 def _crossed(
@@ -121,7 +139,7 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         width=width,
         jam=jam,
         keep=True,
-        prefetch=rows[-1] if rows and _reads_much(kernel, machine) else None,
+        prefetch=rows[-1] if rows and _hides_reading(kernel, machine) else None,
         streaming=_streaming(kernel, machine),
         grain=max(1, WORK // max(per_row, 1)),
     )
@@ -135,7 +153,8 @@ def _across(
     order = (*(s for s in rows if s is not vector), vector)
     width = _width(kernel, machine, extents[vector])
     if _work(kernel) <= LIGHT and likely(extents[vector]) >= 16 * width:
-        width *= 2  # whole cache lines, several at a time: each row is far from the next
+        # Whole cache lines, several at a time: each row is far from the next.
+        width *= 4 if len(reductions) == 1 else 2
     per_tile = _work(kernel) * _row_size(reductions)
     jam: tuple[tuple[Symbol, int], ...] = ()
     if any(_is_contraction(each) for each in reductions) and len(order) > 1:
@@ -221,7 +240,7 @@ def _width(kernel: Kernel, machine: Machine, extent: Dim) -> int:
     """Lanes: a few registers' worth, fewer where much is computed of each element."""
     bits = max((d.bits for d in _computed(kernel)), default=32)
     lanes = machine.vector_bytes * 8 // max(bits, 32)
-    width = lanes * (2 if _work(kernel) > 30 else 4)
+    width = lanes * (2 if _work(kernel) > HEAVY else 4)
     size = likely(extent)
     while width > lanes and width > size:
         width //= 2
@@ -259,8 +278,21 @@ def _expanded_count(function: str, dtype: DType, operands: int) -> int:
     variables = [e.variable(f"x{k}", dtype) for k in range(operands)]
     applied = e.apply(function, *variables, dtype=dtype)
     assert isinstance(applied, Apply)
-    expanded = mathlib.expand(applied)
-    return sum(isinstance(each, Apply) for each in e.walk((expanded,)))
+    return len(_usually_applied(mathlib.expand(applied)))
+
+
+def _usually_applied(root: Expr) -> set[Expr]:
+    """The functions that an expression applies to nearly every element."""
+    found: set[Expr] = set()
+    waiting = [root]
+    while waiting:
+        expr = waiting.pop()
+        if not isinstance(expr, Apply) or expr in found:
+            continue
+        found.add(expr)
+        is_choice = expr.function == "rarely"
+        waiting += (expr.operands[0], expr.operands[2]) if is_choice else expr.operands
+    return found
 
 
 def _row_size(reductions: list[Reduce]) -> int:
@@ -278,10 +310,13 @@ def likely(dim: Dim) -> int:
     return upper if upper is not None and upper <= 4096 else max(lower or 1, 512)
 
 
-def _reads_much(kernel: Kernel, machine: Machine) -> bool:
-    """Whether the inputs come from memory rather than from a cache."""
+def _hides_reading(kernel: Kernel, machine: Machine) -> bool:
+    """Whether inputs come from memory, and so much is computed that the next row comes meanwhile.
+
+    Where little is, the processor's own prefetching does better.
+    """
     sizes = [likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.inputs]
-    return sum(sizes) > machine.l2
+    return sum(sizes) > machine.l2 and _work(kernel) > HEAVY
 
 
 def _streaming(kernel: Kernel, machine: Machine) -> frozenset[str]:

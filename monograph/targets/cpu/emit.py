@@ -297,6 +297,8 @@ class NestEmitter(ValueEmitter):
         lanes = 1 if self.vector is None else self.vector.width
         value_dtype, positions = self.combined[variable.name]
         reduction = reduction_of(kind, value_dtype, positions)
+        if self.vector is not None:
+            self.lanewise.add(variable.name)
         rarely = variable.name in self.sums_of_sums and len(self.sums_of_sums) > MANY_SUMS
         self.partials[variable.name] = Partial(reduction, self.entry, self.here, lanes, rarely)
 
@@ -314,6 +316,8 @@ class NestEmitter(ValueEmitter):
         partial = self.partials[statement.variable.name]
         lanes = partial.lanes
         mask = None if self.vector is None else self.vector.mask
+        if statement.variable.name in self.lanewise:
+            mask = None  # what lies beyond the edge is never looked at
         position = None
         if partial.reduction.has_position:
             position = self.here.splat(self.value(statement.position), lanes)

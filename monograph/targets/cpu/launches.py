@@ -7,12 +7,12 @@ call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from monograph.fusion.group import Group, is_stored
 from monograph.ir.data import Data
-from monograph.ir.dims import is_static
+from monograph.ir.dims import Dim, is_static
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType
 from monograph.kernel.expr import Buffer, Load, Reduce
@@ -20,10 +20,12 @@ from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.nest import build_nest
+from monograph.kernel.product import Tiling
 from monograph.kernel.schedule import Schedule
 from monograph.targets.cpu.choose import choose
 from monograph.targets.cpu.emit import NestEmitter
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.tuning import Chosen, Launcher, Site, Tuning
 from monograph.targets.program import Copy, Launch, Slot, SlotKind, Step
 
 
@@ -35,17 +37,36 @@ class BuiltKernel:
     group: Group
     kernel: Kernel | None
     """The algorithm; None if the op states its loops itself."""
-    schedule: Schedule | None
+    schedule: Schedule | Tiling | None
     nest: LoopNest
     text: str
     checked: bool
 
 
+@dataclass(frozen=True)
+class Conversion:
+    """A value that is copied into another layout: what for, and the bytes of one copy."""
+
+    value: str
+    purpose: str
+    nbytes: Dim
+
+
 class Launches:
     """Gathers the slots, kernels and steps of one program."""
 
-    def __init__(self, machine: Machine, layouts: Mapping[Value, Layout]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        layouts: Mapping[Value, Layout],
+        tolerance: float | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
         self.machine = machine
+        self.tuning = tuning or Tuning()
+        """What measurements say of the choices that are made here."""
+        self.tolerance = tolerance
+        """The error, over the largest result, that a faster convolution may have."""
         self.layouts = dict(layouts)
         """How the values lie that are not row-major."""
         self.slots: list[Slot] = []
@@ -57,6 +78,11 @@ class Launches:
         self.prepared: dict[tuple[str, tuple[int, ...]], int] = {}
         self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
         self.declarations: set[str] = set()
+        self.nests: dict[Hashable, LoopNest] = {}
+        """Loops that a family made, by what they are made of."""
+        self.converted: dict[tuple[Value, Layout], int] = {}
+        """Slots of values that were copied into another layout."""
+        self.conversions: list[Conversion] = []
 
     # Slots ----------------------------------------------------------------------------------------
 
@@ -96,7 +122,8 @@ class Launches:
         layout = self.layouts.get(source)
         if layout is None:
             return result not in self.layouts
-        return layout.viewed(source.shape, result.shape) == self.layouts.get(result)
+        view = layout.viewed(source.shape, result.shape)
+        return view is not None and view == self.layouts.get(result)
 
     def copy(self, source: int, target: int) -> None:
         """Copy a slot, unless it is there already."""
@@ -126,7 +153,8 @@ class Launches:
 
     def add_scratch(self, buffer: Buffer, kind: SlotKind = SlotKind.ARENA) -> int:
         """A slot for what one kernel leaves for another."""
-        self.slots.append(Slot(kind, buffer.name, buffer.dtype, buffer.shape))
+        span = None if buffer.layout is None else buffer.reach()
+        self.slots.append(Slot(kind, buffer.name, buffer.dtype, buffer.shape, span=span))
         return len(self.slots) - 1
 
     def launch_flat(
@@ -143,8 +171,39 @@ class Launches:
         key = (flat.digest, bool(shared), aligned)
         if key not in self.kernels:
             chosen = choose(flat, self.machine) if schedule is None else schedule
+            if schedule is None and aligned:
+                chosen = self.decide(
+                    flat.digest, group, chosen, inputs, outputs, _alone(group, flat)
+                )
             self.kernels[key] = self.built(group, flat, chosen, bool(shared), aligned)
+        else:
+            self.tuning.note(flat.digest)
         self.launch_built(self.kernels[key], group, inputs, outputs, shared)
+
+    def decide(
+        self,
+        digest: str,
+        group: Group,
+        choice: Chosen,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        launch: Launcher,
+    ) -> Chosen:
+        """The choice, unless measurements prefer another for what the digest names.
+
+        A tuner that listens learns how to launch the kernel alone; what runs once does not matter.
+        """
+        if self.steps is self.prepare:
+            return choice
+
+        def site() -> Site:
+            given = tuple(self.slots[slot] for slot in inputs)
+            constant = tuple(slot.kind is SlotKind.WEIGHT for slot in given)
+            made = tuple(self.slots[slot] for slot in outputs)
+            return Site(digest, group.name, choice, given, constant, made, launch)
+
+        self.tuning.note(digest, site)
+        return self.tuning(digest, choice)
 
     def launch_built(
         self,
@@ -186,17 +245,37 @@ class Launches:
         text = emitter.emit()
         return BuiltKernel(name, group, named, schedule, nest, text, emitter.has_checks)
 
-    def built_nest(self, group: Group, nest: LoopNest) -> BuiltKernel:
-        """Emit a loop nest, unless an equal one is there."""
+    def built_nest(
+        self,
+        group: Group,
+        nest: LoopNest,
+        kernel: Kernel | None = None,
+        schedule: Schedule | Tiling | None = None,
+    ) -> BuiltKernel:
+        """Emit a loop nest (of a kernel, by a schedule), unless an equal one is there."""
         key = (nest.digest, False, True)
         if key not in self.kernels:
-            name = f"k{len(self.kernels)}_{group.name}"
+            own = nest.name.startswith(group.name)
+            suffix = nest.name.removeprefix(group.name) if own else ""
+            name = f"k{len(self.kernels)}_{group.name}{suffix}"
             emitter = NestEmitter(replace(nest, name=name), self.declarations)
             text = emitter.emit()
             self.kernels[key] = BuiltKernel(
-                name, group, None, None, emitter.nest, text, emitter.has_checks
+                name, group, kernel, schedule, emitter.nest, text, emitter.has_checks
             )
         return self.kernels[key]
+
+
+def _alone(group: Group, flat: Kernel) -> Launcher:
+    """Launches a kernel with a schedule that somebody else chose."""
+
+    def launch(
+        launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        assert isinstance(choice, Schedule)
+        launches.launch_flat(group, flat, inputs, outputs, choice)
+
+    return launch
 
 
 def is_view(node: Node) -> bool:

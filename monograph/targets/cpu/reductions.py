@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from monograph.ir.types import DType, bool_
+from monograph.kernel.softmax import LARGEST_NUMBER
 from monograph.targets.cpu import instructions
 from monograph.targets.cpu.assembly import (
     Builder,
@@ -44,7 +45,7 @@ class Reduction:
             return 0
         if self.kind in ("prod", "all"):
             return 1
-        lowest = self.kind in ("max", "argmax")
+        lowest = self.kind in ("max", "argmax", LARGEST_NUMBER)
         if self.dtype.is_float:
             return float("-inf") if lowest else float("inf")
         if self.dtype is bool_:
@@ -57,6 +58,8 @@ class Reduction:
 
     def join(self, b: Builder, x: Lanes, y: Lanes) -> Lanes:
         """Two elements or partial results as one."""
+        if self.kind == LARGEST_NUMBER:
+            return b.select(b.compare("fcmp ogt", y, x), y, x)
         if self.kind in ("max", "min"):
             return instructions.loose_extremum(b, self.kind, self.dtype, x, y)
         name = _FUNCTIONS[self.kind]
@@ -207,11 +210,11 @@ class Partial:
         value = self._with_nan(b, self._load(b))
         position = self._load_position(b) if self.position else None
         while value.lanes > 1:
-            low, high = _halves(b, value)
+            low, high = halves(b, value)
             if position is None:
                 value = self.reduction.join(b, low, high)
                 continue
-            at_low, at_high = _halves(b, position)
+            at_low, at_high = halves(b, position)
             better = self.reduction.is_better(b, high, at_high, low, at_low)
             value = b.select(better, high, low)
             position = b.select(better, at_high, at_low)
@@ -237,7 +240,8 @@ class Partial:
         return self._with_nan(b, self._load(b))
 
 
-def _halves(b: Builder, value: Lanes) -> tuple[Lanes, Lanes]:
+def halves(b: Builder, value: Lanes) -> tuple[Lanes, Lanes]:
+    """The first and the second half of the lanes."""
     half = value.lanes // 2
     parts = []
     for first in (0, half):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from monograph.fusion.group import Fusion, Group, Kind, fuse, is_stored
+from monograph.fusion.places import Place
 from monograph.ir.graph import Graph, Node, Value
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
@@ -19,9 +20,15 @@ from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.kernel.split import split_reductions
 from monograph.ops import control
 from monograph.progress import announce
+from monograph.targets.cpu.attention import attend, is_streamed
 from monograph.targets.cpu.contract import contract
+from monograph.targets.cpu.convert import clear_border, convert_back, converted
+from monograph.targets.cpu.convolve import convolve, convolve_planes
 from monograph.targets.cpu.launches import Launches
+from monograph.targets.cpu.layout import convolution_layouts, plan_layouts
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.tuning import Tuning
+from monograph.targets.cpu.winograd import winograd
 from monograph.targets.program import (
     Branch,
     Copy,
@@ -37,8 +44,15 @@ from monograph.targets.program import (
 class StepBuilder(Launches):
     """Walks a graph: groups it, and gives every group to the family that computes it."""
 
-    def __init__(self, machine: Machine, layouts: Mapping[Value, Layout], fusion: bool) -> None:
-        super().__init__(machine, layouts)
+    def __init__(
+        self,
+        machine: Machine,
+        layouts: Mapping[Value, Layout],
+        fusion: bool,
+        tolerance: float | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
+        super().__init__(machine, layouts, tolerance, tuning)
         self.fusion = fusion
         self.fallbacks: list[Node] = []
         self.fusions: list[Fusion] = []
@@ -58,17 +72,18 @@ class StepBuilder(Launches):
 
     def graph(self, graph: Graph, targets: Sequence[int]) -> None:
         """The steps of a graph or region whose results are wanted in ``targets``."""
-        for value, target in zip(graph.outputs, targets, strict=True):
-            if value not in self.slot_of and self.is_computed(value):
-                self.slot_of[value] = target
         whole = not self.fusions
         if whole:
             announce("fusion")
         started = time.perf_counter()
-        lowerable = {node: is_lowerable(node) for node in graph.nodes}
+        lowerable = {node: is_lowerable(node) or is_streamed(node) for node in graph.nodes}
         fusion = fuse(graph, lowerable, enabled=self.fusion)
         self.fusion_seconds += time.perf_counter() - started
         self.fusions.append(fusion)
+        self.layouts = plan_layouts(graph, fusion.groups, self.layouts)
+        for value, target in zip(graph.outputs, targets, strict=True):
+            if value not in self.slot_of and self.is_computed(value):
+                self.slot_of[value] = target
         for number, group in enumerate(fusion.groups):
             if whole:
                 announce("kernels", number, len(fusion.groups))
@@ -101,6 +116,8 @@ class StepBuilder(Launches):
         if group.kind is Kind.OPAQUE:
             self.opaque(group, first)
             return
+        if attend(self, group):
+            return
         if len(group.nodes) == 1 and self.is_alias(first) and self._shares_slot(first):
             return
         outputs = {}
@@ -109,23 +126,47 @@ class StepBuilder(Launches):
             assert place is not None, f"%{value.name} has no place in its group"
             outputs[value] = place
         if outputs:
-            kernel, inputs = lower_group(
-                group.name, group.nodes, group.space, outputs, self.layouts
-            )
-            self.launch(group, kernel, inputs, tuple(outputs))
+            self.computed(group, outputs)
 
     def _shares_slot(self, view: Node) -> bool:
         return self.slot(view.results[0]) == self.slot(view.operands[0])
 
-    def launch(
-        self, group: Group, kernel: Kernel, inputs: Sequence[Value], outputs: Sequence[Value]
-    ) -> None:
-        """Steps for a kernel: one, or two if its few long rows are split among threads."""
+    def computed(self, group: Group, outputs: Mapping[Value, Place]) -> None:
+        """Launches that compute a group, with its operands and results in the layouts it wants."""
+        wanted = convolution_layouts(group, self.layouts)
+        layouts = {**self.layouts, **wanted}
+        kernel, inputs = lower_group(group.name, group.nodes, group.space, outputs, layouts)
         flat = flatten(kernel)
         if not flat.stores:
             return
-        read = [self.slot(value) for value in inputs]
-        written = [self.slot(value) for value in outputs]
+        if wanted and convolve_planes(
+            self, group, flat, inputs, wanted, [self.slot(value) for value in outputs]
+        ):
+            return
+        read = [
+            converted(self, group, value, wanted[value]) if value in wanted else self.slot(value)
+            for value in inputs
+        ]
+        written = [
+            self.add_scratch(buffer) if value in wanted else self.slot(value)
+            for value, buffer in zip(outputs, kernel.outputs, strict=True)
+        ]
+        slots = dict(zip(inputs, read, strict=True))
+        if not winograd(self, group, outputs, layouts, slots, written):
+            self.launch(group, flat, read, written)
+        for value, slot in zip(outputs, written, strict=True):
+            if value in wanted:
+                convert_back(self, group, value, slot, wanted[value])
+            elif value in self.layouts:
+                layout = self.layouts[value]
+                clear_border(self, group, slot, value.dtype, value.shape, layout)
+
+    def launch(
+        self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
+    ) -> None:
+        """Steps for a kernel: one, or two if its few long rows are split among threads."""
+        if convolve(self, group, flat, read, written):
+            return
         if contract(self, group, flat, read, written):
             return
         split = split_reductions(flat)

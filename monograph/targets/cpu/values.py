@@ -37,12 +37,14 @@ from monograph.targets.cpu.assembly import (
     type_suffix,
     vector_type,
 )
-from monograph.targets.cpu.reductions import Partial
+from monograph.targets.cpu.reductions import Partial, halves
 
 LINE = 64
 """Bytes in a cache line."""
 ALIGNMENT = 64
 """Scratch, and every output that is written past the cache, begins at a multiple of this."""
+REGISTER = 256
+"""Bits of a vector that are tested at once; where registers are smaller it is two of them."""
 CHANGING = "!"
 """Stands among the names that an expression reads if its value changes as the nest runs."""
 
@@ -88,6 +90,7 @@ class ValueEmitter:
         self.names: dict[Expr, frozenset[str]] = {}
         self.body_loads: list[Load] = []
         self.cells: dict[str, tuple[str, Lanes]] = {}
+        self.lanewise: set[str] = set()
         self.has_checks = False
         self.streams = False
 
@@ -158,6 +161,8 @@ class ValueEmitter:
         assert isinstance(expr, Apply), expr
         if expr.function == "checked":
             return self._checked(expr)
+        if expr.function == "rarely":
+            return self._rarely(expr)
         if expr.function in APPROXIMATED:
             return self.value(mathlib.expand(expr))
         operands = [self.value(operand) for operand in expr.operands]
@@ -165,6 +170,29 @@ class ValueEmitter:
         spread = tuple(self.here.splat(operand, lanes) for operand in operands)
         dtype = expr.operands[-1].dtype
         return instructions.FUNCTIONS[expr.function](self.here, dtype, expr.dtype, spread)
+
+    def _rarely(self, expr: Apply) -> Lanes:
+        """Branch around what no lane wants; where one does, compute both and choose.
+
+        The usual value is written out on both ways: so nothing of it has to be kept in a register
+        while the other one is computed.
+        """
+        condition = self.value(expr.operands[0])
+        wanted = self._any(condition, expr.dtype.bits) if condition.lanes > 1 else condition
+        seldom, usual, after = map(self.function.block, ("seldom", "usual", "after"))
+        ways = f"label %{seldom.label}, label %{usual.label}"
+        self.here.line(f"br {wanted}, {ways}, !prof !3")
+        found = []
+        for block, operands in ((seldom, expr.operands[1:]), (usual, expr.operands[2:])):
+            b = Builder(self.function, self.function.place(block), self.declarations)
+            self.scopes.append(Scope(b, {}, is_conditional=True))
+            values = [b.splat(self.value(each), condition.lanes) for each in operands]
+            value = values[0] if len(values) == 1 else b.select(condition, *values)
+            self.scopes.pop()
+            b.line(f"br label %{after.label}")
+            found.append(f"[ {value.text}, %{b.block.label} ]")
+        self.here.block = self.function.place(after)
+        return self.here.assign(value.element, value.lanes, f"phi {value.type} {', '.join(found)}")
 
     def _checked(self, expr: Apply) -> Lanes:
         """A position from data: out of range is noted, and reads element 0 instead."""
@@ -194,8 +222,19 @@ class ValueEmitter:
         seen = self.here.assign("i32", 1, "load i32, ptr %bad")
         self.here.assign("i32", 1, f"atomicrmw or ptr %status, {seen} monotonic")
 
-    def _any(self, mask: Lanes) -> Lanes:
+    def _any(self, mask: Lanes, bits: int = 0) -> Lanes:
+        """Whether it holds in any lane; ``bits`` is the size of what was compared, if known.
+
+        Registers full of such lanes are joined as they are: packing bits together takes longer.
+        """
         b = self.here
+        if bits and mask.lanes * bits > REGISTER:
+            wide = b.convert("sext", mask, f"i{bits}")
+            while wide.lanes * bits > REGISTER:
+                wide = b.binary("or", *halves(b, wide))
+            mask = b.compare(
+                "icmp slt", wide, constant_vector(Lanes("0", wide.element), wide.lanes)
+            )
         name = f"@llvm.vector.reduce.or.v{mask.lanes}i1"
         self.declarations.add(f"declare i1 {name}({mask.type})")
         return b.assign("i1", 1, f"call i1 {name}({mask})")
@@ -217,8 +256,28 @@ class ValueEmitter:
             square = self._square(load, step)
             if square is not None:
                 return square
-            raw = self._gathered(load, memory, alignment)
+            every_other = self._every_other(load, step, memory, alignment)
+            raw = every_other or self._gathered(load, memory, alignment)
         return self._to_register(raw, load.dtype)
+
+    def _every_other(
+        self, load: Load, step: int | None, memory: str, alignment: int
+    ) -> Lanes | None:
+        """A load of every second element, out of two that reach no further than it does."""
+        vector = self.vector
+        if step != 2 or vector is None or vector.mask is not None or vector.width % 2:
+            return None
+        b, width = self.here, vector.width
+        first = self._first(load.operands[0])
+        type_ = vector_type(memory, width)
+        parts = []
+        for offset in (first, b.binary("add", first, Lanes(str(width - 1), INDEX))):
+            place = f"ptr {self._address(load.buffer, offset).text}, align {alignment}"
+            parts.append(b.assign(memory, width, f"load {type_}, {place}"))
+        low = [f"i32 {k}" for k in range(0, width, 2)]
+        high = [f"i32 {width + k}" for k in range(1, width, 2)]
+        order = f"<{width} x i32> <{', '.join(low + high)}>"
+        return b.assign(memory, width, f"shufflevector {parts[0]}, {parts[1]}, {order}")
 
     def _square(self, load: Load, step: int | None) -> Lanes | None:
         """A strided load whose neighbours are loaded too: read rows, and turn them in registers.
@@ -272,7 +331,7 @@ class ValueEmitter:
         address = self._address(load.buffer, first)
         vector = vector_type(memory, width)
         mask = self.vector.mask
-        if mask is None:
+        if mask is None or load.buffer.name in self.nest.padded:
             return b.assign(memory, width, f"load {vector}, ptr {address.text}, align {alignment}")
         return self._masked(
             "load",

@@ -41,7 +41,7 @@ _CALLS = {
     **{"exp": "tl.exp", "exp2": "tl.exp2", "log": "tl.log", "log2": "tl.log2"},
     **{"sin": "tl.sin", "cos": "tl.cos", "sqrt": "tl.sqrt", "erf": "tl.erf"},
     **{"floor": "tl.floor", "ceil": "tl.ceil", "abs": "tl.abs", "fma": "tl.fma"},
-    **{"where": "tl.where", "sigmoid": "tl.sigmoid"},
+    **{"where": "tl.where", "rarely": "tl.where", "sigmoid": "tl.sigmoid"},
 }
 _EXACT_ONLY_IN_F32 = ("sigmoid", "exp", "exp2", "log", "log2", "sin", "cos", "erf")
 _REDUCTIONS = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min", "argmax": "tl.argmax"}

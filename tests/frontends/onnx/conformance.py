@@ -3,12 +3,7 @@
 The tests, their data and the comparison are those of ``onnx.backend.test``; nothing is excluded and
 nothing declined. Prints how many passed out of all, and why the others did not; with
 ``--target cpu`` every model is compiled, and the tests of which any node ran in the interpreter are
-counted too.
-
-Seven cannot be passed but by chance. The six ``bernoulli`` tests compare random numbers with those
-of NumPy's generator, and ``test_loop16_seq_none`` expects a sequence with a scalar in it, of which
-the suite's own comparison takes the length. ``test_attention_4d_causal_fp16_expanded`` rounds to
-f16 after each of its steps, and two of its 192 numbers come out two roundings apart.
+counted too. Fails if any test does that is not among the ``KNOWN`` ones.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +29,19 @@ from tests.targets.running import TARGETS
 
 SECONDS = 120
 """How long one test may take."""
+
+DRAWN = "random numbers are compared with those of NumPy's generator"
+KNOWN = {
+    **{
+        f"test_bernoulli{variant}_cpu": DRAWN
+        for variant in ("", "_double", "_double_expanded", "_expanded", "_seed", "_seed_expanded")
+    },
+    "test_loop16_seq_none_cpu": "the suite takes the length of a scalar to compare it",
+    "test_attention_4d_causal_fp16_expanded_cpu": (
+        "the reference rounds softmax to f16 in each of its steps; 2 of 192 numbers are 2 ulp apart"
+    ),
+}
+"""The tests that cannot pass, or do by chance alone, with their reasons."""
 
 
 class Outcome(NamedTuple):
@@ -98,12 +106,24 @@ def run_test(name: str) -> Outcome:
     return Outcome(name, reason, detail, seconds, tuple(sorted(set(RUNNER.interpreted))))
 
 
-def run_tests(names: Sequence[str], jobs: int) -> list[Outcome]:
-    """Run tests, in several processes if there are many."""
+def run_tests(names: Sequence[str], jobs: int) -> Iterator[Outcome]:
+    """Run tests, in several processes if there are many; the outcomes in the order of the names."""
     if jobs < 2 or len(names) < 20:
-        return [run_test(name) for name in names]
+        yield from map(run_test, names)
+        return
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        return pool.map(run_test, names, chunksize=8)
+        yield from pool.imap(run_test, names, chunksize=8)
+
+
+def _watched(outcomes: Iterator[Outcome], total: int) -> list[Outcome]:
+    """All the outcomes; how far it is, and what fails, is told as they come."""
+    seen: list[Outcome] = []
+    for outcome in outcomes:
+        seen.append(outcome)
+        end = "\n" if outcome.reason else ""
+        print(f"\r{len(seen)}/{total} {outcome.name:<60}", end=end, file=sys.stderr)
+    print(file=sys.stderr)
+    return seen
 
 
 def _too_slow(number: int, frame: Any) -> None:
@@ -137,7 +157,7 @@ def main() -> int:
     use_target(options.target)
     _TESTS.update(load_tests())
     names = sorted(name for name in _TESTS if re.search(options.pattern, name))
-    outcomes = run_tests(names, options.jobs)
+    outcomes = _watched(run_tests(names, options.jobs), len(names))
     failed = [outcome for outcome in outcomes if outcome.reason]
     if options.out is not None:
         options.out.write_text("".join(f"{each.name}\t{each.reason}\n" for each in failed))
@@ -152,8 +172,21 @@ def main() -> int:
         if outcome.seconds > 10:
             print(f"slow: {outcome.name} {outcome.seconds:.1f} s")
     _print_interpreted(outcomes)
+    unexpected = _print_failures(outcomes)
     print(f"passed {len(names) - len(failed)} / {len(names)}")
-    return 1 if failed else 0
+    return 1 if unexpected else 0
+
+
+def _print_failures(outcomes: Sequence[Outcome]) -> list[str]:
+    """Name every failure; those that are not known, which are returned, come last."""
+    for outcome in outcomes:
+        if outcome.name in KNOWN:
+            verdict = "fails" if outcome.reason else "passes now"
+            print(f"known: {outcome.name} {verdict} ({KNOWN[outcome.name]})")
+    unexpected = [each for each in outcomes if each.reason and each.name not in KNOWN]
+    for outcome in unexpected:
+        print(f"FAILED: {outcome.name}: {outcome.reason}")
+    return [outcome.name for outcome in unexpected]
 
 
 def _print_interpreted(outcomes: Sequence[Outcome]) -> None:

@@ -13,6 +13,8 @@ functionalization drops ``out=`` and with it what is wrong there.
 
 With --fallback an unsupported op may become an opaque call of torch; that is counted apart and is
 never agreement. --level export keeps composite ops (linear, layer_norm…) as torch.export does.
+
+The run fails if a sample does that ``opinfo_known`` does not name.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -49,6 +52,7 @@ from tests.frontends.torch.opinfo_compare import (
     compare_singular_vectors,
 )
 from tests.frontends.torch.opinfo_draws import random_nodes, with_draws
+from tests.frontends.torch.opinfo_known import print_known, unexpected
 from tests.frontends.torch.opinfo_report import PASSED, OpResult, core_ops, print_report
 from tests.targets.running import TARGETS, Runner
 
@@ -83,6 +87,7 @@ class Options:
     sample: int | None = None
     errors: bool = False
     target: str = "interpreter"
+    limit: int | None = None
 
 
 def runnable(model: Any, options: Options, result: OpResult | None = None) -> TorchModel:
@@ -121,7 +126,7 @@ def run_op(index: int, options: Options) -> OpResult:
     result = OpResult(label(op))
     start = time.perf_counter()
     torch.manual_seed(0)
-    for number, sample in enumerate(_samples(op, options)):
+    for number, sample in enumerate(islice(_samples(op, options), options.limit)):
         if options.sample is not None and number != options.sample:
             continue
         with _limit(SECONDS):
@@ -421,12 +426,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fallback", action="store_true")
     parser.add_argument("--errors", action="store_true", help="run wrong inputs instead")
     parser.add_argument("--sample", type=int, default=None, help="only the sample of this number")
+    parser.add_argument("--limit", type=int, default=None, help="only so many samples of each op")
     parser.add_argument("--target", choices=TARGETS, default="interpreter")
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.add_argument("--all", action="store_true", help="list every entry")
     given = parser.parse_args(arguments)
     options = Options(
-        given.level, given.fallback, given.verbose, given.sample, given.errors, given.target
+        given.level,
+        given.fallback,
+        given.verbose,
+        given.sample,
+        given.errors,
+        given.target,
+        given.limit,
     )
     names = [label(op) for op in ops(given.errors)]
     chosen = [index for index, name in enumerate(names) if _wanted(name, given.k)]
@@ -439,7 +451,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _store(given.out, results)  # each time, so that a run that is stopped leaves something
     print(file=sys.stderr)
     print_report(results, given.all or len(chosen) <= 20, given.errors)
-    return 0
+    if not given.errors:
+        print_known(results)
+    failures = unexpected(results)
+    for line in failures:
+        print(f"FAILED: {line}")
+    return 1 if failures else 0
 
 
 def _store(path: str, results: Sequence[OpResult]) -> None:

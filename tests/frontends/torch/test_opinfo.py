@@ -11,6 +11,7 @@ from torch.testing._internal.opinfo.core import SampleInput
 from tests.frontends.torch.opinfo import Options, as_function, copies, label, ops, run_op, trace
 from tests.frontends.torch.opinfo_compare import compare, compare_singular_vectors
 from tests.frontends.torch.opinfo_draws import random_nodes, with_draws
+from tests.frontends.torch.opinfo_known import KNOWN, print_known, unexpected
 from tests.frontends.torch.opinfo_report import OpResult, core_ops, print_report
 
 NAMES = [label(op) for op in ops()]
@@ -141,3 +142,24 @@ def test_the_report_has_eighty_columns_and_every_reason(capsys: Any) -> None:
     assert result.name in printed
     assert "add" in core_ops()
     assert "0 of      1   0.00 %" in printed
+
+
+def test_only_a_failure_that_is_not_known_is_unexpected(capsys: pytest.CaptureFixture[str]) -> None:
+    results = [
+        OpResult("equal", {"untraceable": 7, "agree": 1}),
+        OpResult("allclose", {"untraceable": 25}),
+        OpResult("to_sparse", {"mismatch": 1}),
+        OpResult("add", {"agree": 4, "random": 1, "refused at run": 1}),
+        OpResult("sub", {"crash": 2}),
+    ]
+    assert unexpected(results) == [
+        "allclose: 25 untraceable, 24 known",
+        "to_sparse: 1 mismatch, 0 known",
+        "sub: 2 crash, 0 known",
+    ]
+    print_known(results)
+    assert "equal: 7 untraceable; 8 were known" in capsys.readouterr().out
+
+
+def test_every_known_failure_is_of_an_entry() -> None:
+    assert set(KNOWN) <= set(NAMES)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
+import monograph
 from monograph import functional as F
 from tests.targets.cpu.stepping import kernel_of, steps_of
 
@@ -76,6 +78,34 @@ def test_uniform_values_are_computed_before_the_loop() -> None:
 def test_an_index_is_a_vector_only_where_it_is_a_number() -> None:
     assert "x i64>" not in text(lambda x: x + 1.0, "f32[128]")
     assert "x i64>" in text(lambda x: x + F.iota((128,)), "i64[128]")
+
+
+# What is seldom wanted.
+
+
+def test_what_is_seldom_wanted_is_branched_around() -> None:
+    found = text(F.exp, "f32[128]")
+    assert re.search(r"br i1 %\w+, label %seldom\d+, label %usual\d+, !prof !3", found)
+    usual = found[found.index("\nusual") : found.index("\nafter")]
+    seldom = found[found.index("\nseldom") : found.index("\nusual")]
+    assert usual.count("llvm.fma") < seldom.count("llvm.fma")
+
+
+def test_lanes_are_joined_before_they_are_tested() -> None:
+    found = text(F.exp, "f32[128]")
+    assert "or <16 x i32>" in found and "or <8 x i32>" in found
+    assert "reduce.or.v8i1" in found
+
+
+@pytest.mark.parametrize("size", (1, 5, 8, 31, 32, 33, 64, 100))
+def test_lanes_that_are_far_out_do_not_touch_their_neighbours(size: int) -> None:
+    ordinary = np.linspace(-20, 20, size).astype(np.float32)
+    mixed = ordinary.copy()
+    mixed[size // 2] = np.float32(-95.0)
+    compiled = monograph.compile(F.exp, ordinary, strict=True)
+    expected = compiled(ordinary).copy()
+    expected[size // 2] = np.exp(np.float64(-95.0))
+    np.testing.assert_array_equal(compiled(mixed), expected)
 
 
 # Reductions.
@@ -161,7 +191,7 @@ def test_symbolic_sizes_are_parameters() -> None:
 
 
 def test_division_by_a_size_that_may_be_zero_does_not_trap() -> None:
-    found = text(lambda x, b: x + b, "f32[n, m, 2]", "f32[m, 1]")
+    found = text(lambda x, b: x + b, "f32[n, m, 8]", "f32[m, 1]")
     divisors = re.findall(r"u(?:div|rem) i64 %\w+, (%[\w.]+)", found)
     assert divisors
     assert all(not divisor.startswith("%size.") for divisor in divisors)

@@ -22,6 +22,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
     "halves": (lambda x, y: F.cast(x, "f32") * F.cast(y, "f32"), "f16[100]", "bf16[100]"),
     "integers": (lambda x, y: x // y + x % y, "i8[64]", "i8[64]"),
     "f64": (lambda x: F.exp(x) + F.sin(x), "f64[64]"),
+    "attention": (F.attention, *["f32[1, 2, n, 20]"] * 3),
     "gather": (lambda x, i: F.take(x, i, axis=0), "f32[10, 8]", "i64[5]"),
 }
 
@@ -29,7 +30,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
 def built(name: str, chip: str) -> Program:
     function, *types = PROGRAMS[name]
     graph = monograph.trace(function, *types)
-    LowerComposites(keep=composites_with_loops()).run(graph)
+    LowerComposites(keep=(*composites_with_loops(), "attention")).run(graph)
     return build(graph, machine_named(chip), listings=True)
 
 

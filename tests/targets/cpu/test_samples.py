@@ -92,10 +92,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run everything, or the ops that are named, and count."""
     counts: Counter[str] = Counter()
     interpreted: Counter[str] = Counter()
-    for name, samples in SAMPLES.items():
-        if arguments and name not in arguments:
-            continue
-        chosen = cases(samples)
+    wanted = [name for name in SAMPLES if not arguments or name in arguments]
+    for number, name in enumerate(wanted, 1):
+        print(f"\r{number}/{len(wanted)} {name:<40}", end="", file=sys.stderr)
+        chosen = cases(SAMPLES[name])
         for fusion in (True, False):
             for outcome in check(chosen, _options(fusion=fusion)):
                 counts["runs"] += 1
@@ -105,6 +105,7 @@ def main(arguments: Sequence[str]) -> int:
                 if outcome.interpreted:
                     counts["with interpreted nodes"] += 1
                     interpreted.update(outcome.interpreted)
+    print(file=sys.stderr)
     print(", ".join(f"{count} {what}" for what, count in counts.items()))
     print("interpreted:", ", ".join(f"{op} {count}" for op, count in interpreted.most_common()))
     return 1 if counts["wrong"] else 0

@@ -149,10 +149,16 @@ def test_a_weight_that_is_used_twice_is_packed_once() -> None:
     assert kinds(builder).count(SlotKind.PREPARED) == 1
 
 
-def test_what_is_not_a_weight_is_packed_each_time() -> None:
-    builder = steps_of(lambda x, w: F.relu(x @ w), "f32[64, 64]", "f32[64, 64]")
+def test_what_is_not_a_weight_is_packed_within_the_product() -> None:
+    builder = steps_of(lambda x, w: F.relu(x @ w), "f32[64, 512]", "f32[512, 64]")
     assert builder.prepare == []
-    assert len(launches(builder.steps)) == 3
+    assert len(launches(builder.steps)) == 1
+
+
+def test_what_many_rows_read_is_packed_once_in_each_call() -> None:
+    builder = steps_of(lambda x, w: F.relu(x @ w), "f32[640, 512]", "f32[512, 64]")
+    assert builder.prepare == []
+    assert len(launches(builder.steps)) == 2
 
 
 # Control flow and the interpreter.

@@ -256,7 +256,8 @@ def _complex(node: TorchNode) -> Value:
         expected=str(real.dtype),
         found=imaginary.dtype,
     )
-    return F.complex(real, imaginary)
+    wide = real.dtype if real.dtype in (f32, f64) else f32
+    return F.complex(node.value(real, wide), node.value(imaginary, wide))
 
 
 @converter("aten.polar.default")

@@ -1,0 +1,20 @@
+"""Edits of choices (``targets.cpu.tuning``) as they come out of a file."""
+
+from __future__ import annotations
+
+from monograph.errors import MonographError
+from monograph.runtime.bundle import Json
+from monograph.runtime.records import typed
+
+LARGEST = 1 << 30
+"""The largest number that a knob can have."""
+
+
+def read_edits(value: Json) -> dict[str, int]:
+    """Knobs by name, and a number for each."""
+    found = {}
+    for name, number in typed(value, dict).items():
+        if not 0 <= typed(number, int) <= LARGEST:
+            raise MonographError(f"{number} is no number for a knob")
+        found[typed(name, str)] = number
+    return found
