@@ -68,7 +68,7 @@ def test_unknown_and_many_rows_stay_apart() -> None:
 def test_layers_may_share_a_bias() -> None:
     bias = np.ones(4, np.float32)
 
-    def program(x: object) -> object:
+    def program(x: Any) -> Any:
         first = F.linear(x, np.ones((4, 3), np.float32), bias)
         return first, F.linear(x, np.full((4, 3), 2.0, np.float32), bias)
 

@@ -50,7 +50,7 @@ class Wrapped(torch.Tensor):
         X.to_sparse(),
         X.to("meta"),
         torch.complex(X, -X).conj().imag,
-        X.as_subclass(Wrapped),  # type: ignore[no-untyped-call]
+        X.as_subclass(Wrapped),
         X.numpy(),
         3.0,
     ),

@@ -256,7 +256,11 @@ class NestEmitter(ValueEmitter):
         start, extent = self.dim(loop.start), self.dim(loop.extent)
         static = loop.extent if isinstance(loop.extent, int) else None
         b = self.here
-        whole = b.binary("and", extent, Lanes(str(-width), INDEX))
+        if width & (width - 1):
+            rest = b.binary("urem", extent, Lanes(str(width), INDEX))
+            whole = b.binary("sub", extent, rest)
+        else:
+            whole = b.binary("and", extent, Lanes(str(-width), INDEX))
         split = b.binary("add", start, whole)
         if static is None or static >= width:
             self.vector = Vector(loop.symbol, width, None)

@@ -31,7 +31,7 @@ FEW_CHANNELS = 4
 """Channels under which a convolution's result is better off row-major."""
 PANEL, FULL = 16, 0.9
 """Columns of a product that are computed together, and the share of them that should be wanted."""
-FEW_COLUMNS = 8
+FEW_COLUMNS = 6
 """Columns under which a row-major image is better off with its channels together."""
 KEEPING = frozenset(
     (
