@@ -573,3 +573,11 @@ def test_a_symbolic_dimension_meets_a_number() -> None:
 def test_errors_are_the_projects_own() -> None:
     with pytest.raises(MonographError):
         trace(lambda x: E.cast(x, "f7"), "f32[2]")
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,)])
+def test_a_power_is_ieee_s_whatever_the_rank_of_the_exponent(shape: tuple[int, ...]) -> None:
+    exponent = np.full(shape, 0.5)
+    got = [run(E.Power(), np.array([base] * 4), exponent)[0] for base in (-np.inf, -0.0, 9.0)]
+    assert got == [np.inf, 0.0, 3.0]
+    assert not np.signbit(got[1])

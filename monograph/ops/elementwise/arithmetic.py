@@ -261,7 +261,7 @@ class Power(Binary):
     def evaluate(self, a: Array, b: Array) -> Any:
         if a.dtype.kind in "iu":
             return _integer_power(a, b)
-        return in_double(np.power, a, b)
+        return in_double(_float_power, a, b)
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
         base, exponent = b.broadcast(0, index), b.broadcast(1, index)
@@ -289,6 +289,13 @@ class Power(Binary):
         yield Sample(cls(), (bases[:, None], exponents), "whole and half exponents", False)
         whole = np.array([-3, -2, -1, 0, 1, 2, 3, 40], np.int64)
         yield Sample(cls(), (whole[:, None], whole), "i64", False)
+
+
+def _float_power(a: Array, b: Array) -> Array:
+    """IEEE's power: for a single exponent of 0.5 NumPy takes the root, also of -inf and -0."""
+    result = np.power(a, b)
+    special = (b == 0.5) & ((a == 0) | (a == -np.inf))
+    return np.where(special, np.abs(a), result) if np.any(special) else np.asarray(result)
 
 
 def _integer_power(base: Array, exponent: Array) -> Array:

@@ -374,6 +374,7 @@ class ValueEmitter:
         value = self._to_memory(self.value(write.value), write.buffer.dtype)
         step = self._step(write.offset)
         if self.vector is None or step == 0:
+            assert value.lanes == 1, "the lanes of a vector have one place to go"
             address = self._address(write.buffer, self.value(write.offset))
             b.line(f"store {value}, ptr {address.text}, align {alignment}")
             return
