@@ -34,10 +34,10 @@ from tests.properties.meaning import (
 EXACT = ("canonicalize", "cse", "dce", "fold_constants", "simplify")
 """Passes after which every result has the same bits."""
 
-STRICT = ("lower_composites",)
+STRICT = ("horizontal", "lower_composites")
 """Passes that may round differently, but keep infinities and NaN where they are."""
 
-LOOSE = ("fold_conv_bn", "recognize")
+LOOSE = ("fold_conv_bn", "recognize", "settle_masks")
 """Passes that may round differently, and may be finite where the original overflows."""
 
 PARTS = 10
