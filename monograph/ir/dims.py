@@ -702,7 +702,11 @@ def _argument_order(dim: Dim) -> tuple[bool, str, tuple[int, ...]]:
 
 
 def _difference_bounds(a: Dim, b: Dim) -> Interval:
-    return _bounds(a - b)
+    """The bounds of a difference; of one that is too large to be written, nothing is known."""
+    try:
+        return _bounds(a - b)
+    except ValueError:
+        return None, None
 
 
 def _bounds(dim: Dim) -> Interval:

@@ -69,8 +69,8 @@ def normal(x: Array) -> Array:
     To the left the exponent is -x²/2 itself: that of x/√2 would be magnified by its rounding.
     """
     magnitude = np.minimum(np.abs(x), 40.0)
-    scaled = _scaled_tail(magnitude * SQRT_HALF)
-    left = 0.5 * (_gaussian(magnitude, 0.5) * scaled)
+    coarse, fine = _gaussian(magnitude, 0.5)
+    left = 0.5 * (coarse * _scaled_tail(magnitude * SQRT_HALF, fine))
     return np.where(x < -1.0, left, 0.5 * erfc(-SQRT_HALF * x))
 
 
@@ -90,20 +90,21 @@ def _tail(x: Array) -> Array:
     """erfc of numbers that are not negative."""
     # Beyond 30 the result is 0; an infinity would make the products below NaN.
     near = np.minimum(x, 30.0)
-    return np.asarray(_gaussian(near, 1.0) * _scaled_tail(near))
+    coarse, fine = _gaussian(near, 1.0)
+    return np.asarray(coarse * _scaled_tail(near, fine))
 
 
-def _scaled_tail(x: Array) -> Array:
-    """exp(x²) erfc(x) of finite numbers that are not negative."""
+def _scaled_tail(x: Array, factor: Array | float = 1.0) -> Array:
+    """exp(x²) erfc(x) of finite numbers that are not negative, times a factor."""
     smooth = np.polynomial.chebyshev.chebval((x - 4.0) / (x + 4.0), _TAIL)
-    return np.asarray(smooth / (1.0 + 2.0 * x))
+    return np.asarray(factor * smooth / (1.0 + 2.0 * x))
 
 
-def _gaussian(x: Array, factor: float) -> Array:
-    """exp(-factor x²), where ``factor`` is a power of two.
+def _gaussian(x: Array, factor: float) -> tuple[Array, Array]:
+    """Two numbers whose product is exp(-factor x²), where ``factor`` is a power of two.
 
     exp(-x²) = exp(-head²) exp(-(x - head)(x + head)): head² is exact, the rest is small, so the
     rounding of x² is not magnified.
     """
     head = np.floor(x * 16.0) / 16.0
-    return np.asarray(np.exp(-factor * head * head) * np.exp(-factor * (x - head) * (x + head)))
+    return np.exp(-factor * head * head), np.exp(-factor * (x - head) * (x + head))

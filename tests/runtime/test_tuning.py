@@ -218,7 +218,7 @@ def test_a_compilation_searches_within_its_budget_and_finds_its_result_again(
     monkeypatch.setenv("MONOGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("MONOGRAPH_CACHE", "1")
     x = np.linspace(-1, 1, 64 * 300, dtype=np.float32).reshape(64, 300)
-    executable = compile_graph(GRAPH, Options(budget=1.0))
+    executable = compile_graph(GRAPH, Options(budget=20.0))
     search = executable.report.search
     assert isinstance(search, TuningReport) and search.findings
     again = compile_graph(GRAPH, Options(budget=1.0))
