@@ -22,7 +22,12 @@ _RENAMED = {
     "aten._batch_norm_with_update.default": "aten._batch_norm_with_update_functional.default",
     "aten.normal_.default": "aten.normal_functional.default",
     "aten.rrelu_with_noise.default": "aten.rrelu_with_noise_functional.default",
+    "aten.dropout_.default": "aten.dropout.default",
+    "aten.feature_dropout_.default": "aten.feature_dropout.default",
+    "aten.alpha_dropout_.default": "aten.alpha_dropout.default",
+    "aten.feature_alpha_dropout_.default": "aten.feature_alpha_dropout.default",
 }
+"""Functional forms that go by another name, or whose arguments do."""
 
 
 @cache

@@ -137,6 +137,15 @@ def test_training_mode_draws_from_a_key_that_is_the_last_input() -> None:
     assert (a != b).any()
 
 
+@pytest.mark.parametrize("kind", ["Dropout", "Dropout2d", "AlphaDropout", "FeatureAlphaDropout"])
+def test_dropout_in_place_is_nothing_when_it_is_off(kind: str) -> None:
+    module = getattr(torch.nn, kind)(0.5, inplace=True).eval()
+    x = torch.randn(2, 3, 4, 5)
+    model = import_torch(lambda x: module(x + 1), x, opaque=True)
+    assert "torch.call" not in ops_of(model.graph)
+    torch.testing.assert_close(run(model, x), x + 1)
+
+
 def test_writing_in_place_makes_a_new_value() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         y = x + 1
