@@ -2,7 +2,7 @@
 
 A round gives every contender one turn. In its turn a contender first runs untimed for a moment
 (threads wake, caches fill with what it uses), then for one timed block of calls; its time is that
-of the block over the number of calls. Between turns all is quiet for a few milliseconds, so that
+of the block over the number of calls. Between turns all is quiet for a moment, so that
 one's spinning threads do not run in another's turn, and every round begins with another contender.
 A burst of foreign load hits all alike that way, and the median over rounds forgets it.
 
@@ -41,7 +41,8 @@ class Plan:
     seconds: float = 6.0
     block_seconds: float = 0.004
     warm_seconds: float = 0.001
-    quiet_seconds: float = 0.004
+    quiet_seconds: float = 0.05
+    """Threads of some peers (ONNX Runtime's) spin for tens of milliseconds after a call."""
     slow_factor: float = 4.0
     clock: Callable[[], float] = time.perf_counter
 
