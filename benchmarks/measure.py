@@ -15,7 +15,6 @@ from __future__ import annotations
 import gc
 import math
 import os
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from monograph.runtime.turns import QUIET_SECONDS, Timing
 
 Call = Callable[[], Any]
 
@@ -41,30 +42,12 @@ class Plan:
     seconds: float = 6.0
     block_seconds: float = 0.004
     warm_seconds: float = 0.001
-    quiet_seconds: float = 0.05
-    """Threads of some peers (ONNX Runtime's) spin for tens of milliseconds after a call."""
+    quiet_seconds: float = QUIET_SECONDS
     slow_factor: float = 4.0
     clock: Callable[[], float] = time.perf_counter
 
 
 QUICK = Plan(least_rounds=3, most_rounds=7, seconds=1.0)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds a call, one for each turn."""
-
-    turns: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """What a call usually takes."""
-        return statistics.median(self.turns)
-
-    @property
-    def best(self) -> float:
-        """What a call takes when nothing else happens."""
-        return min(self.turns)
 
 
 def alternate(contenders: Mapping[str, Call], plan: Plan = Plan()) -> dict[str, Timing]:  # noqa: B008

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks import compile_time, peers, report
 from benchmarks.compile_time import Compiled, mebibytes
-from benchmarks.results import Comparison, Results, compare, geometric_mean
+from benchmarks.results import Comparison, Outcome, Results, compare, geometric_mean
 
 BEGIN = "<!-- benchmarks: begin (written by make bench-readme) -->"
 END = "<!-- benchmarks: end -->"
@@ -85,17 +85,24 @@ def _models(results: Results) -> list[str]:
         comparison = compare(row, peers.OURS)
         ratio = comparison.ratio if comparison else None
         error = comparison.error_beside_eager if comparison else None
-        ours, others = row.outcomes.get(peers.OURS), (row.outcomes.get(name) for name in names)
+        outcomes = [row.outcomes.get(name) for name in (peers.OURS, *names)]
+        quickest = min((each.median for each in outcomes if each and each.median), default=None)
         body.append(
             [
                 row.name,
-                f"**{report.time_cell(ours)}**",
-                *(report.time_cell(each) for each in others),
+                *(_marked(each, quickest) for each in outcomes),
                 report.times(ratio),
                 report.times(error),
             ]
         )
     return report.markdown_table(["", peers.OURS, *names, "×", "error × eager's"], body)
+
+
+def _marked(outcome: Outcome | None, quickest: float | None) -> str:
+    """A time, in bold if it is the quickest of its row."""
+    cell = report.time_cell(outcome)
+    won = outcome is not None and outcome.median is not None and outcome.median == quickest
+    return f"**{cell}**" if won else cell
 
 
 def _compiling(compiled: Sequence[Compiled]) -> list[str]:

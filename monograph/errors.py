@@ -88,6 +88,10 @@ class InputError(MonographError):
     """Wrong arguments from the caller: a count, a shape, a dtype, a name, an option."""
 
 
+class DimensionError(MonographError, ValueError):
+    """A symbolic size so long or so deep that nothing sensible needs it."""
+
+
 class EvaluationError(MonographError):
     """A value that a graph cannot compute from the inputs that it was given."""
 

@@ -1,7 +1,12 @@
-"""For the whole suite: nobody's own cache is read or written.
+"""For the whole suite: nobody's own cache is read or written, and a test draws the same each time.
 
 Compiling stores nothing unless a test asks for it (``cache=True``, or a ``MONOGRAPH_CACHE`` of its
 own); what it then stores goes to a folder that is removed when the tests have ended.
+
+Random graphs and the like are the same in every run, so that a failure comes from the change and
+not from the day: ``pytest --hypothesis-profile=explore`` draws others. Hypothesis also mixes in the
+numbers that it finds in modules imported so far, which differ from worker to worker: it is given
+none.
 """
 
 from __future__ import annotations
@@ -10,6 +15,14 @@ import os
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
+
+settings.register_profile("repeatable", derandomize=True, database=None)
+settings.register_profile("explore", derandomize=False)
+settings.load_profile("repeatable")
+providers._get_local_constants = lambda: Constants()
 
 _folder = pytest.StashKey["TemporaryDirectory[str]"]()
 

@@ -19,6 +19,7 @@ from threading import Lock
 from typing import ClassVar, NoReturn, TypeAlias, TypeGuard, TypeVar, Union
 from weakref import WeakValueDictionary
 
+from monograph.errors import DimensionError
 from monograph.ir import intervals
 from monograph.ir.dims_text import parse_expression
 from monograph.ir.intervals import Interval
@@ -424,9 +425,9 @@ def _from_coefficients(coefficients: Mapping[Monomial, int]) -> Dim:
 
 def _build_polynomial(terms: Terms) -> Polynomial:
     if len(terms) > MAX_TERMS:
-        raise ValueError(f"too many terms in a symbolic dimension (more than {MAX_TERMS})")
+        raise DimensionError(f"too many terms in a symbolic dimension (more than {MAX_TERMS})")
     if len(terms[0][0]) > MAX_DEGREE:
-        raise ValueError(f"power too high in a symbolic dimension (more than {MAX_DEGREE})")
+        raise DimensionError(f"power too high in a symbolic dimension (more than {MAX_DEGREE})")
     atoms = [atom for factors, _ in terms for atom in factors]
     size = len(terms) + sum(atom._size for atom in atoms)
     _check_limits(size, (coefficient for _, coefficient in terms))
@@ -453,7 +454,9 @@ def _build_operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Opera
     _check_limits(size, (argument for argument in arguments if isinstance(argument, int)))
     depth = 1 + max(argument._depth for argument in symbolic)
     if depth > MAX_DEPTH:
-        raise ValueError(f"symbolic dimension nested too deeply (more than {MAX_DEPTH} operations)")
+        raise DimensionError(
+            f"symbolic dimension nested too deeply (more than {MAX_DEPTH} operations)"
+        )
     ranges = tuple(bound for argument in symbolic for bound in _ranges(argument))
     atom = object.__new__(kind)
     _fill(
@@ -470,9 +473,11 @@ def _build_operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Opera
 
 def _check_limits(size: int, integers: Iterable[int]) -> None:
     if size > MAX_SIZE:
-        raise ValueError(f"symbolic dimension too large (more than {MAX_SIZE} symbols and numbers)")
+        raise DimensionError(
+            f"symbolic dimension too large (more than {MAX_SIZE} symbols and numbers)"
+        )
     if any(abs(integer) > MAX_INTEGER for integer in integers):
-        raise ValueError(f"number too large in a symbolic dimension (more than {MAX_INTEGER})")
+        raise DimensionError(f"number too large in a symbolic dimension (more than {MAX_INTEGER})")
 
 
 def _merged_symbols(parts: Iterable[SymbolicDim]) -> tuple[Symbol, ...]:
@@ -523,7 +528,7 @@ def _multiply(left: SymbolicDim, right: Dim) -> Dim:
     if isinstance(right, int):
         return left if right == 1 else _from_coefficients({m: c * right for m, c in left.terms()})
     if len(left.terms()) * len(right.terms()) > 16 * MAX_TERMS:
-        raise ValueError(f"too many terms in a symbolic dimension (more than {MAX_TERMS})")
+        raise DimensionError(f"too many terms in a symbolic dimension (more than {MAX_TERMS})")
     coefficients: dict[Monomial, int] = {}
     for left_atoms, left_coefficient in left.terms():
         for right_atoms, right_coefficient in right.terms():
@@ -683,7 +688,7 @@ def _extremum(kind: type[Operation], dims: tuple[Dim, ...]) -> Dim:
         flat.extend(dim.arguments if isinstance(dim, kind) else (dim,))
     unique = sorted(set(flat), key=_argument_order)
     if len(unique) > MAX_ARGUMENTS:
-        raise ValueError(f"too many terms in one max or min (more than {MAX_ARGUMENTS})")
+        raise DimensionError(f"too many terms in one max or min (more than {MAX_ARGUMENTS})")
     kept: list[Dim] = []
     for dim in unique:
         if not any(dominates(other, dim) for other in kept):

@@ -21,6 +21,8 @@ from monograph.targets.cpu.machine import host
 from monograph.targets.cpu.tuning import Site, Tuning
 from monograph.targets.program import Repeat, flattened
 
+QUIET = 0.004
+"""Seconds after which our own threads sleep."""
 LONGEST_ROUND = 15
 """Turns of the default and of the tuned program."""
 
@@ -53,7 +55,7 @@ def tuned_program(
             for name, program in (("default", default), ("tuned", made))
         }
         until = time.perf_counter() + FINAL_LOOK * seconds
-        timed = alternate(calls, LONGEST_ROUND, until=until)
+        timed = alternate(calls, LONGEST_ROUND, quiet=QUIET, until=until)
         return timed["default"], timed["tuned"]
 
     bench = Alone(machine, threads, _emptied_cache(default, machine.l3))

@@ -13,7 +13,8 @@ from monograph.progress import announce
 BLOCK_SECONDS = 0.005
 """About how long a turn lasts; one call, if a call takes longer."""
 
-QUIET_SECONDS = 0.004
+QUIET_SECONDS = 0.05
+"""Threads of some peers (ONNX Runtime's) spin for tens of milliseconds after a call."""
 
 
 @dataclass(frozen=True)

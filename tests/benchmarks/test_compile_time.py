@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from benchmarks import compile_time  # noqa: E402
-from benchmarks.peers import Eager, Monograph, Peer  # noqa: E402
+from benchmarks import compile_time
+from benchmarks.peers import Eager, Monograph, Peer
 
 
 class Missing(Peer):

@@ -6,11 +6,10 @@ import math
 import time
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from benchmarks import measure  # noqa: E402
-from benchmarks.measure import Load, LoadMeter, Plan, Timing, alternate, error, tolerance  # noqa: E402
+from benchmarks import measure
+from benchmarks.measure import Load, LoadMeter, Plan, Timing, alternate, error, tolerance
 
 BRIEF = Plan(
     least_rounds=4,

@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-torch = pytest.importorskip("torch")
-
-from rich.console import Console  # noqa: E402
-
-from benchmarks import ceiling, native, report, trial, workloads  # noqa: E402
-from benchmarks.ceiling import Ceiling  # noqa: E402
-from benchmarks.measure import Load, Plan  # noqa: E402
-from benchmarks.peers import Eager, Peer, Prepared  # noqa: E402
-from benchmarks.prepacked import Prepacked  # noqa: E402
-from benchmarks.results import Machine, Outcome, Results, Row, compare, geometric_mean  # noqa: E402
-from benchmarks.workloads import Workload, neutral_case, normal, select  # noqa: E402
+from benchmarks import ceiling, native, report, trial, workloads
+from benchmarks.ceiling import Ceiling
+from benchmarks.measure import Load, Plan
+from benchmarks.peers import Eager, Peer, Prepared
+from benchmarks.prepacked import Prepacked
+from benchmarks.results import Machine, Outcome, Results, Row, compare, geometric_mean
+from benchmarks.workloads import Workload, neutral_case, normal, select
 
 BRIEF = Plan(least_rounds=2, most_rounds=2, seconds=0.0, quiet_seconds=0.0)
 SMALL = Workload("small", "test", lambda: neutral_case("small", workloads.softmax, normal(4, 8)))

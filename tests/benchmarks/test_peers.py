@@ -6,16 +6,15 @@ import importlib.util
 from types import SimpleNamespace
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from benchmarks import workloads  # noqa: E402
-from benchmarks.aten_to_jax import UnknownOp, convert  # noqa: E402
-from benchmarks.contender import Unsupported  # noqa: E402
-from benchmarks.measure import error  # noqa: E402
-from benchmarks.peers import PEERS, Iree, Monograph, Peer, Prepared, Xla, quickest  # noqa: E402
-from benchmarks.prepacked import Prepacked  # noqa: E402
-from benchmarks.workloads import Case, neutral_case, normal, normed  # noqa: E402
+from benchmarks import workloads
+from benchmarks.aten_to_jax import UnknownOp, convert
+from benchmarks.contender import Unsupported
+from benchmarks.measure import error
+from benchmarks.peers import PEERS, Iree, Monograph, Peer, Prepared, Xla, quickest
+from benchmarks.prepacked import Prepacked
+from benchmarks.workloads import Case, neutral_case, normal, normed
 
 QUICK_TO_COMPILE = {"eager"}
 

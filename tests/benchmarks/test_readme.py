@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from benchmarks import compile_time, readme  # noqa: E402
-from benchmarks.ceiling import Ceiling  # noqa: E402
-from benchmarks.compile_time import Compiled  # noqa: E402
-from benchmarks.measure import Load  # noqa: E402
-from benchmarks.results import Machine, Outcome, Results, Row  # noqa: E402
+from benchmarks import compile_time, readme
+from benchmarks.ceiling import Ceiling
+from benchmarks.compile_time import Compiled
+from benchmarks.measure import Load
+from benchmarks.results import Machine, Outcome, Results, Row
 
 QUIET = Load(0.0, 0.0)
 

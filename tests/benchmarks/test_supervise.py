@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from benchmarks.supervise import Limits, Supervisor, _batch  # noqa: E402
-from benchmarks.trial import Job  # noqa: E402
-from benchmarks.workloads import Workload  # noqa: E402
+from benchmarks.supervise import Limits, Supervisor, _batch
+from benchmarks.trial import Job
+from benchmarks.workloads import Workload
 
 # A process that reads a job as benchmarks.trial does, and does to each workload what its name says.
 SCRIPT = """

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from benchmarks import workloads  # noqa: E402
-from benchmarks.trial import traffic  # noqa: E402
-from benchmarks.workloads import flat, neutral_case, normal, select, workload  # noqa: E402
+from benchmarks import workloads
+from benchmarks.trial import traffic
+from benchmarks.workloads import flat, neutral_case, normal, select, workload
 
 
 def test_names_and_groups_select() -> None:

@@ -4,7 +4,8 @@ What rounding does to a result depends on the numbers: a product that cancels ke
 of what cancelled, however small the result. So the node is run again with every float operand, and
 every number between the steps that an op is made of, moved by roundings, up or down at random
 (*Monte Carlo arithmetic*); how far the results scatter is what rounding does to each element. An
-element that does not scatter must be right to a few roundings of itself.
+element that does not scatter must be right to a few roundings of itself. Products and sums are run
+in f64 too: what overflows if it is rounded after each step need not if it is fused.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from monograph.ir.interpret import (
     checked_results,
     errors_at,
     evaluate_node,
+    interpret,
     run_nodes,
 )
 from monograph.ir.op import Family
@@ -50,6 +52,9 @@ EXACT = frozenset({
 })  # fmt: skip
 """Ops that pick elements or cut them off: they round once or never, and are not continuous, so that
 moving what they are given would excuse a wrong answer."""
+
+FUSED = frozenset({"conv", "conv_transpose", "einsum", "linear", "matmul"})
+"""Ops whose products may be added up without being rounded first."""
 
 BOUNDED = frozenset({"erf", "erfc", "sigmoid", "tanh"})
 BOUNDED_STEPS = 0.25
@@ -80,6 +85,9 @@ def scatter(
     """For each result, how far its elements scatter about it; infinite where some overflow."""
     widths = [np.zeros(np.shape(result)) for result in results]
     generator = np.random.default_rng(zlib.crc32(repr(node).encode()))
+    if node.op.name in FUSED and node.results[0].dtype.is_float:
+        wide = _run_wide(node, operands, bindings)
+        widths = [_distance(one, result) for one, result in zip(wide, results, strict=True)]
     for _ in range(RUNS):
         for width, result, moved in zip(
             widths, results, _run_moved(node, operands, bindings, generator), strict=True
@@ -87,6 +95,19 @@ def scatter(
             if np.shape(moved) == width.shape:  # a size may hang on a rounding, too
                 np.maximum(width, _distance(moved, result), out=width)
     return widths
+
+
+def _run_wide(node: Node, operands: Sequence[Any], bindings: Bindings) -> list[np.ndarray]:
+    """The results of a node that computes in f64, rounded to their own dtype at the end."""
+    wide = [operand.astype(np.float64) for operand in operands]
+    graph = Graph("wide")
+    inputs = [graph.add_input(f"operand_{k}", type_of_array(array)) for k, array in enumerate(wide)]
+    made = graph.add(node.op.substitute(bindings), *inputs)
+    graph.set_outputs(list(made) if isinstance(made, tuple) else [made])
+    return [
+        array.astype(value.dtype.numpy)
+        for array, value in zip(interpret(graph, wide), node.results, strict=True)
+    ]
 
 
 def _distance(moved: np.ndarray, result: np.ndarray) -> np.ndarray:
