@@ -24,12 +24,13 @@ def export(
 ) -> Any:
     """``torch.export`` of a module or function, in eval or training mode."""
     module = target if isinstance(target, torch.nn.Module) else as_module(target)
+    positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
     with _mode(module, training):
         try:
             return torch.export.export(
                 module,
-                tuple(inputs),
-                dict(kwargs or {}),
+                positional,
+                named,
                 dynamic_shapes=dynamic_shapes,
                 strict=strict,
             )
@@ -37,6 +38,21 @@ def export(
             raise UnsupportedError(
                 f"torch.export could not capture {type(target).__name__}: {_first_line(error)}"
             ) from error
+
+
+def _told_apart(module: Any, examples: Any) -> Any:
+    """The examples, with no tensor twice and none that is the module's own: torch.export takes
+    those for one and the same, and ``x - y`` for ``y - y``.
+    """
+    seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+
+    def apart(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            return tensor
+        return tensor.detach().requires_grad_(tensor.requires_grad)
+
+    return torch.utils._pytree.tree_map_only(torch.Tensor, apart, examples)
 
 
 def as_module(function: Callable[..., Any]) -> Any:

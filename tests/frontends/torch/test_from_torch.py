@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import monograph
 from monograph.autodiff.vjp import grad
 from monograph.errors import EvaluationError, InputError, MonographError, UnsupportedError
 from monograph.frontends.torch import (
@@ -258,6 +259,17 @@ def test_a_check_of_data_is_made_when_the_graph_runs() -> None:
         run(model, -torch.ones(3))
 
 
+def test_a_check_of_data_is_made_in_native_code() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async((x > 0).all(), "all must be positive")
+        return x * 2
+
+    compiled = monograph.compile(function, torch.ones(3), cache=False, strict=True)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(EvaluationError, match="all must be positive"):
+        compiled(torch.tensor([1.0, 1.0, -1.0]))
+
+
 def test_a_size_read_from_data_is_a_symbol() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         count = x[0].to(torch.int64).item()
@@ -288,3 +300,17 @@ def test_every_unsupported_op_is_named_with_its_line() -> None:
 def test_what_cannot_be_called_is_refused() -> None:
     with pytest.raises(MonographError, match="something to call"):
         from_torch(3, torch.ones(2))
+
+
+def test_an_example_given_twice_is_two_inputs() -> None:
+    tensor = torch.randn(4)
+    graph = from_torch(lambda x, y: x - 2 * y, tensor, tensor)
+    (got,) = interpret(graph, [np.ones(4, np.float32), np.zeros(4, np.float32)])
+    assert np.array_equal(got, np.ones(4, np.float32))
+
+
+def test_an_example_that_is_a_weight_stays_an_input() -> None:
+    layer = torch.nn.Linear(3, 3, bias=False)
+    graph = from_torch(layer, layer.weight)
+    (got,) = interpret(graph, [np.zeros((3, 3), np.float32)])
+    assert not got.any()
