@@ -4,22 +4,31 @@ Code that rounds elsewhere than the interpreter may end far from it: a differenc
 numbers magnifies a rounding, a comparison or a cast to int makes a jump of it. No fixed bound is
 fair. So the graph is interpreted again and again with every float result moved by a few units in
 its last place, each time otherwise, and narrow floats now and then left unrounded, as kernels
-leave what stays inside them. A sum's roundings are as large as its terms, not as what is left of
-them, so there the terms are moved as well. An answer is right if every element lies where those
-runs lie.
+leave what stays inside them; in the bodies of loops and branches as outside. A sum's roundings are
+as large as its terms, not as what is left of them, so there the terms are moved as well. An answer
+is right if every element lies where those runs lie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from monograph.errors import MonographError
+from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.interpret import bind_inputs, checked_results, evaluate_node, prepared
+from monograph.ir.interpret import (
+    RegionRunner,
+    bind_inputs,
+    checked_results,
+    errors_at,
+    evaluate_node,
+    prepared,
+)
 from monograph.ir.op import Family, Trait
 from monograph.ir.types import Array, TensorType, dtype_of
 
@@ -115,53 +124,75 @@ def _runs(
 ) -> Iterator[list[Array]]:
     """Results of noisy runs without end; the first of each graph has no noise."""
     for graph in graphs:
-        yield _run(graph, inputs, generator, 0.0, 0.0)
+        yield _run(graph, inputs, _Noise(0.0, 0.0, generator))
     while True:
         for graph in graphs:
             size = float(generator.choice([0.0, 1.0, 4.0, 16.0], p=[0.1, 0.4, 0.4, 0.1]))
             kept = float(generator.choice([0.0, 0.5, 1.0]))
             try:
-                yield _run(graph, inputs, generator, size, kept)
+                yield _run(graph, inputs, _Noise(size, kept, generator))
             except MonographError:
                 continue
 
 
-def _run(
-    graph: Graph,
-    inputs: Sequence[Any],
-    generator: np.random.Generator,
-    size: float,
-    kept: float,
-) -> list[Array]:
+def _run(graph: Graph, inputs: Sequence[Any], noise: _Noise) -> list[Array]:
     arrays, bindings = bind_inputs(graph, inputs)
-    found: dict[Value, Any] = dict(zip(graph.inputs, arrays, strict=True))
     with np.errstate(all="ignore"):
+        return noise.run(graph, arrays, bindings)
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """How one run is disturbed: by how many units, and how often a narrow float is left wide."""
+
+    size: float
+    kept: float
+    generator: np.random.Generator
+
+    def run(self, graph: Graph, arrays: Sequence[Any], bindings: dict[Symbol, int]) -> list[Array]:
+        """A graph's outputs, or a region's: what is inside a loop rounds as what is outside."""
+        found: dict[Value, Any] = dict(zip(graph.inputs, arrays, strict=True))
         for node in graph.nodes:
             operands = [found[value] for value in node.operands]
-            if size and node.op.name in SUMS:
-                operands = [_moved_terms(operand, size, generator) for operand in operands]
-            results = _evaluated(node, operands, bindings, generator.random() < kept)
+            if self.size and node.op.name in SUMS:
+                operands = [_moved_terms(each, self.size, self.generator) for each in operands]
+            results = self._evaluated(node, operands, bindings)
             for value, result in zip(node.results, results, strict=True):
-                found[value] = _moved(node, value, result, size, generator)
+                found[value] = _moved(node, value, result, self.size, self.generator)
         return [_stored(value, found[value]) for value in graph.outputs]
 
-
-def _evaluated(node: Node, operands: list[Any], bindings: Any, keep: bool) -> Sequence[Any]:
-    """A node's results; floats narrower than f32 may be left in the f32 they are computed in."""
-    plain = node.regions or node.op.has(Trait.STORAGE) or node.op.family is not Family.COMPUTE
-    if plain or node.op.name == "cast":
+    def _evaluated(
+        self, node: Node, operands: list[Any], bindings: dict[Symbol, int]
+    ) -> Sequence[Any]:
+        """A node's results; narrow floats may be left in the f32 that they are computed in."""
+        op = node.op.substitute(bindings)
         stored = [_stored(v, x) for v, x in zip(node.operands, operands, strict=True)]
-        return evaluate_node(node, stored, bindings)
-    if not keep:
-        return evaluate_node(node, operands, bindings)
-    op = node.op.substitute(bindings)
-    raw = op.evaluate(*prepared(op, operands))
-    results = raw if isinstance(raw, tuple) else (raw,)
-    checked_results(node, raw, bindings)
-    return [
-        np.asarray(result).astype(np.float32) if _is_narrow(value) else _stored(value, result)
-        for value, result in zip(node.results, results, strict=True)
-    ]
+        if node.regions:
+            with errors_at(node, stored):
+                raw = op.evaluate(node.regions, _NoisyRegions(bindings, self), *stored)
+                return checked_results(node, raw, bindings)
+        if op.has(Trait.STORAGE) or op.family is not Family.COMPUTE or op.name == "cast":
+            return evaluate_node(node, stored, bindings)
+        if self.generator.random() >= self.kept:
+            return evaluate_node(node, operands, bindings)
+        raw = op.evaluate(*prepared(op, operands))
+        results = raw if isinstance(raw, tuple) else (raw,)
+        checked_results(node, raw, bindings)
+        return [
+            np.asarray(result).astype(np.float32) if _is_narrow(value) else _stored(value, result)
+            for value, result in zip(node.results, results, strict=True)
+        ]
+
+
+class _NoisyRegions(RegionRunner):
+    """Runs the bodies of loops and branches with the noise of the graph around them."""
+
+    def __init__(self, bindings: Mapping[Symbol, int], noise: _Noise) -> None:
+        super().__init__(bindings)
+        self.noise = noise
+
+    def __call__(self, region: Graph, arrays: Sequence[Any]) -> list[Any]:
+        return self.noise.run(region, arrays, self.bindings_in(region, arrays))
 
 
 def _is_narrow(value: Value) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, note, seed, settings
@@ -21,7 +22,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
-from monograph.ops import elementwise, math, reduce
+from monograph.ops import control, elementwise, math, reduce
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from tests.properties.graphs import graphs, inputs_for
@@ -172,3 +173,20 @@ def test_noise_explains_roundings_and_nothing_else() -> None:
     (exponential,) = interpret(smooth, [x])
     assert not explained([smooth], [x], [np.nextafter(exponential, np.float32(0))])
     assert explained([smooth], [x], [exponential * np.float32(1.001)])
+
+
+def test_noise_reaches_into_loops() -> None:
+    """A kernel rounds bf16 at its end, inside a loop too: 64 + x - 64 keeps x or loses it."""
+    x = np.array([[0.1, 3.0], [0.2, -0.3]], ml_dtypes.bfloat16)
+
+    def work(values: Any) -> Any:
+        start = np.zeros(2, ml_dtypes.bfloat16)
+        _, stacked = control.scan(lambda carry, row: (carry, (row + 64.0) - 64.0), start, values)
+        return reduce.prod(stacked, axis=0)
+
+    graph = trace(work, x)
+    (expected,) = interpret(graph, [x])
+    wide = x.astype(np.float32).prod(axis=0)
+    assert expected[0] == 0.0 and wide[0] > 0.0
+    assert not explained([graph], [x], [wide.astype(x.dtype)])
+    assert explained([graph], [x], [(wide + 1e4).astype(x.dtype)])
