@@ -25,7 +25,6 @@ from monograph.ir.types import DType, bool_
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Load, Variable
 from monograph.kernel.loops import (
-    Accumulator,
     Assign,
     Combine,
     Declare,
@@ -39,9 +38,8 @@ from monograph.kernel.loops import (
     While,
     Write,
 )
-from monograph.kernel.mathlib.exponential import LOG2_E, TABLES, power_of_two
+from monograph.kernel.mathlib.exponential import TABLES, power_of_two
 from monograph.kernel.mathlib.number import Number, horner
-from monograph.kernel.softmax import LARGEST_NUMBER
 
 Position: TypeAlias = tuple[Expr, ...]
 Formula: TypeAlias = Callable[[Position], Expr]
@@ -81,22 +79,22 @@ class StreamedAttention:
         """Equal for attentions that have equal loops: sizes, and each formula at any position."""
         query = (*self.batch, self.heads, self.queries)
         shared = (*self.batch, self.shared, self.keys)
-        stored = self.write(_anywhere((*query, self.value_depth)), e.variable("v", self.dtype))
+        stored = self.write(anywhere((*query, self.value_depth)), e.variable("v", self.dtype))
         sizes = (*query, *shared, self.depth, self.value_depth, self.scale, self.causal)
         return (
             self.name,
             self.dtype,
             len(self.batch),
             sizes,
-            self.query(_anywhere((*query, self.depth))),
-            self.key(_anywhere((*shared, self.depth))),
-            self.value(_anywhere((*shared, self.value_depth))),
-            None if self.mask is None else self.mask(_anywhere((*query, self.keys))),
+            self.query(anywhere((*query, self.depth))),
+            self.key(anywhere((*shared, self.depth))),
+            self.value(anywhere((*shared, self.value_depth))),
+            None if self.mask is None else self.mask(anywhere((*query, self.keys))),
             tuple(stored),
         )
 
 
-def _anywhere(shape: Shape) -> Position:
+def anywhere(shape: Shape) -> Position:
     """A position in a value, in loop variables of its own."""
     return tuple(e.index(e.axis(f"_a{k}", dim).symbol) for k, dim in enumerate(shape))
 
@@ -104,17 +102,14 @@ def _anywhere(shape: Shape) -> Position:
 class AttentionLoops:
     """Builds loops over rows of scores; each row belongs to one query of one head."""
 
-    def __init__(
-        self, attention: StreamedAttention, columns: int, rows: int, row_length: int
-    ) -> None:
+    def __init__(self, attention: StreamedAttention, columns: int, rows: int, scores: int) -> None:
         self.attention = attention
         self.columns = columns
         """Lanes of a vector loop."""
-        self.row_length = row_length
         self.names = count()
         dtype = attention.dtype
         self.query = Buffer("query", dtype, (rows * attention.depth,))
-        self.scores = Buffer("scores", dtype, (rows * row_length,))
+        self.scores = Buffer("scores", dtype, (scores,))
         self.largest = Buffer("largest", dtype, (rows,))
         self.highest = Buffer("highest", dtype, (rows,))
         self.fade = Buffer("fade", dtype, (rows,))
@@ -178,21 +173,6 @@ class AttentionLoops:
         """A number of the dtype that is computed in."""
         return e.literal(number, self.attention.dtype)
 
-    def score(self, row: Dim, column: Dim) -> Expr:
-        """Where a score lies."""
-        return e.index(row * self.row_length + column)
-
-    def copied_query(self, row: Dim, position: Callable[[Dim], Position]) -> Loop:
-        """Copy a query to its row, scaled."""
-        attention = self.attention
-        factor = self.literal(attention.scale * LOG2_E)
-
-        def element(x: Symbol) -> Statements:
-            scaled = e.apply("multiply", attention.query(position(x)), factor)
-            return (Write(self.query, e.index(row * attention.depth + x), scaled),)
-
-        return self.vector(attention.depth, element)
-
     def cleared(self, buffer: Buffer, number: float) -> Loop:
         """The same number everywhere."""
 
@@ -238,63 +218,6 @@ class AttentionLoops:
 
     # Rows -----------------------------------------------------------------------------------------
 
-    def masked_maximum(
-        self, row: Dim, position: Callable[[Dim], Position], seen: Dim, panels: Dim
-    ) -> Statements:
-        """Mask a row of scores, those behind the last that it sees too, and find its maximum.
-
-        The row has whole ``panels`` of columns; ``position`` is where the mask has each.
-        """
-        statements: list[Statement] = []
-        if self.attention.mask is not None:
-            statements.append(self.vector(seen, lambda x: self.masked(row, x, position(x))))
-        behind = panels * self.columns - seen
-        if behind != 0:
-
-            def hidden(x: Symbol) -> Statements:
-                return (Write(self.scores, self.score(row, x), self.literal(-math.inf)),)
-
-            statements.append(self.vector(behind, hidden, seen))
-        best = self.variable()
-
-        def lanes(lane: Symbol) -> Statements:
-            cell, held, found, last = (self.variable() for _ in range(4))
-
-            def taken(column: Symbol) -> Statements:
-                place = self.score(row, column * self.columns + lane)
-                larger = e.apply("less", held, found, dtype=bool_)
-                return (
-                    Let(held, cell),
-                    Let(found, e.load(self.scores, (place,))),
-                    Assign(cell, e.select(larger, found, held)),
-                )
-
-            return (
-                Declare(cell, self.literal(-math.inf)),
-                self.serial(panels, taken),
-                Let(last, cell),
-                Combine(best, LARGEST_NUMBER, last, e.index(0)),
-            )
-
-        statements += [
-            Accumulator(best, LARGEST_NUMBER),
-            self.vector(self.columns, lanes),
-            Write(self.highest, e.index(row), best),
-        ]
-        return tuple(statements)
-
-    def masked(self, row: Dim, x: Symbol, position: Position) -> Statements:
-        """Add a mask to a score, or hide the score."""
-        assert self.attention.mask is not None
-        found = self.variable()
-        mask = self.attention.mask(position)
-        if mask.dtype is bool_:
-            value = e.select(mask, found, self.literal(-math.inf))
-        else:
-            value = e.apply("fma", mask, self.literal(LOG2_E), found)
-        place = self.score(row, x)
-        return Let(found, e.load(self.scores, (place,))), Write(self.scores, place, value)
-
     def raised(self, row: Symbol) -> Statements:
         """The maximum so far of each row, and what its earlier weights are worth beside it."""
         place = e.index(row)
@@ -308,44 +231,6 @@ class AttentionLoops:
             *steps,
             Write(self.fade, place, fade),
             Write(self.largest, place, now),
-        )
-
-    def weights(self, row: Dim, panels: Dim) -> Statements:
-        """The weights of a row in the place of its scores, and their sum."""
-        largest, summed = self.variable(), self.variable()
-
-        def lanes(lane: Symbol) -> Statements:
-            cell, held, found, weight, last = (self.variable() for _ in range(5))
-
-            def taken(column: Symbol) -> Statements:
-                place = self.score(row, column * self.columns + lane)
-                steps, power = self.power(e.apply("subtract", found, largest))
-                return (
-                    Let(found, e.load(self.scores, (place,))),
-                    *steps,
-                    Let(weight, power),
-                    Write(self.scores, place, weight),
-                    Let(held, cell),
-                    Assign(cell, e.apply("add", held, weight)),
-                )
-
-            return (
-                Declare(cell, self.literal(0.0)),
-                self.serial(panels, taken),
-                Let(last, cell),
-                Combine(summed, "sum", last, e.index(0)),
-            )
-
-        place = e.index(row)
-        before, fade, highest = self.variable(), self.variable(), self.variable()
-        return (
-            Let(highest, e.load(self.largest, (place,))),
-            Let(largest, self.finite(highest)),
-            Accumulator(summed, "sum"),
-            self.vector(self.columns, lanes),
-            Let(before, e.load(self.total, (place,))),
-            Let(fade, e.load(self.fade, (place,))),
-            Write(self.total, place, e.apply("fma", before, fade, summed)),
         )
 
 
@@ -394,7 +279,7 @@ def _expressions(body: Statements) -> Iterator[Expr]:
             case Write(_, place, value, _):
                 yield place
                 yield value
-            case Prefetch(_, place):
+            case Prefetch(_, place, _):
                 yield place
             case If(condition, _) | While(_, condition, _):
                 yield condition

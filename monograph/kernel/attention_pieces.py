@@ -13,11 +13,13 @@ the result is stored at once. The pieces depend on the sizes alone, never on the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from monograph.ir.dims import Dim, Symbol, dim_max, dim_min, shape_product
+from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel.attention import (
     AttentionLoops,
@@ -29,7 +31,19 @@ from monograph.kernel.attention import (
     split,
 )
 from monograph.kernel.expr import Buffer, Expr, Variable
-from monograph.kernel.loops import Accumulator, Combine, Let, LoopNest, Statement, Write
+from monograph.kernel.loops import (
+    Accumulator,
+    Assign,
+    Combine,
+    Declare,
+    Let,
+    Loop,
+    LoopNest,
+    Statement,
+    Write,
+)
+from monograph.kernel.mathlib.exponential import LOG2_E
+from monograph.kernel.softmax import LARGEST_NUMBER
 
 _Along: TypeAlias = Callable[[Dim], Position]
 
@@ -111,7 +125,8 @@ class _Pieces(AttentionLoops):
     def __init__(
         self, attention: StreamedAttention, pieces: AttentionPieces, partial: Partial | None
     ) -> None:
-        super().__init__(attention, pieces.columns, pieces.rows, pieces.keys)
+        super().__init__(attention, pieces.columns, pieces.rows, pieces.rows * pieces.keys)
+        self.row_length = pieces.keys
         self.pieces = pieces
         self.partial = partial
         count = 1 if partial is None else partial.count
@@ -200,6 +215,116 @@ class _Pieces(AttentionLoops):
     def sums(self) -> list[Variable]:
         """One accumulator a row."""
         return [self.variable() for _ in range(self.pieces.rows)]
+
+    def score(self, row: Dim, column: Dim) -> Expr:
+        """Where a score lies."""
+        return e.index(row * self.row_length + column)
+
+    def copied_query(self, row: Dim, position: Callable[[Dim], Position]) -> Loop:
+        """Copy a query to its row, scaled."""
+        attention = self.attention
+        factor = self.literal(attention.scale * LOG2_E)
+
+        def element(x: Symbol) -> Statements:
+            scaled = e.apply("multiply", attention.query(position(x)), factor)
+            return (Write(self.query, e.index(row * attention.depth + x), scaled),)
+
+        return self.vector(attention.depth, element)
+
+    def masked_maximum(
+        self, row: Dim, position: Callable[[Dim], Position], seen: Dim, panels: Dim
+    ) -> Statements:
+        """Mask a row of scores, those behind the last that it sees too, and find its maximum.
+
+        The row has whole ``panels`` of columns; ``position`` is where the mask has each.
+        """
+        statements: list[Statement] = []
+        if self.attention.mask is not None:
+            statements.append(self.vector(seen, lambda x: self.masked(row, x, position(x))))
+        behind = panels * self.columns - seen
+        if behind != 0:
+
+            def hidden(x: Symbol) -> Statements:
+                return (Write(self.scores, self.score(row, x), self.literal(-math.inf)),)
+
+            statements.append(self.vector(behind, hidden, seen))
+        best = self.variable()
+
+        def lanes(lane: Symbol) -> Statements:
+            cell, held, found, last = (self.variable() for _ in range(4))
+
+            def taken(column: Symbol) -> Statements:
+                place = self.score(row, column * self.columns + lane)
+                larger = e.apply("less", held, found, dtype=bool_)
+                return (
+                    Let(held, cell),
+                    Let(found, e.load(self.scores, (place,))),
+                    Assign(cell, e.select(larger, found, held)),
+                )
+
+            return (
+                Declare(cell, self.literal(-math.inf)),
+                self.serial(panels, taken),
+                Let(last, cell),
+                Combine(best, LARGEST_NUMBER, last, e.index(0)),
+            )
+
+        statements += [
+            Accumulator(best, LARGEST_NUMBER),
+            self.vector(self.columns, lanes),
+            Write(self.highest, e.index(row), best),
+        ]
+        return tuple(statements)
+
+    def masked(self, row: Dim, x: Symbol, position: Position) -> Statements:
+        """Add a mask to a score, or hide the score."""
+        assert self.attention.mask is not None
+        found = self.variable()
+        mask = self.attention.mask(position)
+        if mask.dtype is bool_:
+            value = e.select(mask, found, self.literal(-math.inf))
+        else:
+            value = e.apply("fma", mask, self.literal(LOG2_E), found)
+        place = self.score(row, x)
+        return Let(found, e.load(self.scores, (place,))), Write(self.scores, place, value)
+
+    def weights(self, row: Dim, panels: Dim) -> Statements:
+        """The weights of a row in the place of its scores, and their sum."""
+        largest, summed = self.variable(), self.variable()
+
+        def lanes(lane: Symbol) -> Statements:
+            cell, held, found, weight, last = (self.variable() for _ in range(5))
+
+            def taken(column: Symbol) -> Statements:
+                place = self.score(row, column * self.columns + lane)
+                steps, power = self.power(e.apply("subtract", found, largest))
+                return (
+                    Let(found, e.load(self.scores, (place,))),
+                    *steps,
+                    Let(weight, power),
+                    Write(self.scores, place, weight),
+                    Let(held, cell),
+                    Assign(cell, e.apply("add", held, weight)),
+                )
+
+            return (
+                Declare(cell, self.literal(0.0)),
+                self.serial(panels, taken),
+                Let(last, cell),
+                Combine(summed, "sum", last, e.index(0)),
+            )
+
+        place = e.index(row)
+        before, fade, highest = self.variable(), self.variable(), self.variable()
+        return (
+            Let(highest, e.load(self.largest, (place,))),
+            Let(largest, self.finite(highest)),
+            Accumulator(summed, "sum"),
+            self.vector(self.columns, lanes),
+            Let(before, e.load(self.total, (place,))),
+            Let(fade, e.load(self.fade, (place,))),
+            Write(self.total, place, e.apply("fma", before, fade, summed)),
+        )
 
     def finish(self) -> Statements:
         """The weighted sums of the values, for every row at once."""

@@ -1,24 +1,29 @@
-"""Attention of many queries: packed keys and values stream past tiles of queries.
+"""Attention of many queries: panels of queries meet keys and values where those lie.
 
     for each tile of queries (in parallel):
       for each tile of keys that it sees:
-        scores = query tile @ key tileᵀ, masked
-        weights of the scores, and the fade of what was summed before
-        result = result * fade + weights @ value tile
+        for each panel of queries, a query in each lane:
+          scores[key][query] = keys @ panel, masked, and the maximum of each query
+          weights of the scores, and the fade of what was summed before
+          result = result * fade + weightsᵀ @ values
       result / total
 
-Keys and values are packed in panels beforehand, each element once, whatever formula makes it; both
-products keep a tile of their result in registers, as contractions do. A causal query sees a prefix
-of the keys: panels beyond the diagonal are not computed at all.
+Queries are turned once, so that lanes are queries: each key is then a row that is read number by
+number, maxima and sums need nothing from other lanes, and of values whole vectors are read. So
+neither keys nor values have to be packed. Both products keep a tile of their result in registers,
+as contractions do. A causal query sees a prefix of the keys: what no query of a panel sees is not
+computed at all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from monograph.ir.dims import Dim, Symbol, dim_max, dim_min, shape_product
-from monograph.ir.types import bool_
+from monograph.ir.types import bool_, i32
 from monograph.kernel import expr as e
 from monograph.kernel.attention import (
     AttentionLoops,
@@ -29,9 +34,19 @@ from monograph.kernel.attention import (
     part,
     split,
 )
-from monograph.kernel.expr import Axis, Buffer, Expr, Load
-from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopNest, Statement, Write
+from monograph.kernel.expr import Buffer, Expr
+from monograph.kernel.loops import (
+    Accumulator,
+    Assign,
+    Combine,
+    Declare,
+    Let,
+    Loop,
+    LoopNest,
+    Statement,
+    Write,
+)
+from monograph.kernel.mathlib.exponential import LOG2_E
 
 
 @dataclass(frozen=True)
@@ -40,70 +55,20 @@ class AttentionTile:
 
     rows: int
     columns: int
+    """Queries of a panel: two vectors of them."""
     queries: int
     keys: int
+    copied: bool = False
+    """Whether keys and values lie too far apart in memory, and are gathered for each tile."""
 
-
-def pack_keys(attention: StreamedAttention, tile: AttentionTile) -> Kernel:
-    """Store the keys in panels: ``[*batch][head][keys / columns][depth][columns]``."""
-    lead = _leading(attention)
-    panel = e.axis("_i_panel", ceiling(attention.keys, tile.columns))
-    depth = e.axis("_i_depth", attention.depth)
-    lane = e.axis("_i_lane", tile.columns)
-    place = panel.symbol * tile.columns + lane.symbol
-
-    def element(inside: Dim) -> Expr:
-        return attention.key((*_positions(lead), e.index(inside), e.index(depth.symbol)))
-
-    value = _within(place, attention.keys, tile.columns, element)
-    return _packing(attention, "keys", (*lead, panel, depth, lane), value)
-
-
-def pack_values(attention: StreamedAttention, tile: AttentionTile) -> Kernel:
-    """Store the values in panels: ``[*batch][head][depth / columns][keys][columns]``."""
-    lead = _leading(attention)
-    panel = e.axis("_i_panel", ceiling(attention.value_depth, tile.columns))
-    key = e.axis("_i_key", attention.keys)
-    lane = e.axis("_i_lane", tile.columns)
-    place = panel.symbol * tile.columns + lane.symbol
-
-    def element(inside: Dim) -> Expr:
-        return attention.value((*_positions(lead), e.index(key.symbol), e.index(inside)))
-
-    value = _within(place, attention.value_depth, tile.columns, element)
-    return _packing(attention, "values", (*lead, panel, key, lane), value)
-
-
-def _leading(attention: StreamedAttention) -> tuple[Axis, ...]:
-    shape = (*attention.batch, attention.shared)
-    return tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(shape))
-
-
-def _positions(axes: Sequence[Axis]) -> Position:
-    return tuple(e.index(axis.symbol) for axis in axes)
-
-
-def _within(place: Dim, size: Dim, columns: int, element: Callable[[Dim], Expr]) -> Expr:
-    """The element at a place, or zero beyond the last one."""
-    if isinstance(size, int) and size % columns == 0:
-        return element(place)
-    value = element(dim_min(place, size - 1))
-    inside = e.apply("less", e.index(place), e.index(size), dtype=bool_)
-    return e.select(inside, value, e.literal(0.0, value.dtype))
-
-
-def _packing(
-    attention: StreamedAttention, what: str, space: tuple[Axis, ...], value: Expr
-) -> Kernel:
-    total = shape_product(axis.extent for axis in space)
-    buffer = Buffer(what, attention.dtype, (total,))
-    store = Store(buffer, (e.linear(space),), value)
-    read = {x.buffer.name: x.buffer for x in e.walk((value,)) if isinstance(x, Load)}
-    return Kernel(f"{attention.name}_pack_{what}", tuple(read.values()), (buffer,), space, (store,))
+    @property
+    def square(self) -> int:
+        """Lanes of one vector: squares of so many elements are turned in registers."""
+        return max(1, self.columns // 2)
 
 
 def stream(attention: StreamedAttention, tile: AttentionTile) -> LoopNest:
-    """The loops over packed keys and values, which are its first two inputs."""
+    """The loops over tiles of queries and keys."""
     return _Tiles(attention, tile).build()
 
 
@@ -111,21 +76,22 @@ class _Tiles(AttentionLoops):
     """Builds the loops of one tile of queries."""
 
     def __init__(self, attention: StreamedAttention, tile: AttentionTile) -> None:
-        rows = -(-tile.queries // tile.rows) * tile.rows
-        super().__init__(attention, tile.columns, rows, tile.keys)
+        height = -(-tile.queries // tile.columns) * tile.columns
+        length = -(-tile.keys // tile.rows) * tile.rows
+        super().__init__(attention, tile.columns, height, length * tile.columns)
         self.tile = tile
-        dtype = attention.dtype
-        lead = shape_product((*attention.batch, attention.shared))
-        panels = ceiling(attention.keys, tile.columns)
+        keys = attention.keys
+        self.is_stored_at_once = isinstance(keys, int) and keys <= tile.keys
+        """Whether the result of a panel is complete after its only tile of keys."""
+        self.result = Buffer("result", attention.dtype, (height * attention.value_depth,))
+        if not self.is_stored_at_once:
+            self.scratch.append(self.result)
+        self.gathered_keys = Buffer("near_keys", attention.dtype, (tile.keys * attention.depth,))
         self.value_panels = -(-attention.value_depth // tile.columns)
-        keys = shape_product((lead, panels, attention.depth, tile.columns))
-        values = shape_product((lead, self.value_panels, attention.keys, tile.columns))
-        self.packed_keys = Buffer("keys", dtype, (keys,))
-        self.packed_values = Buffer("values", dtype, (values,))
-        self.width = self.value_panels * tile.columns
-        """Elements from one row of the result to the next."""
-        self.result = Buffer("result", dtype, (rows * self.width,))
-        self.scratch.append(self.result)
+        size = self.value_panels * tile.keys * tile.columns
+        self.gathered_values = Buffer("near_values", attention.dtype, (size,))
+        if tile.copied:
+            self.scratch += [self.gathered_keys, self.gathered_values]
         self.bind()
 
     def bind(self) -> None:
@@ -147,42 +113,67 @@ class _Tiles(AttentionLoops):
         self.first = number * tile.queries
         """The first query of the tile."""
         self.rows = part(tile.queries, attention.queries, self.first)
-        self.row_panels = ceiling(self.rows, tile.rows)
+        self.panels = ceiling(self.rows, tile.columns)
         group = attention.heads // attention.shared
-        shared = self.head if group == 1 else self.head // group
-        lead: Dim = 0
-        for dim, place in zip(attention.batch, self.batch, strict=True):
-            lead = lead * dim + place
-        self.lead = lead * attention.shared + shared
-        """Which matrix of keys and values."""
+        self.shared = self.head if group == 1 else self.head // group
 
     def build(self) -> LoopNest:
-        body = (*self.begin(), self.key_tiles(), self.finish())
-        packed = (self.packed_keys, self.packed_values)
-        return self.nest(self.attention.name, self.parallel, body, packed)
+        body: Statements = (*self.begin(), self.key_tiles())
+        if not self.is_stored_at_once:
+            body = (*body, self.finish())
+        return self.nest(self.attention.name, self.parallel, body)
 
     def position(self, row: Dim, last: Dim) -> Position:
         """Where an element of a query, of the mask or of the result is."""
         places = (*self.batch, self.head, self.first + row, last)
         return tuple(e.index(place) for place in places)
 
+    def shared_position(self, key: Dim, last: Dim) -> Position:
+        """Where an element of a key or a value is."""
+        return tuple(e.index(place) for place in (*self.batch, self.shared, key, last))
+
+    def inside(self, panel: Dim) -> Dim:
+        """How many queries of a panel there are."""
+        return part(self.columns, self.rows, panel * self.columns)
+
+    # Queries --------------------------------------------------------------------------------------
+
     def begin(self) -> Statements:
-        """Copy the queries; nothing has been seen."""
-        depth = self.attention.depth
+        """Turn the queries; nothing has been seen."""
+        statements: list[Statement] = []
+        if self.rows != self.panels * self.columns:
+            statements.append(self.cleared(self.query, 0.0))
+        statements.append(self.serial(self.panels, self.turned))
+        if not self.is_stored_at_once:
+            statements.append(self.cleared(self.result, 0.0))
+        return *statements, *self.nothing_seen()
 
-        def copied(row: Symbol) -> Statements:
-            return (self.copied_query(row, lambda x: self.position(row, x)),)
+    def turned(self, panel: Symbol) -> Statements:
+        """Copy a panel of queries, scaled: ``[depth][columns]``, a square after the other."""
+        depth, square = self.attention.depth, self.tile.square
+        factor = self.literal(self.attention.scale * LOG2_E)
 
-        statements: list[Statement] = [self.serial(self.rows, copied)]
-        whole = self.row_panels * self.tile.rows
-        if self.rows != whole:
+        def columns(start: Dim, count: int) -> Loop:
+            def elements(lane: Symbol) -> Statements:
+                return tuple(element(lane, start + k) for k in range(count))
 
-            def beyond(x: Symbol) -> Statements:
-                return (Write(self.query, e.index(x), self.literal(0.0)),)
+            return self.vector(self.inside(panel), elements, width=square)
 
-            left = (whole - self.rows) * depth
-            statements.append(self.vector(left, beyond, self.rows * depth))
-        return *statements, self.cleared(self.result, 0.0), *self.nothing_seen()
+        def element(lane: Symbol, k: Dim) -> Statement:
+            found = self.attention.query(self.position(panel * self.columns + lane, k))
+            return Write(self.query, self.asked(panel, k, lane), e.apply("multiply", found, factor))
+
+        whole = depth // square
+        statements = [self.serial(whole, lambda number: (columns(number * square, square),))]
+        if depth % square:
+            statements.append(columns(whole * square, depth % square))
+        return tuple(statements)
+
+    def asked(self, panel: Dim, k: Dim, lane: Dim) -> Expr:
+        """Where an element of a query lies."""
+        return e.index((panel * self.attention.depth + k) * self.columns + lane)
+
+    # Tiles of keys --------------------------------------------------------------------------------
 
     def key_tiles(self) -> Loop:
         """The tiles of keys that some query of this tile sees."""
@@ -194,63 +185,168 @@ class _Tiles(AttentionLoops):
         def body(number: Symbol) -> Statements:
             start = number * tile.keys
             keys = part(tile.keys, seen, start)
-            return (
-                self.multiply_keys(start, keys),
-                *self.weigh(start, keys),
-                self.multiply_values(start, keys),
-            )
+            first: Dim = 0
+            if attention.causal:
+                first = dim_max(0, start - self.first) // self.columns
+            panels = self.panels - first
+            gathered = self.gathered(start, keys) if tile.copied else ()
+            attended = self.serial(panels, lambda p: self.attended(p, start, keys), first)
+            return *gathered, attended
 
         return self.serial(ceiling(seen, tile.keys), body)
 
-    def seen(self, start: Dim, keys: Dim, rows: Dim) -> Dim:
-        """How many keys of a tile are seen by some of the first ``rows`` queries of the tile."""
-        if not self.attention.causal:
-            return keys
-        return dim_max(0, dim_min(keys, self.first + rows - start))
+    def gathered(self, start: Dim, keys: Dim) -> Statements:
+        """Copy the keys and values of a tile next to each other; values in panels of columns."""
+        attention = self.attention
+
+        def key(number: Symbol) -> Statements:
+            def element(x: Symbol) -> Statements:
+                found = attention.key(self.shared_position(start + number, x))
+                place = e.index(number * attention.depth + x)
+                return (Write(self.gathered_keys, place, found),)
+
+            return (self.vector(attention.depth, element),)
+
+        def value(number: Symbol) -> Statements:
+            def columns(first: int) -> Loop:
+                def element(lane: Symbol) -> Statements:
+                    found = attention.value(self.shared_position(start + number, first + lane))
+                    return (Write(self.gathered_values, self.valued(number, first, lane), found),)
+
+                return self.vector(min(self.columns, attention.value_depth - first), element)
+
+            return tuple(columns(first) for first in range(0, attention.value_depth, self.columns))
+
+        return self.serial(keys, key), self.serial(keys, value)
+
+    def valued(self, key: Dim, column: Dim, lane: Dim) -> Expr:
+        """Where an element of a gathered value lies; ``column`` is the first of its panel."""
+        return e.index((column // self.columns * self.tile.keys + key) * self.columns + lane)
+
+    def key_element(self, start: Dim, key: Dim, k: Dim) -> Expr:
+        """An element of a key of a tile."""
+        if self.tile.copied:
+            return e.load(self.gathered_keys, (e.index(key * self.attention.depth + k),))
+        return self.attention.key(self.shared_position(start + key, k))
+
+    def value_element(self, start: Dim, key: Dim, column: Dim, lane: Dim) -> Expr:
+        """An element of a value of a tile."""
+        if self.tile.copied:
+            return e.load(self.gathered_values, (self.valued(key, column, lane),))
+        return self.attention.value(self.shared_position(start + key, column + lane))
+
+    def attended(self, panel: Symbol, start: Dim, keys: Dim) -> Statements:
+        """What one panel of queries makes of one tile of keys."""
+        seen = keys
+        if self.attention.causal:
+            seen = dim_min(keys, self.first + (panel + 1) * self.columns - start)
+        statements = [self.unseen(panel), *self.multiply_keys(panel, start, seen)]
+        if self.attention.mask is not None:
+            statements += self.mask(panel, start, seen)
+        lanes = panel * self.columns
+        return (
+            *statements,
+            self.vector(self.columns, self.raised, lanes),
+            self.weights(panel, seen),
+            *self.multiply_values(panel, start, seen),
+        )
+
+    def unseen(self, panel: Symbol) -> Loop:
+        """No score of this tile has been seen."""
+
+        def element(x: Symbol) -> Statements:
+            return (Write(self.highest, e.index(x), self.literal(-math.inf)),)
+
+        return self.vector(self.columns, element, panel * self.columns)
+
+    def score(self, key: Dim, lane: Dim) -> Expr:
+        """Where a score lies: ``[keys][columns]``."""
+        return e.index(key * self.columns + lane)
 
     # The first product ----------------------------------------------------------------------------
 
-    def multiply_keys(self, start: Dim, keys: Dim) -> Loop:
-        """Scores of the tile: a panel of keys with every panel of rows that sees some of it."""
-        attention, tile = self.attention, self.tile
-        panels = ceiling(attention.keys, tile.columns)
-        base = self.lead * panels + start // tile.columns
+    def multiply_keys(self, panel: Symbol, start: Dim, seen: Dim) -> Statements:
+        """Scores of a panel of queries, for some keys at a time; those at an edge come last."""
+        rows = self.tile.rows
+        everywhere = seen
+        if self.attention.causal:
+            first = self.first + panel * self.columns
+            everywhere = dim_max(0, dim_min(seen, first + 1 - start))
+        whole = everywhere // rows
+        statements: list[Statement] = [
+            self.serial(whole, lambda number: self.scored(panel, start, number * rows, rows))
+        ]
+        if isinstance(seen, int) and not self.attention.causal:
+            rest = seen - seen // rows * rows
+            if rest:
+                statements += self.scored(panel, start, seen - rest, rest)
+            return tuple(statements)
 
-        def column_panel(column: Symbol) -> Statements:
-            first: Dim = 0
-            if attention.causal:
-                beyond = start + column * tile.columns - self.first
-                first = dim_max(0, beyond) // tile.rows
+        def edge(number: Symbol) -> Statements:
+            return self.scored(panel, start, number * rows, rows, seen)
 
-            def row_panel(row: Symbol) -> Statements:
-                def operands(lane: Symbol, k: Symbol, copy: int) -> tuple[Expr, Expr]:
-                    left = (row * tile.rows + copy) * attention.depth + k
-                    right = ((base + column) * attention.depth + k) * tile.columns + lane
-                    return (
-                        e.load(self.query, (e.index(left),)),
-                        e.load(self.packed_keys, (e.index(right),)),
-                    )
+        return *statements, self.serial(ceiling(seen, rows) - whole, edge, whole)
 
-                def stored(lane: Symbol, copy: int, value: Expr) -> Statement:
-                    place = (row * tile.rows + copy) * tile.keys + column * tile.columns + lane
-                    return Write(self.scores, e.index(place), value)
+    def scored(
+        self, panel: Symbol, start: Dim, first: Dim, rows: int, edge: Dim | None = None
+    ) -> Statements:
+        """Scores of ``rows`` keys; at the edge the last key stands for those behind it."""
+        attention = self.attention
 
-                return (self.register_tile(attention.depth, operands, stored),)
+        def operands(lane: Symbol, k: Symbol, copy: int) -> tuple[Expr, Expr]:
+            key = first + copy if edge is None else dim_min(first + copy, edge - 1)
+            left = self.key_element(start, key, k)
+            return left, e.load(self.query, (self.asked(panel, k, lane),))
 
-            return (self.serial(self.row_panels - first, row_panel, first),)
+        def stored(lane: Symbol, sums: Sequence[Expr]) -> Statements:
+            scores = [self.variable() for _ in sums]
+            values = list(sums)
+            if attention.causal and edge is not None:
+                past = start + first - self.first - panel * self.columns
+                values = [self.hidden(past + copy, lane, each) for copy, each in enumerate(sums)]
+            lets = tuple(Let(score, value) for score, value in zip(scores, values, strict=True))
+            writes = tuple(
+                Write(self.scores, self.score(first + copy, lane), score)
+                for copy, score in enumerate(scores)
+            )
+            if attention.mask is not None:
+                return *lets, *writes
+            return *lets, *writes, *self.noticed(panel, lane, scores)
 
-        return self.serial(ceiling(keys, tile.columns), column_panel)
+        return (self.register_tile(self.columns, attention.depth, rows, operands, stored),)
+
+    def hidden(self, past: Dim, lane: Symbol, score: Expr) -> Expr:
+        """A score, or minus infinity for the queries of the panel that the key comes after."""
+        places = (e.cast(e.index(place), i32) for place in (lane, past))
+        before = e.apply("less", *places, dtype=bool_)
+        return e.select(before, self.literal(-math.inf), score)
+
+    def noticed(self, panel: Symbol, lane: Dim, scores: Sequence[Expr]) -> Statements:
+        """Take scores into the maximum of their query."""
+        place = e.index(panel * self.columns + lane)
+        held = self.variable()
+        largest = reduce(self.larger, scores)
+        return (
+            Let(held, e.load(self.highest, (place,))),
+            Write(self.highest, place, self.larger(held, largest)),
+        )
+
+    def larger(self, held: Expr, found: Expr) -> Expr:
+        """The larger of two; a NaN is passed over."""
+        return e.select(e.apply("less", held, found, dtype=bool_), found, held)
 
     def register_tile(
         self,
+        columns: int,
         depth: Dim,
+        rows: int,
         operands: Callable[[Symbol, Symbol, int], tuple[Expr, Expr]],
-        stored: Callable[[Symbol, int, Expr], Statement],
+        stored: Callable[[Symbol, Sequence[Expr]], Statements],
     ) -> Loop:
         """Sums of products over ``depth`` for every row and column of a register tile."""
 
         def body(lane: Symbol) -> Statements:
-            sums = [self.variable() for _ in range(self.tile.rows)]
+            sums = [self.variable() for _ in range(rows)]
 
             def product(k: Symbol) -> Statements:
                 return tuple(
@@ -261,74 +357,160 @@ class _Tiles(AttentionLoops):
             return (
                 *(Accumulator(each, "sum") for each in sums),
                 self.serial(depth, product),
-                *(stored(lane, copy, each) for copy, each in enumerate(sums)),
+                *stored(lane, sums),
             )
 
-        return self.vector(self.tile.columns, body)
+        return self.vector(columns, body)
 
     # Weights --------------------------------------------------------------------------------------
 
-    def weigh(self, start: Dim, keys: Dim) -> Statements:
-        """From scores to weights: each row's maximum first, then its powers of two."""
-        rows = self.tile.rows
+    def mask(self, panel: Symbol, start: Dim, seen: Dim) -> Statements:
+        """Mask the scores of a panel; a mask of each query is turned, a square at a time."""
+        square = self.tile.square
 
-        def panels(panel: Symbol) -> Dim:
-            return ceiling(self.seen(start, keys, panel * rows + rows), self.columns)
+        def keys(first: Dim, count: int) -> Statements:
+            def elements(lane: Symbol) -> Statements:
+                made = [self.masked(panel, start, first + k, lane) for k in range(count)]
+                scores = [score for _, score in made]
+                writes = tuple(
+                    Write(self.scores, self.score(first + k, lane), score)
+                    for k, score in enumerate(scores)
+                )
+                lets = tuple(let for steps, _ in made for let in steps)
+                return *lets, *writes, *self.noticed(panel, lane, scores)
 
-        def maximum(panel: Symbol, row: Dim) -> Statements:
-            seen = self.seen(start, keys, row + 1)
-            return self.masked_maximum(
-                row, lambda x: self.position(row, start + x), seen, panels(panel)
+            return (self.vector(self.inside(panel), elements, width=square),)
+
+        whole = seen // square
+        statements = [self.serial(whole, lambda number: keys(number * square, square))]
+        rest = seen - whole * square
+        if rest != 0:
+            statements.append(self.serial(rest, lambda key: keys(key, 1), whole * square))
+        return tuple(statements)
+
+    def masked(self, panel: Symbol, start: Dim, key: Dim, lane: Symbol) -> tuple[Statements, Expr]:
+        """A score to which the mask has been added, or that it hides."""
+        assert self.attention.mask is not None
+        found, score = self.variable(), self.variable()
+        mask = self.attention.mask(self.position(panel * self.columns + lane, start + key))
+        if mask.dtype is bool_:
+            value = e.select(mask, found, self.literal(-math.inf))
+        else:
+            value = e.apply("fma", mask, self.literal(LOG2_E), found)
+        load = e.load(self.scores, (self.score(key, lane),))
+        return (Let(found, load), Let(score, value)), score
+
+    def weights(self, panel: Symbol, seen: Dim) -> Loop:
+        """The weights of a panel in the place of its scores, and their sums."""
+
+        def lanes(lane: Symbol) -> Statements:
+            highest, largest, cell, last = (self.variable() for _ in range(4))
+            place = e.index(panel * self.columns + lane)
+
+            def taken(key: Symbol) -> Statements:
+                held, found, weight = (self.variable() for _ in range(3))
+                steps, power = self.power(e.apply("subtract", found, largest))
+                return (
+                    Let(found, e.load(self.scores, (self.score(key, lane),))),
+                    *steps,
+                    Let(weight, power),
+                    Write(self.scores, self.score(key, lane), weight),
+                    Let(held, cell),
+                    Assign(cell, e.apply("add", held, weight)),
+                )
+
+            return (
+                Let(highest, e.load(self.largest, (place,))),
+                Let(largest, self.finite(highest)),
+                Declare(cell, self.literal(0.0)),
+                self.serial(seen, taken),
+                Let(last, cell),
+                *self.summed(place, last),
             )
 
-        (size,) = self.total.shape
+        return self.vector(self.columns, lanes)
+
+    def summed(self, place: Expr, weights: Expr) -> Statements:
+        """Add to the sum of a query's weights; where it is complete, keep its inverse."""
+        before, fade, total = (self.variable() for _ in range(3))
+        if self.is_stored_at_once:
+            return (Write(self.fade, place, self.inverse(weights)),)
         return (
-            self.each_row(maximum),
-            self.vector(size, self.raised),
-            self.each_row(lambda panel, row: self.weights(row, panels(panel))),
+            Let(before, e.load(self.total, (place,))),
+            Let(fade, e.load(self.fade, (place,))),
+            Let(total, e.apply("fma", before, fade, weights)),
+            Write(self.total, place, total),
         )
-
-    def each_row(self, body: Callable[[Symbol, Dim], Statements]) -> Loop:
-        """A loop over rows that knows which panel each is in."""
-        rows = self.tile.rows
-
-        def panel(number: Symbol) -> Statements:
-            inside = part(rows, self.rows, number * rows)
-            return (self.serial(inside, lambda copy: body(number, number * rows + copy)),)
-
-        return self.serial(self.row_panels, panel)
 
     # The second product ---------------------------------------------------------------------------
 
-    def multiply_values(self, start: Dim, keys: Dim) -> Loop:
+    def multiply_values(self, panel: Symbol, start: Dim, seen: Dim) -> Statements:
         """Fade the result so far, and add the weighted values of the tile."""
-        attention, tile = self.attention, self.tile
+        depth, columns = self.attention.value_depth, self.columns
+        whole = depth // columns
 
-        def column_panel(column: Symbol) -> Statements:
-            base = (self.lead * self.value_panels + column) * attention.keys + start
+        def column_panel(number: Symbol) -> Statements:
+            return self.weighted(panel, start, seen, number * columns, columns)
 
-            def row_panel(row: Symbol) -> Statements:
-                def operands(lane: Symbol, k: Symbol, copy: int) -> tuple[Expr, Expr]:
-                    left = self.score(row * tile.rows + copy, k)
-                    right = (base + k) * tile.columns + lane
-                    return (
-                        e.load(self.scores, (left,)),
-                        e.load(self.packed_values, (e.index(right),)),
-                    )
+        statements: list[Statement] = []
+        if whole:
+            statements.append(self.serial(whole, column_panel))
+        if depth % columns:
+            rest = depth % columns
+            statements += self.weighted(panel, start, seen, whole * columns, rest)
+        return tuple(statements)
 
-                def stored(lane: Symbol, copy: int, value: Expr) -> Statement:
-                    number = row * tile.rows + copy
-                    place = e.index(number * self.width + column * tile.columns + lane)
-                    before = e.load(self.result, (place,))
-                    fade = e.load(self.fade, (e.index(number),))
-                    return Write(self.result, place, e.apply("fma", before, fade, value))
+    def weighted(
+        self, panel: Symbol, start: Dim, seen: Dim, column: Dim, columns: int
+    ) -> Statements:
+        """Some columns of the result of every query of the panel."""
+        inside = self.inside(panel)
+        statements: list[Statement] = []
+        first = 0
+        for rows in _balanced(self.columns, self.tile.rows):
+            tile = self.weighted_rows(panel, start, seen, column, columns, first, rows)
+            statements += self.if_any(inside - first, (tile,))
+            first += rows
+        return tuple(statements)
 
-                depth = self.seen(start, keys, row * tile.rows + tile.rows)
-                return (self.register_tile(depth, operands, stored),)
+    def if_any(self, count: Dim, body: Statements) -> Statements:
+        """Statements for queries of which there may be none."""
+        exist = dim_min(1, dim_max(0, count))
+        return body if exist == 1 else (Loop(self.symbol("i", 0), 0, exist, body),)
 
-            return (self.serial(self.row_panels, row_panel),)
+    def weighted_rows(
+        self,
+        panel: Symbol,
+        start: Dim,
+        seen: Dim,
+        column: Dim,
+        columns: int,
+        first: int,
+        rows: int,
+    ) -> Loop:
+        """A register tile of the result."""
+        attention = self.attention
 
-        return self.serial(self.value_panels, column_panel)
+        def operands(lane: Symbol, k: Symbol, copy: int) -> tuple[Expr, Expr]:
+            weight = e.load(self.scores, (self.score(k, first + copy),))
+            return weight, self.value_element(start, k, column, lane)
+
+        def stored(lane: Symbol, sums: Sequence[Expr]) -> Statements:
+            statements: list[Statement] = []
+            for copy, each in enumerate(sums):
+                row = panel * self.columns + first + copy
+                fade = e.load(self.fade, (e.index(row),))
+                if self.is_stored_at_once:
+                    value = e.apply("multiply", each, fade)
+                    writes = attention.write(self.position(row, column + lane), value)
+                    statements += self.if_any(self.inside(panel) - first - copy, tuple(writes))
+                    continue
+                place = e.index(row * attention.value_depth + column + lane)
+                before = e.load(self.result, (place,))
+                statements.append(Write(self.result, place, e.apply("fma", before, fade, each)))
+            return tuple(statements)
+
+        return self.register_tile(columns, seen, rows, operands, stored)
 
     def finish(self) -> Loop:
         """Divide by the sum of the weights."""
@@ -338,7 +520,7 @@ class _Tiles(AttentionLoops):
             total, inverse = self.variable(), self.variable()
 
             def element(x: Symbol) -> Statements:
-                found = e.load(self.result, (e.index(row * self.width + x),))
+                found = e.load(self.result, (e.index(row * attention.value_depth + x),))
                 value = e.apply("multiply", found, inverse)
                 return tuple(attention.write(self.position(row, x), value))
 
@@ -349,3 +531,9 @@ class _Tiles(AttentionLoops):
             )
 
         return self.serial(self.rows, divided)
+
+
+def _balanced(size: int, most: int) -> list[int]:
+    """Parts of about the same size, none larger than ``most``."""
+    parts = -(-size // most)
+    return [size // parts + (number < size % parts) for number in range(parts)]

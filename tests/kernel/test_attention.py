@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -10,14 +11,16 @@ from monograph.ir.dims import Dim, Symbol
 from monograph.ir.types import bool_, f32
 from monograph.kernel import expr as e
 from monograph.kernel.attention import Position, StreamedAttention, ceiling, part, split
+from monograph.kernel.attention_operands import copied_operands, lie_apart
 from monograph.kernel.attention_pieces import AttentionPieces, attend_in_pieces
-from monograph.kernel.attention_tiles import AttentionTile, pack_keys, pack_values, stream
+from monograph.kernel.attention_tiles import AttentionTile, stream
 from monograph.kernel.expr import Buffer, Expr
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.loops import If, Loop, LoopNest, Statement, While, Write
 from monograph.kernel.verify import verify_nest
 
 TILE = AttentionTile(rows=2, columns=4, queries=6, keys=8)
+COPYING = replace(TILE, copied=True)
 
 
 def attention(
@@ -80,12 +83,13 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
             yield from statements(statement.body)
 
 
+@pytest.mark.parametrize("tile", [TILE, COPYING])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("queries", "keys"), [(6, 8), (7, 9), (13, 17), (1, 1), (5, 30), (30, 5)])
 def test_tiles_stay_in_bounds_and_out_of_each_others_way(
-    causal: bool, queries: int, keys: int
+    tile: AttentionTile, causal: bool, queries: int, keys: int
 ) -> None:
-    made = stream(attention(queries, keys, causal=causal, masked=True), TILE)
+    made = stream(attention(queries, keys, causal=causal, masked=True), tile)
     assert verify_nest(made) > 0
 
 
@@ -134,8 +138,13 @@ def test_causal_queries_leave_out_the_panels_that_they_do_not_see() -> None:
 def test_only_scores_of_one_tile_exist() -> None:
     made = stream(attention(1000, 1000), TILE)
     sizes = {buffer.name: buffer.shape[0] for buffer in made.scratch}
-    assert sizes["scores"] == TILE.queries * TILE.keys
-    assert sizes["result"] == TILE.queries * 8  # five columns, in panels of four
+    assert sizes["scores"] == TILE.columns * TILE.keys  # of one panel of queries
+    assert sizes["result"] == 8 * 5  # six queries are two panels of four
+
+
+def test_one_tile_of_keys_needs_no_result_beside_the_output() -> None:
+    made = stream(attention(1000, TILE.keys), TILE)
+    assert "result" not in {buffer.name for buffer in made.scratch}
 
 
 def test_heads_that_share_their_keys_are_rows_of_one_product() -> None:
@@ -145,13 +154,30 @@ def test_heads_that_share_their_keys_are_rows_of_one_product() -> None:
     assert {"scores", "o"} <= written
 
 
-def test_packed_panels_hold_zeros_beyond_the_last_key() -> None:
+def test_keys_and_values_are_copied_only_if_they_are_computed() -> None:
     problem = attention(6, 9)
-    keys, values = pack_keys(problem, TILE), pack_values(problem, TILE)
-    assert keys.outputs[0].shape == (3 * 3 * 4,)
-    assert values.outputs[0].shape == (2 * 9 * 4,)
-    assert "where" in str(keys)
-    assert "where" not in str(pack_keys(attention(6, 8), TILE))
+    same, copies = copied_operands(problem)
+    assert same is problem
+    assert copies == ()
+
+    def doubled(position: Position) -> Expr:
+        return e.apply("multiply", problem.key(position), e.literal(2.0, f32))
+
+    changed, (copy,) = copied_operands(replace(problem, key=doubled))
+    assert copy.outputs[0].shape == (9 * 3,)
+    assert [buffer.name for buffer in stream(changed, TILE).inputs] == ["q", "keys", "v"]
+
+
+def test_rows_lie_apart_if_others_are_between_them() -> None:
+    problem = attention(6, 9)
+    assert not lie_apart(problem)
+
+    def scattered(position: Position) -> Expr:
+        heads = Buffer("k", f32, (1, 9, 4, 3))
+        batch, head, key, last = position
+        return flat_expr(e.load(heads, (batch, key, head, last)), {})
+
+    assert lie_apart(replace(problem, key=scattered))
 
 
 def test_sizes_are_cut_into_parts() -> None:

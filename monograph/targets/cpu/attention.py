@@ -1,4 +1,4 @@
-"""Attention: pack keys and values, then stream them past tiles of queries.
+"""Attention: panels of queries meet keys and values where those lie.
 
 The moves in front of an attention (the split of heads, a transpose) are part of the formulas that
 its operands are read with, and what follows it element by element is computed as it is stored.
@@ -7,18 +7,21 @@ its operands are read with, and what follows it element by element is computed a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from monograph.fusion.group import Group
 from monograph.ir.decompose import decompose_node
-from monograph.ir.dims import Dim, Shape, dim_min
+from monograph.ir.dims import Dim, Shape, dim_min, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import TensorType, wide
 from monograph.kernel import expr as e
 from monograph.kernel.attention import Formula, Position, StreamedAttention
+from monograph.kernel.attention_operands import copied_operands, lie_apart
 from monograph.kernel.attention_pieces import AttentionPieces, attend_in_pieces
-from monograph.kernel.attention_tiles import AttentionTile, pack_keys, pack_values, stream
+from monograph.kernel.attention_tiles import AttentionTile, stream
 from monograph.kernel.expr import Buffer, Expr, Load
 from monograph.kernel.flatten import flat_buffer, flat_expr, flatten, offset
+from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
 from monograph.kernel.loops import LoopNest, Write
 from monograph.kernel.lower import GroupLowering, is_native, lower_group
@@ -28,16 +31,16 @@ from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.tuning import Launcher
 
-QUERIES = 96
+QUERIES = 256
 """Queries of a tile."""
-KEYS = 256
+KEYS = 512
 """Keys of a tile."""
+TASKS = 16
+"""Tiles that there should be, so that threads finish together."""
 FEW = 8
-"""Queries up to which packed keys would not be read often enough."""
-SMALL = 1 << 12
+"""Queries up to which they would not fill the lanes of a panel."""
+SMALL = 1 << 6
 """Scores of a head up to which matrix products and a softmax do the same in less time."""
-SMALL_OF_FEW = 1 << 6
-"""The same, where there are few queries."""
 ROWS = 12
 """Queries, of heads that share their keys, that are computed together."""
 PIECE = 512
@@ -66,7 +69,7 @@ def _is_small(queries: Dim, keys: Dim) -> bool:
     """Whether all scores of a head stay in a core's cache anyway."""
     if not isinstance(queries, int) or not isinstance(keys, int):
         return False
-    return queries * keys <= (SMALL if queries > FEW else SMALL_OF_FEW)
+    return queries * keys <= SMALL
 
 
 def decompose_others(graph: Graph) -> None:
@@ -93,34 +96,81 @@ def attend(launches: Launches, group: Group) -> bool:
 def _launch(
     launches: Launches, group: Group, lowering: _Attended, outputs: Sequence[Value]
 ) -> None:
-    """Few queries read keys and values where they lie; many read them packed."""
+    """Few queries share what they read of a key; many stand side by side in the lanes.
+
+    Where the number of queries is known only when it runs, and may be one, there are loops for
+    both, of which one has nothing to do.
+    """
     attention = lowering.attention(outputs)
-    pieces = choose_pieces(attention, launches.machine)
-    slots: dict[str, int] = {}
-    if pieces is None:
-        tile = choose_tile(attention, launches.machine)
-        nest = _streamed(launches, attention, tile)
-        made = (nest, pack_keys(attention, tile), pack_values(attention, tile))
-        names = [buffer.name for buffer in lowering.inputs.values()]
-        read = [launches.slot(value) for value in lowering.inputs]
-        written = [launches.slot(value) for value in outputs]
-        launch = _alone(group, attention, names)
-        digest = " ".join(each.digest for each in made)
-        tile = launches.decide(digest, group, tile, read, written, launch)
-        launch(launches, tile, read, written)
+    queries = attention.queries
+    few = isinstance(queries, int) and queries <= FEW
+    if few or _may_be_one(attention):
+        several = 0 if few else dim_min(1, queries - 1)
+        alone = attention if few else replace(attention, queries=1)
+        _launch_pieces(launches, group, lowering, outputs, alone, 1 - several)
+    if few:
         return
-    nests = _in_pieces(launches, attention, pieces)
+    attention, copies = copied_operands(attention)
+    tile = choose_tile(attention, launches.machine)
+    nest = _streamed(launches, attention, tile)
+    names = [buffer.name for buffer in lowering.inputs.values()]
+    read = [launches.slot(value) for value in lowering.inputs]
+    written = [launches.slot(value) for value in outputs]
+    launch = _alone(group, attention, copies, names)
+    digest = " ".join((nest.digest, *(kernel.digest for kernel in copies)))
+    tile = launches.decide(digest, group, tile, read, written, launch)
+    launch(launches, tile, read, written)
+
+
+def _may_be_one(attention: StreamedAttention) -> bool:
+    """Whether there may be one query, with more keys to see, or many: nobody knows yet."""
+    queries = attention.queries
+    if isinstance(queries, int) or attention.causal or attention.keys == queries:
+        return False
+    least, most = queries.bounds()
+    return (least is None or least <= 1) and (most is None or most > 1)
+
+
+def _launch_pieces(
+    launches: Launches,
+    group: Group,
+    lowering: _Attended,
+    outputs: Sequence[Value],
+    attention: StreamedAttention,
+    times: Dim,
+) -> None:
+    """The loops over pieces and those that join them: once, or not at all."""
+    pieces = choose_pieces(attention, launches.machine)
+    nests = [_repeated(nest, times) for nest in _in_pieces(launches, attention, pieces)]
+    slots: dict[str, int] = {}
     if len(nests) > 1:
         slots = {buffer.name: launches.add_scratch(buffer) for buffer in nests[0].outputs}
     for nest in nests:
-        built = launches.built_nest(group, nest)
+        says = f"online softmax of {pieces.queries} queries × {pieces.keys} keys, read in place"
+        how = says if nest is nests[0] else "joins what the pieces of the keys gave"
+        built = launches.built_nest(group, nest, how=how)
         inputs = _slots(launches, lowering, outputs, slots, nest.inputs)
         written = _slots(launches, lowering, outputs, slots, nest.outputs)
         launches.launch_built(built, group, inputs, written)
 
 
-def _alone(group: Group, attention: StreamedAttention, names: Sequence[str]) -> Launcher:
-    """Packs keys and values, and streams them, in tiles that somebody chose."""
+def _repeated(nest: LoopNest, times: Dim) -> LoopNest:
+    """The nest with its parallel loop, or with none of it."""
+    if isinstance(times, int):
+        return nest
+    sizes = {symbol.name: symbol for symbol in (*nest.sizes, *times.symbols())}
+    ordered = tuple(sizes[name] for name in sorted(sizes))
+    return replace(nest, extent=shape_product((nest.extent, times)), sizes=ordered)
+
+
+def _alone(
+    group: Group,
+    attention: StreamedAttention,
+    copies: Sequence[Kernel],
+    names: Sequence[str],
+) -> Launcher:
+    """Computes keys and values that are not in memory, and streams, in tiles somebody chose."""
+    several = dim_min(1, attention.queries - 1) if _may_be_one(attention) else 1
 
     def launch(
         launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
@@ -128,11 +178,13 @@ def _alone(group: Group, attention: StreamedAttention, names: Sequence[str]) -> 
         assert isinstance(choice, AttentionTile)
         slots = dict(zip(names, inputs, strict=True))
         slots |= {f"o{number}": slot for number, slot in enumerate(outputs)}
-        for kernel in (pack_keys(attention, choice), pack_values(attention, choice)):
+        for kernel in copies:
             read = tuple(slots[buffer.name] for buffer in kernel.inputs)
             slots[kernel.outputs[0].name] = launches.packed(group, flatten(kernel), read)
-        nest = _streamed(launches, attention, choice)
-        built = launches.built_nest(group, nest)
+        nest = _repeated(_streamed(launches, attention, choice), several)
+        says = f"online softmax of {choice.queries} queries × {choice.keys} keys"
+        how = f"{says}, {choice.rows}×{choice.columns} in registers"
+        built = launches.built_nest(group, nest, how=how)
         read = tuple(slots[buffer.name] for buffer in nest.inputs)
         written = [slots[buffer.name] for buffer in nest.outputs]
         launches.launch_built(built, group, read, written)
@@ -322,11 +374,10 @@ def _settled(position: Position, shape: Shape) -> Position:
     return *_own_position(position[:-1], shape[:-1]), position[-1]
 
 
-def choose_pieces(attention: StreamedAttention, machine: Machine) -> AttentionPieces | None:
-    """How few queries are computed, heads that share their keys together; None if many."""
+def choose_pieces(attention: StreamedAttention, machine: Machine) -> AttentionPieces:
+    """How few queries are computed, heads that share their keys together."""
     queries, heads, shared = attention.queries, attention.heads, attention.shared
-    if not isinstance(queries, int) or queries > FEW:
-        return None
+    assert isinstance(queries, int)
     group = heads // shared
     together = 1
     if isinstance(group, int):
@@ -358,12 +409,30 @@ def choose_tile(attention: StreamedAttention, machine: Machine) -> AttentionTile
     lanes = machine.vector_bytes * 8 // attention.dtype.bits
     rows, columns = (machine.registers - 4) // 2, 2 * lanes
     depth = (attention.depth + attention.value_depth) * attention.dtype.bits // 8
-    return AttentionTile(
-        rows,
-        columns,
-        _rounded(attention.queries, min(QUERIES, machine.l2 // 5 // depth), rows),
-        _rounded(attention.keys, min(KEYS, machine.l2 // 4 // depth), columns),
-    )
+    most = min(QUERIES, machine.l2 // 4 // depth)
+    while most >= 8 * columns and _tiles(attention, most) < TASKS:
+        most //= 2
+    queries = _rounded(attention.queries, most, columns)
+    keys = _shared_out(attention.keys, min(KEYS, machine.l2 // depth), rows)
+    # With a length that is known only later, reading in place was measured to take 7 % longer.
+    copied = lie_apart(attention) or not isinstance(attention.keys, int)
+    return AttentionTile(rows, columns, queries, keys, copied)
+
+
+def _tiles(attention: StreamedAttention, queries: int) -> int:
+    """How many tiles of up to so many queries there are; those of a middling size if unknown."""
+    total = shape_product((*attention.batch, attention.heads, attention.queries))
+    if not isinstance(total, int):
+        return TASKS * QUERIES // (2 * queries)
+    return -(-total // queries)
+
+
+def _shared_out(size: Dim, most: int, unit: int) -> int:
+    """Elements of a tile: all of them, equal parts, or else whole units."""
+    if not isinstance(size, int):
+        return max(most, unit)
+    parts = -(-size // max(most, unit))
+    return size // parts if size % parts == 0 else -(-size // (parts * unit)) * unit
 
 
 def _rounded(size: Dim, most: int, unit: int) -> int:
