@@ -107,6 +107,9 @@ class Lowering(Protocol):
     def clamp(self, position: Scalar, lower: Dim, upper: Dim) -> Scalar:
         """The position moved into ``lower <= position < upper``; ``lower`` if that is empty."""
 
+    def most(self, position: Scalar) -> int | None:
+        """The largest value that a position takes; None if that is not known."""
+
     def reduce(self, kind: str, extents: Shape, body: Callable[[Position], Scalar]) -> Scalar:
         """``sum``, ``prod``, ``max``, ``min``, ``any``, ``all``, ``argmax`` or ``argmin``."""
 

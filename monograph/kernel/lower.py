@@ -25,6 +25,7 @@ from monograph.kernel.expr import Buffer, Expr, Index
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout, matching_runs
 from monograph.kernel.scalar import APPROXIMATED, BASIC, TO_BOOL
+from monograph.kernel.walk import Walk, whole_walk
 
 SCALAR_FUNCTIONS = BASIC | APPROXIMATED
 Position: TypeAlias = tuple[Expr, ...]
@@ -182,6 +183,11 @@ class NodeLowering:
             at_least = _compare("greater_equal", bounded, lower)
         return e.select(at_least, bounded, e.index(lower))
 
+    def most(self, position: Expr) -> int | None:
+        if not isinstance(position, Index):
+            return None
+        return position.dim if isinstance(position.dim, int) else position.dim.bounds()[1]
+
     def reduce(self, kind: str, extents: Shape, body: Callable[[Position], Expr]) -> Expr:
         depth = _depth(self.position) + self.nesting
         axes = tuple(e.axis(f"_r{depth}_{k}", extent) for k, extent in enumerate(extents))
@@ -205,22 +211,24 @@ def lower_group(
     space: Shape,
     outputs: Mapping[Value, tuple[int | None, ...]],
     layouts: Mapping[Value, Layout] | None = None,
+    walk: Walk | None = None,
 ) -> tuple[Kernel, tuple[Value, ...]]:
     """The kernel of a group and the values that its inputs are.
 
     ``space`` is the shape of what the kernel visits; each output is stored at its place in it: the
     axis of the space for each dimension of the output, None where that has size one. ``layouts``
-    are those of the values that are not row-major.
+    are those of the values that are not row-major. ``walk`` says which positions of the space are
+    visited, and by which axes; None is all of them, by an axis each.
     """
     lies = layouts or {}
     group = GroupLowering(nodes, lies)
-    axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(space))
+    walk = walk or whole_walk(space)
     buffers = tuple(Buffer(f"o{k}", v.dtype, v.shape, lies.get(v)) for k, v in enumerate(outputs))
     stores = []
     for buffer, (value, place) in zip(buffers, outputs.items(), strict=True):
-        position = tuple(e.index(0 if k is None else axes[k].symbol) for k in place)
+        position = tuple(e.index(0 if k is None else walk.at[k]) for k in place)
         stores.append(Store(buffer, position, e.cast(group.element(value, position), value.dtype)))
-    kernel = Kernel(name, tuple(group.inputs.values()), buffers, axes, tuple(stores))
+    kernel = Kernel(name, tuple(group.inputs.values()), buffers, walk.axes, tuple(stores))
     return kernel, tuple(group.inputs)
 
 

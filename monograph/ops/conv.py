@@ -9,8 +9,9 @@ two, and higher derivatives never leave the family. Weights are shared without a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, DType, TensorType
+from monograph.ir.types import Array, DType, TensorType, bool_
 from monograph.ops import reduce, slicing
 from monograph.ops import shape as shape_ops
 from monograph.ops.data import static_sizes
@@ -179,6 +180,15 @@ def conv(
     return apply(Conv(strides, pairs, dilations, groups), *operands)
 
 
+@dataclass(frozen=True)
+class _Turns:
+    """Taps ``first``, ``first + apart``, … of a transposed convolution, ``count`` of them."""
+
+    first: Scalar
+    apart: int
+    count: Dim
+
+
 @op("conv_transpose")
 class ConvTranspose(Op):
     """The transpose of the linear map that ``conv`` is: each element adds its weights to a window.
@@ -245,22 +255,62 @@ class ConvTranspose(Op):
         return y if bias is None else y + _per_channel(bias, y.ndim)
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
-        """What each place takes from the windows that cover it."""
+        """What each place takes from the windows that cover it, every ``stride``-th tap of theirs.
+
+        Of a place whose residue by the stride is known, it is known which taps those are. They are
+        visited backwards, which is forwards through ``x``.
+        """
         x, weight = b.operands[0].shape, b.operands[1].shape
         windows = Windows(weight[2:], self.stride, self.padding, self.dilation)
         batch, output, *places = index
         group = _group(b, output, weight[1] * self.groups, self.groups)
         channels = x[1] // self.groups
+        turns = [self._turns(b, axis, place, weight[2:]) for axis, place in enumerate(places)]
+        reach = self.reach(weight[2:])
+        border = zip(b.border(0)[2:], reach, strict=True)
+        covered = [need is not None and have >= need for have, need in border]
 
         def product(along: Position) -> Scalar:
-            own, *taps = along
+            own, *steps = along
             channel = group * channels + own
-            exists, positions = windows.lower_back(b, places, taps, x[2:])
+            inside, taps = b.literal(True, bool_), []
+            for axis, (step, turn) in enumerate(zip(steps, turns, strict=True)):
+                tap = turn.first + (turn.count - 1 - step) * turn.apart
+                inside = b.both(inside, b.within(tap, 0, weight[2 + axis]))
+                taps.append(b.clamp(tap, 0, weight[2 + axis]))
+            exists, positions = windows.lower_back(b, places, taps, x[2:], covered)
             element = b.read(0, [batch, channel, *positions])
             tap = b.read(1, [channel, output - group * weight[1], *taps])
-            return _if_inside(b, exists, element, tap)
+            return _if_inside(b, b.both(inside, exists), element, tap)
 
-        return _with_bias(b, b.reduce("sum", (channels, *weight[2:]), product), output)
+        extents = (channels, *(turn.count for turn in turns))
+        return _with_bias(b, b.reduce("sum", extents, product), output)
+
+    def _turns(self, b: Lowering, axis: int, place: Scalar, kernel: Shape) -> _Turns:
+        """Which taps along an axis may fall on a place.
+
+        Those for which ``dilation * tap`` and ``place + low`` have the same residue by the stride.
+        """
+        stride, dilation = self.stride[axis], self.dilation[axis]
+        common = gcd(stride, dilation)
+        apart = stride // common
+        inverse = pow(dilation // common, -1, apart)
+        first = (place + self.padding[axis][0]) // common * inverse % apart
+        count = b.most((kernel[axis] + (apart - 1) - first) // apart)
+        return _Turns(first, apart, kernel[axis] if count is None else count)
+
+    def reach(self, kernel: Shape) -> tuple[int | None, ...]:
+        """How far past either end of ``x`` windows would have to lie; None if it is not known."""
+        found: list[int | None] = []
+        for axis, taps in enumerate(kernel):
+            if not isinstance(taps, int):
+                found.append(None)
+                continue
+            last, stride = self.dilation[axis] * (taps - 1), self.stride[axis]
+            low, high = self.padding[axis]
+            above = (last - high + self.output_padding[axis]) // stride
+            found.append(max(0, -((low - last) // stride), above))
+        return tuple(found)
 
     def _add_windows(self, spread: Array, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> Array:
         """Add [group, batch, *sizes, outputs, *kernel] up to [batch, group, outputs, *result]."""
@@ -405,6 +455,22 @@ class ConvWeightGradient(Op):
         outputs = _group_channels(grad, self.groups)
         taps = np.matmul(outputs.swapaxes(1, 2), patches)  # [group, outputs, channels * kernel]
         return np.asarray(taps.reshape(grad.shape[1], x.shape[1] // self.groups, *kernel))
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        """What each tap saw, times the gradient of what it made there."""
+        x, grad = b.operands[0].shape, b.operands[1].shape
+        windows = self.windows()
+        output, own, *taps = index
+        group = _group(b, output, grad[1], self.groups)
+        channel = group * (x[1] // self.groups) + own
+
+        def product(along: Position) -> Scalar:
+            batch, *places = along
+            inside, positions = windows.lower(b, places, taps, x[2:], b.border(0)[2:])
+            element = b.read(0, [batch, channel, *positions])
+            return _if_inside(b, inside, element, b.read(1, [batch, output, *places]))
+
+        return b.reduce("sum", (grad[0], *grad[2:]), product)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x, outputs = node.operands

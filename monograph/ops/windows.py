@@ -154,16 +154,26 @@ class Windows:
         return inside, places
 
     def lower_back(
-        self, b: Lowering, places: Position, taps: Position, counts: Shape
+        self,
+        b: Lowering,
+        places: Position,
+        taps: Position,
+        counts: Shape,
+        covered: Sequence[bool] = (),
     ) -> tuple[Scalar, list[Scalar]]:
-        """Whether windows have these taps on these places, and which; held in range if not."""
+        """Whether windows have these taps on these places, and which; held in range if not.
+
+        ``covered`` are the axes along which one may read past either end, and find what is wanted.
+        """
         exists, windows = b.literal(True, bool_), []
         for axis, (place, tap, count) in enumerate(zip(places, taps, counts, strict=True)):
             start = place + self.padding[axis][0] - tap * self.dilation[axis]
             window = start // self.stride[axis]
-            on_a_step = b.within(start % self.stride[axis], 0, 1)
-            exists = b.both(exists, b.both(on_a_step, b.within(window, 0, count)))
-            windows.append(b.clamp(window, 0, count))
+            exists = b.both(exists, b.within(start % self.stride[axis], 0, 1))
+            if axis >= len(covered) or not covered[axis]:
+                exists = b.both(exists, b.within(window, 0, count))
+                window = b.clamp(window, 0, count)
+            windows.append(window)
         if any(count == 0 for count in counts):
             exists = b.literal(False, bool_)
         return exists, windows
