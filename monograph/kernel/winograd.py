@@ -17,7 +17,7 @@ What the transforms are, and their error, is told in ``kernel.winograd_transform
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from monograph.ir.dims import (
@@ -34,7 +34,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.loops import If, Let, Loop, LoopKind, LoopNest, Statement, Write
+from monograph.kernel.loops import If, Let, Loop, LoopKind, LoopNest, Prefetch, Statement, Write
 from monograph.kernel.nest import build_nest
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.winograd_transform import TAPS, Line, Transform, down_columns
@@ -129,6 +129,8 @@ class Plan:
     columns: int
     lanes: int
     whole: bool = False
+    ahead: bool = False
+    """Whether the weights' planes come from far, and are asked for before they are used."""
 
 
 def flat_store(store: Store) -> Store:
@@ -332,7 +334,25 @@ class Winograd:
             width=plan.columns,
             partial=self.transform.depth,
         )
-        return build_nest(kernel, schedule).body
+        body = build_nest(kernel, schedule).body
+        if not plan.ahead:
+            return body
+        asked = self.asked_ahead(plane.symbol, row, depth, lane.symbol)
+        return tuple(_extended(each, depth.symbol, asked) for each in body)
+
+    def asked_ahead(self, plane: Dim, row: Axis, depth: Axis, lane: Dim) -> Prefetch:
+        """Ask for the next plane of the weights, some of it at every step of this one.
+
+        The planes lie in the order in which they are visited, and each register tile that a plane
+        is multiplied with asks for its share of the next. Spread over the steps like that, requests
+        never wait for each other, and memory is read while the processor multiplies.
+        """
+        tiles = self.plan.block // self.plan.rows
+        share = -(-self.convolution.channels // tiles)
+        slower = 1 << (tiles.bit_length() - 1)
+        channel = row.symbol * share + depth.symbol // slower
+        place = self.weight_offset(plane + 1, channel, lane)
+        return Prefetch(self.weights, e.index(place), far=True)
 
     def product_offset(self, plane: Dim, row: Dim, lane: Dim) -> Dim:
         """Where the products of a plane have a number."""
@@ -488,6 +508,15 @@ class Winograd:
 
 def _bindings(symbols: Sequence[Symbol | None], dims: Sequence[Dim]) -> Mapping[Symbol, Dim]:
     return {s: dim for s, dim in zip(symbols, dims, strict=True) if s is not None}
+
+
+def _extended(statement: Statement, symbol: Symbol, more: Statement) -> Statement:
+    """A statement with one more in the loops over a symbol."""
+    if not isinstance(statement, Loop):
+        return statement
+    if statement.symbol == symbol:
+        return replace(statement, body=(*statement.body, more))
+    return replace(statement, body=tuple(_extended(each, symbol, more) for each in statement.body))
 
 
 def _named(prefix: str, line: Line) -> tuple[list[Expr], list[Let]]:

@@ -41,6 +41,7 @@ from monograph.kernel.loops import (
     Loop,
     LoopKind,
     LoopNest,
+    Prefetch,
     Statement,
     Write,
 )
@@ -54,6 +55,10 @@ PLANE_BYTES = 1 << 17
 """The largest channel that is copied on the way: it should stay near."""
 CHANNELS = 32
 """Channels of a column that are computed before the row below: two cache lines."""
+NARROWEST = 4
+"""Lanes of the shortest vectors that a short row is read in."""
+FEW_TAPS = 25
+"""Taps up to which a short row is read in whole, shorter vectors."""
 MOST_TAPS = 256
 """Taps of a window up to which they are multiplied one by one."""
 LONGEST_ROW = 15
@@ -84,6 +89,17 @@ class Depthwise:
     def has_channels_last(self) -> bool:
         """Whether vectors hold channels, each with weights of its own."""
         return self.lane.symbol in self.weight.symbols
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether a few of its many channels are followed down the image at a time.
+
+        That pays where the next row reads the same rows but one.
+        """
+        if not self.has_channels_last or likely(self.lane.extent) <= CHANNELS or not self.outer:
+            return False
+        row = self.steps(self.outer[-1])
+        return any(self.steps(axis) == row for axis in self.taps)
 
     def weight_axes(self) -> tuple[Axis, ...]:
         """The axes of the weights, in the order in which they are packed."""
@@ -152,7 +168,7 @@ def _launch(
     count = choose_tile(depthwise, launches.machine)
     along = "channels in vectors" if depthwise.has_channels_last else "columns in vectors"
     group.joined.append(f"each channel is convolved by itself: {along}, {count} at a time beside")
-    built = launches.built_nest(group, nest)
+    built = launches.built_nest(group, nest, how=f"each channel by itself, {along}")
     launches.launch_built(built, group, [slots[each.name] for each in nest.inputs], outputs)
 
 
@@ -291,7 +307,8 @@ def _filled(plane: Plane, lanes: int) -> tuple[Statement, ...]:
     there = plane.lead + row.symbol * plane.pitch
     here = plane.base + row.symbol * plane.width + column.symbol
     element = e.load(plane.source, (e.index(here),))
-    copy = _vectors(column, lanes, (Write(plane.target, e.index(there + column.symbol), element),))
+    short = min(lanes, max(NARROWEST, 1 << plane.width.bit_length() - 1))
+    copy = _vectors(column, short, (Write(plane.target, e.index(there + column.symbol), element),))
     gap = tuple(
         Write(plane.target, e.index(there + each), zero) for each in range(plane.width, plane.pitch)
     )
@@ -322,7 +339,7 @@ def depthwise_nest(
     tiles = e.axis("_i_tile", _ceiling(depthwise.tile.extent, count))
     lanes = machine.vector_bytes * 8 // depthwise.reduction.dtype.bits
     tiled = tuple(_tile(depthwise, weight, _places(depthwise.tile, tiles, count)))
-    block, body = _lane_loop(depthwise, machine, lanes, tiled)
+    block, body = _lane_loop(depthwise, lanes, tiled)
     *images, row = depthwise.outer or (e.axis("_i_row", 1),)
     leading: tuple[Axis, ...] = (*images, block, tiles, row)
     if block.extent == 1:
@@ -359,26 +376,36 @@ def depthwise_nest(
 
 
 def _lane_loop(
-    depthwise: Depthwise, machine: Machine, lanes: int, tiled: tuple[Statement, ...]
+    depthwise: Depthwise, lanes: int, tiled: tuple[Statement, ...]
 ) -> tuple[Axis, Statement]:
     """The loop over vectors, and the axis of the blocks of channels that it takes one of.
 
-    A window's rows are read again for the next row of the result. If the whole image stays in the
-    core's own cache, a few channels of a few columns are followed down the image, so that they
-    are found in the first cache; else the image is read row by row, as it comes from memory.
+    A window's rows are read again for the next row of the result: a few channels of a few columns
+    are followed down the image, so that they are found in the first cache.
     """
     lane, extent = depthwise.lane, depthwise.lane.extent
     once = Axis(Symbol("_i_block", 0, 0), 1)
     if not depthwise.has_channels_last:
-        return once, _vectors(lane, lanes, tiled)
-    image = likely(depthwise.image.buffer.shape[0]) * depthwise.reduction.dtype.bits // 8
-    if image > machine.l2 or likely(extent) <= CHANNELS:
+        return once, _vectors(lane, _row_lanes(depthwise, lanes), tiled)
+    if not depthwise.has_blocks:
         return once, Loop(lane.symbol, 0, extent, tiled, LoopKind.VECTOR, lanes)
     block = e.axis("_i_block", _ceiling(extent, CHANNELS))
     start = block.symbol * CHANNELS
     whole = isinstance(extent, int) and extent % CHANNELS == 0
     part = CHANNELS if whole else dim_min(CHANNELS, extent - start)
     return block, Loop(lane.symbol, start, part, tiled, LoopKind.VECTOR, lanes)
+
+
+def _row_lanes(depthwise: Depthwise, lanes: int) -> int:
+    """Lanes of the vectors along a row: a short one is read in halves rather than in parts.
+
+    With many taps side by side, half as many instructions are worth an empty lane.
+    """
+    taps, extent = likely(_size(depthwise.taps)), depthwise.lane.extent
+    few = taps <= FEW_TAPS or depthwise.steps(depthwise.lane) != 1
+    while few and isinstance(extent, int) and lanes > NARROWEST and extent < lanes:
+        lanes //= 2
+    return lanes
 
 
 def _vectors(lane: Axis, lanes: int, tiled: tuple[Statement, ...]) -> Statement:
@@ -435,6 +462,8 @@ def _tile(depthwise: Depthwise, weight: Buffer, places: Sequence[Dim]) -> list[S
         body = (Loop(axis.symbol, 0, axis.extent, body),)
     if not others:
         body = (Loop(Symbol("_r_once", 0, 0), 0, 1, body),)
+    if depthwise.has_blocks and len(others) == 1:
+        statements += _asked_ahead(depthwise, others[0], shared, places)
     statements += body
     known_at = depthwise.tile.symbol
     for place, total in zip(places, sums, strict=True):
@@ -444,6 +473,26 @@ def _tile(depthwise: Depthwise, weight: Buffer, places: Sequence[Dim]) -> list[S
             value = e.substitute(e.replace(store.value, known), at)
             statements.append(Write(store.buffer, e.substitute(store.position[0], at), value))
     return statements
+
+
+def _asked_ahead(
+    depthwise: Depthwise, down: Axis, shared: Axis, places: Sequence[Dim]
+) -> list[Statement]:
+    """Ask for the row of the image that the next row of the result reads and this one does not.
+
+    A block of channels is a short piece of memory in each column, which no processor foresees.
+    """
+    assert isinstance(down.extent, int) and isinstance(shared.extent, int)
+    step, own = depthwise.steps(depthwise.tile), depthwise.steps(shared)
+    columns: dict[int, dict[Symbol, Dim]] = {}
+    for (k, place), tap in product(enumerate(places), range(shared.extent)):
+        at: dict[Symbol, Dim] = {depthwise.tile.symbol: place, shared.symbol: tap}
+        columns.setdefault(k * step + tap * own, at)
+    image, (position,) = depthwise.image.buffer, depthwise.image.operands
+    return [
+        Prefetch(image, e.substitute(position, {**at, down.symbol: down.extent}))
+        for at in columns.values()
+    ]
 
 
 def _products(

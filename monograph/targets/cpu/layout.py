@@ -13,6 +13,7 @@ normalisation say, finds its operand's memory in the order in which it is wanted
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import TypeAlias
 
 from monograph.fusion.group import Group, Kind, is_stored
@@ -21,15 +22,19 @@ from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
 from monograph.kernel.layout import Layout, channels_last, laid_out
-from monograph.ops.conv import Conv, ConvTranspose
+from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient
 from monograph.ops.rules import normalize_axes
+from monograph.targets.cpu.choose import likely
+from monograph.targets.cpu.patches import has_patches
 
 Order: TypeAlias = tuple[int, ...]
 """The axes of a value from the outermost to the innermost in memory."""
 
+CONVOLUTIONS = (Conv, ConvTranspose, ConvWeightGradient)
+"""Ops whose first operand is an image that windows slide over."""
 FEW_CHANNELS = 4
 """Channels under which a convolution's result is better off row-major."""
-PANEL, FULL = 16, 0.9
+PANEL, FULL, ALMOST_FULL = 16, 0.9, 0.95
 """Columns of a product that are computed together, and the share of them that should be wanted."""
 FEW_COLUMNS = 6
 """Columns under which a row-major image is better off with its channels together."""
@@ -47,7 +52,7 @@ def plan_layouts(
 ) -> dict[Value, Layout]:
     """The layouts of the values that are not row-major; ``given`` are those of strided inputs."""
     layouts = dict(given)
-    if not any(isinstance(node.op, Conv | ConvTranspose) for node in graph.nodes):
+    if not any(isinstance(node.op, CONVOLUTIONS) for node in graph.nodes):
         return layouts
     fixed = _fixed(graph, groups)
     orders = _orders(graph, fixed, given)
@@ -65,24 +70,51 @@ def plan_layouts(
 
 def convolution_layouts(group: Group, layouts: Mapping[Value, Layout]) -> dict[Value, Layout]:
     """The values that a convolution would read or write in another layout than they have."""
-    node = next((node for node in group.nodes if isinstance(node.op, Conv)), None)
+    node = next((node for node in group.nodes if isinstance(node.op, CONVOLUTIONS)), None)
     if node is None or group.kind is not Kind.CONTRACTION:
         return {}
-    assert isinstance(node.op, Conv)
     x = node.operands[0]
-    if not any(value in layouts for value in (x, *group.outputs())):  # both ends are row-major
-        if _is_product(node):
+    if isinstance(node.op, ConvWeightGradient):
+        return _gradient_layouts(group, node, layouts)
+    is_plain = isinstance(node.op, Conv)
+    if is_plain and not any(value in layouts for value in (x, *group.outputs())):
+        # both ends are row-major
+        if _is_product(node) or (has_patches(group, layouts) and _skips_enough(node)):
             return {}
         if _has_own_windows(node) and x in group.inputs():
-            border = _padding(node.op)
+            border = _padding(node)
             return {x: laid_out(x.shape, range(x.rank), border)} if any(border) else {}
     wanted: dict[Value, Layout] = {}
     made, last = node.results[0], channels_last(x.rank)
-    if x in group.inputs() and not _serves(layouts.get(x), node.op, x):
-        wanted[x] = laid_out(x.shape, last, _padding(node.op))
+    if x in group.inputs() and not _serves(layouts.get(x), node):
+        wanted[x] = laid_out(x.shape, _order_read(node), _padding(node))
     for value in group.outputs():
         if value not in layouts and _is_as_made(group, value, made) and _is_turned(value, last):
             wanted[value] = laid_out(value.shape, last)
+    return wanted
+
+
+def _gradient_layouts(
+    group: Group, node: Node, layouts: Mapping[Value, Layout]
+) -> dict[Value, Layout]:
+    """Pixel by pixel what was seen, times what came of it: channels of both lie together.
+
+    So do, in the result, the channels that vectors run along: the outputs, unless they are few.
+    """
+    x, grad = node.operands
+    (made,) = node.results
+    last = channels_last(x.rank)
+    wanted: dict[Value, Layout] = {}
+    if x in group.inputs() and not _serves(layouts.get(x), node):
+        wanted[x] = laid_out(x.shape, last, _padding(node))
+    if grad in group.inputs() and grad not in layouts and _is_turned(grad, last):
+        wanted[grad] = laid_out(grad.shape, last)
+    outputs, channels = (likely(dim) for dim in made.shape[:2])
+    few = outputs < PANEL // 2 and channels > outputs
+    order = (*range(2, made.rank), *((0, 1) if few else (1, 0)))
+    for value in group.outputs():
+        if value not in layouts and _is_as_made(group, value, made) and _is_turned(value, order):
+            wanted[value] = laid_out(value.shape, order)
     return wanted
 
 
@@ -93,16 +125,28 @@ def _is_as_made(group: Group, value: Value, made: Value) -> bool:
 
 
 def _is_product(node: Node) -> bool:
-    """Whether a convolution is a plain product with every pixel, as good row-major.
-
-    Vectors then run along the pixels, so few of their lanes should be left empty.
-    """
+    """Whether a convolution is a plain product with every pixel, as good row-major."""
     assert isinstance(node.op, Conv)
     windows = shape_product(node.operands[1].shape[2:])
-    if windows != 1 or set(node.op.stride) != {1} or any(_padding(node.op)):
+    if windows != 1 or set(node.op.stride) != {1} or any(_padding(node)):
         return False
+    return _fills_panels(node)
+
+
+def _skips_enough(node: Node) -> bool:
+    """Whether the pixels that separate windows read are better gathered than turned around.
+
+    Lanes that are left empty cost more than turning, unless most of the image is not read at all.
+    """
+    assert isinstance(node.op, Conv)
+    read = likely(shape_product(node.operands[1].shape[2:]))
+    return _fills_panels(node, FULL if read * 2 <= prod(node.op.stride) else ALMOST_FULL)
+
+
+def _fills_panels(node: Node, share: float = FULL) -> bool:
+    """Whether few lanes are left empty if vectors run along the pixels of a result."""
     pixels = shape_product(node.results[0].shape[2:])
-    return not isinstance(pixels, int) or pixels >= FULL * (-(-pixels // PANEL) * PANEL)
+    return not isinstance(pixels, int) or pixels >= share * (-(-pixels // PANEL) * PANEL)
 
 
 def _has_own_windows(node: Node) -> bool:
@@ -115,11 +159,22 @@ def _has_own_windows(node: Node) -> bool:
     return fits and alone and op.stride[-1] <= 2
 
 
-def _serves(layout: Layout | None, conv: Conv, x: Value) -> bool:
-    """Whether a convolution can read an operand as it lies."""
+def _serves(layout: Layout | None, node: Node) -> bool:
+    """Whether a convolution can read its operand as it lies."""
+    x = node.operands[0]
     border = (layout.border if layout is not None else ()) or (0,) * x.rank
-    enough = all(have >= need for have, need in zip(border, _padding(conv), strict=True))
-    return enough and (layout is not None or not _is_turned(x, channels_last(x.rank)))
+    enough = all(have >= need for have, need in zip(border, _padding(node), strict=True))
+    return enough and (layout is not None or not _is_turned(x, _order_read(node)))
+
+
+def _order_read(node: Node) -> Order:
+    """The order in which a convolution reads its operand best.
+
+    The few channels of a picture are as good row-major: giving it a border is then a plain copy.
+    """
+    x, op = node.operands[0], node.op
+    as_it_is = isinstance(op, Conv) and op.groups == 1 and not _has_channels(x)
+    return tuple(range(x.rank)) if as_it_is else channels_last(x.rank)
 
 
 def _is_turned(value: Value, order: Order) -> bool:
@@ -206,10 +261,10 @@ def _has_channels(value: Value) -> bool:
     return not isinstance(channels, int) or channels >= FEW_CHANNELS
 
 
-def _convolutions_reading(value: Value) -> Iterable[Conv]:
+def _convolutions_reading(value: Value) -> Iterable[Node]:
     for use in value.uses:
-        if isinstance(use.node.op, Conv) and use.node.operands[0] is value:
-            yield use.node.op
+        if isinstance(use.node.op, CONVOLUTIONS) and use.node.operands[0] is value:
+            yield use.node
 
 
 def _feeds_convolution(value: Value) -> bool:
@@ -219,13 +274,17 @@ def _feeds_convolution(value: Value) -> bool:
 def _border(value: Value) -> tuple[int, ...]:
     """Zeros enough for every convolution that reads the value."""
     border = (0,) * value.rank
-    for conv in _convolutions_reading(value):
-        border = tuple(map(max, border, _padding(conv)))
+    for node in _convolutions_reading(value):
+        border = tuple(map(max, border, _padding(node)))
     return border
 
 
-def _padding(conv: Conv) -> tuple[int, ...]:
-    return (0, 0, *(max(pair) for pair in conv.padding))
+def _padding(node: Node) -> tuple[int, ...]:
+    """How far past the ends of its operand a convolution reads zeros."""
+    if isinstance(node.op, ConvTranspose):
+        return (0, 0, *(each or 0 for each in node.op.reach(node.operands[1].shape[2:])))
+    assert isinstance(node.op, Conv | ConvWeightGradient)
+    return (0, 0, *(max(pair) for pair in node.op.padding))
 
 
 def _viewed(group: Group, value: Value, layouts: Mapping[Value, Layout]) -> Layout | None:

@@ -265,7 +265,8 @@ def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Plan:
     most = (machine.registers - 4) // 2
     candidates = range(most, min(4, most) - 1, -1)
     rows = min(candidates, key=lambda count: (-(-each // count) * (count + 1.5), -count))
-    return Plan(transform, -(-each // rows) * rows, rows, 2 * lanes, lanes, whole)
+    ahead = weights > machine.l2
+    return Plan(transform, -(-each // rows) * rows, rows, 2 * lanes, lanes, whole, ahead)
 
 
 def tile_count(c: Convolution, transform: Transform) -> Dim:
@@ -340,7 +341,12 @@ def _launch(
         work = TRANSFORM_CYCLES[kernels.transform][0] * -(-c.channels // lanes)
         first = kernels.input_nest(max(1, WORK // work))
         inputs = [slots[buffer.name] for buffer in first.inputs]
-        launches.launch_built(launches.built_nest(group, first), group, inputs, [target])
+        how = f"the input's planes of Winograd's {kernels.transform.name}"
+        built = launches.built_nest(group, first, how=how)
+        launches.launch_built(built, group, inputs, [target])
         nest = kernels.product_nest()
     inputs = [slots[buffer.name] for buffer in nest.inputs]
-    launches.launch_built(launches.built_nest(group, nest), group, inputs, written)
+    plan = kernels.plan
+    how = f"Winograd's {kernels.transform.name}, {plan.block} tiles at a time"
+    how = f"{how}, {plan.rows}×{plan.columns} in registers"
+    launches.launch_built(launches.built_nest(group, nest, how=how), group, inputs, written)

@@ -194,6 +194,33 @@ def test_neighbours_read_what_they_share_once() -> None:
     assert len(read) == columns + 2
 
 
+def test_the_next_row_of_a_block_of_channels_is_asked_for() -> None:
+    def asked(found: Depthwise) -> bool:
+        (weight,) = packed_weight(found).outputs
+        return "prefetch" in str(depthwise_nest(found, weight, MACHINE))
+
+    assert asked(depthwise(1, 96, 6, 14))
+    assert not asked(depthwise(1, 8, 6, 14)), "all channels of a few columns are near already"
+    assert not asked(depthwise(1, 96, 8, 14, stride=2)), "the next row shares too little"
+
+
+@pytest.mark.parametrize("columns", [5, 7, 11])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_short_rows_fill_their_vectors(columns: int, stride: int) -> None:
+    side = columns * stride
+    found, layout = row_major(1, 3, side, side, stride=stride)
+    plane = as_plane(found, (1, 3, side, side), layout)
+    (weight,) = packed_weight(found).outputs
+    nest = depthwise_nest(found, weight, MACHINE, plane)
+    assert verify_nest(nest) > 0
+    lines = [x for x in str(nest).splitlines() if "vector i" in x and "edge" not in x]
+    assert len(lines) >= 2, "one to copy a row, and one to convolve it"
+    for line in lines:
+        extent, _, width = line.partition("<")[2].rstrip(":").partition(" by ")
+        assert int(extent) == int(width), line
+    check((1, 3, side, side), (3, 1, 3, 3), groups=3, padding=1, stride=stride)
+
+
 def test_what_mixes_channels_or_strides_through_them_is_not_one() -> None:
     product = flat(lambda x, w: x @ w, "f32[8, 4]", "f32[4, 8]")
     assert as_depthwise(product) is None

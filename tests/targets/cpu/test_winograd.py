@@ -13,6 +13,7 @@ import monograph
 from monograph import functional as F
 from monograph.errors import InputError
 from monograph.ir.types import DType, bf16, f16
+from monograph.kernel.winograd import Winograd
 from monograph.kernel.winograd_transform import F2, F4, Transform
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
@@ -106,7 +107,7 @@ def test_every_shape(shape: Any, outputs: int, padding: Any, tolerance: float | 
 def test_every_plan(
     monkeypatch: pytest.MonkeyPatch, transform: Transform, block: int, whole: bool
 ) -> None:
-    force(monkeypatch, transform, block=block, rows=6, whole=whole)
+    force(monkeypatch, transform, block=block, rows=6, whole=whole, ahead=block == 6)
     weight = draw(20, 16, 3, 3)
     x = draw(2, 16, 11, 9)
     function = lambda x: F.conv(x, weight.astype(x.dtype.numpy), padding=1)  # noqa: E731
@@ -320,6 +321,16 @@ def test_few_blocks_share_the_channels_among_threads() -> None:
     small = plan_for(convolution(1, 256, 256, (14, 14)), F2, MACHINE)
     large = plan_for(convolution(1, 64, 64, (56, 56)), F2, MACHINE)
     assert small.whole and not large.whole
+
+
+def test_weights_that_come_from_far_are_asked_for_in_time() -> None:
+    small, large = convolution(1, 64, 64, (56, 56)), convolution(1, 512, 512, (7, 7))
+    assert not plan_for(small, F2, MACHINE).ahead
+    plan = plan_for(large, F2, MACHINE)
+    assert plan.ahead
+    text = str(Winograd(large, plan).product_nest())
+    assert "prefetch" in text
+    assert "prefetch" not in str(Winograd(large, replace(plan, ahead=False)).product_nest())
 
 
 def test_a_block_of_tiles_fits_in_the_cache() -> None:
