@@ -2,7 +2,9 @@
 
 Each contender compiles a workload and runs it once, in a process of its own, after its imports: the
 first time with empty caches, the second time, in another process, with what the first one left
-behind. Time to write an ONNX file counts for those who read one.
+behind. Time to write an ONNX file counts for those who read one. ``processor`` is the time that
+processors spent on the first time, in all threads and in the compilers that were started: on a busy
+machine it says more than the clock.
 
 Memory is what the process holds at its peak beyond what it held after its imports, inputs and
 weights included: while it compiles, and while it runs a few times after that, when the model that
@@ -17,6 +19,7 @@ import gc
 import json
 import logging
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -57,15 +60,17 @@ class Compiled:
     reason: str | None = None
     compiling: int | None = None
     running: int | None = None
+    processor: float | None = None
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one process found."""
+    """What one process found. ``before`` is the processor's time until compiling began."""
 
     seconds: float
     compiling: int | None
     running: int | None
+    before: float = 0.0
 
 
 def measure(workload: str, peer: Peer, longest: float = LONGEST) -> Compiled:
@@ -74,15 +79,25 @@ def measure(workload: str, peer: Peer, longest: float = LONGEST) -> Compiled:
     if reason is not None:
         return Compiled(workload, peer.name, reason=reason)
     samples = []
+    processor = None
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):
+            spent = _of_children()
             found = _in_process(workload, peer.name, Path(folder), longest)
             if isinstance(found, str):
                 return Compiled(workload, peer.name, reason=found)
+            if processor is None:
+                processor = _of_children() - spent - found.before
             samples.append(found)
     cold, warm = samples
     memory = {"compiling": cold.compiling, "running": cold.running}
-    return Compiled(workload, peer.name, cold.seconds, warm.seconds, **memory)
+    return Compiled(workload, peer.name, cold.seconds, warm.seconds, processor=processor, **memory)
+
+
+def _of_children() -> float:
+    """The processor's time of all processes that this one started and that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _in_process(workload: str, peer: str, folder: Path, longest: float) -> Sample | str:
@@ -118,6 +133,7 @@ def inside(peer_name: str, workload: str) -> Sample | str:
     _forget()
     before = _resident("VmRSS")
     case = chosen.build()
+    spent = time.process_time()
     start = time.perf_counter()
     try:
         prepared = peer.compile(case)
@@ -129,10 +145,11 @@ def inside(peer_name: str, workload: str) -> Sample | str:
     del case
     _forget()
     if not _reset_peak():
-        return Sample(seconds, _beyond(compiling, before), None)
+        return Sample(seconds, _beyond(compiling, before), None, spent)
     for _ in range(CALLS):
         prepared.call()
-    return Sample(seconds, _beyond(compiling, before), _beyond(_resident("VmHWM"), before))
+    running = _beyond(_resident("VmHWM"), before)
+    return Sample(seconds, _beyond(compiling, before), running, spent)
 
 
 def _forget() -> None:
@@ -167,11 +184,12 @@ def table(found: Sequence[Compiled]) -> Table:
     """All figures, or the reasons why there are none."""
     title = "Seconds to compile and run once, and MiB at the peak"
     made = Table(title=title, title_justify="left", box=None)
-    numbers = ("cold", "warm", "compiling", "running")
+    numbers = ("cold", "warm", "processor", "compiling", "running")
     for heading in ("workload", "contender", *numbers, ""):
         made.add_column(heading, justify="right" if heading in numbers else "left")
     for each in found:
-        seconds = ("–" if value is None else f"{value:.2f}" for value in (each.cold, each.warm))
+        times = (each.cold, each.warm, each.processor)
+        seconds = ("–" if value is None else f"{value:.2f}" for value in times)
         memory = (mebibytes(value) for value in (each.compiling, each.running))
         made.add_row(each.workload, each.peer, *seconds, *memory, each.reason or "")
     return made

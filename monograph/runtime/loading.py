@@ -17,6 +17,7 @@ from monograph.runtime.storage import (
     read_code,
     read_graph,
     read_guards,
+    read_prepared,
     read_signature,
     read_structure,
 )
@@ -56,5 +57,8 @@ def _executable(bundle: Bundle, threads: int | None) -> Executable:
         graph = read_graph(bundle)
         return Executable(graph, None, report, lowered=graph)
     signature = read_signature(bundle.manifest.get("signature"))
-    native = Native(read_code(bundle), signature, threads, read_guards(bundle))
+    code = read_code(bundle)
+    native = Native(
+        code, signature, threads, read_guards(bundle), prepared=read_prepared(bundle, code)
+    )
     return Executable(signature, native, report)

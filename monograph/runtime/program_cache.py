@@ -26,11 +26,11 @@ from monograph.config import Config
 from monograph.errors import MonographError
 from monograph.ir.data import ArrayData, Data, MissingData, raw_bytes
 from monograph.ir.graph import Graph, Node
-from monograph.ir.op import make
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import Cache, cache_key, open_cache, toolchain
+from monograph.runtime.holding import give
 from monograph.runtime.records import typed
 from monograph.runtime.storage import STORED, read_code, stored_data, write_code
 from monograph.targets.cpu.machine import Machine
@@ -79,7 +79,7 @@ class Watch:
             if node.op.name == "weight":
                 weight = Watched(node.op.attributes()["data"], number)
                 self._weights.append(weight)
-                _give(node, weight)
+                give(node, weight)
 
     @property
     def read(self) -> tuple[int, ...]:
@@ -91,7 +91,7 @@ class Watch:
         for node in self.graph.walk():
             data = node.op.attributes().get("data") if node.op.name in STORED else None
             if isinstance(data, Watched):
-                _give(node, data.source)
+                give(node, data.source)
 
 
 def settled(weights: Sequence[Data], model: Graph) -> tuple[Data, ...]:
@@ -215,7 +215,7 @@ def text_without_weights(model: Graph) -> str:
     for node in copy.walk():
         if node.op.name == "weight":
             data = cast(Data, node.op.attributes()["data"])
-            _give(node, MissingData(data.type, ""))
+            give(node, MissingData(data.type, ""))
     return print_graph(copy)
 
 
@@ -228,11 +228,6 @@ def contents_digest(data: Data) -> str:
     elif array.size > 0:
         state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return state.hexdigest()
-
-
-def _give(node: Node, data: Data) -> None:
-    """Let a weight or constant hold other data."""
-    node.op = make(node.op.name, **{**node.op.attributes(), "data": data})
 
 
 def _is_ours(node: Node) -> bool:

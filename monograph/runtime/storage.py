@@ -6,7 +6,8 @@
     program.json     symbols, slots, steps, result codes, weights, nodes for the interpreter, and
                      nodes whose types must hold for the sizes of a call
     graph.ir         in place of both: a graph that the interpreter runs as a whole
-    (arrays)         weights, under the names of their slots
+    (arrays)         weights, under the names of their slots, and what was packed of those that
+                     calls do not read
 
 A weight that the reader has at hand (the cache is asked with the model's own graph) is stored as
 its number among the graph's weights and constants; all others are stored as arrays. Reading needs
@@ -21,13 +22,15 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from monograph.errors import InputError
-from monograph.ir.data import ArrayData, Data
+from monograph.ir.data import ArrayData, Data, MissingData
+from monograph.ir.dims import evaluate_dim
 from monograph.ir.graph import Graph, Node, copy_node
 from monograph.ir.text.parser import parse_type, parse_with
 from monograph.ir.text.printer import print_graph
 from monograph.ir.tree import LEAF, Structure
 from monograph.ir.types import Array, TensorType, symbols_of
 from monograph.runtime.bundle import Bundle, Json, is_text
+from monograph.runtime.holding import Held, read_by_calls
 from monograph.runtime.records import (
     RecordReader,
     exactly,
@@ -67,19 +70,28 @@ class Parts:
 # Programs -----------------------------------------------------------------------------------------
 
 
-def write_code(code: Code, model: Graph | None = None, guards: Sequence[Node] = ()) -> Parts:
+def write_code(
+    code: Code,
+    model: Graph | None = None,
+    guards: Sequence[Node] = (),
+    prepared: Mapping[int, Array] | None = None,
+) -> Parts:
     """The parts of a program; ``model`` is the graph that its reader will have at hand.
 
-    ``guards`` are the nodes whose type rules are asked about each new size.
+    ``guards`` are the nodes whose type rules are asked about each new size. ``prepared`` is what
+    was made of weights alone, by slot: stored in place of those weights that no call reads.
     """
     parts = Parts()
+    read = range(len(code.weights)) if prepared is None else read_by_calls(code)
     stored = [] if model is None else stored_data(model)
     numbers = {id(data): number for number, data in enumerate(stored)}
     names = {slot.number: slot.name for slot in code.slots if slot.kind is SlotKind.WEIGHT}
     weights: list[Json] = []
     for number, data in enumerate(code.weights):
         known = numbers.get(id(data))
-        if known is not None:
+        if number not in read:
+            weights.append({"packed": str(data.type)})
+        elif known is not None:
             weights.append({"model": known})
         else:
             name = names.get(number, f"weight.{number}")
@@ -92,6 +104,10 @@ def write_code(code: Code, model: Graph | None = None, guards: Sequence[Node] = 
         "weights": weights,
         "fallbacks": [_write_node(node, model, parts) for node in code.fallbacks],
         "guards": [_write_node(node, model, parts) for node in _different(guards)],
+        "prepared": [
+            {"slot": slot, "array": parts.add_array(f"packed.{code.slots[slot].name}", array)}
+            for slot, array in (prepared or {}).items()
+        ],
     }
     parts.blobs[OBJECT] = code.object
     parts.blobs[PROGRAM] = json.dumps(document, separators=(",", ":")).encode()
@@ -121,6 +137,21 @@ def read_guards(bundle: Bundle) -> tuple[Node, ...]:
     return tuple(
         _read_node(each, bundle, None) for each in typed(_document(bundle).get("guards"), list)
     )
+
+
+def read_prepared(bundle: Bundle, code: Code) -> dict[int, Array] | None:
+    """What was made of weights alone, by slot; None if the program makes that itself."""
+    wanted = {k for k, slot in enumerate(code.slots) if slot.kind is SlotKind.PREPARED}
+    found = {}
+    for each in typed(_document(bundle).get("prepared"), list):
+        given = typed(each, dict)
+        slot, array = typed(given.get("slot"), int), _array(bundle, typed(given.get("array"), str))
+        if slot not in wanted or array.nbytes != evaluate_dim(code.slots[slot].nbytes, {}):
+            raise unreadable(f"what is packed for slot {slot} is not what the program reads")
+        found[slot] = array
+    if found and found.keys() != wanted:
+        raise unreadable(f"{len(wanted - found.keys())} packed weights are missing")
+    return found if found or not wanted else None
 
 
 def _different(nodes: Sequence[Node]) -> list[Node]:
@@ -161,6 +192,11 @@ def _read_weight(value: Json, bundle: Bundle, stored: Sequence[Data]) -> Data:
     given = typed(value, dict)
     if "array" in given:
         return ArrayData(_array(bundle, typed(given["array"], str)))
+    if "packed" in given:
+        type_ = typed(parse_type(typed(given["packed"], str)), TensorType)
+        released = Held(MissingData(type_, ""))
+        released.release()
+        return released
     number = typed(given.get("model"), int)
     if not 0 <= number < len(stored):
         raise unreadable(f"it needs weight {number} of a model that has {len(stored)}")

@@ -358,7 +358,7 @@ class TestDamage:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(build_module, "compile_text", interrupted)
+            patch.setattr(build_module, "compile_parts", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 compile_graph(layered())
         assert not folder.exists()

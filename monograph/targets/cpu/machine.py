@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
 
 from monograph.errors import InputError
 
@@ -118,8 +121,15 @@ def _initialize_all() -> None:
 
 @cache
 def _target_machine(machine: Machine, level: int) -> llvm.TargetMachine:
+    return _new_target_machine(machine, level)
+
+
+def _new_target_machine(machine: Machine, level: int) -> llvm.TargetMachine:
+    """One of its own for each module: it is changed while it generates code."""
     target = llvm.Target.from_triple(machine.triple)
-    relocation = "pic" if not machine.triple.startswith("wasm") else "static"
+    # Code for x86-64 may lie anywhere, so that it is loaded with whole addresses: no table of them
+    # is needed, which LLVM's loader gets wrong where a program has several objects.
+    relocation = "static" if machine.triple.startswith(("wasm", "x86_64")) else "pic"
     model = "small" if machine.triple.startswith(("wasm", "riscv")) else "jitdefault"
     return target.create_target_machine(
         cpu=machine.cpu, features=machine.features, opt=level, reloc=relocation, codemodel=model
@@ -136,9 +146,9 @@ class Compiled:
 
 
 def compile_text(text: str, machine: Machine, *, listings: bool = False) -> Compiled:
-    """Optimise a module and generate code for a machine."""
-    target = machine.target_machine()
-    module = llvm.parse_assembly(text)
+    """Optimise a module and generate code for a machine; several threads may do so at once."""
+    target = _new_target_machine(machine, 3)
+    module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = machine.triple
     module.data_layout = str(target.target_data)
     module.verify()
@@ -147,16 +157,43 @@ def compile_text(text: str, machine: Machine, *, listings: bool = False) -> Comp
     options.slp_vectorization = False
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(target, options)
-    builder.getModulePassManager().run(module, builder)
+    _unlocked("LLVMPY_RunNewModulePassManager")(builder.getModulePassManager(), module, builder)
     optimized = str(module) if listings else None
     assembly = target.emit_assembly(module) if listings else None
-    return Compiled(bytes(target.emit_object(module)), optimized, assembly)
+    return Compiled(_emit_object(target, module), optimized, assembly)
+
+
+def _emit_object(target: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
+    with ffi.OutputString() as problem:
+        emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+        buffer = emit(target, module, 1, problem)
+        if not buffer:
+            raise InputError(f"LLVM cannot generate code: {problem}")
+    try:
+        begin, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
+        return ctypes.string_at(begin, size)
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+@cache
+def _unlocked(name: str) -> Callable[..., Any]:
+    """A function of LLVM's that does not wait for all others.
+
+    llvmlite lets one thread at a time call LLVM. What takes long works on a module in a context of
+    its own, and may run beside others.
+    """
+    function: Any = getattr(ctypes.CDLL(ffi.lib._name), name)
+    guarded = getattr(ffi.lib, name)
+    function.argtypes, function.restype = guarded.argtypes, guarded.restype
+    found: Callable[..., Any] = function
+    return found
 
 
 class Library:
     """Object code in this process; it is unloaded with the last reference to it."""
 
-    def __init__(self, code: bytes) -> None:
+    def __init__(self, *objects: bytes) -> None:
         _initialize()
         empty = llvm.parse_assembly("")
         empty.triple = host().triple
@@ -164,7 +201,8 @@ class Library:
             cpu=host().cpu, features=host().features, opt=3, codemodel="jitdefault"
         )
         self.engine = llvm.create_mcjit_compiler(empty, target)
-        self.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        for code in objects:
+            self.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self.engine.finalize_object()
 
     def address(self, name: str) -> int:

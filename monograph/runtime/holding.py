@@ -1,0 +1,119 @@
+"""Weights that a program needs only until they are packed.
+
+A product reads its weights from panels that are made before the first call, and what they were made
+of is read by nobody after that. Where the graph belongs to the program (it was read from a torch
+module or an ONNX file for it), the program holds its weights as ``Held`` and lets go of those: a
+model is in memory once, unless its owner keeps it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monograph.errors import EvaluationError
+from monograph.ir.data import Data
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.op import make
+from monograph.ir.types import Array
+from monograph.targets.program import Code, SlotKind, flattened, touched
+
+
+class Held(Data):
+    """Contents that can be let go of; after that only their type is known."""
+
+    def __init__(self, source: Data) -> None:
+        self.dtype = source.dtype
+        self.shape = source.shape
+        self.followers: list[Held] = []
+        """What else refers to the same contents."""
+        self._source: Data | None = source
+
+    def release(self) -> None:
+        """Let go of the contents."""
+        self._source = None
+        for each in self.followers:
+            each.release()
+
+    @property
+    def source(self) -> Data:
+        """What is held; an error if that was let go of."""
+        if self._source is None:
+            raise EvaluationError(
+                "this weight is no longer held: the program has packed it and reads that alone",
+                expected=f"the contents of a {self.type}",
+                hint="compile with keep_weights=True, or read the model again",
+            )
+        return self._source
+
+    def array(self) -> Array:
+        """The contents."""
+        return self.source.array()
+
+    @property
+    def digest(self) -> str:
+        """The contents' digest; contents that were let go of are equal to nothing else."""
+        return f"{id(self):032x}" if self._source is None else self._source.digest
+
+    @property
+    def splat(self) -> Any | None:
+        """The element that fills it, if one is known to."""
+        return None if self._source is None else self._source.splat
+
+    def __repr__(self) -> str:
+        return f"Held({self.type})"
+
+
+def hold(graph: Graph) -> None:
+    """Let the graph's weights be such that they can be let go of."""
+    for node in graph.walk():
+        data = _weight(node)
+        if data is not None and not isinstance(data, Held):
+            give(node, Held(data))
+
+
+def weights_of(graph: Graph) -> list[Data]:
+    """The contents of a graph's weights, those in regions too."""
+    found = (_weight(node) for node in graph.walk())
+    return [data for data in found if data is not None]
+
+
+def hold_all(weights: Sequence[Data]) -> tuple[Held, ...]:
+    """A program's weights, each of them held."""
+    return tuple(data if isinstance(data, Held) else Held(data) for data in weights)
+
+
+def follow(lowered: Graph, numbers: Mapping[Value, int], weights: Sequence[Held]) -> None:
+    """Let the weights of a lowered graph go with those of its program, which they may be views of.
+
+    ``numbers`` says which weight of the program a value is.
+    """
+    for node in lowered.walk():
+        data = _weight(node)
+        number = None if data is None else numbers.get(node.results[0])
+        if data is None or number is None or isinstance(data, Held):
+            continue
+        follower = Held(data)
+        weights[number].followers.append(follower)
+        give(node, follower)
+
+
+def read_by_calls(code: Code) -> frozenset[int]:
+    """The weights, by number, that the steps of a call read; packing alone reads the others."""
+    slots = {slot for step in flattened(code.steps) for slot in touched(step)}
+    return frozenset(
+        code.slots[slot].number for slot in slots if code.slots[slot].kind is SlotKind.WEIGHT
+    )
+
+
+def give(node: Node, data: Data) -> None:
+    """Let a weight or constant hold other data."""
+    node.op = make(node.op.name, **{**node.op.attributes(), "data": data})
+
+
+def _weight(node: Node) -> Data | None:
+    """The contents of a weight."""
+    if node.op.name != "weight":
+        return None
+    data: Data = node.op.attributes()["data"]
+    return data

@@ -1,0 +1,57 @@
+"""A program that is compiled in parts is the program that is compiled as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monograph.errors import InputError
+from monograph.frontends.trace import trace
+from monograph.ir.graph import Value
+from monograph.runtime.compile import Options, compile_graph
+from monograph.runtime.compiled import Executable
+from monograph.targets.cpu import parts
+
+
+def several() -> Executable:
+    """A program of more than one kernel."""
+
+    def function(x: Value) -> Value:
+        return (x @ x) @ (x @ x + 1.0)
+
+    return compile_graph(trace(function, "f32[48, 48]"), Options(cache=False))
+
+
+def objects(executable: Executable) -> list[bytes]:
+    assert executable.code is not None
+    return parts.objects_in(executable.code.object)
+
+
+def test_parts_compute_what_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).standard_normal((48, 48)).astype(np.float32)
+    whole = several()
+    monkeypatch.setattr(parts, "PART", 100)
+    cut = several()
+    assert len(objects(whole)) == 1
+    assert len(objects(cut)) > 2
+    np.testing.assert_array_equal(whole.run([x])[0], cut.run([x])[0])
+
+
+def test_an_archive_gives_back_its_objects() -> None:
+    given = [b"one", b"", b"four"]
+    assert parts.objects_in(parts.archive(given)) == given
+
+
+def test_an_object_is_its_own_only_one() -> None:
+    assert parts.objects_in(b"\x7fELF...") == [b"\x7fELF..."]
+
+
+@pytest.mark.parametrize("cut", [1, 4, 30])
+def test_an_incomplete_archive_is_refused(cut: int) -> None:
+    with pytest.raises(InputError, match="incomplete"):
+        parts.objects_in(parts.archive([b"object"])[:-cut])
+
+
+def test_kernels_are_spread_evenly() -> None:
+    found = parts._even_parts(["a" * 50, "b" * 30, "c" * 25, "d" * 5], 2)
+    assert [sum(map(len, part)) for part in found] == [55, 55]
