@@ -21,6 +21,8 @@ from monograph.frontends.torch.program import ImportedModel, import_graph_module
 from monograph.frontends.torch.runner import TorchModel
 from monograph.runtime.compile import Options as CompileOptions
 from monograph.runtime.compile import compile_graph
+from monograph.runtime.quick_calls import cannot
+from monograph.targets.cpu.python_call import LIST
 
 LEVELS = ("O0", "O1", "O2", "O3")
 MODES = {
@@ -105,15 +107,32 @@ class CompiledGraph:
             winograd_tolerance=options.winograd_tolerance,
         )
         executable = compile_graph(self.model.graph, settings)
-        self._run = TorchModel(self.model, run=executable.run).run
+        program = TorchModel(self.model, run=executable.run)
+        self._run = program.run
+        self._executable = executable
+        self._is_plain = program.returned is list
+        self._quick: Callable[..., Any] | None = None
         output = next(node for node in module.graph.nodes if node.op == "output")
         leaves = torch.utils._pytree.tree_leaves(output.args[0])
         self._orders = [_memory_order(leaf) for leaf in leaves]
+        self._is_laid_out = all(order is None for order in self._orders)
 
     def __call__(self, *arguments: Any) -> list[Any]:
         """The graph's results, laid out in memory as torch expects them."""
-        results = self._run(arguments)
+        if self._quick is None:
+            self._quick = self._quickest()
+        results: list[Any] | None = self._quick(*arguments)
+        if results is None and self._is_plain:
+            results = self._executable.run_tensors(arguments)
+        if results is None:
+            results = self._run(arguments)
+        if self._is_laid_out:
+            return results
         return [_laid_out(*pair) for pair in zip(results, self._orders, strict=True)]
+
+    def _quickest(self) -> Callable[..., Any]:
+        """A built-in function, where the graph's outputs are returned in order."""
+        return self._executable.quick_tensors(LIST) if self._is_plain else cannot
 
 
 def _memory_order(node: Any) -> tuple[int, ...] | None:

@@ -8,7 +8,9 @@ takes less time than looking at its inputs does.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,11 @@ import torch
 
 from monograph.frontends.torch.types import array_to_torch, dtype_to_torch
 from monograph.ir.types import Array, DType, bf16
-from monograph.runtime.arguments import Arguments
+from monograph.runtime.arguments import Arguments, Expected
 from monograph.runtime.executable import Native
+from monograph.runtime.quick_calls import row_major
+from monograph.runtime.tensor_layout import dtype_number, tensor_layout
+from monograph.targets.cpu.python_call import TensorLayout
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _DENSE = torch.strided
@@ -67,6 +72,62 @@ class TensorCalls:
         for k, as_tensor in enumerate(self._results):
             results[k] = as_tensor(results[k])
         return results
+
+
+_FUNCTIONS = (
+    "aoti_torch_empty_strided",
+    "_Z16THPVariable_WrapON2at10TensorBaseE",
+    "aoti_torch_delete_tensor_object",
+)
+"""What makes a tensor, makes an object of Python of it, and frees what that was made from.
+
+The first and the last are of torch's stable C interface. The second is ``THPVariable_Wrap``, which
+every extension for Python calls; C++ has no plainer name for it.
+"""
+
+
+class TensorKind:
+    """Built-in functions of torch tensors (see :mod:`monograph.runtime.quick_calls`)."""
+
+    name = "call_tensors"
+    classes: tuple[type, ...] = _PLAIN
+    largest: int = 1 << 16
+    """torch aligns its memory; what is larger is safer in the pool, which keeps its pages."""
+
+    def __init__(self, layout: TensorLayout, functions: tuple[int, ...]) -> None:
+        self.layout: TensorLayout | None = layout
+        self.functions = functions
+        self._layout = layout
+
+    def dtype(self, dtype: DType) -> int | None:
+        """The number of a dtype of torch's; complex numbers may be conjugate and are not taken."""
+        return dtype_number(dtype_to_torch(dtype), self._layout) if _is_plain(dtype) else None
+
+    def stride(self, expected: Expected) -> int:
+        """Tensors count in elements."""
+        return expected.dtype.itemsize
+
+    def output(self, shape: tuple[int, ...], dtype: DType, held: list[object]) -> tuple[int, ...]:
+        """Sizes and strides in memory, as torch's C interface takes them."""
+        sizes = np.array([shape, row_major(shape, 1)], np.int64).reshape(2, -1)
+        held.append(sizes)
+        number = dtype_number(dtype_to_torch(dtype), self._layout)
+        return number, len(shape), sizes[0].ctypes.data, sizes[1].ctypes.data
+
+    def converter(self, dtype: DType) -> Callable[[Array], Any] | None:
+        """A tensor on the memory of an array."""
+        return _converter(dtype)
+
+
+@cache
+def tensor_kind() -> TensorKind | None:
+    """How built-in functions take tensors; None if torch is not as we know it."""
+    layout = tensor_layout()
+    library = ctypes.CDLL(torch._C.__file__)
+    if layout is None or not all(hasattr(library, name) for name in _FUNCTIONS):
+        return None
+    found = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS)
+    return TensorKind(layout, tuple(each or 0 for each in found))
 
 
 def _is_plain(dtype: DType) -> bool:

@@ -13,13 +13,11 @@ import os
 import threading
 from dataclasses import dataclass
 
-import llvmlite
 import llvmlite.binding as llvm
 
 from monograph.config import MOST_THREADS, Config, processor_count
 from monograph.errors import InputError
-from monograph.runtime.bundle import Bundle
-from monograph.runtime.cache import cache_key, open_cache
+from monograph.runtime.shared_code import compile_quickly, load_for_good, stored_object
 from monograph.targets.cpu.pool import (
     CONFIGURE,
     PARALLEL_FOR,
@@ -39,7 +37,6 @@ that an idle process costs nothing.
 CROWDED_SPIN = 20_000
 """The same where there are more threads than processors: who spins is in another's way."""
 
-_OBJECT = "pool.o"
 _CONFIGURE_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
 _START_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _STOP_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32)
@@ -119,59 +116,24 @@ def symbols() -> None:
 
 
 def stored_pool() -> bytes:
-    """The object file of this machine's pool, from the disk cache if it has been compiled before.
-
-    Compiling it takes longer than all else that a program out of the cache needs.
-    """
-    text = pool_module(llvm.get_process_triple())
-    cache = open_cache(Config.from_environment())
-    if cache is None:
-        return compile_pool(text)
-    key = cache_key(
-        {
-            "pool": text,
-            "triple": llvm.get_process_triple(),
-            "cpu": llvm.get_host_cpu_name(),
-            "llvmlite": llvmlite.__version__,
-            "llvm": str(llvm.llvm_version_info),
-        }
-    )
-    found = cache.get(key)
-    if found is not None and _OBJECT in found.blobs:
-        return found.blobs[_OBJECT]
-    compiled = compile_pool(text)
-    cache.put(key, Bundle({}, {_OBJECT: compiled}))
-    return compiled
+    """The object file of this machine's pool; it is compiled once and then kept on the disk."""
+    return stored_object("pool", pool_module(llvm.get_process_triple()), compile_pool)
 
 
 def compile_pool(text: str) -> bytes:
-    """An object file, for the machine that this process runs on, of a pool's LLVM module."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(text)
-    module.verify()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    # Its cost is that of cache lines travelling between cores: optimising would take three times as
-    # long and save half a nanosecond a region.
-    machine = target.create_target_machine(cpu=llvm.get_host_cpu_name(), opt=0, jit=True)
-    compiled = machine.emit_object(module)
-    assert isinstance(compiled, bytes)
-    return compiled
+    """An object file, for the machine that this process runs on, of a pool's LLVM module.
+
+    Its cost is that of cache lines travelling between cores: there is nothing to optimise.
+    """
+    return compile_quickly(text)
 
 
 def load_pool(compiled: bytes) -> Pool:
-    """Link an object that holds a pool, with state of its own, into this process, for good."""
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    engine = llvm.create_mcjit_compiler(
-        llvm.parse_assembly(""), target.create_target_machine(jit=True)
-    )
-    engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(compiled))
-    engine.finalize_object()
-    names = (PARALLEL_FOR, CONFIGURE, START, STOP, RESET)
-    addresses = {name: int(engine.get_function_address(name)) for name in names}
-    # Workers may run this code until the very end of the process: it must never be unmapped.
-    engine.detach()
-    return Pool(addresses)
+    """Link an object that holds a pool, with state of its own, into this process.
+
+    Workers may run its code until the very end of the process.
+    """
+    return Pool(load_for_good(compiled, (PARALLEL_FOR, CONFIGURE, START, STOP, RESET)))
 
 
 def _before_fork() -> None:

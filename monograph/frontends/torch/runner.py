@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -40,6 +40,24 @@ class TorchModel:
         self.evaluate_tensors = run_tensors if _are_plain(model.outputs) else None
         self._order = [each.position or 0 for each in model.outputs]
         self._nest = _nester(model.output_spec)
+
+    @property
+    def returned(self) -> type | Callable[[list[Any]], Any] | None:
+        """What is returned, if it is made of tensors just as the graph gives them.
+
+        The class if it is all of them in order (a tensor, or a tuple or list), or a function that
+        nests them. None if the arguments are something else than the graph's inputs in order.
+        """
+        if self._plain_arguments is None or not _are_plain(self.model.outputs):
+            return None
+        spec, order = self.model.output_spec, self._order
+        nested = partial(_chosen_and_nested, order=order, nest=self._nest)
+        if order != list(range(len(self.model.graph.outputs))):
+            return nested
+        if spec is None or spec.is_leaf():
+            return list if spec is None else torch.Tensor
+        is_flat = spec.type in (tuple, list) and all(each.is_leaf() for each in spec.children())
+        return spec.type if is_flat else nested
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the torch program returns for these arguments."""
@@ -106,8 +124,8 @@ def _plain_arguments(model: ImportedModel) -> int | None:
     positions = [each.position for each in model.inputs if each.kind is InputKind.USER]
     if positions != list(range(count)) or model.graph.updates:
         return None
-    if model.input_spec is None:
-        return None
+    if model.input_spec is None:  # a graph of Dynamo's: the arguments are never nested
+        return count
     _, flat = torch.utils._pytree.tree_flatten((tuple(range(count)), {}))
     return count if flat == model.input_spec else None
 
@@ -128,6 +146,12 @@ def _as_plain_array(tensor: torch.Tensor) -> Array:
     return array
 
 
+def _chosen_and_nested(
+    tensors: list[Any], order: Sequence[int], nest: Callable[[list[Any]], Any]
+) -> Any:
+    return nest([tensors[k] for k in order])
+
+
 def _nester(spec: Any) -> Callable[[list[Any]], Any]:
     """``_nested`` for one structure, with its questions asked beforehand."""
     if spec is None or spec.is_leaf():
@@ -135,7 +159,27 @@ def _nester(spec: Any) -> Callable[[list[Any]], Any]:
     if spec.type in (tuple, list) and all(each.is_leaf() for each in spec.children()):
         made: Callable[[list[Any]], Any] = spec.type
         return made
-    return partial(torch.utils._pytree.tree_unflatten, treespec=spec)
+    take = _taker(spec)
+    if take is None:
+        return partial(torch.utils._pytree.tree_unflatten, treespec=spec)
+    return lambda leaves: take(iter(leaves))
+
+
+def _taker(spec: Any) -> Callable[[Iterator[Any]], Any] | None:
+    """What takes a structure's leaves one by one; None for classes that only torch builds."""
+    if spec.is_leaf():
+        return next
+    parts = [_taker(each) for each in spec.children()]
+    known = [each for each in parts if each is not None]
+    if len(known) != len(parts):
+        return None
+    if spec.type is dict:
+        pairs = list(zip(spec.context, known, strict=True))
+        return lambda leaves: {key: part(leaves) for key, part in pairs}
+    if spec.type not in (tuple, list):
+        return None
+    build = spec.type
+    return lambda leaves: build([part(leaves) for part in known])
 
 
 def _nested(leaves: list[Any], spec: Any) -> Any:
