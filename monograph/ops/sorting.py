@@ -2,7 +2,8 @@
 
 Equal elements keep their order (the lower index comes first), ascending and descending alike, so
 every result is determined. A NaN counts as larger than every number: last when ascending, first
-when descending. ``argsort`` is the primitive; the others are what it selects.
+when descending. ``argsort`` is the primitive, and ``top_k_indices`` where few of many are wanted;
+the others are what these select.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, i64
 from monograph.ops import index, reduce, slicing
 from monograph.ops.rules import normalize_axis, require
+from monograph.ops.selection_loops import INDEX_BITS, lower_top_k_indices, may_select
 from monograph.ops.sorting_loops import lower_argsort
 
 
@@ -89,6 +91,41 @@ def sort(x: Operand, axis: int = -1, descending: bool = False, stable: bool = Tr
     return apply(Sort(normalize_axis("sort", axis, value.rank), descending, stable), value)
 
 
+@op("top_k_indices")
+class TopKIndices(Op):
+    """The indices of the ``k`` largest (or smallest) elements along ``axis``, in order of size.
+
+    Of equal elements the lower index comes first. Elements have 32 bits at most: a key and an
+    index are compared as one number.
+    """
+
+    k: int
+    axis: int
+    largest: bool = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        _, indices = TopK(self.k, self.axis, self.largest).infer(x)
+        require(
+            x.dtype.bits <= INDEX_BITS,
+            f"top_k_indices: {x.dtype} has too many bits",
+            expected=f"elements of at most {INDEX_BITS} bits",
+            found=str(x),
+        )
+        return indices
+
+    def evaluate(self, x: Array) -> Array:
+        return TopK(self.k, self.axis, self.largest).evaluate(x)[1]
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_top_k_indices(b, self.k, self.axis, self.largest)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        for x, axis, descending, note, _ in _operands():
+            if x.ndim and x.shape[axis] and x.dtype.itemsize * 8 <= INDEX_BITS:
+                yield Sample(cls(2, axis, descending), (x,), note)
+
+
 @op("top_k")
 class TopK(Op):
     """The ``k`` largest (or smallest) elements along ``axis``, and their ``i64`` indices.
@@ -128,8 +165,11 @@ class TopK(Op):
         return np.take_along_axis(x, chosen, self.axis), chosen
 
     def decompose(self, x: Value) -> tuple[Value, Value]:
-        order = apply(Argsort(self.axis, self.largest), x)
-        chosen = slicing.slice(order, [0], [self.k], axes=[self.axis])
+        if isinstance(self.k, int) and may_select(x.dtype, x.shape[self.axis], self.k):
+            chosen = apply(TopKIndices(self.k, self.axis, self.largest), x)
+        else:
+            order = apply(Argsort(self.axis, self.largest), x)
+            chosen = slicing.slice(order, [0], [self.k], axes=[self.axis])
         if not self.sorted:
             chosen = apply(Sort(self.axis), chosen)
         return index.take_along_axis(x, chosen, self.axis), chosen

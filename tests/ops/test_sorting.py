@@ -8,12 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import monograph
 from monograph.errors import EvaluationError, TypeRuleError
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.interpret import interpret
-from monograph.ir.types import DTYPES, TensorType, f32
+from monograph.ir.types import DTYPES, TensorType, f32, type_of_array
 from monograph.ops import cumulative, sorting
+from monograph.passes.lower_composites import LowerComposites
 from tests.ops.running import assert_same, gradients, run
 
 NAN, INF = np.nan, np.inf
@@ -176,3 +178,28 @@ def test_the_gradient_of_a_running_product_stands_zeros(exclusive: bool, reverse
         (np.sum(run(loss, array + e)) - np.sum(run(loss, array - e))) / 2 for e in np.eye(5)
     ]
     np.testing.assert_allclose(got, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "int64", "float64"])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("k", [1, 5, 12])
+def test_the_first_of_many_are_those_of_a_stable_sort(dtype: str, largest: bool, k: int) -> None:
+    x = (np.random.default_rng(k).normal(size=(7, 100, 2)) * 20).astype(dtype)
+    if np.issubdtype(x.dtype, np.floating):
+        x[0, ::3], x[1], x[2, ::2], x[3, ::2] = np.nan, np.nan, np.inf, -0.0
+    else:
+        x[0], x[1] = np.iinfo(x.dtype).min, np.iinfo(x.dtype).max
+    graph = trace(lambda x: sorting.top_k(x, k, 1, largest), type_of_array(x))
+    expected = interpret(graph, [x])
+    for got, wanted in zip(monograph.compile(graph, cache=False)(x), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_few_of_many_are_selected_and_half_of_them_sorted() -> None:
+    def ops(k: int) -> set[str]:
+        graph = trace(lambda x: sorting.top_k(x, k, 1), "f32[3, 100]")
+        LowerComposites().run(graph)
+        return {node.op.name for node in graph.nodes}
+
+    assert "top_k_indices" in ops(5) and "argsort" not in ops(5)
+    assert "argsort" in ops(50) and "top_k_indices" not in ops(50)

@@ -34,6 +34,12 @@ def argsort(node: ExportContext[sorting.Argsort]) -> Exported:
     return _order(node, node.shape()[node.op.axis], node.op.descending)
 
 
+@exports(sorting.TopKIndices, function=_needs_key)
+def top_k_indices(node: ExportContext[sorting.TopKIndices]) -> Exported:
+    """The indices of TopK."""
+    return _order(node, node.op.k, node.op.largest)
+
+
 @exports(sorting.TopK, function=True)
 def top_k(node: ExportContext[sorting.TopK]) -> Exported:
     """Those in order of size; sorted again by index if that is what is asked for."""

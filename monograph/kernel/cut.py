@@ -1,0 +1,164 @@
+"""Cut what a kernel visits until its positions are plain strides.
+
+An axis whose position is divided, ``i // 7`` and ``i % 7``, becomes two axes. An axis along which
+the formula changes at some place, as that of a concatenation does, becomes a kernel for each
+piece, if more of a piece then lies in one stretch:
+
+    for i0 < 64, i1 < 150, i2 < 30:   o0[…] = where(i1 < 100, b0[…], b1[…])
+
+    for i0 < 64, i2 < 3000:           o0[4500*i0+i2] = b0[3000*i0+i2]
+    for i0 < 64, i2 < 1500:           o0[4500*i0+i2+3000] = b1[1500*i0+i2]
+
+Borders along the innermost axis alone stay, for the loop nest to be cut at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from monograph.ir.dims import Dim, FloorDiv, Mod, Symbol, shape_product
+from monograph.kernel import expr as e
+from monograph.kernel.borders import Piece, on_piece, operations, pieces
+from monograph.kernel.expr import Axis, Expr, Index, Reduce
+from monograph.kernel.flatten import merge_axes, typical
+from monograph.kernel.kernel import Kernel, Store
+
+MOST_PIECES = 16
+"""Kernels that one may become."""
+STRETCH = 8
+"""Neighbours that an axis must have left where its position is divided."""
+LONG = 8192
+"""Elements from which an innermost axis is cut into kernels, which threads share."""
+
+
+def cut_kernel(kernel: Kernel) -> list[Kernel]:
+    """Kernels that together store what this one does: itself, if there is nothing to gain."""
+    if not kernel.axes or not kernel.stores or not _is_plain(kernel):
+        return [kernel]
+    whole = _split_axes(kernel)
+    found = _cut(whole, MOST_PIECES)
+    return found if len(found) <= MOST_PIECES else [whole]
+
+
+def _is_plain(kernel: Kernel) -> bool:
+    """Whether each element is computed of others without loops, and all are stored."""
+    if any(store.guard is not None for store in kernel.stores):
+        return False
+    return not any(isinstance(expr, Reduce) for expr in kernel.expressions())
+
+
+# Divided positions -----------------------------------------------------------------------------
+
+
+def _split_axes(kernel: Kernel) -> Kernel:
+    """Axes whose positions are divided as two, as long as the inner one is worth a loop."""
+    changed = True
+    while changed:
+        changed = False
+        for axis in kernel.axes:
+            size = _divisor(kernel, axis)
+            if size is None:
+                continue
+            split = merge_axes(_split(kernel, axis, size))
+            if axis is kernel.axes[-1] and typical(split.axes[-1].extent) < STRETCH:
+                continue
+            kernel, changed = split, True
+            break
+    return kernel
+
+
+def _divisor(kernel: Kernel, axis: Axis) -> Dim | None:
+    """The smallest size that the position along an axis is divided by, if it divides the axis."""
+    found: set[Dim] = set()
+    for position in _positions(kernel, axis.symbol):
+        for atom in operations(position, axis.symbol):
+            if isinstance(atom, FloorDiv | Mod) and atom.arguments[0] is axis.symbol:
+                found.add(atom.arguments[1])
+    whole = [size for size in found if size != 1 and axis.extent % size == 0]
+    return min(whole, key=typical, default=None)
+
+
+def _positions(kernel: Kernel, symbol: Symbol) -> Iterator[Dim]:
+    for expr in kernel.expressions():
+        if isinstance(expr, Index) and symbol in expr.symbols:
+            yield expr.dim
+
+
+def _split(kernel: Kernel, axis: Axis, size: Dim) -> Kernel:
+    outer = e.axis(f"{axis.symbol.name}o", axis.extent // size)
+    inner = e.axis(f"{axis.symbol.name}i", size)
+    bindings: dict[Symbol, Dim] = {axis.symbol: outer.symbol * size + inner.symbol}
+    place = kernel.axes.index(axis)
+    axes = (*kernel.axes[:place], outer, inner, *kernel.axes[place + 1 :])
+    stores = tuple(
+        Store(
+            store.buffer,
+            tuple(e.substitute(position, bindings) for position in store.position),
+            e.substitute(store.value, bindings),
+        )
+        for store in kernel.stores
+    )
+    return replace(kernel, axes=axes, stores=stores)
+
+
+# Pieces ----------------------------------------------------------------------------------------
+
+
+def _cut(kernel: Kernel, most: int) -> list[Kernel]:
+    """A kernel for each piece of the first axis that gains from it, and so on for those."""
+    moving = {axis.symbol for axis in kernel.axes}
+    roots = tuple(x for store in kernel.stores for x in (*store.position, store.value))
+    for axis in kernel.axes:
+        found = pieces(roots, axis, moving, most - 1)
+        if len(found) == 1:
+            continue
+        parts = [merge_axes(_part(kernel, axis, piece)) for piece in found]
+        if not _gains(kernel, axis, parts):
+            continue
+        rest = most - len(parts) + 1
+        return [each for part in parts for each in _cut(part, rest)]
+    return [kernel]
+
+
+def _part(kernel: Kernel, axis: Axis, piece: Piece) -> Kernel:
+    inside = e.axis(axis.symbol.name, piece.extent)
+
+    def on(expr: Expr) -> Expr:
+        return on_piece(expr, axis, inside.symbol, piece)
+
+    axes = tuple(inside if each is axis else each for each in kernel.axes)
+    stores = tuple(
+        Store(store.buffer, tuple(map(on, store.position)), on(store.value))
+        for store in kernel.stores
+    )
+    return _without_units(replace(kernel, axes=axes, stores=stores))
+
+
+def _without_units(kernel: Kernel) -> Kernel:
+    """Without the axes that have one position left."""
+    units: dict[Symbol, Dim] = {each.symbol: 0 for each in kernel.axes if each.extent == 1}
+    if not units:
+        return kernel
+    stores = tuple(
+        Store(
+            store.buffer,
+            tuple(e.substitute(position, units) for position in store.position),
+            e.substitute(store.value, units),
+        )
+        for store in kernel.stores
+    )
+    axes = tuple(each for each in kernel.axes if each.extent != 1)
+    return replace(kernel, axes=axes, stores=stores)
+
+
+def _gains(kernel: Kernel, axis: Axis, parts: list[Kernel]) -> bool:
+    """Whether most of the elements lie in longer stretches, or those are long enough already."""
+    if axis is kernel.axes[-1] and typical(axis.extent) >= LONG:
+        return True
+    largest = max(parts, key=lambda part: typical(_size(part)))
+    return len(largest.axes) < len(kernel.axes)
+
+
+def _size(kernel: Kernel) -> Dim:
+    return shape_product(axis.extent for axis in kernel.axes)
