@@ -93,6 +93,7 @@ def compile(
     cache: bool | None = None,
     winograd_tolerance: float | None = None,
     budget: float | None = None,
+    keep_weights: bool = False,
     dynamic_shapes: Any = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
@@ -113,6 +114,8 @@ def compile(
     ``budget`` is how many seconds to search for better schedules by measuring on this machine:
     none by default, and 20 at O3, which also bends the rules of floats (``fast_math``). The result
     of a search is kept in the cache, and is never slower than what is chosen without one.
+    Weights are packed before the first call, and what is packed is not held a second time;
+    ``keep_weights`` does, for those who look at ``executable.graph`` afterwards.
     ``dynamic_shapes`` and ``kwargs`` are what ``torch.export`` takes.
     """
     if target not in ("cpu", "host"):
@@ -127,6 +130,7 @@ def compile(
         cache=cache,
         winograd_tolerance=winograd_tolerance,
         budget=budget,
+        keep_weights=keep_weights,
     )
     return compile_model(
         model, *examples, options=options, dynamic_shapes=dynamic_shapes, kwargs=kwargs

@@ -72,6 +72,7 @@ def bench(
         strict,
         cache=cache,
         winograd_tolerance=winograd_tolerance,
+        keep_weights=True,  # the graph is run in double precision, too
     )
     with common.showing_progress("measuring"):
         found = find_model(model, types)

@@ -65,6 +65,7 @@ def run(
         strict,
         cache=cache,
         winograd_tolerance=winograd_tolerance,
+        keep_weights=True,  # the graph is run in double precision, too
     )
     with common.showing_progress("compiling"):
         found = find_model(model, types)

@@ -17,8 +17,8 @@ from monograph.inspect.traffic import bytes_of_buffer, moved_apart, moved_by
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.runtime.arena import Plan
 from monograph.runtime.compiled import CompiledModel, Executable
+from monograph.runtime.notes import KernelNote, notes_of
 from monograph.targets.cpu.build import Program
-from monograph.targets.cpu.launches import BuiltKernel
 from monograph.targets.cpu.machine import host
 from monograph.targets.program import Code, Interpret, Launch, SlotKind, flattened
 
@@ -129,7 +129,8 @@ def explain(
 ) -> Explanation:
     """What compiling this model did. ``sizes`` are those of symbolic dimensions, by name."""
     executable = model if isinstance(model, Executable) else model.executable
-    report, program = executable.report, executable.program
+    report = executable.report
+    program = executable.program if executable.is_explicable else None
     bindings = choose_sizes(executable.graph, sizes or {})
     fusions = () if program is None else program.fusions
     groups = [group for fusion in fusions for group in fusion.groups]
@@ -146,7 +147,9 @@ def explain(
         nodes_lowered=0 if program is None else len(executable.lowered),
         groups=len(groups),
         launches=sum(_launches(executable.code).values()),
-        kernels=() if program is None else _kernels(program, bindings),
+        kernels=_noted(executable, bindings)
+        if program is None
+        else _kernels(program, notes_of(program.kernels), bindings),
         sizes={symbol.name: size for symbol, size in bindings.items()},
         bytes_apart=sum(moved_apart(fusion, bindings) for fusion in fusions),
         bytes_moved=sum(sum(moved_by(group, bindings)) for group in groups),
@@ -187,37 +190,55 @@ def _launches(code: Code | None) -> Counter[str]:
     return Counter(step.kernel for step in flattened(steps) if isinstance(step, Launch))
 
 
-def _kernels(program: Program, sizes: Mapping[Symbol, int]) -> tuple[KernelExplanation, ...]:
+def _noted(executable: Executable, sizes: Mapping[Symbol, int]) -> tuple[KernelExplanation, ...]:
+    """The kernels of a stored program: each moves what its slots hold."""
+    code = executable.code
+    if code is None:
+        return ()
+    launches = _launches(code)
+    steps = {step.kernel: step for step in flattened(code.steps) if isinstance(step, Launch)}
+
+    def held(slots: Sequence[int]) -> int:
+        return sum(evaluate_dim(code.slots[slot].nbytes, sizes) for slot in slots)
+
+    def explained(note: KernelNote) -> KernelExplanation:
+        step = steps.get(note.name)
+        if step is None:
+            return _explained(note, 0, 0, 0)
+        inputs, outputs = step.slots[: -step.outputs], step.slots[-step.outputs :]
+        return _explained(note, launches[note.name], held(inputs), held(outputs))
+
+    return tuple(explained(note) for note in executable.report.kernels)
+
+
+def _kernels(
+    program: Program, notes: Sequence[KernelNote], sizes: Mapping[Symbol, int]
+) -> tuple[KernelExplanation, ...]:
+    """The kernels; where a group takes several, each moves what its own buffers hold."""
     launches = _launches(program)
     parts = Counter(id(built.group) for built in program.kernels)
-    return tuple(
-        _kernel(built, launches[built.name], parts[id(built.group)] > 1, sizes)
-        for built in program.kernels
-    )
+    found = []
+    for built, note in zip(program.kernels, notes, strict=True):
+        read, written = moved_by(built.group, sizes)
+        if parts[id(built.group)] > 1 and built.kernel is not None:
+            read = sum(bytes_of_buffer(each, sizes) for each in built.kernel.inputs)
+            written = sum(bytes_of_buffer(each, sizes) for each in built.kernel.outputs)
+        found.append(_explained(note, launches[built.name], read, written))
+    return tuple(found)
 
 
-def _kernel(
-    built: BuiltKernel, launches: int, is_part: bool, sizes: Mapping[Symbol, int]
-) -> KernelExplanation:
-    """One kernel; where a group takes several, each moves what its own buffers hold."""
-    group = built.group
-    read, written = moved_by(group, sizes)
-    if is_part and built.kernel is not None:
-        read = sum(bytes_of_buffer(each, sizes) for each in built.kernel.inputs)
-        written = sum(bytes_of_buffer(each, sizes) for each in built.kernel.outputs)
+def _explained(note: KernelNote, launches: int, read: int, written: int) -> KernelExplanation:
     return KernelExplanation(
-        name=built.name,
-        kind=group.kind.value,
-        space="×".join(map(str, group.space)) or "a scalar",
-        launches=launches,
-        nodes=tuple(
-            f"{node!r} (again)" if node in group.copies else repr(node) for node in group.nodes
-        ),
-        schedule="as the op states its loops" if built.schedule is None else str(built.schedule),
-        together=_unique(group.joined),
-        apart=_unique(group.apart),
-        bytes_read=read,
-        bytes_written=written,
+        note.name,
+        note.kind,
+        note.space,
+        launches,
+        note.nodes,
+        note.how,
+        note.together,
+        note.apart,
+        read,
+        written,
     )
 
 
@@ -250,10 +271,6 @@ def _handed_on(program: Program | None, sizes: Mapping[Symbol, int]) -> int:
         if slot.kind is SlotKind.ARENA and number not in values
     ]
     return 2 * sum(evaluate_dim(slot.nbytes, sizes) for slot in scratch)
-
-
-def _unique(reasons: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(reasons))
 
 
 def _memory(executable: Executable, bindings: Mapping[Symbol, int]) -> Memory | None:

@@ -138,10 +138,12 @@ class Polynomial(SymbolicDim):
         return self._terms
 
     def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
-        total: Dim = 0
-        for atoms, coefficient in self._terms:
-            total += shape_product(atom.substitute(bindings) for atom in atoms) * coefficient
-        return total
+        coefficients: dict[Monomial, int] = {}
+        for atoms, factor in self._terms:
+            product = shape_product(atom.substitute(bindings) for atom in atoms)
+            for monomial, coefficient in _terms(product):
+                coefficients[monomial] = coefficients.get(monomial, 0) + factor * coefficient
+        return _from_coefficients(coefficients)
 
     def _evaluate(self, bindings: Bindings) -> int:
         return sum(

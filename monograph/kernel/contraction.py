@@ -25,6 +25,8 @@ from monograph.kernel.kernel import Kernel, Store
 
 SUMMED = (f32, f64, i32)
 """What a tile sums in; narrower operands are widened as they are packed."""
+GROUP = 4
+"""Steps of k that a packed tile of the left operand holds side by side for each row."""
 WORTHWHILE = 1 << 14
 """Multiplications from which tiles pay."""
 
@@ -107,14 +109,13 @@ def _all_stored(kernel: Kernel, axes: frozenset[Symbol]) -> bool:
 
 
 def _contiguous_axis(kernel: Kernel) -> Symbol | None:
-    """The axis along which the first store is contiguous."""
+    """The axis along which the first store is contiguous, or goes in the shortest steps."""
     place = kernel.stores[0].position[0]
     if not isinstance(place, Index):
         return None
-    for axis in reversed(kernel.axes):
-        if coefficient(place.dim, axis.symbol) == 1:
-            return axis.symbol
-    return None
+    steps = [(coefficient(place.dim, axis.symbol), axis.symbol) for axis in reversed(kernel.axes)]
+    known = [(step, symbol) for step, symbol in steps if isinstance(step, int) and step > 0]
+    return min(known, key=lambda each: each[0])[1] if known else None
 
 
 def k_steps(formula: Expr, contraction: Contraction) -> tuple[Dim, ...] | None:
@@ -224,6 +225,36 @@ def rows_of(contraction: Contraction) -> Kernel:
     size = shape_product((contraction.size(batch), rows, stride))
     buffer = Buffer("left", value.dtype, (size,))
     return _packing(contraction, buffer, (*batch, row, k), place, value)
+
+
+def tiles_of(contraction: Contraction, height: int, depth: int) -> Kernel:
+    """Store the left operand as it is read: ``[batch][k / depth][m / height][depth][height]``.
+
+    Steps of k come in groups of ``GROUP``, each row's side by side, so that packing copies vectors;
+    rows beyond the last repeat it. The operand must be an array that k, one axis of a multiple of
+    ``GROUP`` steps, walks through.
+    """
+    (along,) = contraction.k
+    rows = contraction.size(contraction.m)
+    tile, group = (
+        e.axis("_i_tile", ceiling(rows, height)),
+        e.axis("_i_group", along.extent // GROUP),
+    )
+    row, step = e.axis("_i_row", height), e.axis("_i_step", GROUP)
+    k = group.symbol * GROUP + step.symbol
+    place = tile.symbol * height + row.symbol
+    whole = isinstance(rows, int) and rows % height == 0
+    value = decoded(contraction.left, contraction.m, place if whole else dim_min(place, rows - 1))
+    value = e.substitute(value, {along.symbol: k})
+    rounds = ceiling(along.extent, depth)
+    groups = depth // GROUP
+    batch = flat_position(contraction.batch)
+    begin = (batch * rounds + group.symbol // groups) * tile.extent + tile.symbol
+    inside = (group.symbol % groups * height + row.symbol) * GROUP + step.symbol
+    size = shape_product((contraction.size(contraction.batch), rounds, tile.extent, depth, height))
+    buffer = Buffer("left", value.dtype, (size,))
+    space = (*contraction.batch, tile, group, row, step)
+    return _packing(contraction, buffer, space, begin * depth * height + inside, value)
 
 
 def panels_of(contraction: Contraction, columns: int, narrow: bool = False) -> Kernel:

@@ -38,7 +38,7 @@ def flatten(kernel: Kernel) -> Kernel:
     flat = _drop_unit_axes(flat)
     if any(buffer.layout is not None for buffer in kernel.buffers):
         flat = _in_order_of_strides(flat)
-    return _merge_axes(flat)
+    return merge_axes(flat)
 
 
 def offset(buffer: Buffer, position: Sequence[Expr]) -> Expr:
@@ -163,7 +163,7 @@ def typical(dim: Dim) -> int:
     return evaluate_dim(dim, {symbol: max(symbol.lower, 64) for symbol in dim.symbols()})
 
 
-def _merge_axes(kernel: Kernel) -> Kernel:
+def merge_axes(kernel: Kernel) -> Kernel:
     """Merge neighbours of the index space, then neighbours of each reduction."""
     changed = True
     while changed:

@@ -25,7 +25,6 @@ from typing import TypeAlias
 
 from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, dim_min, shape_product
 from monograph.ir.graph import Node, Value
-from monograph.ir.op import Trait
 from monograph.ir.types import DType, TensorType, wide
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Expr, Index, Literal, Load, Variable
@@ -56,7 +55,7 @@ LIKELY = 64
 
 def has_loops(node: Node) -> bool:
     """Whether the node's op says which loops fill its results, of types that kernels hold."""
-    if node.regions or node.op.has(Trait.EFFECT) or not node.op.has_loops():
+    if node.regions or not node.op.has_loops():
         return False
     values = (*node.operands, *node.results)
     return all(isinstance(v.type, TensorType) and is_native(v.dtype) for v in values)

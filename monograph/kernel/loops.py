@@ -68,10 +68,14 @@ class Write:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Ask for an element that will be read soon; it may lie outside the buffer."""
+    """Ask for an element that will be read soon; it may lie outside the buffer.
+
+    What is ``far`` is wanted later, and waits in the second cache.
+    """
 
     buffer: Buffer
     offset: Expr
+    far: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ first visit and kept for the others.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.kernel import expr as e
+from monograph.kernel.borders import cut_loops
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce, Variable
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.index_space import blocked, jammed, with_partial_sums
+from monograph.kernel.kernel import Kernel
 from monograph.kernel.loops import (
     Accumulator,
     Combine,
@@ -40,12 +42,12 @@ KEEP_BYTES = 256 * 1024
 
 def build_nest(kernel: Kernel, schedule: Schedule) -> LoopNest:
     """The loops of a flat kernel under a schedule."""
-    kernel = _jammed(with_decays(kernel), schedule)
+    kernel = jammed(with_decays(kernel), schedule)
     if schedule.partial:
-        kernel = _with_partial_sums(kernel, schedule.partial)
+        kernel = with_partial_sums(kernel, schedule.partial)
     if schedule.block is not None:
-        kernel, schedule = _blocked(kernel, schedule, *schedule.block)
-    return _NestBuilder(kernel, schedule).build()
+        kernel, schedule = blocked(kernel, schedule, *schedule.block)
+    return cut_loops(_NestBuilder(kernel, schedule).build())
 
 
 @dataclass
@@ -243,16 +245,32 @@ class _NestBuilder:
         for k, first in enumerate(visits):
             later = [(visit, _renamed(first.axes, visit.axes)) for visit in visits[k + 1 :]]
             again = [(visit, names) for visit, names in later if names is not None]
-            if not again or not _fits(first.axes):
+            if not again or not _fits(first.axes, self.columns):
                 continue
             for value in _worth_keeping(first, again):
-                buffer = Buffer(f"row{len(self.scratch)}", value.dtype, (_size(first.axes),))
+                size = _size(first.axes) * self.columns
+                buffer = Buffer(f"row{len(self.scratch)}", value.dtype, (size,))
                 self.scratch.append(buffer)
-                kept.append((k, Write(buffer, e.linear(first.axes), value)))
+                kept.append((k, Write(buffer, self.kept_place(first.axes), value)))
                 for visit, names in again:
-                    load = e.load(buffer, (e.linear(visit.axes),))
+                    load = e.load(buffer, (self.kept_place(visit.axes),))
                     visit.rewrite({e.substitute(value, names): load})
         return kept
+
+    @property
+    def columns(self) -> int:
+        """How many rows are visited side by side."""
+        schedule = self.schedule
+        row_symbols = schedule.order[: schedule.rows]
+        return schedule.tile if set(schedule.vector) & set(row_symbols) and schedule.tile else 1
+
+    def kept_place(self, axes: tuple[Axis, ...]) -> Expr:
+        """Where an element of a row is kept: next to that of the row beside it."""
+        position = e.linear(axes)
+        if self.columns == 1:
+            return position
+        column = self.schedule.vector[0] - Symbol("_t", 0, None) * self.columns
+        return position * self.columns + column
 
     # The parallel loop ---------------------------------------------------------------------------
 
@@ -262,9 +280,9 @@ class _NestBuilder:
         leading = [Axis(s, self.extents[s]) for s in schedule.order[: schedule.parallel]]
         if schedule.tile:
             whole = self.extents[schedule.vector[0]]
-            leading.append(
-                Axis(Symbol("_t", 0, None), (whole + schedule.tile - 1) // schedule.tile)
-            )
+            tiles = Axis(Symbol("_t", 0, None), (whole + schedule.tile - 1) // schedule.tile)
+            place = len(leading) - 1 if schedule.along_tiles else len(leading)
+            leading.insert(place, tiles)
         parallel = e.axis(PARALLEL, shape_product(axis.extent for axis in leading))
         bindings: dict[Symbol, Dim] = {}
         rest: Dim = parallel.symbol
@@ -330,8 +348,8 @@ def _size(axes: tuple[Axis, ...]) -> Dim:
     return shape_product(axis.extent for axis in axes)
 
 
-def _fits(axes: tuple[Axis, ...]) -> bool:
-    size = _size(axes)
+def _fits(axes: tuple[Axis, ...], columns: int) -> bool:
+    size = _size(axes) * columns
     if not isinstance(size, int):
         upper = size.bounds()[1]
         return upper is not None and 4 * upper <= KEEP_BYTES
@@ -421,8 +439,8 @@ def substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Stateme
             return Write(
                 buffer, e.substitute(offset, bindings), e.substitute(value, bindings), streaming
             )
-        case Prefetch(buffer, offset):
-            return Prefetch(buffer, e.substitute(offset, bindings))
+        case Prefetch(buffer, offset, far):
+            return Prefetch(buffer, e.substitute(offset, bindings), far)
         case If(condition, body):
             return If(
                 e.substitute(condition, bindings),
@@ -438,86 +456,3 @@ def substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Stateme
                 width,
             )
     raise AssertionError(f"{statement} is not part of a kernel")
-
-
-def _with_partial_sums(kernel: Kernel, size: int) -> Kernel:
-    """Long sums as sums of shorter ones: each rounds less, and errors do not add up."""
-    replaced: dict[Expr, Expr] = {}
-    for expr in kernel.expressions():
-        if not isinstance(expr, Reduce) or expr.kind != "sum" or not expr.dtype.is_float:
-            continue
-        first, *others = expr.axes
-        if isinstance(first.extent, int) and first.extent <= size:
-            continue
-        if any(isinstance(x, Reduce) for x in e.walk((expr.body,))):
-            continue
-        outer = e.axis("_r8_0", (first.extent + size - 1) // size)
-        start = outer.symbol * size
-        whole = isinstance(first.extent, int) and first.extent % size == 0
-        extent = size if whole else dim_min(size, first.extent - start)
-        inner = Axis(Symbol("_r9_0", 0, size - 1), extent)
-        body = e.substitute(expr.body, {first.symbol: start + inner.symbol})
-        partial = e.reduce("sum", (inner, *others), body)
-        replaced[expr] = e.reduce("sum", (outer,), partial)
-    if not replaced:
-        return kernel
-    stores = tuple(
-        Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
-    )
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
-
-
-def _blocked(
-    kernel: Kernel, schedule: Schedule, symbol: Symbol, size: int
-) -> tuple[Kernel, Schedule]:
-    """An axis as blocks and positions inside a block, the latter just outside the vector loop."""
-    axis = next(axis for axis in kernel.axes if axis.symbol is symbol)
-    outer = e.axis(f"{symbol.name}b", (axis.extent + size - 1) // size)
-    left = axis.extent - outer.symbol * size
-    whole = isinstance(axis.extent, int) and axis.extent % size == 0
-    inner = Axis(Symbol(f"{symbol.name}i", 0, size - 1), size if whole else dim_min(size, left))
-    bindings: dict[Symbol, Dim] = {symbol: outer.symbol * size + inner.symbol}
-    stores = tuple(
-        Store(
-            store.buffer,
-            tuple(e.substitute(place, bindings) for place in store.position),
-            e.substitute(store.value, bindings),
-        )
-        for store in kernel.stores
-    )
-    axes = tuple(each for each in kernel.axes if each is not axis)
-    blocked = Kernel(kernel.name, kernel.inputs, kernel.outputs, (*axes, outer, inner), stores)
-    leading = tuple(outer.symbol if s is symbol else s for s in schedule.order[: schedule.rows])
-    order = (*leading, inner.symbol, *schedule.order[schedule.rows :])
-    return blocked, replace(schedule, order=order, rows=schedule.rows + 1, block=None)
-
-
-def _jammed(kernel: Kernel, schedule: Schedule) -> Kernel:
-    """Copies of the stores for several iterations of an axis at once.
-
-    The last ones are clamped to the final iteration: it is then computed more than once, by one
-    thread, with one result.
-    """
-    stores = kernel.stores
-    axes = kernel.axes
-    for symbol, copies in schedule.jam:
-        axis = next(axis for axis in axes if axis.symbol is symbol)
-        whole = isinstance(axis.extent, int) and axis.extent % copies == 0
-        jammed = Axis(
-            symbol, axis.extent // copies if whole else (axis.extent + copies - 1) // copies
-        )
-        places: Iterable[Dim] = (symbol * copies + copy for copy in range(copies))
-        if not whole:
-            places = [dim_min(place, axis.extent - 1) for place in places]
-        bindings = [{symbol: place} for place in places]
-        stores = tuple(
-            Store(
-                store.buffer,
-                tuple(e.substitute(place, each) for place in store.position),
-                e.substitute(store.value, each),
-            )
-            for store in stores
-            for each in bindings
-        )
-        axes = tuple(jammed if each is axis else each for each in axes)
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)

@@ -15,18 +15,18 @@
 is a fixed step will do: a matrix, its transpose, the pixels of an image. A tile's sums stay in
 registers for ``depth`` steps and are then added to those of the block: a panel of the right operand
 stays in the first cache, the rows in the second, and rounding does not grow with k.
+Many columns are worth a copy of ``left`` in tiles, each of which is one run of memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import (
+    GROUP,
     Contraction,
     ceiling,
     decoded,
@@ -48,58 +48,7 @@ from monograph.kernel.loops import (
     Write,
 )
 from monograph.kernel.nest import substituted
-
-
-class Reading(Enum):
-    """Where the product finds an operand."""
-
-    IN_PLACE = "in place"
-    PACKED = "packed"
-    """Stored beforehand: the left operand in rows, the right one in panels."""
-    BLOCK = "packed by block"
-    """Stored in a small buffer, a block at a time, just before it is used."""
-
-
-@dataclass(frozen=True)
-class Segment:
-    """``count`` tiles of ``rows`` rows each, the first at row ``start``."""
-
-    start: int
-    rows: int
-    count: int
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """How a product is cut into blocks and tiles."""
-
-    rows: tuple[Segment, ...]
-    """The tiles of all rows; empty if their number is not known."""
-    height: int
-    """Rows of a tile (of most, if there are several kinds)."""
-    columns: int
-    depth: int
-    """Products that are summed in registers at a time; 0 for all."""
-    block_tiles: int
-    """Tiles of ``height`` rows in a block."""
-    block_panels: int
-    left: Reading
-    right: Reading
-    grain: int = 1
-    narrow: bool = False
-    """Whether panels keep the operand's own, narrower type: fewer bytes, more instructions."""
-
-    def __str__(self) -> str:
-        heights = "+".join(f"{each.count}·{each.rows}" for each in self.rows) or str(self.height)
-        parts = [
-            f"tile({heights} rows, {self.columns} columns)",
-            f"block({self.block_tiles * self.height} rows, "
-            f"{self.block_panels * self.columns} columns, {self.depth or 'all'} of k)",
-            f"left({self.left.value}) right({self.right.value})",
-        ]
-        if self.narrow:
-            parts.append("narrow(right)")
-        return " ".join(parts)
+from monograph.kernel.tiles import Ahead, Reading, Tiling
 
 
 def product_nest(
@@ -162,6 +111,8 @@ class _ProductBuilder:
             body = (Loop(axis.symbol, 0, axis.extent, body),)
         outside = (*contraction.batch, *contraction.outer)
         leading = (*outside, self.column_block, self.row_block)
+        if _lies_inside(contraction):
+            leading = (*contraction.outer, self.row_block, *contraction.batch, self.column_block)
         parallel = e.axis("_p", shape_product(axis.extent for axis in leading))
         kernel = contraction.kernel
         packed = tuple(each for each in (self.left, self.right) if each is not None)
@@ -214,18 +165,23 @@ class _ProductBuilder:
         return e.load(self.left, (e.index(place),))
 
     def _right(self) -> Expr:
-        contraction, tiling = self.contraction, self.tiling
+        contraction = self.contraction
         if self.packed_block is not None:
             return e.load(self.packed_block, (e.index(self._block_place()),))
         if self.right is None:
             value = decoded(contraction.right, contraction.n, self.column)
             return e.substitute(value, self.k_places)
+        return e.cast(e.load(self.right, (e.index(self._panel_place()),)), self.dtype)
+
+    def _panel_place(self) -> Dim:
+        """Where the packed right operand holds an element: ``[outside][panel][k][lane]``."""
+        contraction, tiling = self.contraction, self.tiling
         outside = (*contraction.batch, *contraction.outer)
         panels = ceiling(self.n, tiling.columns)
         panel = flat_position(outside) * panels + self.first_panel + self.panel.symbol
         k = substitute_dim(flat_position(self.k), self.k_places)
         place = (panel * contraction.size(contraction.k) + k) * tiling.columns
-        return e.cast(e.load(self.right, (e.index(place + self.lane.symbol),)), self.dtype)
+        return place + self.lane.symbol
 
     def _block_place(self) -> Dim:
         """Where the packed block holds an element: ``[panel][k][lane]``."""
@@ -286,26 +242,63 @@ class _ProductBuilder:
         tile = (self.first_tile + self.tile.symbol) * tiling.height
         kept = self.tile.symbol * tiling.height
         guarded = not self.segments
-        body = self._lanes(self._tile(tile, kept, tiling.height, guarded), tiling.columns)
+        number = self.first_tile + self.tile.symbol
+        statements = self._tile(number, tile, kept, tiling.height, guarded)
+        body = self._lanes([*self._ahead_of_tile(), *statements], tiling.columns)
         loops: list[Statement] = [Loop(self.tile.symbol, 0, self.tile.extent, (body,))]
         kept_rows = tiling.block_tiles * tiling.height
         for number, each in enumerate(self.segments[1:]):
             counter = e.axis(f"_i_tail{number}", each.count)
             row = each.start + counter.symbol * each.rows
             place = kept_rows + counter.symbol * each.rows
-            tail = self._lanes(self._tile(row, place, each.rows, False), tiling.columns)
+            first = each.start // tiling.height + counter.symbol
+            tail = self._lanes(self._tile(first, row, place, each.rows, False), tiling.columns)
             times = (self.row_block.symbol + 1) // self.row_block.extent * each.count
             loops.append(Loop(counter.symbol, 0, times, (tail,)))
             kept_rows += each.rows * each.count
         return Loop(self.panel.symbol, 0, self.panel.extent, tuple(loops))
 
-    def _tile(self, row: Dim, kept: Dim, rows: int, guarded: bool) -> list[Statement]:
+    def _ahead(self, places: Sequence[Dim]) -> list[Statement]:
+        """Ask for the panel that comes next, at some steps of its k.
+
+        After a block's last panel comes its first, in the next round of k.
+        """
+        assert self.right is not None, "only what lies in panels is asked for"
+        panel, inner = self.panel, self.inner_k[-1]
+        following: dict[Symbol, Dim] = {panel.symbol: panel.symbol + 1}
+        if self.outer_k:
+            turn = self.outer_k[-1].symbol
+            is_last = (panel.symbol + 1) // panel.extent
+            following = {panel.symbol: (panel.symbol + 1) * (1 - is_last), turn: turn + is_last}
+        offset = self._panel_place()
+        return [
+            Prefetch(
+                self.right,
+                e.index(substitute_dim(offset, {**following, inner.symbol: k})),
+                far=True,
+            )
+            for k in places
+        ]
+
+    def _ahead_of_tile(self) -> list[Statement]:
+        """Each tile of a block asks for as much of the next panel as is its share."""
+        if self.tiling.ahead is not Ahead.TILES or len(self.inner_k) != 1:
+            return []
+        share = -(-_upper(self.inner_k[0]) // self.tiling.block_tiles)
+        return self._ahead([self.tile.symbol * share + copy for copy in range(share)])
+
+    def _tile(self, number: Dim, row: Dim, kept: Dim, rows: int, guarded: bool) -> list[Statement]:
         """Statements that compute one tile, from row ``row`` on."""
         variables = [self._fresh() for _ in range(rows)]
         statements: list[Statement] = [Accumulator(each, "sum") for each in variables]
+        if self.tiling.left is Reading.TILES:
+            statements.append(self._packed_steps(number, variables))
+            return statements + self._finished(row, kept, variables, guarded)
         right = self._right()
         position = e.index(0)
         body: list[Statement] = []
+        if self.tiling.ahead is Ahead.STEPS:
+            body += self._ahead([self.inner_k[-1].symbol])
         for copy, variable in enumerate(variables):
             place = row + copy
             left = self._left(dim_min(place, self.m - 1) if guarded else place)
@@ -315,6 +308,31 @@ class _ProductBuilder:
             loops = (Loop(axis.symbol, 0, axis.extent, loops),)
         statements += loops
         return statements + self._finished(row, kept, variables, guarded)
+
+    def _packed_steps(self, number: Dim, variables: Sequence[Variable]) -> Statement:
+        """The steps of a tile of the left operand that is packed, a group of them at a time."""
+        assert self.left is not None, "the left operand is packed"
+        (inner,) = self.inner_k
+        height, depth = self.tiling.height, _upper(inner)
+        turn: Dim = flat_position(self.outer_k) if self.outer_k else 0
+        rounds = shape_product(axis.extent for axis in self.outer_k)
+        tiles = ceiling(self.m, height)
+        group = e.axis("_r_group", inner.extent // GROUP)
+        begin = (flat_position(self.contraction.batch) * rounds + turn) * tiles + number
+        place = (begin * depth + group.symbol * GROUP) * height
+        per_line = LINE * 8 // self.dtype.bits
+        body: list[Statement] = [
+            Prefetch(self.left, e.index(place + LINES_AHEAD * per_line + line * per_line))
+            for line in range(-(-GROUP * height // per_line))
+        ]
+        for step in range(GROUP):
+            at: dict[Symbol, Dim] = {inner.symbol: group.symbol * GROUP + step}
+            right = e.substitute(self._right(), at)
+            for copy, variable in enumerate(variables):
+                left = e.load(self.left, (e.index(place + copy * GROUP + step),))
+                value = e.apply("multiply", left, right)
+                body.append(Combine(variable, "sum", value, e.index(0)))
+        return Loop(group.symbol, 0, group.extent, tuple(body))
 
     def _finished(
         self, row: Dim, kept: Dim, variables: Sequence[Variable], guarded: bool
@@ -380,6 +398,10 @@ class _ProductBuilder:
         return e.variable(f"v{self.names - 1}", self.dtype)
 
 
+LINE = 64
+"""Bytes of a cache line."""
+LINES_AHEAD = 24
+"""How far ahead a packed tile of the left operand is asked for."""
 SQUARE = 8
 """Steps of k and columns that are turned in registers together."""
 RUN = 256
@@ -420,6 +442,27 @@ def depth_loops(
     places: dict[Symbol, Dim] = {cut.symbol: outer.symbol * size + part.symbol}
     outside = (*rest, outer) if count != 1 else tuple(rest)
     return outside, (part, *inner), places
+
+
+def round_size(axes: tuple[Axis, ...], depth: int) -> int:
+    """The most steps of a round of k."""
+    size = 1
+    for axis in depth_loops(axes, depth)[1]:
+        size *= _upper(axis)
+    return size
+
+
+def _lies_inside(contraction: Contraction) -> bool:
+    """Whether a step of the batch is shorter than one of the rows: groups of an image's channels.
+
+    Blocks of rows are then visited group by group, while they are near.
+    """
+    place = contraction.kernel.stores[0].position[0]
+    if not isinstance(place, Index) or not contraction.batch or not contraction.m:
+        return False
+    batch, rows = contraction.batch[-1], contraction.m[-1]
+    inner, outer = (coefficient(place.dim, axis.symbol) for axis in (batch, rows))
+    return isinstance(inner, int) and (not isinstance(outer, int) or 0 < inner < outer)
 
 
 def _equal(a: Dim, b: Dim) -> Expr:

@@ -8,6 +8,7 @@
                of the innermost loops, or the last of the rows
 ``block``      an axis that is cut into blocks, and its block moved next to the vector loop: what
                is contiguous along it is then read while it is still in the cache
+``along_tiles``  whether the last parallel axis goes inside the tiles instead of around them
 ``jam``        the axis whose next ``copies`` iterations are computed together, so that what they
                read in common is read once
 ``partial``    how many elements a sum that is not vectorised takes before it is added to a second
@@ -39,6 +40,7 @@ class Schedule:
     width: int = 1
     tile: int = 0
     block: tuple[Symbol, int] | None = None
+    along_tiles: bool = False
     jam: tuple[tuple[Symbol, int], ...] = ()
     partial: int = 0
     keep: bool = False
@@ -56,6 +58,8 @@ class Schedule:
         if self.block is not None:
             parts.append(f"block({dim_text(self.block[0])}, {self.block[1]})")
         parts.append(f"parallelize({names(self.order[: self.parallel])})")
+        if self.along_tiles:
+            parts.append("along_tiles")
         if self.vector:
             parts.append(f"vectorize({names(self.vector)}, {self.width})")
         parts += [f"jam({dim_text(symbol)}, {copies})" for symbol, copies in self.jam]

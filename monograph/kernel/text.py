@@ -165,8 +165,9 @@ def _statement_lines(statement: Statement, indent: str) -> list[str]:
         case Write(buffer, offset, value, streaming):
             mark = "  (streaming)" if streaming else ""
             return [f"{indent}{buffer.name}[{expr_text(offset)}] = {expr_text(value)}{mark}"]
-        case Prefetch(buffer, offset):
-            return [f"{indent}prefetch {buffer.name}[{expr_text(offset)}]"]
+        case Prefetch(buffer, offset, far):
+            mark = "  (far)" if far else ""
+            return [f"{indent}prefetch {buffer.name}[{expr_text(offset)}]{mark}"]
         case Declare(variable, value):
             return [f"{indent}{variable.name}: {variable.dtype} = {expr_text(value)}"]
         case Assign(variable, value):

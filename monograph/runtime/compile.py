@@ -19,9 +19,12 @@ from monograph.kernel.lower import is_lowerable, is_scalar_function
 from monograph.passes.lower_composites import LowerComposites
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
+from monograph.passes.turn_conv_transpose import TurnConvTranspose
 from monograph.progress import announce
 from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
 from monograph.runtime.executable import Native
+from monograph.runtime.holding import follow, hold, hold_all
+from monograph.runtime.notes import notes_of
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
 from monograph.runtime.tuned import tuned_program
 from monograph.runtime.tuning import DEFAULT_SECONDS
@@ -30,6 +33,7 @@ from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import host
 from monograph.targets.cpu.tuning import Recorder, Tuning
+from monograph.targets.program import SlotKind
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Options:
     has the result of a search; None is ``DEFAULT_SECONDS`` at O3 and no search below."""
     tuning: Tuning | None = None
     """Choices of schedules that are overruled, instead of a search."""
+    keep_weights: bool = False
+    """Whether weights of which the program has packed copies are held all the same."""
     again: bool = False
     """Whether to compile, or search, although the cache has a result; it then has the new one."""
 
@@ -79,10 +85,19 @@ class Options:
             )
 
 
-def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
-    """Compile a graph, which stays as it is; or find in the cache what was compiled before."""
+def compile_graph(
+    graph: Graph, options: Options | None = None, *, owned: bool = False
+) -> Executable:
+    """Compile a graph, which stays as it is; or find in the cache what was compiled before.
+
+    A graph that is ``owned``, since it was made for this, gives its weights to the program, which
+    lets go of them once they are packed (``runtime.holding``).
+    """
     chosen = options or Options()
+    lets_go = owned and not chosen.keep_weights
     started = time.perf_counter()
+    if lets_go:
+        hold(graph)
     # Listings are not stored: whoever wants to read them sees the code being made.
     wanted = False if chosen.listings else chosen.cache
     settings = {
@@ -95,31 +110,51 @@ def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
     cache = program_cache(graph, host(), settings, wanted)
     found = None if cache is None or chosen.again else cache.find()
     if found is not None:
-        return _cached(graph, chosen, found, started)
+        return _cached(graph, chosen, found, started, lets_go)
     report = CompileReport(cache="off" if cache is None else "miss")
     watch = Watch(graph)
     program = _compile(graph, watch, chosen, report)
     if program is None:
         report.cache = "off"
         return Executable(graph, None, report, lowered=watch.graph)
-    started = time.perf_counter()
-    native = Native(program, graph, chosen.threads)
-    report.seconds["loading"] = time.perf_counter() - started
     if cache is not None:
         started = time.perf_counter()
         cache.keep(program, watch.read, write_report(report))
         report.seconds["storing"] = time.perf_counter() - started
+    started = time.perf_counter()
+    if lets_go:
+        program = _owning(program, watch.graph)
+    native = Native(program, graph, chosen.threads, lets_go=lets_go)
+    report.seconds["loading"] = time.perf_counter() - started
     return Executable(graph, native, report, lowered=watch.graph, program=program)
 
 
-def _cached(graph: Graph, options: Options, found: Found, started: float) -> Executable:
+def _owning(program: Program, lowered: Graph) -> Program:
+    """The program with weights that it can let go of, wherever they are referred to."""
+    weights = hold_all(program.weights)
+    slots = program.slots
+    numbers = {
+        value: slots[slot].number
+        for value, slot in program.slot_of.items()
+        if slots[slot].kind is SlotKind.WEIGHT
+    }
+    follow(lowered, numbers, weights)
+    return replace(program, weights=weights)
+
+
+def _cached(
+    graph: Graph, options: Options, found: Found, started: float, lets_go: bool
+) -> Executable:
     """An executable of code that needs no compiling."""
     report = read_report(found.note)
     report.cache = "hit"
     _refuse_if_strict(options, report)
     report.seconds["cache"] = time.perf_counter() - started
     started = time.perf_counter()
-    native = Native(found.code, graph, options.threads)
+    code = found.code
+    if lets_go:
+        code = replace(code, weights=hold_all(code.weights))
+    native = Native(code, graph, options.threads, lets_go=lets_go)
     report.seconds["loading"] = time.perf_counter() - started
 
     def recompile() -> tuple[Graph, Program | None]:
@@ -149,6 +184,7 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
     announce("lowering")
     decompose_others(lowered)
     LowerComposites(keep=(*composites_with_loops(), "attention")).run(lowered)
+    TurnConvTranspose().run(lowered)
     run_pipeline(lowered, pipeline_for("O1"))
     report.seconds["lowering"] = time.perf_counter() - started
     strides = usable_strides(lowered, dict(options.strides))
@@ -183,6 +219,7 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
         report.seconds["tuning"] = report.search.seconds
     report.seconds |= program.seconds
     report.fallbacks = tuple(repr(node) for node in program.fallbacks)
+    report.kernels = notes_of(program.kernels)
     _refuse_if_strict(options, report)
     return program
 

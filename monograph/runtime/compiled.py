@@ -26,14 +26,18 @@ from monograph.runtime.artifact import describe_target, write_artifact
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.edits import read_edits
 from monograph.runtime.executable import Native
+from monograph.runtime.notes import KernelNote, read_notes, write_notes
+from monograph.runtime.quick_calls import ArrayKind, SizedCalls, cannot, quick_call
 from monograph.runtime.records import typed
 from monograph.runtime.storage import write_code, write_graph, write_signature, write_structure
 from monograph.targets.cpu.machine import host
+from monograph.targets.cpu.python_call import LIST, ONE, TUPLE
 from monograph.targets.program import Code
 
 if TYPE_CHECKING:
     from monograph.passes.manager import Report
     from monograph.runtime.convention import Convention, LoadedModule
+    from monograph.runtime.quick_calls import Kind
     from monograph.runtime.tensor_calls import TensorCalls
     from monograph.runtime.tuning import TuningReport
     from monograph.targets.cpu.build import Program
@@ -55,6 +59,8 @@ class CompileReport:
     """Choices of schedules that measurements overruled, by site (``targets.cpu.tuning``)."""
     search: TuningReport | None = None
     """What a search found, if this compilation made one."""
+    kernels: tuple[KernelNote, ...] = ()
+    """What there is to say of each kernel, the compiler's own objects aside."""
     cache: str = "off"
     """``hit`` if the program came from the disk cache, ``miss`` if it went there, or ``off``."""
 
@@ -85,6 +91,7 @@ class Executable:
         self._recompile = recompile
         self.arguments = None if native is None else Arguments(graph, native.strides)
         self._tensor_calls: TensorCalls | None = None
+        self._quick_lists: Callable[..., Any] | None = None
 
     @property
     def code(self) -> Code | None:
@@ -103,6 +110,13 @@ class Executable:
         self._see_that_it_is_known()
         return self.graph if self._lowered is None else self._lowered
 
+    @property
+    def is_explicable(self) -> bool:
+        """Whether ``program`` is, or can be made: not without weights that were let go of."""
+        if self._program is not None or self.native is None:
+            return self._program is not None
+        return self._recompile is not None and not self.native.has_let_go
+
     def _see_that_it_is_known(self) -> None:
         if self._recompile is not None:
             self._lowered, self._program = self._recompile()
@@ -112,7 +126,12 @@ class Executable:
 
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
         """The graph's outputs, in order."""
-        return self.run({**named} if named and not inputs else inputs)
+        if named:
+            return self.run(inputs or named)
+        if self._quick_lists is None:
+            self._quick_lists = self.quick_arrays(LIST)
+        found: list[Any] | None = self._quick_lists(*inputs)
+        return self.run(inputs) if found is None else found
 
     def run(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
         """The graph's outputs for inputs in order, or by name: torch tensors for torch tensors."""
@@ -150,6 +169,24 @@ class Executable:
             calls = self._tensor_calls = TensorCalls(self.native, self.arguments)
         return calls(tensors)
 
+    def quick_arrays(self, form: int) -> Callable[..., Any]:
+        """A built-in function of arrays; it returns None where it cannot do what ``run`` does."""
+        return self._quick(ArrayKind(), form)
+
+    def quick_tensors(self, form: int) -> Callable[..., Any]:
+        """The same of torch tensors."""
+        from monograph.runtime.tensor_calls import tensor_kind
+
+        kind = tensor_kind()
+        return cannot if kind is None else self._quick(kind, form)
+
+    def _quick(self, kind: Kind, form: int) -> Callable[..., Any]:
+        if self.native is None or self.arguments is None:
+            return cannot
+        if not self.native.static:
+            return SizedCalls(self.native, self.arguments, kind, form)
+        return quick_call(self.native, self.arguments, kind, form) or cannot
+
     def _run_torch(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
         found = None if isinstance(inputs, dict) else self.run_tensors(inputs)
         return self._run_converted(inputs) if found is None else found
@@ -180,7 +217,8 @@ class Executable:
         if self.native is None:
             parts = write_graph(self.lowered)
         else:
-            parts = write_code(self.native.program, guards=self.native.guards)
+            native = self.native
+            parts = write_code(native.program, guards=native.guards, prepared=native.prepared())
         manifest: dict[str, Json] = {
             "target": describe_target(machine.triple, machine.cpu, machine.features),
             "native": self.code is not None,
@@ -199,6 +237,7 @@ def write_report(report: CompileReport) -> dict[str, Json]:
         "fallbacks": list(report.fallbacks),
         "whole": report.whole,
         "tuning": {site: dict(edits) for site, edits in report.tuning.items()},
+        "kernels": write_notes(report.kernels),
     }
 
 
@@ -215,6 +254,7 @@ def read_report(value: Json) -> CompileReport:
             typed(site, str): read_edits(edits)
             for site, edits in typed(given.get("tuning"), dict).items()
         },
+        kernels=read_notes(given.get("kernels", [])),
     )
 
 
@@ -227,9 +267,21 @@ class CompiledFunction:
         self.results = results
         self._is_flat = all(each.kind == "leaf" for each in arguments.children)
         self._is_one = results.kind == "leaf"
+        self._quick: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
         """What the function returns for these arguments."""
+        if self._quick is None:
+            self._quick = self._quickest()
+        found = self._quick(*arguments)
+        return self._slowly(arguments) if found is None else found
+
+    def _quickest(self) -> Callable[..., Any]:
+        """A built-in function for arguments and results that are not nested."""
+        form = _form(self.results)
+        return cannot if form is None or not self._is_flat else self.executable.quick_arrays(form)
+
+    def _slowly(self, arguments: tuple[Any, ...]) -> Any:
         found = self.executable.run_arrays(arguments) if self._is_flat else None
         if found is not None:
             return found[0] if self._is_one else unflatten(self.results, found)
@@ -252,22 +304,52 @@ class CompiledFunction:
         return write_artifact(path, self.executable.bundle(call))
 
 
+def _form(results: Structure) -> int | None:
+    """What a built-in function is to return; None for what it cannot."""
+    if results.kind == "leaf":
+        return ONE
+    if any(each.kind != "leaf" for each in results.children):
+        return None
+    return {"tuple": TUPLE, "list": LIST}.get(results.kind)
+
+
 class CompiledModule:
-    """A torch module or function, compiled: tensors in, tensors out, without gradients."""
+    """A torch module or function, compiled: tensors in, tensors out, without gradients.
+
+    ``returned`` says what becomes of the graph's outputs where the arguments are its inputs in
+    order: a class (a tensor, or a tuple or list of them in order), or a function that nests them.
+    """
 
     def __init__(
         self,
         executable: Executable,
         call: Callable[..., Any],
         convention: Convention | None = None,
+        returned: type | Callable[[list[Any]], Any] | None = None,
     ) -> None:
         self.executable = executable
         self.convention = convention
         self._call = call
+        self._returned = returned
+        self._quick: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the module returns for these arguments."""
-        return self._call(*arguments, **named)
+        if named:
+            return self._call(*arguments, **named)
+        if self._quick is None:
+            self._quick = self._quickest()
+        found = self._quick(*arguments)
+        return self._call(*arguments) if found is None else found
+
+    def _quickest(self) -> Callable[..., Any]:
+        returned = self._returned
+        if returned is None:
+            return cannot
+        if isinstance(returned, type):
+            forms: dict[type, int] = {tuple: TUPLE, list: LIST}
+            return self.executable.quick_tensors(forms.get(returned, ONE))
+        return _nesting(self.executable.quick_tensors(LIST), returned)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to a ``.mono`` file, which loads as something to call as the module is called.
@@ -279,6 +361,18 @@ class CompiledModule:
         if self.convention is None:
             return self.executable.save(path)
         return write_artifact(path, self.executable.bundle(self.convention.write()))
+
+
+def _nesting(call: Callable[..., Any], nest: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """A call whose outputs are nested."""
+    if call is cannot:
+        return cannot
+
+    def nested(*arguments: Any) -> Any:
+        found = call(*arguments)
+        return None if found is None else nest(found)
+
+    return nested
 
 
 CompiledModel: TypeAlias = "Executable | CompiledFunction | CompiledModule | LoadedModule"

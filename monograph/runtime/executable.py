@@ -17,29 +17,31 @@ from typing import Any
 import numpy as np
 
 from monograph.errors import EvaluationError
+from monograph.ir.data import Data
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
 from monograph.runtime.addresses import address_of
 from monograph.runtime.arena import Plan, Request, plan
-from monograph.runtime.pool import Buffer, OutputPool
+from monograph.runtime.holding import Held, read_by_calls, weights_of
+from monograph.runtime.pool import OutputPool
 from monograph.runtime.sizes import check_sizes, nodes_to_check
 from monograph.runtime.threads import symbols as register_pool_symbols
 from monograph.runtime.threads import thread_count
 from monograph.targets.cpu.machine import Library
+from monograph.targets.cpu.parts import objects_in
 from monograph.targets.program import (
     Branch,
     Code,
-    Copy,
     Count,
-    Element,
     Interpret,
     Launch,
     Repeat,
     SlotKind,
     Step,
     flattened,
+    touched,
 )
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
@@ -69,7 +71,11 @@ class Frame:
 
 
 class Native:
-    """A program in this process, called with arrays in the graph's order."""
+    """A program in this process, called with arrays in the graph's order.
+
+    ``prepared`` is what is made of weights alone, by slot, if that was made before. ``lets_go``
+    says that weights belong to the program, which releases those that no call reads (``holding``).
+    """
 
     def __init__(
         self,
@@ -77,17 +83,26 @@ class Native:
         graph: Graph,
         threads: int | None = None,
         guards: tuple[Node, ...] | None = None,
+        *,
+        prepared: dict[int, Array] | None = None,
+        lets_go: bool = False,
     ) -> None:
         register_pool_symbols()
         self.program = program
         self.graph = graph
         self.threads = threads or thread_count()
-        self.library = Library(program.object)
-        self.entry = _ENTRY(self.library.address("entry"))
+        self.library = Library(*objects_in(program.object))
+        self.entry_address = self.library.address("entry")
+        self.entry = _ENTRY(self.entry_address)
         self.pool = OutputPool()
         self.frames: dict[tuple[int, ...], list[Frame]] = {}
-        self.weights = [_kept(data.array()) for data in program.weights]
-        self._prepared: dict[int, Buffer] | None = None
+        self.needed = read_by_calls(program)
+        wanted = self.needed if prepared is not None else range(len(program.weights))
+        self.weights = {k: _kept(program.weights[k].array()) for k in wanted}
+        self._prepared = prepared
+        self._lets_go = lets_go
+        self.has_let_go = False
+        """Whether weights have been released."""
         self._preparing = threading.Lock()
         self.active: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
         self.callback = _callback(self)
@@ -172,30 +187,44 @@ class Native:
             hint="interpret the graph on the same inputs to see where",
         )
 
-    def prepared(self) -> dict[int, Buffer]:
+    def prepared(self) -> dict[int, Array]:
         """What depends on weights alone: packed operands, made by the first call for all calls."""
         with self._preparing:
             if self._prepared is None:
+                if self._lets_go:
+                    self._let_go_but(self.program.weights)
                 self._prepared = self._prepare()
+                if self._lets_go:
+                    self._let_go_but([self.program.weights[k] for k in self.needed])
             return self._prepared
 
-    def _prepare(self) -> dict[int, Buffer]:
+    def _prepare(self) -> dict[int, Array]:
         slots = self.program.slots
-        wanted = [k for k, slot in enumerate(slots) if slot.kind is SlotKind.PREPARED]
-        if not wanted:
+        if not any(slot.kind is SlotKind.PREPARED for slot in slots):
             return {}
-        made = {}
+        made: dict[int, Array] = {}
         table = np.zeros(len(slots) + len(self.program.sizes) + 1, np.int64)
         for k, slot in enumerate(slots):
             if slot.kind is SlotKind.WEIGHT:
                 table[k] = self.weights[slot.number].ctypes.data
             elif slot.kind is SlotKind.PREPARED:
-                made[k] = self.pool.acquire(evaluate_dim(slot.nbytes, {}))
-                table[k] = made[k].address
+                nbytes = evaluate_dim(slot.nbytes, {})
+                made[k] = self.pool.acquire(nbytes).as_array(np.uint8, nbytes)
+                table[k] = made[k].ctypes.data
         status = ctypes.c_int32(0)
         prepare = _ENTRY(self.library.address("prepare"))
         prepare(table.ctypes.data, ctypes.addressof(status), self.threads)
         return made
+
+    def _let_go_but(self, kept: Sequence[Data]) -> None:
+        """Release all weights but these: first what passes made others of, then what is packed."""
+        known = {id(data) for data in kept}
+        for data in (*self.program.weights, *weights_of(self.graph)):
+            if isinstance(data, Held) and id(data) not in known:
+                data.release()
+                self.has_let_go = True
+        held = enumerate(self.program.weights)
+        self.weights = {k: self.weights[k] for k, data in held if id(data) in known}
 
     # Frames ---------------------------------------------------------------------------------------
 
@@ -207,6 +236,11 @@ class Native:
             self.frames.pop(oldest, None)
             self.plans.pop(oldest, None)
         return free
+
+    def take_frame(self, sizes: tuple[int, ...]) -> Frame:
+        """A frame for somebody who keeps it; one that an earlier call has left, if there is one."""
+        free = self._frames_for(sizes)
+        return free.pop() if free else self._new_frame(sizes)
 
     def plan_for(self, sizes: tuple[int, ...]) -> Plan:
         """The arena's layout when the symbolic sizes are these."""
@@ -231,10 +265,10 @@ class Native:
         shapes: dict[int, tuple[int, ...]] = {}
         for k, slot in enumerate(program.slots):
             shapes[k] = tuple(evaluate_dim(dim, bindings) for dim in slot.shape)
-            if slot.kind is SlotKind.WEIGHT:
+            if slot.kind is SlotKind.WEIGHT and slot.number in self.needed:
                 table[k] = self.weights[slot.number].ctypes.data
             elif slot.kind is SlotKind.PREPARED:
-                table[k] = prepared[k].address
+                table[k] = prepared[k].ctypes.data
             elif slot.kind is SlotKind.ARENA and k in offsets:
                 table[k] = arena.address + offsets[k]
         table[len(program.slots) : -1] = sizes
@@ -367,34 +401,23 @@ def _lives(
     for step in steps:
         start = now
         match step:
-            case Launch():
-                touched: tuple[int, ...] = step.slots
-                if step.in_place and step.outputs == 1:
-                    shares.setdefault(step.slots[-1], step.in_place)
-            case Interpret(_, inputs, outputs):
-                touched = inputs + outputs
-            case Copy(source, target, _):
-                touched = (source, target)
-            case Element(slot, whole, _, _, _):
-                touched = (slot, whole)
-            case Branch(condition, then, otherwise):
-                touched = (condition,)
+            case Launch() if step.in_place and step.outputs == 1:
+                shares.setdefault(step.slots[-1], step.in_place)
+            case Branch(_, then, otherwise):
                 now = _lives(then, now + 1, lives, shares)
                 now = _lives(otherwise, now, lives, shares)
-            case Repeat(test, condition, body, _, _):
+            case Repeat(test, _, body, _, _):
                 inner: dict[int, list[int]] = {}
                 now = _lives(test, now + 1, inner, shares)
                 now = _lives(body, now, inner, shares)
                 for slot in inner:
                     lives.setdefault(slot, []).extend((start, now))
-                touched = (condition,)
             case Count(_, _, body):
                 inner = {}
                 now = _lives(body, now + 1, inner, shares)
                 for slot in inner:
                     lives.setdefault(slot, []).extend((start, now))
-                touched = ()
-        for slot in touched:
+        for slot in touched(step):
             lives.setdefault(slot, []).extend((start, now))
         now += 1
     return now

@@ -41,7 +41,7 @@ def compile_model(
         _refuse_examples(examples, "an ONNX model")
         from monograph.frontends import onnx
 
-        return compile_graph(onnx.from_onnx(model), options)
+        return compile_graph(onnx.from_onnx(model), options, owned=True)
     if _is_torch(model, examples, kwargs):
         return _compile_torch(model, examples, options, dynamic_shapes, kwargs)
     if not callable(model):
@@ -57,7 +57,7 @@ def compile_model(
         )
     graph, arguments, results = trace_with_structure(model, *examples)
     chosen = _with_strides(options, flatten(examples)[0])
-    return CompiledFunction(compile_graph(graph, chosen), arguments, results)
+    return CompiledFunction(compile_graph(graph, chosen, owned=True), arguments, results)
 
 
 def _compile_torch(
@@ -80,14 +80,16 @@ def _compile_torch(
     places = [each.position if each.kind is InputKind.USER else None for each in imported.inputs]
     given = [leaves[k] if k is not None and k < len(leaves) else None for k in places]
     arrays = [array_from_torch(x) if isinstance(x, torch.Tensor) else None for x in given]
-    executable = compile_graph(imported.graph, _with_strides(options, arrays))
+    executable = compile_graph(imported.graph, _with_strides(options, arrays), owned=True)
     state: dict[str, Any] = {}
     if isinstance(model, torch.nn.Module):
         state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     elif isinstance(model, torch.export.ExportedProgram):
         state = {**model.state_dict, **model.constants}
+    inputs = {each.name for each in imported.inputs}
+    state = {name: tensor for name, tensor in state.items() if name in inputs}
     call = TorchModel(imported, state, executable.run, executable.run_tensors)
-    return CompiledModule(executable, call, _convention(imported))
+    return CompiledModule(executable, call, _convention(imported), call.returned)
 
 
 def _convention(imported: ImportedModel) -> Convention | None:

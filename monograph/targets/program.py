@@ -166,3 +166,22 @@ def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:
                 yield from flattened(body)
             case Count(_, _, body):
                 yield from flattened(body)
+
+
+def touched(step: Step) -> tuple[int, ...]:
+    """The slots that a step itself reads or writes, those of the steps in it aside."""
+    match step:
+        case Launch():
+            return step.slots
+        case Interpret(_, inputs, outputs):
+            return inputs + outputs
+        case Copy(source, target, _):
+            return (source, target)
+        case Element(slot, whole, _, _, _):
+            return (slot, whole)
+        case Branch(condition, _, _):
+            return (condition,)
+        case Repeat(_, condition, _, _, _):
+            return (condition,)
+        case Count():
+            return ()

@@ -19,6 +19,7 @@ from monograph.kernel.contraction import (
     panels_of,
     row_stride,
     rows_of,
+    tiles_of,
     with_k_ordered,
 )
 from monograph.kernel.expr import Buffer
@@ -178,3 +179,14 @@ def test_a_product_of_unknown_size_is_right() -> None:
         a, b = rng.normal(size=(n, 40)), rng.normal(size=(40, m))
         got = executable(a.astype(np.float32), b.astype(np.float32))[0]
         np.testing.assert_allclose(got, a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_tiles_hold_a_few_steps_of_every_row_side_by_side() -> None:
+    found = contraction(lambda x, w: x @ w, "f32[5, 16]", "f32[16, 8]")
+    x = np.arange(80, dtype=np.float32)
+    (got,) = run_kernel(tiles_of(found, height=3, depth=8), [x])
+    # two rounds of k, two tiles, two groups, three rows, four steps
+    packed, rows = got.reshape(2, 2, 2, 3, 4), x.reshape(5, 16)
+    np.testing.assert_array_equal(packed[0, 0, 1], rows[:3, 4:8])
+    np.testing.assert_array_equal(packed[1, 0, 0], rows[:3, 8:12])
+    np.testing.assert_array_equal(packed[0, 1, 0], rows[[3, 4, 4], :4])

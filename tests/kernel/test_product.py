@@ -9,9 +9,10 @@ import pytest
 
 from monograph.ir.dims import Symbol
 from monograph.kernel import expr as e
-from monograph.kernel.contraction import Contraction, as_contraction, panels_of, rows_of
+from monograph.kernel.contraction import Contraction, as_contraction, panels_of, rows_of, tiles_of
 from monograph.kernel.expr import Axis
-from monograph.kernel.product import Reading, Segment, Tiling, depth_loops, product_nest
+from monograph.kernel.product import depth_loops, product_nest, round_size
+from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
 from monograph.kernel.verify import verify_nest
 from tests.kernel.build import flat
 from tests.kernel.test_contraction import windows
@@ -26,7 +27,7 @@ def contraction(function: Any, *types: str) -> Contraction:
 
 
 @pytest.mark.parametrize("left", [Reading.IN_PLACE, Reading.PACKED])
-@pytest.mark.parametrize("right", list(Reading))
+@pytest.mark.parametrize("right", [Reading.IN_PLACE, Reading.PACKED, Reading.BLOCK])
 @pytest.mark.parametrize("depth", [0, 5])
 def test_every_reading_stays_in_bounds(left: Reading, right: Reading, depth: int) -> None:
     found = contraction(lambda x, w: x @ w, "f32[14, 13]", "f32[13, 21]")
@@ -36,6 +37,35 @@ def test_every_reading_stays_in_bounds(left: Reading, right: Reading, depth: int
     panels = panels_of(found, 8).outputs[0] if right is Reading.PACKED else None
     nest = product_nest(found, tiling, rows, panels)
     assert verify_nest(nest) > 14 * 13 * 21
+
+
+@pytest.mark.parametrize("right", [Reading.PACKED, Reading.BLOCK])
+@pytest.mark.parametrize("depth", [0, 8])
+def test_packed_tiles_of_the_left_operand_stay_in_bounds(right: Reading, depth: int) -> None:
+    found = contraction(lambda x, w: x @ w, "f32[14, 20]", "f32[20, 21]")
+    segments = (Segment(0, 4, 3), Segment(12, 2, 1))
+    tiling = replace(PLAIN, rows=segments, left=Reading.TILES, right=right, depth=depth)
+    tiles = tiles_of(found, 4, round_size(found.k, depth)).outputs[0]
+    panels = panels_of(found, 8).outputs[0] if right is Reading.PACKED else None
+    nest = product_nest(found, tiling, tiles, panels)
+    assert verify_nest(nest) > 14 * 20 * 21
+
+
+def test_tiles_ask_for_the_next_panel_together() -> None:
+    found = contraction(lambda x, w: x @ w, "f32[12, 16]", "f32[16, 32]")
+    tiling = replace(PLAIN, right=Reading.PACKED, block_tiles=3, depth=8, ahead=Ahead.TILES)
+    text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0]))
+    assert text.count("(far)") == 3  # eight steps of k, shared by three tiles
+    before = text[: text.index("(far)")].splitlines()[-2]
+    assert "vector i_lane" in before
+
+
+def test_few_tiles_ask_for_the_next_panel_with_every_step() -> None:
+    found = contraction(lambda x, w: x @ w, "f32[4, 16]", "f32[16, 32]")
+    tiling = replace(PLAIN, rows=(Segment(0, 4, 1),), right=Reading.PACKED, ahead=Ahead.STEPS)
+    text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0]))
+    (asked,) = [line.strip() for line in text.splitlines() if "(far)" in line]
+    assert asked == "prefetch right[i_lane+128*i_panel+256*_p+8*r0_0+128]  (far)"
 
 
 def test_several_axes_of_k_are_several_loops() -> None:

@@ -174,7 +174,7 @@ class TestRoundTrip:
     def test_weights_are_mapped_not_read(self, tmp_path: Path) -> None:
         again = loaded(compile_graph(layered()).save(tmp_path / "m.mono"), verify=False)
         assert again.code is not None and again.native is not None
-        for array in again.native.weights:
+        for array in (*again.native.weights.values(), *again.native.prepared().values()):
             assert not array.flags.owndata and not array.flags.writeable
             assert array.ctypes.data % 64 == 0
 

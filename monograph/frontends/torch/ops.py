@@ -6,8 +6,9 @@ import numpy as np
 
 from monograph.errors import EvaluationError
 from monograph.ir.build import apply, as_operands, cast_to, graph_of
-from monograph.ir.dims import Dim, Symbol
+from monograph.ir.dims import Dim, Symbol, shape_product
 from monograph.ir.graph import Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Family, Op, Trait, op
 from monograph.ir.types import Array, TensorType, bool_, i64
 from monograph.ops.rules import decided, require
@@ -61,6 +62,11 @@ class Check(Op):
         if not condition.all():
             raise EvaluationError(self.message)
         return ()
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        size = shape_product(b.operands[0].shape)
+        with b.parallel((size,)) as (place,):
+            b.require(b.reshaped(0, (size,), [place]), self.message)
 
 
 def check(condition: Value, message: str) -> None:

@@ -19,6 +19,7 @@ from monograph.progress import announce
 from monograph.targets.cpu.entry import entry_text
 from monograph.targets.cpu.launches import BuiltKernel, Conversion, Launches
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
+from monograph.targets.cpu.parts import compile_parts
 from monograph.targets.cpu.steps import StepBuilder
 from monograph.targets.cpu.tuning import Tuning
 from monograph.targets.program import Code, Step
@@ -75,11 +76,17 @@ def build(
     seconds["kernels"] = time.perf_counter() - started - steps.fusion_seconds
     started = time.perf_counter()
     sizes = tuple(graph.symbols().values())
-    text, failures = module_text(steps, sizes)
+    module, failures = module_of(steps, sizes)
+    text = module.text
     seconds["text"] = time.perf_counter() - started
     started = time.perf_counter()
     announce("llvm")
-    compiled = compile_text(text, machine, listings=listings)
+    if listings:  # to be read as one, whatever it takes
+        compiled = compile_text(text, machine, listings=True)
+    else:
+        compiled = compile_parts(
+            module.declarations, module.kernels, module.entry, ATTRIBUTES, machine
+        )
     seconds["llvm"] = time.perf_counter() - started
     return Program(
         compiled.object,
@@ -101,11 +108,26 @@ def build(
     )
 
 
-def module_text(launches: Launches, sizes: tuple[Symbol, ...]) -> tuple[str, Mapping[int, Step]]:
+@dataclass(frozen=True)
+class Module:
+    """The text of a program: what it calls, its kernels, and its entry points."""
+
+    declarations: str
+    kernels: tuple[str, ...]
+    entry: str
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        bodies = "\n".join(self.kernels)
+        return f"{self.declarations}\n\n{bodies}\n{self.entry}\n{ATTRIBUTES}"
+
+
+def module_of(launches: Launches, sizes: tuple[Symbol, ...]) -> tuple[Module, Mapping[int, Step]]:
     """All kernels and the entry points, and the step that each result code stands for."""
     entry, declarations, failures = entry_text(
         launches.slots, sizes, launches.steps, launches.prepare
     )
-    bodies = "\n".join(built.text for built in launches.kernels.values())
+    kernels = tuple(built.text for built in launches.kernels.values())
     declared = "\n".join(sorted(launches.declarations | declarations))
-    return f"{declared}\n\n{bodies}\n{entry}\n{ATTRIBUTES}", failures
+    return Module(declared, kernels, entry), failures

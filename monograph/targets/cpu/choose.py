@@ -17,6 +17,7 @@ from monograph.kernel import mathlib
 from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
+from monograph.kernel.nest import KEEP_BYTES
 from monograph.kernel.scalar import APPROXIMATED, cost
 from monograph.kernel.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
@@ -33,6 +34,8 @@ LIGHT = 10
 """Instructions an element up to which memory, not arithmetic, is what takes time."""
 HEAVY = 40
 """Instructions an element from which on fewer elements at a time keep registers from spilling."""
+TURNED = 8
+"""Squares side by side that are turned at once: what is written then reaches over several lines."""
 WORK = 1 << 15
 """Instructions that are worth handing to a thread: about ten microseconds of work."""
 
@@ -63,10 +66,11 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     if crossed is not None:
         axis, dtype = crossed
         width = machine.vector_bytes * 8 // max(dtype.bits, 32)
-        tile, jam = 2 * width, ((axis, width),)
+        tile, jam = TURNED * width, ((axis, width),)
         block = (axis, max(1, LINE * 8 // dtype.bits // width))
     rows = LINE if crossed is not None else 1
-    per_iteration = rows * _work(kernel) * (tile or inner) // width
+    scattered = crossed is None and any(_score(at, vector) < 0 for at, _, _ in _accesses(kernel))
+    per_iteration = rows * _work(kernel) * (tile or inner) // (1 if scattered else width)
     return Schedule(
         order,
         rows=len(order) - 1,
@@ -75,6 +79,7 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         width=width,
         tile=tile,
         block=block,
+        along_tiles=crossed is not None and order[-2] is crossed[0],
         jam=jam,
         streaming=_streaming(kernel, machine),
         grain=max(1, WORK // max(per_iteration, 1)),
@@ -126,6 +131,9 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     best = max(rows, key=lambda s: (across[s], rows.index(s)), default=None)
     if best is not None and not inner and across[best] > along_row and extents[best] != 1:
         return _across(kernel, machine, rows, best, reductions)
+    is_wide = best is not None and likely(extents[best]) >= machine.vector_bytes // 4
+    if best is not None and inner and is_wide and across[best] > max(along_row, 0):
+        return _columns(kernel, machine, rows, best, inner, reductions)
     vector = {each.axes[-1].symbol for each in reductions if each.axes}
     vector |= set(inner[-1:])
     width = _width(kernel, machine, longest)
@@ -176,6 +184,34 @@ def _across(
     )
 
 
+def _columns(
+    kernel: Kernel,
+    machine: Machine,
+    rows: list[Symbol],
+    vector: Symbol,
+    inner: list[Symbol],
+    reductions: list[Reduce],
+) -> Schedule:
+    """Rows that lie across memory, and are written along: a vector of neighbouring ones at once."""
+    extents = {axis.symbol: axis.extent for axis in kernel.axes}
+    order = (*(s for s in rows if s is not vector), vector, *inner)
+    width = _width(kernel, machine, extents[vector])
+    length = _row_size(reductions)
+    is_long = length * width * 4 > KEEP_BYTES
+    return Schedule(
+        order,
+        rows=len(rows),
+        parallel=len(rows) - 1,
+        vector=(vector,),
+        width=width,
+        tile=width,
+        partial=PARTIAL if is_long else 0,
+        keep=not is_long,
+        streaming=_streaming(kernel, machine),
+        grain=max(1, WORK // max(_work(kernel) * length, 1)),
+    )
+
+
 def _jam(
     kernel: Kernel, reductions: list[Reduce], rows: list[Symbol], extents: dict[Symbol, Dim]
 ) -> tuple[tuple[Symbol, int], ...]:
@@ -220,7 +256,10 @@ def _reduction_contiguity(reductions: list[Reduce]) -> int:
 
 
 def _score(position: Expr, symbol: Symbol) -> int:
-    """2 if neighbours along the axis are neighbours in memory, -1 if they are far apart."""
+    """2 if neighbours along the axis are neighbours in memory, -1 if they are far apart.
+
+    Neighbours that lie the other way round are turned on the way.
+    """
     if symbol not in position.symbols:
         return 0
     parts = (
@@ -233,7 +272,9 @@ def _score(position: Expr, symbol: Symbol) -> int:
         for part in parts
         if symbol in part.symbols
     ]
-    return 2 if steps == [1] else -1
+    if steps == [1]:
+        return 2
+    return 1 if steps == [-1] else -1
 
 
 def _width(kernel: Kernel, machine: Machine, extent: Dim) -> int:

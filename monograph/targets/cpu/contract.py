@@ -16,13 +16,21 @@ from monograph.kernel.contraction import (
     in_pieces,
     panels_of,
     rows_of,
+    tiles_of,
 )
 from monograph.kernel.expr import Buffer, Load, walk
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.product import Reading, Tiling, product_nest
+from monograph.kernel.product import product_nest, round_size
+from monograph.kernel.tiles import Reading, Tiling
 from monograph.targets.cpu.launches import Launches
-from monograph.targets.cpu.tiling import PIECES, choose_tiling, is_worth_cutting, is_worth_tiling
+from monograph.targets.cpu.tiling import (
+    PIECES,
+    choose_tiling,
+    is_worth_cutting,
+    is_worth_tiling,
+    tile_packing,
+)
 from monograph.targets.cpu.tuning import Launcher
 
 
@@ -77,15 +85,20 @@ def launch_product(
     """Pack what the tiling wants packed, and multiply; ``slots`` are those of the inputs."""
     known = dict(slots)
 
-    def packed(packing: Kernel) -> Buffer:
+    def packed(packing: Kernel, in_tiles: bool = False) -> Buffer:
         (buffer,) = packing.outputs
         read = tuple(slots[each.name] for each in packing.inputs)
-        known[buffer.name] = launches.packed(group, flatten(packing), read)
+        flat = flatten(packing)
+        schedule = tile_packing(flat) if in_tiles else None
+        known[buffer.name] = launches.packed(group, flat, read, schedule)
         return buffer
 
     left = right = None
     if tiling.left is Reading.PACKED:
         left = packed(rows_of(contraction))
+    if tiling.left is Reading.TILES:
+        depth = round_size(contraction.k, tiling.depth)
+        left = packed(tiles_of(contraction, tiling.height, depth), in_tiles=True)
     if tiling.right is Reading.PACKED:
         right = packed(panels_of(contraction, tiling.columns, tiling.narrow))
     nest = product_nest(contraction, tiling, left, right)

@@ -3,7 +3,8 @@
     define void @kernel(ptr %arguments, i64 %begin, i64 %end)
 
 A vector loop runs in steps of its width; what is left over runs once more under a mask, so every
-size takes the same instructions.
+size takes the same instructions. Where elements may as well be computed twice, the last vector
+begins a whole width before the end instead.
 
 A reduction along the vector axis keeps one partial result a lane, and the lanes are then combined
 in halves: lane k with lane k + width/2, and so on down to one. The order depends on the schedule
@@ -18,9 +19,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
-from monograph.ir.dims import Symbol
+from monograph.ir.dims import Dim, Symbol, substitute_dim
 from monograph.ir.types import DType
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, Variable, walk
+from monograph.kernel.flatten import coefficient
 from monograph.kernel.loops import (
     Accumulator,
     Assign,
@@ -43,11 +45,16 @@ from monograph.targets.cpu.assembly import (
     Lanes,
     memory_type,
 )
+from monograph.targets.cpu.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.reductions import Partial, reduction_of
-from monograph.targets.cpu.values import ALIGNMENT, Scope, ValueEmitter, Vector
+from monograph.targets.cpu.values import ALIGNMENT, LINE, ValueEmitter
 
+MANY_LINES = 64
+"""Cache lines of a row from which on it pays to write them past the cache wherever it begins."""
 MANY_SUMS = 3
 """Sums of partial sums up to which they find room in registers beside those."""
+SMALL = 48
+"""Expressions in a loop body up to which it may be written out once more for its last elements."""
 
 
 class NestEmitter(ValueEmitter):
@@ -255,40 +262,117 @@ class NestEmitter(ValueEmitter):
         self.body_loads = _loads(loop.body)
         start, extent = self.dim(loop.start), self.dim(loop.extent)
         static = loop.extent if isinstance(loop.extent, int) else None
+        head = self._head(loop, extent)
+        first, left = start, extent
+        if head is not None:
+            self._before_a_line(loop, start, head)
+            first = self.here.binary("add", start, head)
+            left = self.here.binary("sub", extent, head)
+            static = None
         b = self.here
         if width & (width - 1):
-            rest = b.binary("urem", extent, Lanes(str(width), INDEX))
-            whole = b.binary("sub", extent, rest)
+            rest = b.binary("urem", left, Lanes(str(width), INDEX))
+            whole = b.binary("sub", left, rest)
         else:
-            whole = b.binary("and", extent, Lanes(str(-width), INDEX))
-        split = b.binary("add", start, whole)
+            whole = b.binary("and", left, Lanes(str(-width), INDEX))
+        split = b.binary("add", first, whole)
         if static is None or static >= width:
             self.vector = Vector(loop.symbol, width, None)
-            self._serial(loop.symbol, start, split, loop.body, width)
+            self._serial(loop.symbol, first, split, loop.body, width)
         if static is None or static % width:
             self._remainder(loop, split, start, extent)
         self.vector = None
+        self.aligned.clear()
         self.partials = outer
         for name, lanes in partials.items():
             lanes.finish_into(self.here, outer[name])
 
+    def _head(self, loop: Loop, extent: Lanes) -> Lanes | None:
+        """How many elements come before the first cache line that begins in a loop.
+
+        A row may begin anywhere, but only whole lines can be written past the cache: the elements
+        before them are written on their own. None where a loop writes nothing past the cache or
+        begins with a line, or where that would not pay: in short rows, and if it also reduces.
+        """
+        if any(not isinstance(statement, Write | Let | Prefetch) for statement in loop.body):
+            return None
+        for write in loop.body:
+            if not isinstance(write, Write) or not write.streaming:
+                continue
+            elements = LINE * 8 // write.buffer.dtype.bits
+            if loop.width % elements or not _at_least(loop.extent, MANY_LINES * elements):
+                continue
+            if not isinstance(write.offset, Index):
+                continue
+            offset = write.offset.dim
+            is_contiguous = coefficient(offset, loop.symbol) == 1
+            if not is_contiguous or is_multiple(offset, elements, loop.symbol):
+                continue
+            self.aligned.add(write.offset)
+            first = self.dim(substitute_dim(offset, {loop.symbol: loop.start}))
+            before = self.here.binary("sub", Lanes("0", INDEX), first)
+            before = self.here.binary("and", before, Lanes(str(elements - 1), INDEX))
+            return self.here.intrinsic("smin", before, extent)
+        return None
+
+    def _before_a_line(self, loop: Loop, start: Lanes, head: Lanes) -> None:
+        """The elements before the first line."""
+        nonempty = self.here.compare("icmp sgt", head, Lanes("0", INDEX))
+        self._once(loop, nonempty, start, head)
+
     def _remainder(self, loop: Loop, split: Lanes, start: Lanes, extent: Lanes) -> None:
-        function = self.function
-        width = loop.width
-        body, exit_ = function.block("rest"), function.block("done")
+        """What no whole vector is left for: under a mask, or as the last elements once more."""
         end = self.here.binary("add", start, extent)
         left = self.here.binary("sub", end, split)
         nonempty = self.here.compare("icmp sgt", left, Lanes("0", INDEX))
-        self.here.line(f"br {nonempty}, label %{body.label}, label %{exit_.label}")
+        if not self._may_repeat(loop):
+            self._once(loop, nonempty, split, left)
+            return
+        width = Lanes(str(loop.width), INDEX)
+        last = self.here.binary("sub", end, width)
+        fits = self.here.compare("icmp sge", extent, width)
+        self._once(loop, self.here.binary("and", nonempty, fits), last, None)
+        if not _at_least(loop.extent, loop.width):
+            short = self.here.compare("icmp slt", extent, width)
+            self._once(loop, self.here.binary("and", nonempty, short), split, left)
+
+    def _may_repeat(self, loop: Loop) -> bool:
+        """Whether elements may be computed twice, and a vector back from the end spares a mask.
+
+        Masked stores take several times as long. Nothing may be read that the loop changes, and
+        where the loop may be shorter than a vector, so that both ways are needed, it is a small
+        one.
+        """
+        if self.aliased or not _at_least(loop.extent, loop.width, possibly=True):
+            return False
+        if self.aligned:  # what was written past the cache would have to come back
+            return False
+        if not all(isinstance(each, Let | Write | Prefetch) for each in loop.body):
+            return False
+        written = {each.buffer.name for each in loop.body if isinstance(each, Write)}
+        if any(load.buffer.name in written for load in self.body_loads):
+            return False
+        if _at_least(loop.extent, loop.width):
+            return True
+        roots = tuple(each.value for each in loop.body if isinstance(each, Let | Write))
+        return len(list(walk(roots))) <= SMALL
+
+    def _once(self, loop: Loop, condition: Lanes, first: Lanes, left: Lanes | None) -> None:
+        """One vector at ``first``, if the condition holds; only ``left`` lanes of it, if given."""
+        function, width = self.function, loop.width
+        body, exit_ = function.block("rest"), function.block("done")
+        self.here.line(f"br {condition}, label %{body.label}, label %{exit_.label}")
         self.scopes[-1].is_open = False
         function.place(body)
-        with self._scope(body, {loop.symbol: split}) as inside:
+        with self._scope(body, {loop.symbol: first}) as inside:
             b = inside.builder
-            narrow = b.convert("trunc", left, "i32")
-            lanes = ", ".join(f"i32 {k}" for k in range(width))
-            numbers = Lanes(f"<{lanes}>", "i32", width)
-            mask = b.compare("icmp slt", numbers, b.splat(narrow, width))
-            self.vector = Vector(loop.symbol, width, mask)
+            mask = None
+            if left is not None:
+                narrow = b.convert("trunc", left, "i32")
+                lanes = ", ".join(f"i32 {k}" for k in range(width))
+                numbers = Lanes(f"<{lanes}>", "i32", width)
+                mask = b.compare("icmp slt", numbers, b.splat(narrow, width))
+            self.vector = Vector(loop.symbol, width, mask, is_aligned=False)
             self._statements(loop.body)
             inside.builder.line(f"br label %{exit_.label}")
         function.place(exit_)
@@ -332,6 +416,16 @@ class NestEmitter(ValueEmitter):
             return
         value = self.here.splat(self.value(statement.value), lanes)
         partial.combine(self.here, value, position, mask)
+
+
+def _at_least(extent: Dim, size: int, possibly: bool = False) -> bool:
+    """Whether an extent always (or possibly) reaches a size."""
+    if isinstance(extent, int):
+        return extent >= size
+    lower, upper = extent.bounds()
+    if possibly:
+        return upper is None or upper >= size
+    return lower is not None and lower >= size
 
 
 def _combined(body: Sequence[Statement]) -> list[str]:

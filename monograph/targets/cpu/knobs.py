@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from monograph.kernel.attention_tiles import AttentionTile
-from monograph.kernel.product import Tiling
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.tiles import Reading, Tiling
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.tiling import row_segments
+from monograph.targets.cpu.tiling import equal_segments, row_segments
 from monograph.targets.cpu.tuning import Choice, Edits
 
 KNOBS = (
@@ -144,7 +144,8 @@ def _edited_tiling(tiling: Tiling, edits: Edits) -> Tiling:
     changed = tiling
     if "height" in edits:
         rows = _row_count(tiling)
-        segments = () if rows is None else row_segments(rows, edits["height"])
+        cut = equal_segments if tiling.left is Reading.TILES else row_segments
+        segments = () if rows is None else cut(rows, edits["height"])
         height = segments[0].rows if segments else edits["height"]
         changed = replace(changed, rows=segments, height=height)
     return replace(
@@ -162,8 +163,8 @@ def _edited_tiling(tiling: Tiling, edits: Edits) -> Tiling:
 
 def _attention_knobs(tile: AttentionTile) -> Mapping[str, tuple[int, ...]]:
     found = {
-        "keys": _multiples(tile.keys, tile.columns),
-        "queries": _multiples(tile.queries, tile.rows),
+        "keys": _multiples(tile.keys, tile.rows),
+        "queries": _multiples(tile.queries, tile.columns),
     }
     return {name: values for name, values in found.items() if values}
 

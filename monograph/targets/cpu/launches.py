@@ -15,13 +15,14 @@ from monograph.ir.data import Data
 from monograph.ir.dims import Dim, is_static
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType
+from monograph.kernel.cut import cut_kernel
 from monograph.kernel.expr import Buffer, Load, Reduce
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.nest import build_nest
-from monograph.kernel.product import Tiling
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.tiles import Tiling
 from monograph.targets.cpu.choose import choose
 from monograph.targets.cpu.emit import NestEmitter
 from monograph.targets.cpu.machine import Machine
@@ -41,6 +42,8 @@ class BuiltKernel:
     nest: LoopNest
     text: str
     checked: bool
+    how: str = ""
+    """What a family of kernels says of its loops, if no schedule says it."""
 
 
 @dataclass(frozen=True)
@@ -136,18 +139,24 @@ class Launches:
         """Whether all of these are weights."""
         return all(self.slots[slot].kind is SlotKind.WEIGHT for slot in slots)
 
-    def packed(self, group: Group, kernel: Kernel, read: tuple[int, ...]) -> int:
+    def packed(
+        self,
+        group: Group,
+        kernel: Kernel,
+        read: tuple[int, ...],
+        schedule: Schedule | None = None,
+    ) -> int:
         """The slot of a packed operand: prepared if it is made of weights, else made each time."""
         (buffer,) = kernel.outputs
         if not read or not self.is_constant(read):
             target = self.add_scratch(buffer)
-            self.launch_flat(group, kernel, read, [target])
+            self.launch_flat(group, kernel, read, [target], schedule)
             return target
         key = (kernel.digest, read)
         if key not in self.prepared:
             self.prepared[key] = self.add_scratch(buffer, SlotKind.PREPARED)
             outer, self.steps = self.steps, self.prepare
-            self.launch_flat(group, kernel, read, [self.prepared[key]])
+            self.launch_flat(group, kernel, read, [self.prepared[key]], schedule)
             self.steps = outer
         return self.prepared[key]
 
@@ -165,8 +174,28 @@ class Launches:
         outputs: Sequence[int],
         schedule: Schedule | None = None,
     ) -> None:
-        """Emit the kernel, unless an equal one is there, and a step that runs it."""
-        shared = tuple(inputs[k] for k in _in_place(flat))
+        """Emit the kernel, unless an equal one is there, and a step that runs it.
+
+        One that is better cut into pieces has a step for each.
+        """
+        parts = [flat] if schedule is not None else cut_kernel(flat)
+        if len(parts) == 1:
+            shared = tuple(inputs[k] for k in _in_place(parts[0]))
+            self.launch_whole(group, parts[0], inputs, outputs, schedule, shared)
+            return
+        for part in parts:
+            self.launch_whole(group, part, inputs, outputs)
+
+    def launch_whole(
+        self,
+        group: Group,
+        flat: Kernel,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        schedule: Schedule | None = None,
+        shared: tuple[int, ...] = (),
+    ) -> None:
+        """Emit a kernel as it is; it may write its result over the inputs that are ``shared``."""
         aligned = all(self.slots[slot].kind is not SlotKind.VIEW for slot in outputs)
         key = (flat.digest, bool(shared), aligned)
         if key not in self.kernels:
@@ -251,6 +280,7 @@ class Launches:
         nest: LoopNest,
         kernel: Kernel | None = None,
         schedule: Schedule | Tiling | None = None,
+        how: str = "",
     ) -> BuiltKernel:
         """Emit a loop nest (of a kernel, by a schedule), unless an equal one is there."""
         key = (nest.digest, False, True)
@@ -261,7 +291,7 @@ class Launches:
             emitter = NestEmitter(replace(nest, name=name), self.declarations)
             text = emitter.emit()
             self.kernels[key] = BuiltKernel(
-                name, group, kernel, schedule, emitter.nest, text, emitter.has_checks
+                name, group, kernel, schedule, emitter.nest, text, emitter.has_checks, how
             )
         return self.kernels[key]
 

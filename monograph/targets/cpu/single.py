@@ -10,7 +10,7 @@ from monograph.ir.data import ArrayData, Data
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, DType, TensorType, f32
-from monograph.targets.cpu.build import module_text
+from monograph.targets.cpu.build import module_of
 from monograph.targets.cpu.choose import likely
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.machine import Machine, compile_text
@@ -76,8 +76,8 @@ class Stage:
             elements = _elements(slot)
             launches.slots.append(_slot(SlotKind.OUTPUT, slot.name, slot.dtype, elements, number))
         self.site.launch(launches, choice, read, written)
-        text, failures = module_text(launches, self.sizes)
-        compiled = compile_text(text, self.machine)
+        module, failures = module_of(launches, self.sizes)
+        compiled = compile_text(module.text, self.machine)
         slots, steps = tuple(launches.slots), tuple(launches.steps)
         code = Code(compiled.object, slots, self.sizes, steps, failures, tuple(weights), ())
         return Single(code, graph, tuple(arrays))

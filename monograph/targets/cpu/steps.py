@@ -27,7 +27,10 @@ from monograph.targets.cpu.convolve import convolve, convolve_planes
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.layout import convolution_layouts, plan_layouts
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.patches import gathered, has_patches
+from monograph.targets.cpu.repeats import Repeats
 from monograph.targets.cpu.tuning import Tuning
+from monograph.targets.cpu.visiting import convolution_walks
 from monograph.targets.cpu.winograd import winograd
 from monograph.targets.program import (
     Branch,
@@ -54,6 +57,7 @@ class StepBuilder(Launches):
     ) -> None:
         super().__init__(machine, layouts, tolerance, tuning)
         self.fusion = fusion
+        self.repeats = Repeats(self)
         self.fallbacks: list[Node] = []
         self.fusions: list[Fusion] = []
         self.ends: list[int] = []
@@ -82,8 +86,9 @@ class StepBuilder(Launches):
         self.fusions.append(fusion)
         self.layouts = plan_layouts(graph, fusion.groups, self.layouts)
         for value, target in zip(graph.outputs, targets, strict=True):
-            if value not in self.slot_of and self.is_computed(value):
-                self.slot_of[value] = target
+            written = self.written(value)
+            if written not in self.slot_of and self.is_computed(written):
+                self.slot_of[written] = target
         for number, group in enumerate(fusion.groups):
             if whole:
                 announce("kernels", number, len(fusion.groups))
@@ -102,6 +107,12 @@ class StepBuilder(Launches):
         self.graph(graph, targets)
         inner, self.steps = self.steps, outer
         return tuple(inner)
+
+    def written(self, value: Value) -> Value:
+        """The value whose memory this one is, perhaps in another shape."""
+        while value.producer is not None and self.is_alias(value.producer):
+            value = value.producer.operands[0]
+        return value
 
     def is_computed(self, value: Value) -> bool:
         """Whether a step writes the value, so that it can be written where it is wanted."""
@@ -135,25 +146,33 @@ class StepBuilder(Launches):
         """Launches that compute a group, with its operands and results in the layouts it wants."""
         wanted = convolution_layouts(group, self.layouts)
         layouts = {**self.layouts, **wanted}
-        kernel, inputs = lower_group(group.name, group.nodes, group.space, outputs, layouts)
+        kernels = [
+            lower_group(group.name, group.nodes, group.space, outputs, layouts, walk)
+            for walk in convolution_walks(group)
+        ]
+        kernel, inputs = kernels[0]
         flat = flatten(kernel)
         if not flat.stores:
+            return
+        if not wanted and len(kernels) == 1 and self._in_patches(group, kernel, inputs, outputs):
             return
         if wanted and convolve_planes(
             self, group, flat, inputs, wanted, [self.slot(value) for value in outputs]
         ):
             return
-        read = [
-            converted(self, group, value, wanted[value]) if value in wanted else self.slot(value)
-            for value in inputs
-        ]
+        slots = {
+            value: converted(self, group, value, wanted[value])
+            if value in wanted
+            else self.slot(value)
+            for value in dict.fromkeys(value for _, inputs in kernels for value in inputs)
+        }
         written = [
             self.add_scratch(buffer) if value in wanted else self.slot(value)
             for value, buffer in zip(outputs, kernel.outputs, strict=True)
         ]
-        slots = dict(zip(inputs, read, strict=True))
         if not winograd(self, group, outputs, layouts, slots, written):
-            self.launch(group, flat, read, written)
+            for kernel, inputs in kernels:
+                self.launch(group, flatten(kernel), [slots[v] for v in inputs], written)
         for value, slot in zip(outputs, written, strict=True):
             if value in wanted:
                 convert_back(self, group, value, slot, wanted[value])
@@ -161,7 +180,37 @@ class StepBuilder(Launches):
                 layout = self.layouts[value]
                 clear_border(self, group, slot, value.dtype, value.shape, layout)
 
+    def _in_patches(
+        self,
+        group: Group,
+        kernel: Kernel,
+        inputs: Sequence[Value],
+        outputs: Mapping[Value, Place],
+    ) -> bool:
+        """Launches for a row-major convolution of separate windows, if the group is one."""
+        if not has_patches(group, self.layouts):
+            return False
+        found = gathered(group, kernel, inputs)
+        if found is None:
+            return False
+        (patches,) = found.gather.outputs
+        slot = self.add_scratch(patches)
+        self.launch_flat(group, flatten(found.gather), [self.slot(found.x)], [slot])
+        read = [slot if value is found.x else self.slot(value) for value in inputs]
+        self.launch(group, flatten(found.product), read, [self.slot(each) for each in outputs])
+        return True
+
     def launch(
+        self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
+    ) -> None:
+        """Steps for a kernel: those that an equal one took, if there was one."""
+        slots = (*read, *written)
+        if self.repeats.again(group, flat, slots):
+            return
+        with self.repeats.noting(group, flat, slots):
+            self.launch_anew(group, flat, read, written)
+
+    def launch_anew(
         self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
     ) -> None:
         """Steps for a kernel: one, or two if its few long rows are split among threads."""

@@ -8,13 +8,23 @@ steps of k at a time, along whole rows of it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from monograph.ir.dims import Dim, provably_at_least
-from monograph.kernel.contraction import WORTHWHILE, Contraction, k_steps, narrowed, with_k_ordered
+from monograph.ir.dims import Dim, provably_at_least, shape_product
+from monograph.kernel.contraction import (
+    GROUP,
+    WORTHWHILE,
+    Contraction,
+    k_steps,
+    narrowed,
+    with_k_ordered,
+)
 from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.product import Reading, Segment, Tiling
+from monograph.kernel.kernel import Kernel
+from monograph.kernel.schedule import Schedule
+from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
 from monograph.targets.cpu.choose import WORK, likely
 from monograph.targets.cpu.machine import Machine
 
@@ -28,9 +38,14 @@ SHARES = 8
 FEW = 16
 """Rows up to which an array is read in place rather than packed first."""
 FEWEST = 3
-"""Rows from which turning a right operand in registers is worth its while."""
+"""Rows from which it is worth its while to turn a right operand, or to ask for it ahead of time."""
+SHARING = 8
+"""Tiles of a block that can ask for a panel together, a few lines each."""
 MANY = 384
 """Rows up to which packing the right operand for a block of rows is packing it once."""
+TILED_ROWS = 96
+TILED_COLUMNS = 384
+"""Rows and columns from which the left operand is packed in tiles."""
 FEW_RESULTS = 64
 LONG = 4096
 """A product of at most so many rows and columns, with k at least this long, is cut along k."""
@@ -39,6 +54,8 @@ SUMS = 256 << 10
 """Bytes that the sums of a block may take."""
 WIDE = 4096
 """Columns of a block that is read in place: whole pages, one after the other."""
+LATENCY = 8
+"""Vectors that are multiplied in the time that one sum takes."""
 PAGE = 4096
 """Bytes after which rows of an array fall on the same lines of the first cache."""
 
@@ -47,7 +64,8 @@ def is_worth_tiling(contraction: Contraction, constant: bool) -> bool:
     """Whether a contraction is large enough for tiles, and not better off as plain rows."""
     sides = (contraction.m, contraction.n, contraction.k)
     m, n, k = (likely(contraction.size(axes)) for axes in sides)
-    if k < 8 or n < 8 or m * n * k < WORTHWHILE:
+    least = 2 if len(contraction.k) > 1 else 8
+    if k < 8 or n < least or m * n * k < WORTHWHILE:
         return False
     if not provably_at_least(contraction.size(contraction.k), 1):
         return False  # the sum of nothing is stored by no round of k
@@ -78,6 +96,8 @@ def choose_tiling(
     left = choose_left(contraction, machine)
     guide = contraction.left if left is Reading.IN_PLACE else contraction.right
     contraction = with_k_ordered(contraction, guide, merge=constant)
+    if left is Reading.IN_PLACE and is_worth_packing(contraction):
+        left = Reading.TILES
     right = Reading.PACKED if constant else choose_right(contraction, machine)
     return contraction, _Chooser(contraction, machine, left, right, constant).tiling()
 
@@ -90,7 +110,30 @@ def choose_left(contraction: Contraction, machine: Machine) -> Reading:
     size = likely(contraction.size((*contraction.m, *contraction.k)))
     nbytes = size * contraction.reduction.dtype.bits // 8
     is_long = 1 not in steps and nbytes > machine.l1
+    if is_long and _has_rows_beside(contraction, steps):
+        return Reading.IN_PLACE
     return Reading.PACKED if is_long else Reading.IN_PLACE
+
+
+def _has_rows_beside(contraction: Contraction, steps: tuple[Dim, ...]) -> bool:
+    """Whether neighbouring rows of the left operand share cache lines, as those of an image do."""
+    if len(contraction.k) < 2 or not contraction.m:
+        return False
+    return _step(contraction.left, contraction.m[-1]) == 1
+
+
+def is_worth_packing(contraction: Contraction) -> bool:
+    """Whether so many columns read the left operand's rows that copying them into tiles pays.
+
+    A tile is then one run of memory: it comes in time, whatever the distance between its rows.
+    """
+    if contraction.outer or k_steps(contraction.left, contraction) != (1,):
+        return False
+    depth = contraction.k[0].extent
+    if not contraction.reduction.dtype.is_float or not isinstance(depth, int) or depth % GROUP:
+        return False
+    rows, columns = (likely(contraction.size(axes)) for axes in (contraction.m, contraction.n))
+    return rows >= TILED_ROWS and columns >= TILED_COLUMNS
 
 
 def choose_right(contraction: Contraction, machine: Machine) -> Reading:
@@ -98,7 +141,8 @@ def choose_right(contraction: Contraction, machine: Machine) -> Reading:
     rows = likely(contraction.size(contraction.m))
     nbytes = likely(contraction.size((*contraction.n, *contraction.k)))
     nbytes = nbytes * contraction.reduction.dtype.bits // 8
-    if _lies_along(contraction) and (rows <= FEW or nbytes <= 2 * machine.l1):
+    is_small = nbytes <= 2 * machine.l1 and not _is_crowded(contraction, machine)
+    if _lies_along(contraction) and (rows <= FEW or is_small):
         return Reading.IN_PLACE
     return Reading.BLOCK if rows <= MANY else Reading.PACKED
 
@@ -108,6 +152,16 @@ def _lies_along(contraction: Contraction) -> bool:
     if k_steps(contraction.right, contraction) is None or len(contraction.n) != 1:
         return False
     return _step(contraction.right, contraction.n[0]) == 1
+
+
+def _is_crowded(contraction: Contraction, machine: Machine) -> bool:
+    """Whether the rows of a panel, read in place, fall on too few lines of the first cache."""
+    stride = _step(contraction.right, contraction.k[-1])
+    if not isinstance(stride, int) or stride == 0:
+        return False
+    distance = math.gcd(PAGE, stride * contraction.reduction.dtype.bits // 8)
+    ways = max(1, machine.l1 // PAGE)
+    return likely(contraction.k[-1].extent) > PAGE // distance * ways
 
 
 def _step(formula: Expr, axis: Axis) -> Dim | None:
@@ -134,8 +188,11 @@ class _Chooser:
     def tiling(self) -> Tiling:
         contraction, machine = self.contraction, self.machine
         rows, columns = contraction.size(contraction.m), likely(contraction.size(contraction.n))
-        lanes = machine.vector_bytes // self.element
+        lanes = min(machine.vector_bytes // self.element, power_of_two(columns))
         segments, height, vectors = choose_tile(rows, columns, machine, lanes)
+        if self.left is Reading.TILES and isinstance(rows, int):
+            height = (machine.registers - 4) // 2
+            segments = equal_segments(rows, height)
         width = vectors * lanes
         depth = self.depth(likely(rows))
         tiles = groups_of(likely(rows) if not segments else segments[0].count * height, height)
@@ -155,12 +212,19 @@ class _Chooser:
             self.right,
             max(1, WORK // max(work, 1)),
             self.is_narrow(likely(rows)),
+            self.ahead(likely(rows), block_tiles),
         )
 
     def is_narrow(self, rows: int) -> bool:
         """Whether panels come from memory so seldom used that their bytes are what takes time."""
         is_wide = narrowed(self.contraction.right) is self.contraction.right
         return not is_wide and self.constant and rows <= FEW
+
+    def ahead(self, rows: int, tiles: int) -> Ahead:
+        """When to ask for the next panel: one or two rows read panels as fast as they come."""
+        if self.right is not Reading.PACKED or rows < FEWEST:
+            return Ahead.NOTHING
+        return Ahead.TILES if tiles >= SHARING else Ahead.STEPS
 
     def depth(self, rows: int) -> int:
         """Steps of k between two visits of the sums; 0 for all of them."""
@@ -195,6 +259,27 @@ class _Chooser:
         return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // SHARES))
 
 
+def tile_packing(flat: Kernel) -> Schedule:
+    """How the left operand is stored in tiles: a thread fills whole ones, a group at a time.
+
+    The last two axes are the rows of a tile and the steps of a group.
+    """
+    symbols = tuple(axis.symbol for axis in flat.axes)
+    *_, row, step = flat.axes
+    height, width = likely(row.extent), likely(step.extent)
+    tile = next(k for k, symbol in enumerate(symbols) if symbol.name == "_i_tile")
+    size = shape_product(axis.extent for axis in flat.axes[tile + 1 :])
+    return Schedule(
+        symbols,
+        rows=len(symbols) - 1,
+        parallel=tile + 1,
+        vector=(step.symbol,),
+        width=width,
+        jam=((row.symbol, height),),
+        grain=max(1, WORK // max(likely(size) // width, 1)),
+    )
+
+
 def groups_of(size: int, width: int) -> int:
     """How many groups of ``width`` hold ``size``."""
     return -(-size // width)
@@ -208,22 +293,36 @@ def choose_tile(
     Two vectors a row leave most registers for sums; with few rows, more vectors keep enough sums
     going to hide the latency of each.
     """
-    most = (machine.registers - 4) // 2
+    wide = 2 if columns > lanes else 1
+    most = (machine.registers - 4) // wide
     if not isinstance(rows, int):
-        return (), most, 2 if columns > lanes else 1
+        return (), most, wide
     if rows < 4:
         vectors = 8 if rows == 1 else 4
         while vectors > 1 and vectors * lanes >= 2 * columns:
             vectors //= 2
         return (Segment(0, rows, 1),), rows, vectors
-    segments = row_segments(rows, most)
-    return segments, segments[0].rows, 2 if columns > lanes else 1
+    segments = row_segments(rows, most, LATENCY // wide)
+    return segments, segments[0].rows, wide
 
 
-def row_segments(rows: int, most: int) -> tuple[Segment, ...]:
+def power_of_two(size: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << (size - 1).bit_length()
+
+
+def equal_segments(rows: int, height: int) -> tuple[Segment, ...]:
+    """Tiles of one height, and one of what is left: a packed tile begins at a multiple of it."""
+    count, rest = divmod(rows, height)
+    segments = (Segment(0, height, count),) if count else ()
+    return (*segments, Segment(count * height, rest, 1)) if rest else segments
+
+
+def row_segments(rows: int, most: int, least: int = LATENCY // 2) -> tuple[Segment, ...]:
     """Tiles of at most two heights that cover the rows exactly, in the least time.
 
-    A step of a tile takes as long as its multiplications, but no less than the latency of one.
+    A step of a tile takes as long as its multiplications, but no less than the latency of one,
+    in which ``least`` rows are multiplied.
     """
     found: list[tuple[float, tuple[Segment, ...]]] = []
     for high in range(min(most, rows), 0, -1):
@@ -232,7 +331,7 @@ def row_segments(rows: int, most: int) -> tuple[Segment, ...]:
                 tall = (rows - count * low) // high
                 if tall < 1 or tall * high + count * low != rows:
                     continue
-                time = tall * (max(high, 4) + 0.2) + count * (max(low, 4) + 0.3)
+                time = tall * (max(high, least) + 0.2) + count * (max(low, least) + 0.3)
                 tail = (Segment(tall * high, low, count),) if count else ()
                 found.append((time, (Segment(0, high, tall), *tail)))
     return min(found, key=lambda each: each[0])[1]

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from monograph.kernel.attention_tiles import AttentionTile
-from monograph.kernel.product import Tiling
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.tiles import Tiling
 from monograph.targets.program import Slot
 
 if TYPE_CHECKING:

@@ -9,11 +9,7 @@ is read where it is asked for, every time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
-from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol, SymbolicDim
-from monograph.ir.types import DType, bool_, i64
+from monograph.ir.types import DType, bool_, i32
 from monograph.kernel import mathlib
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Literal, Load, Variable, walk
 from monograph.kernel.flatten import coefficient
@@ -37,6 +33,7 @@ from monograph.targets.cpu.assembly import (
     type_suffix,
     vector_type,
 )
+from monograph.targets.cpu.positions import PositionEmitter, Scope, Vector, is_multiple
 from monograph.targets.cpu.reductions import Partial, halves
 
 LINE = 64
@@ -45,35 +42,12 @@ ALIGNMENT = 64
 """Scratch, and every output that is written past the cache, begins at a multiple of this."""
 REGISTER = 256
 """Bits of a vector that are tested at once; where registers are smaller it is two of them."""
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 CHANGING = "!"
 """Stands among the names that an expression reads if its value changes as the nest runs."""
 
 
-@dataclass
-class Scope:
-    """A loop body, or the code just before a loop: what is bound there and computed there."""
-
-    builder: Builder
-    symbols: dict[Symbol, Lanes]
-    values: dict[Expr, Lanes] = field(default_factory=dict)
-    variables: dict[str, Lanes] = field(default_factory=dict)
-    dims: dict[Dim, Lanes] = field(default_factory=dict)
-    is_open: bool = True
-    """False while a loop inside it is emitted: nothing can be added before that loop then."""
-    is_conditional: bool = False
-    """Whether it may not run at all: nothing that belongs to it is computed outside."""
-
-
-@dataclass(frozen=True)
-class Vector:
-    """The vector loop that is being emitted: its axis, lanes, and the mask of the remainder."""
-
-    symbol: Symbol
-    width: int
-    mask: Lanes | None
-
-
-class ValueEmitter:
+class ValueEmitter(PositionEmitter):
     """Emits the expressions of one loop nest; ``declarations`` gathers the intrinsics it needs."""
 
     function: Function
@@ -91,13 +65,10 @@ class ValueEmitter:
         self.body_loads: list[Load] = []
         self.cells: dict[str, tuple[str, Lanes]] = {}
         self.lanewise: set[str] = set()
+        self.aligned: set[Expr] = set()
+        """Positions at which the vector loop that is being emitted begins with a cache line."""
         self.has_checks = False
         self.streams = False
-
-    @property
-    def here(self) -> Builder:
-        """Where the current scope's next instruction goes."""
-        return self.scopes[-1].builder
 
     # Values ---------------------------------------------------------------------------------------
 
@@ -165,11 +136,45 @@ class ValueEmitter:
             return self._rarely(expr)
         if expr.function in APPROXIMATED:
             return self.value(mathlib.expand(expr))
+        if expr.function in COMPARISONS:
+            compared = self._compared_positions(expr)
+            if compared is not None:
+                return compared
         operands = [self.value(operand) for operand in expr.operands]
         lanes = max(operand.lanes for operand in operands)
         spread = tuple(self.here.splat(operand, lanes) for operand in operands)
         dtype = expr.operands[-1].dtype
         return instructions.FUNCTIONS[expr.function](self.here, dtype, expr.dtype, spread)
+
+    def _compared_positions(self, expr: Apply) -> Lanes | None:
+        """Positions along the vector compared with one number, in 32 bits instead of 64.
+
+        The number is first brought as near to the vector as makes no difference.
+        """
+        vector = self.vector
+        if vector is None or vector.width == 1:
+            return None
+        sides = [self._step(operand) for operand in expr.operands]
+        if sorted(sides, key=bool) != [0, sides[0] or sides[1]] or not any(sides):
+            return None
+        at = 0 if sides[0] else 1
+        position, other = expr.operands[at], expr.operands[1 - at]
+        step = sides[at]
+        if not isinstance(position, Index) or step is None or not 0 < step < 1 << 16:
+            return None
+        b, number = self.here, self.value(other)
+        if number.lanes > 1:
+            return None
+        first = self.dim(position.dim)
+        lowest = b.binary("sub", first, Lanes("1", INDEX))
+        highest = b.binary("add", first, Lanes(str(vector.width * step), INDEX))
+        near = b.intrinsic("smin", b.intrinsic("smax", number, lowest), highest)
+        distance = b.convert("trunc", b.binary("sub", near, first), "i32")
+        lanes = ", ".join(f"i32 {k * step}" for k in range(vector.width))
+        places = Lanes(f"<{lanes}>", "i32", vector.width)
+        pair = (places, b.splat(distance, vector.width))
+        ordered = pair if at == 0 else pair[::-1]
+        return instructions.FUNCTIONS[expr.function](b, i32, bool_, ordered)
 
     def _rarely(self, expr: Apply) -> Lanes:
         """Branch around what no lane wants; where one does, compute both and choose.
@@ -252,6 +257,8 @@ class ValueEmitter:
             raw = b.assign(memory, 1, f"load {memory}, ptr {address.text}, align {alignment}")
         elif step == 1:
             raw = self._contiguous_load(load, self._first(offset), memory, alignment)
+        elif step == -1 and self.vector is not None and self.vector.mask is None:
+            raw = self._backward_load(load, memory, alignment)
         else:
             square = self._square(load, step)
             if square is not None:
@@ -259,6 +266,19 @@ class ValueEmitter:
             every_other = self._every_other(load, step, memory, alignment)
             raw = every_other or self._gathered(load, memory, alignment)
         return self._to_register(raw, load.dtype)
+
+    def _backward_load(self, load: Load, memory: str, alignment: int) -> Lanes:
+        """A load whose lanes lie the other way round."""
+        assert self.vector is not None
+        b, width = self.here, self.vector.width
+        last = b.binary("sub", self._first(load.operands[0]), Lanes(str(width - 1), INDEX))
+        raw = self._contiguous_load(load, last, memory, alignment)
+        if width == 1:
+            return raw
+        order = ", ".join(f"i32 {k}" for k in reversed(range(width)))
+        return b.assign(
+            memory, width, f"shufflevector {raw}, {raw.type} poison, <{width} x i32> <{order}>"
+        )
 
     def _every_other(
         self, load: Load, step: int | None, memory: str, alignment: int
@@ -396,24 +416,31 @@ class ValueEmitter:
 
     def _prefetch(self, statement: Prefetch) -> None:
         """One request a cache line; nothing where neighbours are far apart."""
-        if self.vector is None or self.vector.mask is not None or self._step(statement.offset) != 1:
+        if self.vector is None or self.vector.mask is not None:
+            return
+        step = self._step(statement.offset)
+        if step not in (0, 1):
             return
         self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         first = self._first(statement.offset)
-        nbytes = self.vector.width * statement.buffer.dtype.bits // 8
+        nbytes = self.vector.width * step * statement.buffer.dtype.bits // 8
         per_line = LINE * 8 // statement.buffer.dtype.bits
+        near = 1 if statement.far else 3
         for line in range(max(1, nbytes // LINE)):
             offset = self.here.binary("add", first, Lanes(str(line * per_line), INDEX))
-            address = self._address(statement.buffer, offset, inbounds="")
-            self.here.line(f"call void @llvm.prefetch.p0(ptr {address.text}, i32 0, i32 3, i32 1)")
+            place = f"ptr {self._address(statement.buffer, offset, inbounds='').text}"
+            self.here.line(f"call void @llvm.prefetch.p0({place}, i32 0, i32 {near}, i32 1)")
 
     def _streaming(self, write: Write, alignment: int) -> tuple[str, int]:
         """A hint to write past the cache, where the address is known to be aligned."""
         if not write.streaming or self.vector is None or not isinstance(write.offset, Index):
             return "", alignment
+        if not self.vector.is_aligned:
+            return "", alignment
         aligned = min(64, self.vector.width * write.buffer.dtype.bits // 8)
         elements = aligned * 8 // write.buffer.dtype.bits
-        if not _is_multiple(write.offset.dim, elements, self.vector.symbol):
+        is_aligned = write.offset in self.aligned
+        if not is_aligned and not is_multiple(write.offset.dim, elements, self.vector.symbol):
             return "", alignment
         self.streams = True
         return ", !nontemporal !1", aligned
@@ -470,105 +497,3 @@ class ValueEmitter:
         if isinstance(offset, Index):
             return self.dim(offset.dim)
         return self.value(offset)
-
-    def _index_value(self, expr: Index) -> Lanes:
-        """A position as a number; along the vector axis it differs from lane to lane."""
-        vector = self.vector
-        if vector is None or vector.symbol not in expr.symbols:
-            return self.dim(expr.dim)
-        step = coefficient(expr.dim, vector.symbol)
-        if isinstance(step, int):
-            lanes = ", ".join(f"i64 {k * step}" for k in range(vector.width))
-            first = self.here.splat(self.dim(expr.dim), vector.width)
-            return self.here.binary("add", first, Lanes(f"<{lanes}>", INDEX, vector.width))
-        return self._vector_dim(expr.dim)
-
-    def dim(self, dim: Dim) -> Lanes:
-        """Index arithmetic on scalars (of the first lane, along the vector axis)."""
-        if isinstance(dim, int):
-            return Lanes(str(dim), INDEX)
-        for scope in reversed(self.scopes):
-            if dim in scope.dims:
-                return scope.dims[dim]
-        found = self._dim(dim, self._symbol, self.dim, 1)
-        self.scopes[-1].dims[dim] = found
-        return found
-
-    def _vector_dim(self, dim: Dim) -> Lanes:
-        """Index arithmetic lane by lane."""
-        assert self.vector is not None
-        width = self.vector.width
-        if isinstance(dim, int):
-            return constant_vector(Lanes(str(dim), INDEX), width)
-        if self.vector.symbol not in dim.symbols():
-            return self.here.splat(self.dim(dim), width)
-        return self._dim(dim, self._symbol_lanes, self._vector_dim, width)
-
-    def _symbol(self, symbol: Symbol) -> Lanes:
-        for scope in reversed(self.scopes):
-            if symbol in scope.symbols:
-                return scope.symbols[symbol]
-        raise AssertionError(f"{symbol} is not bound in {self.nest.name}\n{self.nest}")
-
-    def _symbol_lanes(self, symbol: Symbol) -> Lanes:
-        assert self.vector is not None
-        width = self.vector.width
-        first = self.here.splat(self._symbol(symbol), width)
-        if symbol is not self.vector.symbol:
-            return first
-        lanes = ", ".join(f"i64 {k}" for k in range(width))
-        return self.here.binary("add", first, Lanes(f"<{lanes}>", INDEX, width))
-
-    def _dim(
-        self,
-        dim: SymbolicDim,
-        of_symbol: Callable[[Symbol], Lanes],
-        recur: Callable[[Dim], Lanes],
-        lanes: int,
-    ) -> Lanes:
-        b = self.here
-        if isinstance(dim, Symbol):
-            return of_symbol(dim)
-        if isinstance(dim, Operation):
-            return self._operation(dim, [recur(argument) for argument in dim.arguments])
-        total: Lanes | None = None
-        for atoms, factor in dim.terms():
-            term: Lanes | None = None
-            for atom in atoms:
-                value = recur(atom)
-                term = value if term is None else b.binary("mul nsw", term, value)
-            scale = constant_vector(Lanes(str(factor), INDEX), lanes)
-            if term is None:
-                term = scale
-            elif factor != 1:
-                term = b.binary("mul nsw", term, scale)
-            total = term if total is None else b.binary("add nsw", total, term)
-        return total if total is not None else constant_vector(Lanes("0", INDEX), lanes)
-
-    def _operation(self, dim: Operation, arguments: list[Lanes]) -> Lanes:
-        b = self.here
-        if isinstance(dim, Max | Min):
-            word = "smax" if isinstance(dim, Max) else "smin"
-            result = arguments[0]
-            for argument in arguments[1:]:
-                result = b.intrinsic(word, result, argument)
-            return result
-        numerator = dim.arguments[0]
-        low = numerator if isinstance(numerator, int) else numerator.bounds()[0]
-        positive = low is not None and low >= 0
-        assert isinstance(dim, FloorDiv | Mod)
-        if positive:
-            word = "udiv" if isinstance(dim, FloorDiv) else "urem"
-            return b.binary(word, arguments[0], instructions.positive_size(b, arguments[1]))
-        name = "index_divide" if isinstance(dim, FloorDiv) else "index_remainder"
-        return instructions.FUNCTIONS[name](b, i64, i64, tuple(arguments))
-
-
-def _is_multiple(dim: Dim, elements: int, vector: Symbol) -> bool:
-    """Whether a position is a multiple of ``elements`` whenever the vector's start is."""
-    if isinstance(dim, int):
-        return dim % elements == 0
-    for atoms, factor in dim.terms():
-        if factor % elements and not (factor == 1 and atoms == (vector,)):
-            return False
-    return True

@@ -60,6 +60,12 @@ def test_a_transpose_is_visited_in_squares() -> None:
     assert found.block is not None and found.block[1] == 2
 
 
+def test_the_rows_that_a_transpose_reads_are_read_on() -> None:
+    found = schedule(lambda x: F.transpose(x, (1, 0)), "f32[512, 512]")
+    assert found.along_tiles and found.tile == 8 * found.width
+    assert "along_tiles" in str(found)
+
+
 # Rows.
 
 
@@ -112,3 +118,20 @@ def test_results_stream_if_no_cache_would_hold_them() -> None:
 
 def test_a_small_result_of_a_large_input_does_not_stream() -> None:
     assert schedule(lambda x: F.sum(x, axis=1), "f32[4096, 4096]").streaming == frozenset()
+
+
+def test_rows_across_memory_that_are_written_along_are_visited_side_by_side() -> None:
+    found = schedule(lambda x: F.softmax(x, 0), "f32[100, 64]")
+    assert vector(found) == ["_i1"]
+    assert found.tile == found.width and found.keep
+    kept = kernel_of(lambda x: F.softmax(x, 0), "f32[100, 64]").nest.scratch
+    assert [buffer.shape for buffer in kept] == [(100 * found.width,)]
+
+
+def test_a_few_columns_are_no_vector() -> None:
+    assert vector(schedule(lambda x: F.softmax(x, 0), "f32[100, 3]")) != ["_i1"]
+
+
+def test_columns_too_long_to_keep_are_summed_in_parts() -> None:
+    found = schedule(lambda x: F.softmax(x, 0), "f32[100000, 64]")
+    assert not found.keep and found.partial

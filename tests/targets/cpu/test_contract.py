@@ -11,11 +11,16 @@ import monograph
 from monograph import functional as F
 from monograph.ir.types import DTYPES
 from monograph.kernel.contraction import Contraction, as_contraction
-from monograph.kernel.product import Reading, Segment, Tiling
+from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
 from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import machine_named
-from monograph.targets.cpu.tiling import choose_tiling, is_worth_tiling, row_segments
+from monograph.targets.cpu.tiling import (
+    choose_tiling,
+    equal_segments,
+    is_worth_tiling,
+    row_segments,
+)
 from monograph.targets.cpu.tuning import Recorder, Tuning
 from monograph.targets.program import Launch
 from tests.kernel.build import flat
@@ -80,13 +85,43 @@ def test_weights_are_packed_beforehand_and_others_by_block() -> None:
     assert tiling(64, 64, 64, constant=False).right is Reading.IN_PLACE
 
 
+def test_many_columns_read_rows_that_are_packed_in_tiles() -> None:
+    assert tiling(128, 768, 768).left is Reading.TILES
+    assert tiling("n", 768, 768).left is Reading.TILES
+    assert tiling(128, 768, 64).left is Reading.IN_PLACE
+    assert tiling(128, 767, 768).left is Reading.IN_PLACE, "steps of k come in groups of four"
+
+
+def test_packed_tiles_begin_at_multiples_of_their_height() -> None:
+    assert equal_segments(128, 6) == (Segment(0, 6, 21), Segment(126, 2, 1))
+    assert equal_segments(12, 6) == (Segment(0, 6, 2),)
+    assert tiling(128, 768, 768).rows == equal_segments(128, 6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"), [(2, Ahead.NOTHING), (8, Ahead.STEPS), (64, Ahead.TILES)]
+)
+def test_the_more_tiles_read_a_panel_the_less_each_asks_for_the_next(
+    rows: int, expected: Ahead
+) -> None:
+    assert tiling(rows, 768, 768).ahead is expected
+
+
+def test_rows_that_would_share_the_lines_of_the_cache_are_not_read_in_place() -> None:
+    assert tiling(96, 96, 96, constant=False).right is Reading.IN_PLACE
+    assert tiling(128, 128, 128, constant=False).right is Reading.BLOCK
+
+
 def test_tiles_have_to_pay() -> None:
     small = contraction(lambda x, w: x @ w, "f32[4, 8]", "f32[8, 16]")
     assert not is_worth_tiling(small, constant=True)
 
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
-SIZES = ((37, 29, 43), (130, 520, 70), (7, 1000, 16), (200, 700, 100), (13, 385, 17), (5, 768, 300))
+SIZES = (
+    *((37, 29, 43), (130, 520, 70), (7, 1000, 16), (200, 700, 100), (13, 385, 17), (5, 768, 300)),
+    *((101, 620, 385), (600, 64, 400)),
+)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -119,6 +154,18 @@ def test_unknown_sizes_of_every_side_are_right() -> None:
         a, b = rng.normal(size=(n, k)), rng.normal(size=(k, m))
         got = executable(a.astype(np.float32), b.astype(np.float32))[0]
         np.testing.assert_allclose(got, a @ b, rtol=1e-3, atol=1e-3)
+
+
+def test_packed_tiles_are_right_for_every_number_of_rows_and_matrices() -> None:
+    graph = monograph.trace(lambda a, b: a @ b, "f32[2, n, 640]", "f32[2, 640, 400]")
+    executable = compile_graph(graph, Options(cache=False))
+    assert executable.program is not None
+    assert "packed in tiles" in str(executable.program.kernels[-1].schedule)
+    rng = np.random.default_rng(7)
+    b = rng.normal(size=(2, 640, 400)).astype(np.float32)
+    for rows in (1, 6, 131):
+        a = rng.normal(size=(2, rows, 640)).astype(np.float32)
+        np.testing.assert_allclose(executable(a, b)[0], a @ b, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

@@ -81,6 +81,30 @@ def test_only_the_edges_are_converted() -> None:
     assert len(program.conversions) == 2
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_picture_is_given_a_border_but_not_turned(channels: int) -> None:
+    first, second = weights(16, channels, 3, 3), weights(8, 16, 3, 3)
+
+    def net(x: Any) -> Any:
+        return F.conv(F.relu(F.conv(x, first, stride=2, padding=1)), second, padding=1)
+
+    x = draw(2, channels, 12, 10)
+    program = check(net, f"f32[2, {channels}, 12, 10]", inputs=[x])
+    (copy,) = [b for b in program.kernels if b.name.endswith("convert") and "k0" in b.name]
+    (buffer,) = copy.nest.outputs
+    assert "o0[i3+" in str(copy.nest), f"columns stay next to each other in {buffer.name}"
+
+
+def test_a_picture_without_padding_is_read_where_it_lies() -> None:
+    first, second = weights(16, 3, 4, 4), weights(8, 16, 3, 3)
+
+    def net(x: Any) -> Any:
+        return F.conv(F.relu(F.conv(x, first, stride=4)), second, padding=1)
+
+    program = check(net, "f32[1, 3, 16, 24]", inputs=[draw(1, 3, 16, 24)])
+    assert all("read by" not in each.purpose for each in program.conversions)
+
+
 def test_a_border_is_as_wide_as_the_widest_window_that_reads_it() -> None:
     wide = weights(8, 8, 7, 5)
 

@@ -194,3 +194,17 @@ def test_what_has_no_kernel_runs_in_the_interpreter() -> None:
 
 def test_nothing_is_launched_for_an_empty_result() -> None:
     assert steps_of(lambda x: F.exp(x), "f32[0, 4]").steps == []
+
+
+def test_a_result_in_another_shape_is_written_where_it_is_wanted() -> None:
+    builder = steps_of(lambda x: F.reshape(F.transpose(x, (1, 0, 2)), (12, 4)), "f32[3, 4, 4]")
+    assert [type(step) for step in builder.steps] == [Launch]
+
+
+def test_a_result_that_is_wanted_in_two_shapes_is_copied_once() -> None:
+    def both(x: Any) -> Any:
+        found = F.exp(x)
+        return F.reshape(found, (12,)), F.reshape(found, (4, 3))
+
+    builder = steps_of(both, "f32[3, 4]")
+    assert [type(step) for step in builder.steps] == [Launch, Copy]

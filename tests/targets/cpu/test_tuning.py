@@ -7,8 +7,8 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.kernel.product import Reading, Segment, Tiling
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.tiles import Reading, Segment, Tiling
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.executable import Native
 from monograph.targets.cpu.knobs import KNOBS, edited, knobs

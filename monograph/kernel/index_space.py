@@ -1,0 +1,100 @@
+"""What a schedule does to a kernel before there are loops: another index space, the same values.
+
+jam(i, 4)      o[i] = f(i), i < 4*n    →   o[4*i] = f(4*i), … o[4*i+3] = f(4*i+3), i < n
+block(i, 8)    o[i] = f(i), i < 8*n    →   o[8*ib+ii] = f(8*ib+ii), ib < n, ii < 8
+partial(128)   sum(r: x[r])            →   sum(r8: sum(r9 < 128: x[128*r8+r9]))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from monograph.ir.dims import Dim, Symbol, dim_min
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Axis, Expr, Reduce
+from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.schedule import Schedule
+
+
+def with_partial_sums(kernel: Kernel, size: int) -> Kernel:
+    """Long sums as sums of shorter ones: each rounds less, and errors do not add up."""
+    replaced: dict[Expr, Expr] = {}
+    for expr in kernel.expressions():
+        if not isinstance(expr, Reduce) or expr.kind != "sum" or not expr.dtype.is_float:
+            continue
+        first, *others = expr.axes
+        if isinstance(first.extent, int) and first.extent <= size:
+            continue
+        if any(isinstance(x, Reduce) for x in e.walk((expr.body,))):
+            continue
+        outer = e.axis("_r8_0", (first.extent + size - 1) // size)
+        start = outer.symbol * size
+        whole = isinstance(first.extent, int) and first.extent % size == 0
+        extent = size if whole else dim_min(size, first.extent - start)
+        inner = Axis(Symbol("_r9_0", 0, size - 1), extent)
+        body = e.substitute(expr.body, {first.symbol: start + inner.symbol})
+        partial = e.reduce("sum", (inner, *others), body)
+        replaced[expr] = e.reduce("sum", (outer,), partial)
+    if not replaced:
+        return kernel
+    stores = tuple(
+        Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
+    )
+    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+
+
+def blocked(
+    kernel: Kernel, schedule: Schedule, symbol: Symbol, size: int
+) -> tuple[Kernel, Schedule]:
+    """An axis as blocks and positions inside a block, the latter just outside the vector loop."""
+    axis = next(axis for axis in kernel.axes if axis.symbol is symbol)
+    outer = e.axis(f"{symbol.name}b", (axis.extent + size - 1) // size)
+    left = axis.extent - outer.symbol * size
+    whole = isinstance(axis.extent, int) and axis.extent % size == 0
+    inner = Axis(Symbol(f"{symbol.name}i", 0, size - 1), size if whole else dim_min(size, left))
+    bindings: dict[Symbol, Dim] = {symbol: outer.symbol * size + inner.symbol}
+    stores = tuple(
+        Store(
+            store.buffer,
+            tuple(e.substitute(place, bindings) for place in store.position),
+            e.substitute(store.value, bindings),
+        )
+        for store in kernel.stores
+    )
+    axes = tuple(each for each in kernel.axes if each is not axis)
+    changed = Kernel(kernel.name, kernel.inputs, kernel.outputs, (*axes, outer, inner), stores)
+    leading = tuple(outer.symbol if s is symbol else s for s in schedule.order[: schedule.rows])
+    order = (*leading, inner.symbol, *schedule.order[schedule.rows :])
+    return changed, replace(schedule, order=order, rows=schedule.rows + 1, block=None)
+
+
+def jammed(kernel: Kernel, schedule: Schedule) -> Kernel:
+    """Copies of the stores for several iterations of an axis at once.
+
+    The last ones are clamped to the final iteration: it is then computed more than once, by one
+    thread, with one result.
+    """
+    stores = kernel.stores
+    axes = kernel.axes
+    for symbol, copies in schedule.jam:
+        axis = next(axis for axis in axes if axis.symbol is symbol)
+        whole = isinstance(axis.extent, int) and axis.extent % copies == 0
+        shorter = Axis(
+            symbol, axis.extent // copies if whole else (axis.extent + copies - 1) // copies
+        )
+        places: Iterable[Dim] = (symbol * copies + copy for copy in range(copies))
+        if not whole:
+            places = [dim_min(place, axis.extent - 1) for place in places]
+        bindings = [{symbol: place} for place in places]
+        stores = tuple(
+            Store(
+                store.buffer,
+                tuple(e.substitute(place, each) for place in store.position),
+                e.substitute(store.value, each),
+            )
+            for store in stores
+            for each in bindings
+        )
+        axes = tuple(shorter if each is axis else each for each in axes)
+    return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)
