@@ -17,6 +17,8 @@ from benchmarks.results import Comparison, Outcome, Results, compare, geometric_
 
 BEGIN = "<!-- benchmarks: begin (written by make bench-readme) -->"
 END = "<!-- benchmarks: end -->"
+FEW_NAMES = 6
+"""How many workloads are named where only some were measured."""
 ROOT = Path(__file__).parents[1]
 TITLES = {
     "matmul": "matrix products",
@@ -160,9 +162,16 @@ def _losses(results: Results) -> list[str]:
     if failed:
         lines.append(f"- No comparison: {', '.join(failed)}.")
     if results.unmeasured:
-        lines.append(f"- Not measured: {', '.join(results.unmeasured)}.")
+        lines.append(f"- Not measured: {_listed(results.unmeasured)}.")
     versions = ", ".join(f"{what} {which}" for what, which in results.machine.versions.items())
     return [*lines, f"- Versions: {versions}."]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names, or their number if there are many."""
+    if len(names) <= FEW_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:FEW_NAMES])} and {len(names) - FEW_NAMES} others"
 
 
 def replaced(page: str, text: str) -> str:

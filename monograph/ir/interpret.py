@@ -105,7 +105,7 @@ def _checked_input(value: Value, item: Any) -> Any:
             f"input %{value.name} has the wrong dtype",
             expected=str(type_),
             found=f"{dtype_of(array.dtype)}{list(array.shape)}",
-            hint=f"convert it with .astype({type_.dtype.numpy.name!r})",
+            hint=f"convert it to {type_.dtype.numpy.name} (.astype in NumPy, .to in PyTorch)",
         )
     if array.ndim != type_.rank:
         raise InputError(

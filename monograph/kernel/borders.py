@@ -277,7 +277,8 @@ def _cut_loop(loop: Loop, moving: Collection[Symbol]) -> list[Statement]:
             for write in writes
         )
         width = _width_for(piece.extent, loop.width)
-        loops.append(Loop(part.symbol, 0, piece.extent, body, loop.kind, width))
+        kind = loop.kind if width > 1 else LoopKind.SERIAL
+        loops.append(Loop(part.symbol, 0, piece.extent, body, kind, width))
     return loops
 
 

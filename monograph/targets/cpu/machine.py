@@ -127,8 +127,8 @@ def _target_machine(machine: Machine, level: int) -> llvm.TargetMachine:
 def _new_target_machine(machine: Machine, level: int) -> llvm.TargetMachine:
     """One of its own for each module: it is changed while it generates code."""
     target = llvm.Target.from_triple(machine.triple)
-    # Code for x86-64 may lie anywhere, so that it is loaded with whole addresses: no table of them
-    # is needed, which LLVM's loader gets wrong where a program has several objects.
+    # Code for x86-64 is loaded with whole addresses: with a table of them, programs of several
+    # objects crash.
     relocation = "static" if machine.triple.startswith(("wasm", "x86_64")) else "pic"
     model = "small" if machine.triple.startswith(("wasm", "riscv")) else "jitdefault"
     return target.create_target_machine(
@@ -157,7 +157,8 @@ def compile_text(text: str, machine: Machine, *, listings: bool = False) -> Comp
     options.slp_vectorization = False
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(target, options)
-    _unlocked("LLVMPY_RunNewModulePassManager")(builder.getModulePassManager(), module, builder)
+    passes = builder.getModulePassManager()  # named, so that an interrupt is not lost in its end
+    _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
     optimized = str(module) if listings else None
     assembly = target.emit_assembly(module) if listings else None
     return Compiled(_emit_object(target, module), optimized, assembly)
