@@ -48,7 +48,7 @@ def section(results: Results, compiled: Sequence[Compiled] = ()) -> str:
         lines += _models(models)
     if compiled:
         lines += ["", *_compiling(compiled)]
-    return "\n".join([*lines, "", *_losses(results)])
+    return "\n".join([*lines, "", *_beside(results), *_losses(results)])
 
 
 def _comparisons(results: Results) -> list[Comparison]:
@@ -78,6 +78,15 @@ def _families(results: Results) -> list[str]:
         )
     headings = ["", "workloads", "× mean", "× least", "not faster on", "error, at most × eager's"]
     return report.markdown_table(headings, body)
+
+
+def _beside(results: Results) -> list[str]:
+    """Which peers each family was measured beside."""
+    lines = []
+    for group in results.families():
+        names = [name for name in report.contenders(results.family(group)) if name != peers.OURS]
+        lines.append(f"- {TITLES.get(group, group).capitalize()} beside {', '.join(names)}.")
+    return lines
 
 
 def _models(results: Results) -> list[str]:
