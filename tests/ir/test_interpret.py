@@ -56,7 +56,7 @@ def test_a_wrong_dtype_names_the_input_and_the_conversion() -> None:
     text = message(X, Y.astype(np.float64))
     assert "input %y has the wrong dtype" in text
     assert "f64[2]" in text
-    assert ".astype('float32')" in text
+    assert "convert it to float32" in text
 
 
 def test_a_wrong_rank_or_size_names_the_input() -> None:

@@ -381,6 +381,8 @@ class TestDamage:
 
 FILL = """
 import os
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 import monograph.runtime.atomic as atomic
 from monograph.frontends.trace import trace
 from monograph.runtime.compile import compile_graph
