@@ -97,7 +97,7 @@ def _drop_unit_axes(kernel: Kernel) -> Kernel:
     )
     units: dict[Symbol, Dim] = {each.symbol: 0 for each in kernel.axes if each.extent == 1}
     axes = tuple(each for each in kernel.axes if each.extent != 1 and each.symbol in used)
-    return _rewritten(kernel, axes, units)
+    return rewritten(kernel, axes, units)
 
 
 def _in_order_of_strides(kernel: Kernel) -> Kernel:
@@ -189,10 +189,11 @@ def _is_mergeable(dim: Dim, outer: Axis, inner: Axis) -> bool:
 def _merged(kernel: Kernel, outer: Axis, inner: Axis) -> Kernel:
     joined = e.axis(inner.symbol.name, outer.extent * inner.extent)
     axes = tuple(joined if each is inner else each for each in kernel.axes if each is not outer)
-    return _rewritten(kernel, axes, {outer.symbol: 0, inner.symbol: joined.symbol})
+    return rewritten(kernel, axes, {outer.symbol: 0, inner.symbol: joined.symbol})
 
 
-def _rewritten(kernel: Kernel, axes: tuple[Axis, ...], bindings: Mapping[Symbol, Dim]) -> Kernel:
+def rewritten(kernel: Kernel, axes: tuple[Axis, ...], bindings: Mapping[Symbol, Dim]) -> Kernel:
+    """A kernel over other axes, with its variables replaced in every place and value."""
     stores = tuple(
         Store(
             store.buffer,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from monograph.ir.dims import Dim, Symbol, dim_min
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Expr, Reduce
+from monograph.kernel.flatten import rewritten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.schedule import Schedule
 
@@ -54,16 +55,8 @@ def blocked(
     whole = isinstance(axis.extent, int) and axis.extent % size == 0
     inner = Axis(Symbol(f"{symbol.name}i", 0, size - 1), size if whole else dim_min(size, left))
     bindings: dict[Symbol, Dim] = {symbol: outer.symbol * size + inner.symbol}
-    stores = tuple(
-        Store(
-            store.buffer,
-            tuple(e.substitute(place, bindings) for place in store.position),
-            e.substitute(store.value, bindings),
-        )
-        for store in kernel.stores
-    )
     axes = tuple(each for each in kernel.axes if each is not axis)
-    changed = Kernel(kernel.name, kernel.inputs, kernel.outputs, (*axes, outer, inner), stores)
+    changed = rewritten(kernel, (*axes, outer, inner), bindings)
     leading = tuple(outer.symbol if s is symbol else s for s in schedule.order[: schedule.rows])
     order = (*leading, inner.symbol, *schedule.order[schedule.rows :])
     return changed, replace(schedule, order=order, rows=schedule.rows + 1, block=None)

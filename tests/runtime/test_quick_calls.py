@@ -16,7 +16,7 @@ from monograph import functional as F
 from monograph.errors import MonographError
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
-from monograph.runtime.quick_calls import MOST_KNOWN, cannot
+from monograph.runtime.quick_calls import MOST_KNOWN, SizedCalls, cannot
 from monograph.targets.cpu.python_call import LIST, ONE, TUPLE
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -195,7 +195,7 @@ def test_few_functions_are_kept() -> None:
         run.run([x])
         assert call(x) is None
         np.testing.assert_array_equal(call(x), x + 1)
-    assert len(call._functions) == MOST_KNOWN  # type: ignore[attr-defined]
+    assert isinstance(call, SizedCalls) and len(call._functions) == MOST_KNOWN
 
 
 def test_a_failing_call_leaves_nothing_behind() -> None:
