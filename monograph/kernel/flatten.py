@@ -199,6 +199,7 @@ def rewritten(kernel: Kernel, axes: tuple[Axis, ...], bindings: Mapping[Symbol, 
             store.buffer,
             tuple(e.substitute(place, bindings) for place in store.position),
             e.substitute(store.value, bindings),
+            None if store.guard is None else e.substitute(store.guard, bindings),
         )
         for store in kernel.stores
     )
