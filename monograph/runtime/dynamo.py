@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch.utils._python_dispatch import _disable_current_modes
 
 from monograph.errors import InputError
 from monograph.frontends.torch.program import ImportedModel, import_graph_module
@@ -84,7 +85,8 @@ def monograph(
     settings = Options.parse(mode, options)
 
     def compile_module(graph_module: Any, _: Sequence[Any]) -> Callable[..., Any]:
-        program = CompiledGraph(graph_module, settings)
+        with _disable_current_modes():  # torch's fake tensors are of no use here: weights are real
+            program = CompiledGraph(graph_module, settings)
         boxed: Callable[..., Any] = make_boxed_func(program)
         return boxed
 

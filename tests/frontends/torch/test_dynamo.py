@@ -151,13 +151,25 @@ def test_a_convolutional_network_trains_as_in_eager() -> None:
         torch.testing.assert_close(a, b)
 
 
-def test_attention_trains_as_in_eager() -> None:
-    q, k, v = (torch.randn(2, 2, 6, 4, requires_grad=True) for _ in range(3))
+@pytest.mark.parametrize("heads", [4, 2], ids=["as many", "shared by two"])
+def test_attention_trains_as_in_eager(heads: int) -> None:
+    q = torch.randn(2, 4, 6, 4, requires_grad=True)
+    k, v = (torch.randn(2, heads, 6, 4, requires_grad=True) for _ in range(2))
 
     def loss(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        attended = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=True, enable_gqa=heads < 4
+        )
         return (attended * torch.arange(4)).sum()
 
     compiled = torch.compile(loss, backend=monograph)
     got = torch.autograd.grad(compiled(q, k, v), (q, k, v))
     torch.testing.assert_close(got, torch.autograd.grad(loss(q, k, v), (q, k, v)))
+
+
+def test_a_tensor_that_the_program_makes_of_numbers_is_read() -> None:
+    def joined(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([torch.tensor([]), x, torch.tensor([1.0, 2.0])])
+
+    x = torch.randn(3)
+    torch.testing.assert_close(torch.compile(joined, backend=monograph)(x), joined(x))

@@ -248,9 +248,7 @@ def _attention(node: TorchNode) -> Value:
 def _flash_attention(node: TorchNode) -> tuple[Value, Value]:
     types = node.result_types()
     assert types[1] is not None
-    query, key = node["query"], node["key"]
-    scale = node["scale"] if node["scale"] is not None else _default_scale(query)
-    scores = F.matmul(query, F.swapaxes(key, -1, -2)) * scale
+    scores = _scores(node)
     if node["attn_mask"] is not None:
         scores = scores + node["attn_mask"]
     if node["is_causal"]:
@@ -260,8 +258,25 @@ def _flash_attention(node: TorchNode) -> tuple[Value, Value]:
     return _attend(node), F.cast(F.logsumexp(scores, -1), types[1].dtype)
 
 
-def _default_scale(query: Value) -> float:
-    return 1.0 / math.sqrt(static(query.shape[-1], "the depth of the heads"))
+def _scores(node: TorchNode) -> Value:
+    """How well each key answers each query."""
+    query = node["query"]
+    key = _for_every_head(node["key"], query)
+    scale = node["scale"]
+    if scale is None:
+        scale = 1.0 / math.sqrt(static(query.shape[-1], "the depth of the heads"))
+    return F.matmul(query, F.swapaxes(key, -1, -2)) * scale
+
+
+def _for_every_head(part: Value, query: Value) -> Value:
+    """Keys or values that groups of heads share, once for each head of the queries."""
+    if part.rank < 3 or query.rank < 3 or part.shape[-3] in (1, query.shape[-3]):
+        return part
+    *batch, heads, rows, depth = part.shape
+    group = static(query.shape[-3], "the heads of queries") // static(heads, "the heads of keys")
+    apart = F.unsqueeze(part, -3)
+    repeated = F.expand(apart, (*batch, heads, group, rows, depth))
+    return F.reshape(repeated, (*batch, query.shape[-3], rows, depth))
 
 
 def _attend(node: TorchNode) -> Value:
@@ -280,9 +295,7 @@ def _attend(node: TorchNode) -> Value:
 
 def _attend_in_parts(node: TorchNode, mask: Value | None) -> Value:
     """Attention written out: with weights that are dropped, or batches of which one broadcasts."""
-    query, key, value = node["query"], node["key"], node["value"]
-    scale = node["scale"] if node["scale"] is not None else _default_scale(query)
-    scores = F.matmul(query, F.swapaxes(key, -1, -2)) * scale
+    scores = _scores(node)
     if node["is_causal"]:
         shape = scores.shape[-2:]
         mask = F.less_equal(F.iota(shape, 1), F.iota(shape, 0))
@@ -292,4 +305,5 @@ def _attend_in_parts(node: TorchNode, mask: Value | None) -> Value:
     blind = F.all(F.equal(scores, float("-inf")), -1, keepdims=True)
     weights = F.where(blind, 0.0, F.softmax(F.where(blind, 0.0, scores), -1))
     rate = float(node["dropout_p"])
+    value = _for_every_head(node["value"], node["query"])
     return F.matmul(dropped(node, weights, rate), value)
