@@ -47,6 +47,35 @@ class Structure:
         return f"{name}({', '.join(inner)}{',' if len(inner) == 1 and not name else ''})"
 
 
+SIMPLE = (bool, int, float, str)
+"""What a program may hold for one value of, None aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A leaf of the arguments that a program holds for one value of: a number, a string or None.
+
+    ``position`` is its place among the leaves.
+    """
+
+    name: str
+    position: int
+    value: Any
+
+    def check(self, found: Any) -> None:
+        """Refuse a call with another value: its answer would be that for this one."""
+        if found is self.value or (type(found) is type(self.value) and found == self.value):
+            return
+        raise InputError(
+            f"the program was made for one value of {self.name}",
+            expected=repr(self.value),
+            found=repr(found)
+            if found is None or isinstance(found, SIMPLE)
+            else type(found).__name__,
+            hint="compile with a tensor in its place, or once for each value",
+        )
+
+
 LEAF = Structure("leaf")
 _NONE = Structure("none")
 

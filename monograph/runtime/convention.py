@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from monograph.errors import InputError
-from monograph.ir.tree import Structure, flatten, unflatten
+from monograph.ir.tree import SIMPLE, Fixed, Structure, flatten, unflatten
 from monograph.runtime.artifact import write_artifact
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import Executable
@@ -36,13 +36,14 @@ class Convention:
     """The nesting of ``(arguments, named arguments)`` and of the results.
 
     ``inputs`` has the leaf that each input of the graph is, ``outputs`` what each leaf of the
-    results is.
+    results is, and ``fixed`` the leaves that the program holds for one value of.
     """
 
     arguments: Structure
     inputs: tuple[int, ...]
     results: Structure
     outputs: tuple[Result, ...]
+    fixed: tuple[Fixed, ...] = ()
 
     def write(self) -> dict[str, Json]:
         """As a manifest holds it."""
@@ -52,6 +53,7 @@ class Convention:
             "inputs": list(self.inputs),
             "results": write_structure(self.results),
             "outputs": [[each.output, each.is_number] for each in self.outputs],
+            "fixed": [[each.name, each.position, each.value] for each in self.fixed],
         }
 
 
@@ -61,13 +63,24 @@ def read_convention(call: dict[str, Json], inputs: int, outputs: int) -> Convent
     results = read_structure(call.get("results"))
     places = tuple(typed(each, int) for each in typed(call.get("inputs"), list))
     leaves = tuple(_read_result(each, outputs) for each in typed(call.get("outputs"), list))
+    fixed = tuple(_read_fixed(each, arguments.leaves) for each in typed(call.get("fixed"), list))
     if len(places) != inputs or not all(0 <= place < arguments.leaves for place in places):
         raise unreadable("its arguments are not the program's inputs")
     if len(leaves) != results.leaves:
         raise unreadable("its results are not the program's outputs")
     if arguments.kind != "tuple" or [c.kind for c in arguments.children] != ["tuple", "dict"]:
         raise unreadable("its arguments are not positional and named ones")
-    return Convention(arguments, places, results, leaves)
+    return Convention(arguments, places, results, leaves, fixed)
+
+
+def _read_fixed(value: Json, leaves: int) -> Fixed:
+    parts = typed(value, list)
+    if len(parts) != 3 or not isinstance(parts[2], SIMPLE):
+        raise unreadable("an argument of one value is described in an unknown way")
+    position = typed(parts[1], int)
+    if not 0 <= position < leaves:
+        raise unreadable("a value is given for an argument that there is not")
+    return Fixed(typed(parts[0], str), position, parts[2])
 
 
 def _read_result(value: Json, outputs: int) -> Result:
@@ -99,6 +112,8 @@ class LoadedModule:
                 expected=str(self.convention.arguments),
                 found=str(structure),
             )
+        for each in self.convention.fixed:
+            each.check(leaves[each.position])
         found = self.executable.run([leaves[place] for place in self.convention.inputs])
         return unflatten(self.convention.results, self._leaves(found))
 

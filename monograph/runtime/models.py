@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from monograph.errors import InputError
 from monograph.frontends.trace import trace_with_structure
 from monograph.ir.graph import Graph
-from monograph.ir.tree import flatten
+from monograph.ir.tree import SIMPLE, flatten
 from monograph.runtime.arguments import element_strides
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule
@@ -103,8 +103,15 @@ def _convention(imported: ImportedModel) -> Convention | None:
     stateless = len(positions) == len(imported.inputs) and not imported.graph.updates
     if not stateless or given is None or returned is None:
         return None
-    # The leaves are their own numbers in torch's order, which is not ours for dicts.
-    leaves, arguments = flatten(tree_unflatten(list(range(given.num_leaves)), given))
+    # The leaves are their own numbers in torch's order, which is not ours for dicts; None is a
+    # leaf to torch, and no leaf to us.
+    numbered: list[int | None] = list(range(given.num_leaves))
+    for each in imported.fixed:
+        if each.value is None:
+            numbered[each.position] = None
+        elif not isinstance(each.value, SIMPLE) or str(each.value) in ("inf", "-inf", "nan"):
+            return None  # a manifest has no way to write it
+    leaves, arguments = flatten(tree_unflatten(numbered, given))
     returned_leaves, results = flatten(tree_unflatten(list(range(returned.num_leaves)), returned))
     numbers = (*leaves, *returned_leaves)
     if not all(type(each) is int for each in numbers):  # a class that only torch takes apart
@@ -115,6 +122,11 @@ def _convention(imported: ImportedModel) -> Convention | None:
         tuple(leaves.index(position) for position in positions),
         results,
         tuple(Result(each.position, each.is_number) for each in outputs),
+        tuple(
+            replace(each, position=leaves.index(each.position))
+            for each in imported.fixed
+            if each.value is not None
+        ),
     )
 
 

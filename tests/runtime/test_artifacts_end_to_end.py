@@ -396,6 +396,25 @@ class TestTorchModules:
         torch.testing.assert_close(found["a"][0], expected["a"][0])
         assert found["a"][1] is None and found["n"] == [2]
 
+    def test_an_argument_that_is_a_number_has_one_value(self, tmp_path: Path) -> None:
+        torch = pytest.importorskip("torch")
+
+        def scaled(x: Any, by: Any, shift: Any = None) -> Any:
+            return x * by if shift is None else x * by + shift
+
+        x = torch.randn(3)
+        compiled = monograph.compile(scaled, x, 2, None)
+        for call in (compiled, loaded_module(compiled.save(tmp_path / "m.mono"))):
+            assert torch.equal(call(x, 2, None), x * 2)
+            with pytest.raises(
+                MonographError, match=r"one value of by\n  expected 2\n  found    3"
+            ):
+                call(x, 3, None)
+            with pytest.raises(MonographError, match=r"found    2\.0"):
+                call(x, 2.0, None)
+            with pytest.raises(MonographError):
+                call(x, 2, x)
+
     def test_it_takes_and_returns_arrays_without_torch(self, tmp_path: Path) -> None:
         torch = pytest.importorskip("torch")
         pair = {"z": torch.ones(2), "y": torch.zeros(2)}

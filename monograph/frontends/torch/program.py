@@ -28,6 +28,7 @@ from monograph.frontends.torch.types import SymbolTable, array_from_torch
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
 from monograph.ir.location import Location
+from monograph.ir.tree import Fixed
 from monograph.ir.types import TensorType, bool_, f64, i64, symbols_of
 
 
@@ -82,6 +83,8 @@ class ImportedModel:
     input_spec: Any = None
     output_spec: Any = None
     opaque_calls: tuple[str, ...] = ()
+    fixed: tuple[Fixed, ...] = ()
+    """The arguments that are not inputs of the graph: it holds for these values of them alone."""
 
 
 def import_program(
@@ -167,6 +170,7 @@ class _Builder:
         self.importer = Importer(self.graph, SymbolTable(ranges, names), opaque=opaque)
         self.placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         self.inputs: list[Input] = []
+        self.fixed: list[Fixed] = []
         self.outputs: list[Value] = []
         self.slots: list[Output] = []
         self._values: dict[Any, Any] = {}
@@ -185,7 +189,11 @@ class _Builder:
             for name in (*mutated_arguments(node.target), *implicit_arguments(node)):
                 storages.update(map(_storage, _nodes(arguments[name])))
         storages.discard(None)
-        return {node.name for node in self.placeholders if _storage(node) in storages}
+        return {
+            node.name
+            for node in self.placeholders
+            if _storage(node) in storages and not _is_literal(node)
+        }
 
     def add_user_input(self, node: Any, position: int) -> None:
         """An input that the caller passes: a tensor, a size, a number, or a constant."""
@@ -200,6 +208,7 @@ class _Builder:
             type_ = TensorType(bool_, ())
         else:
             self._values[node] = recorded  # specialised: torch has put the constant in its place
+            self.fixed.append(Fixed(str(node.name), position, recorded))
             return
         value = self._declare(node, InputKind.USER, str(node.name), type_, position)
         if isinstance(recorded, torch.SymInt):
@@ -288,6 +297,7 @@ class _Builder:
             input_spec,
             output_spec,
             tuple(dict.fromkeys(self.importer.opaque_calls)),
+            tuple(self.fixed),
         )
 
     def _memory(self, node: Any) -> Input:
@@ -333,6 +343,12 @@ class _Builder:
 def _tensors_by_target(program: Any) -> dict[str, Any]:
     """Parameters, buffers and constants of an exported program by their names."""
     return {**program.constants, **program.state_dict}
+
+
+def _is_literal(node: Any) -> bool:
+    """Whether a placeholder is a tensor that the program writes out: each call has a fresh copy."""
+    copies = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default)
+    return bool(node.users) and all(user.target in copies for user in node.users)
 
 
 def _storage(node: Any) -> int | None:

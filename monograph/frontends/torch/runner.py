@@ -77,6 +77,8 @@ class TorchModel:
                 expected=str(self.model.input_spec),
                 found=str(spec),
             )
+        for each in self.model.fixed:
+            each.check(leaves[each.position])
         return _nested(self.run(leaves), self.model.output_spec)
 
     def run(self, leaves: Sequence[Any]) -> list[Any]:
