@@ -12,6 +12,9 @@ import torch
 
 from monograph.errors import InputError, UnsupportedError
 
+FUNCTORCH = "torch._functorch.predispatch"
+"""Where the functions live that a program calls for ``vmap``."""
+
 
 def export(
     target: Any,
@@ -27,17 +30,32 @@ def export(
     positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
     with _mode(module, training):
         try:
-            return torch.export.export(
+            program = torch.export.export(
                 module,
                 positional,
                 named,
                 dynamic_shapes=dynamic_shapes,
                 strict=strict,
             )
+            return _carried_out(program)
+        except UnsupportedError:
+            raise
         except Exception as error:  # torch raises errors of every kind here
             raise UnsupportedError(
                 f"torch.export could not capture {type(target).__name__}: {_first_line(error)}"
             ) from error
+
+
+def _carried_out(program: Any) -> Any:
+    """The program with ``vmap`` carried out; what ``grad`` leaves behind cannot be."""
+    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, program.constants.values())):
+        raise UnsupportedError(
+            "torch.export cannot capture gradients that torch.func takes inside of a program",
+            hint='torch.compile(..., backend="monograph") can; or differentiate what is compiled',
+        )
+    calls = (node.target for node in program.graph.nodes if node.op == "call_function")
+    transforms = any(getattr(call, "__module__", "") == FUNCTORCH for call in calls)
+    return program.run_decompositions({}) if transforms else program
 
 
 def _told_apart(module: Any, examples: Any) -> Any:

@@ -119,6 +119,16 @@ def test_an_op_without_a_converter_is_taken_apart() -> None:
     check(torch.nn.functional.tanhshrink, torch.randn(5))
 
 
+def test_vmap_is_carried_out() -> None:
+    check(torch.func.vmap(lambda row: row.softmax(0) @ row), torch.randn(5, 3))
+
+
+def test_gradients_inside_of_a_program_are_refused_with_another_way() -> None:
+    cubed = torch.func.grad(lambda x: (x**3).sum())
+    with pytest.raises(UnsupportedError, match="backend="):
+        import_torch(lambda x: cubed(x), torch.randn(3))
+
+
 def test_a_while_loop_that_carries_numbers_is_refused() -> None:
     def function(x: torch.Tensor) -> Any:
         return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (0, x))
