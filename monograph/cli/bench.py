@@ -50,14 +50,13 @@ def bench(
         bool, typer.Option("--json", help="For a program to read, not a person.")
     ] = False,
 ) -> None:
-    r"""Time a compiled model beside other ways to run it.
+    """Time a compiled model beside other ways to run it.
 
     They take turns in one process on the same inputs, so that a busy machine slows all of them
     alike: trust the ratio more than the milliseconds. Errors are against double precision.
 
-    \b
-    monograph bench model.onnx --against onnxruntime --against numpy
-    monograph bench net.py:model --input 'f32[8, 64]' --against torch --against inductor
+    - monograph bench model.onnx --against onnxruntime --against numpy
+    - monograph bench net.py:model --input 'f32[8, 64]' --against torch --against inductor
     """
     from monograph.inspect.inputs import make_inputs, parse_sizes, split_inputs
     from monograph.inspect.models import executable_of, find_model

@@ -25,11 +25,10 @@ def check(
         typer.Option("--input", "-i", help="An example input of a Python model: 'f32[1, 4]'."),
     ] = None,
 ) -> None:
-    r"""Report every unsupported op of a model, with its place and the nearest supported form.
+    """Report every unsupported op of a model, with its place and the nearest supported form.
 
-    \b
-    monograph check model.onnx
-    monograph check net.py:model --input 'f32[1, 3, 224, 224]'
+    - monograph check model.onnx
+    - monograph check net.py:model --input 'f32[1, 3, 224, 224]'
     """
     report = check_model(model, inputs or ())
     print(report.summary)

@@ -54,13 +54,12 @@ def compile(
         ),
     ] = None,
 ) -> None:
-    r"""Compile a model to native code.
+    """Compile a model to native code.
 
-    \b
-    monograph compile model.onnx -o model.mono
-    monograph compile net.py:model --input 'f32[1, 64]' --emit kernels
-    monograph compile model.ir --emit asm --chip aarch64
-    monograph compile model.ir -o stages/
+    - monograph compile model.onnx -o model.mono
+    - monograph compile net.py:model --input 'f32[1, 64]' --emit kernels
+    - monograph compile model.ir --emit asm --chip aarch64
+    - monograph compile model.ir -o stages/
     """
     from monograph.inspect.listings import listing
     from monograph.inspect.models import executable_of, find_model
@@ -116,13 +115,13 @@ def _summary(model: str, executable: Executable, seconds: float) -> str:
 
     report, code = executable.report, executable.code
     cached = ", from the cache" if report.cache == "hit" else ""
-    kernels = "no native code, the interpreter runs all of it"
+    kernels = "its calls complete it"
     if code is not None:
         launched = [step.kernel for step in flattened(code.steps) if isinstance(step, Launch)]
         kernels = f"{len(set(launched))} kernels, {len(launched)} launches"
     lines = [f"{model}: {kernels} ({seconds:.2f} s{cached})"]
-    if report.whole is not None:
-        lines.append(f"why: {report.whole}")
-    elif report.fallbacks:
+    if report.specialised is not None:
+        lines.append(f"why: {report.specialised}; {report.variants} parts are compiled by now")
+    if report.fallbacks:
         lines.append(f"in the interpreter, {len(report.fallbacks)} nodes: {report.fallbacks[0]} …")
     return "\n".join(lines)

@@ -24,14 +24,13 @@ def explain(
         bool, typer.Option("--json", help="For a program to read, not a person.")
     ] = False,
 ) -> None:
-    r"""Compile a model and say what happened, and why.
+    """Compile a model and say what happened, and why.
 
     Stages with their times, nodes before and after, every kernel with the reasons for its bounds,
     bytes moved with and without fusion, the memory plan, and what runs in the interpreter.
 
-    \b
-    monograph explain model.onnx
-    monograph explain net.py:model --input 'f32[1, 64]' --json
+    - monograph explain model.onnx
+    - monograph explain net.py:model --input 'f32[1, 64]' --json
     """
     from monograph.inspect.explain import explain as explain_model
     from monograph.inspect.inputs import parse_sizes

@@ -16,6 +16,7 @@ app = typer.Typer(
     help="A graph compiler for machine learning that you can read like a book.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 app.command("tour")(tour.tour)

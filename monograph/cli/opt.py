@@ -51,12 +51,11 @@ def opt(
         bool, typer.Option("--list", help="List the passes with their options.")
     ] = False,
 ) -> None:
-    r"""Run passes on a graph in text form and print the result.
+    """Run passes on a graph in text form and print the result.
 
-    \b
-    monograph opt model.ir -p cse,dce
-    monograph opt model.ir -p 'simplify{fast_math=true},dce' --stats
-    monograph opt model.ir -O O2 -o smaller.ir
+    - monograph opt model.ir -p cse,dce
+    - monograph opt model.ir -p 'simplify{fast_math=true},dce' --stats
+    - monograph opt model.ir -O O2 -o smaller.ir
     """
     if list_passes:
         _list_passes()

@@ -43,14 +43,13 @@ def run(
     cache: common.Cache = None,
     winograd_tolerance: common.WinogradTolerance = None,
 ) -> None:
-    r"""Compile a model (or load a .mono file) and run it once.
+    """Compile a model (or load a .mono file) and run it once.
 
     Inputs that nobody mentions are random: floats from a normal distribution, integers 0 or 1.
 
-    \b
-    monograph run model.onnx --input x=photo.npy --output results.npz
-    monograph run bert.onnx --input input_ids=random:0:30522 --compare onnxruntime
-    monograph run model.mono --size batch=8
+    - monograph run model.onnx --input x=photo.npy --output results.npz
+    - monograph run bert.onnx --input input_ids=random:0:30522 --compare onnxruntime
+    - monograph run model.mono --size batch=8
     """
     from monograph.inspect.inputs import make_inputs, parse_sizes, split_inputs
     from monograph.inspect.models import executable_of, find_model

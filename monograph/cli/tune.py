@@ -28,16 +28,15 @@ def tune(
         bool, typer.Option("--json", help="For a program to read, not a person.")
     ] = False,
 ) -> None:
-    r"""Measure other ways to compute each kernel of a model, and keep those that are faster.
+    """Measure other ways to compute each kernel of a model, and keep those that are faster.
 
     What is found stays in the disk cache, by kernel and machine: compiling the model at this level
     with a budget (at O3 always) gives the tuned program at once. A tuned program is never slower
     than the one that is chosen without measuring: both are timed by turns at the end, and the
     default stays unless the other is clearly faster. Tuning again goes on where the time ran out.
 
-    \b
-    monograph tune model.onnx --budget 120
-    monograph tune net.py:model --input 'f32[8, 64]' --level O2
+    - monograph tune model.onnx --budget 120
+    - monograph tune net.py:model --input 'f32[8, 64]' --level O2
     """
     from monograph.errors import InputError
     from monograph.inspect.measure import busy_note
