@@ -303,7 +303,9 @@ def _judge_step(got: Trained, eager: Sequence[Trained], exact: Trained) -> list[
             verdicts.append(Verdict(Word.WRONG, np.inf, 0.0, f"no gradient of {name}"))
     level = max(error_of(each, exact.buffers[name]) for name, each in first.buffers.items())
     for name, buffer in first.buffers.items():
-        found = judge(got.buffers[name], buffer, exact.buffers[name], level=level)
+        twin = exact.buffers[name]
+        widest = max(error_of(each.buffers[name], twin) for each in eager)
+        found = judge(got.buffers[name], buffer, twin, level=level, spread=widest)
         verdicts.append(found.about(f"buffer {name}"))
     return verdicts
 
