@@ -66,7 +66,8 @@ def jammed(kernel: Kernel, schedule: Schedule) -> Kernel:
     """Copies of the stores for several iterations of an axis at once.
 
     The last ones are clamped to the final iteration: it is then computed more than once, by one
-    thread, with one result.
+    thread, with one result. Where the last two lots belong to one thread, the last begins early
+    enough to be whole instead, so that its copies are neighbours as those of the others are.
     """
     stores = kernel.stores
     axes = kernel.axes
@@ -77,7 +78,10 @@ def jammed(kernel: Kernel, schedule: Schedule) -> Kernel:
             symbol, axis.extent // copies if whole else (axis.extent + copies - 1) // copies
         )
         places: Iterable[Dim] = (symbol * copies + copy for copy in range(copies))
-        if not whole:
+        if not whole and _has_last_together(kernel, schedule, axis, copies):
+            start = dim_min(symbol * copies, axis.extent - copies)
+            places = [start + copy for copy in range(copies)]
+        elif not whole:
             places = [dim_min(place, axis.extent - 1) for place in places]
         bindings = [{symbol: place} for place in places]
         stores = tuple(
@@ -91,3 +95,18 @@ def jammed(kernel: Kernel, schedule: Schedule) -> Kernel:
         )
         axes = tuple(shorter if each is axis else each for each in axes)
     return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)
+
+
+def _has_last_together(kernel: Kernel, schedule: Schedule, axis: Axis, copies: int) -> bool:
+    """Whether the last two lots of an axis are in one block, and may share some elements.
+
+    What is written over what it is computed from may not be computed twice.
+    """
+    if schedule.block is None or schedule.block[0] is not axis.symbol:
+        return False
+    if not isinstance(axis.extent, int) or axis.extent < copies:
+        return False
+    written = {store.position for store in kernel.stores}
+    if any(load.operands in written for load in kernel.loads()):
+        return False
+    return -(-axis.extent // copies) % schedule.block[1] != 1

@@ -11,6 +11,7 @@ from monograph.kernel.kernel import Kernel
 from monograph.kernel.loops import Loop, LoopKind, LoopNest, Statement
 from monograph.kernel.nest import build_nest
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.verify import verify_nest
 from tests.kernel.build import flat
 
 
@@ -187,6 +188,24 @@ def test_a_jam_of_an_unknown_number_is_clamped() -> None:
     nest = build_nest(kernel, columns(kernel, jam=((kernel.axes[0].symbol, 4),)))
     assert str(nest.extent) == "(n+3)//4"
     assert "n-1" in str(nest)
+
+
+def transposed(block: int) -> LoopNest:
+    kernel = flat(lambda x: F.transpose(x, (1, 0)), "f32[16, 30]")
+    first = kernel.axes[0].symbol
+    return build_nest(kernel, columns(kernel, jam=((first, 8),), block=(first, block)))
+
+
+def test_the_last_of_a_jam_begins_early_where_one_thread_has_the_one_before() -> None:
+    nest = transposed(block=2)
+    assert "min(8*i0i+16*_p, 22)" in str(nest)
+    assert verify_nest(nest) > 0
+
+
+def test_the_last_of_a_jam_is_clamped_where_it_is_a_thread_s_own() -> None:
+    nest = transposed(block=3)
+    assert "29)" in str(nest)
+    assert verify_nest(nest) > 0
 
 
 # Blocks and tiles.

@@ -26,6 +26,7 @@ from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient
 from monograph.ops.rules import normalize_axes
 from monograph.targets.cpu.choose import likely
 from monograph.targets.cpu.patches import has_patches
+from monograph.targets.cpu.windows import has_windows
 
 Order: TypeAlias = tuple[int, ...]
 """The axes of a value from the outermost to the innermost in memory."""
@@ -84,6 +85,8 @@ def convolution_layouts(group: Group, layouts: Mapping[Value, Layout]) -> dict[V
         if _has_own_windows(node) and x in group.inputs():
             border = _padding(node)
             return {x: laid_out(x.shape, range(x.rank), border)} if any(border) else {}
+        if has_windows(group, layouts):
+            return {}
     wanted: dict[Value, Layout] = {}
     made, last = node.results[0], channels_last(x.rank)
     if x in group.inputs() and not _serves(layouts.get(x), node):
@@ -130,7 +133,7 @@ def _is_product(node: Node) -> bool:
     windows = shape_product(node.operands[1].shape[2:])
     if windows != 1 or set(node.op.stride) != {1} or any(_padding(node)):
         return False
-    return _fills_panels(node)
+    return _fills_panels(node, ALMOST_FULL)
 
 
 def _skips_enough(node: Node) -> bool:
@@ -143,7 +146,7 @@ def _skips_enough(node: Node) -> bool:
     return _fills_panels(node, FULL if read * 2 <= prod(node.op.stride) else ALMOST_FULL)
 
 
-def _fills_panels(node: Node, share: float = FULL) -> bool:
+def _fills_panels(node: Node, share: float) -> bool:
     """Whether few lanes are left empty if vectors run along the pixels of a result."""
     pixels = shape_product(node.results[0].shape[2:])
     return not isinstance(pixels, int) or pixels >= share * (-(-pixels // PANEL) * PANEL)
