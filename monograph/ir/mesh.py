@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from monograph.ir.interpret import (
     prepared,
     run_nodes,
 )
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Op
 from monograph.ir.region import RegionOp, Steps
 from monograph.ir.types import Array
@@ -48,6 +49,7 @@ class Collective(Op):
 
     mesh_axis: str
     size: int
+    complex_loops: ClassVar[bool] = True
 
     def evaluate_group(self, shards: list[Array]) -> list[Array]:
         """The result of each device of a group, given the operand of each, in order.
@@ -64,6 +66,14 @@ class Collective(Op):
                 hint="run the graph with monograph.ir.mesh.interpret_on_mesh",
             )
         return self.evaluate_group([_shard(operands)])[0]
+
+    def has_loops(self) -> bool:
+        """Only on a group of one device is there nothing to wait for."""
+        return self.size == 1
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        """What one device combines with nobody is its operand."""
+        b.fill(b.result(), lambda at: b.read(0, at))
 
 
 @dataclass(frozen=True)

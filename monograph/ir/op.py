@@ -90,6 +90,8 @@ class Op:
     attribute_names: ClassVar[tuple[str, ...]]
     required_attributes: ClassVar[tuple[str, ...]]
     _symbolic_attributes: ClassVar[tuple[str, ...]]
+    complex_loops: ClassVar[bool] = False
+    """Whether the loops that it states are right for complex numbers too."""
 
     def infer(self, *operands: Any, **_: Any) -> Any:
         """The result type, or the tuple of result types, of operands of these types."""

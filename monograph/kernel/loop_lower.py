@@ -5,10 +5,10 @@ any other; a parallel loop with statements in it is a loop nest as it stands. Wh
 nest and read there again is read where the op reads it (a ``Let``), so a scalar keeps the value
 that it had.
 
-    cumsum of f32[64, 100] along axis 1:
+    cumsum of f32[3, 100] along axis 1:
 
-    nest cumsum(b0: f32[6400], o0: f32[6400]):
-      parallel i1 < 64 in steps of 108:
+    nest cumsum(b0: f32[300], o0: f32[300]):
+      parallel i1 < 3 in steps of 108:
         c2: f32 = -0.0:f32
         for i3 < 100:
           v4 = c2
@@ -26,10 +26,12 @@ from typing import TypeAlias
 from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, dim_min, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import DType, TensorType, wide
+from monograph.kernel import complex_numbers
 from monograph.kernel import expr as e
+from monograph.kernel.complex_numbers import held
 from monograph.kernel.expr import Buffer, Expr, Index, Literal, Load, Variable
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
 from monograph.kernel.loops import (
     Assign,
@@ -58,7 +60,9 @@ def has_loops(node: Node) -> bool:
     if node.regions or not node.op.has_loops():
         return False
     values = (*node.operands, *node.results)
-    return all(isinstance(v.type, TensorType) and is_native(v.dtype) for v in values)
+    if not all(isinstance(v.type, TensorType) and is_native(v.dtype) for v in values):
+        return False
+    return node.op.complex_loops or not any(v.dtype.is_complex for v in values)
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,21 @@ class LoopCell:
         self.builder.statements.append(Assign(self.variable, held))
 
 
+class ComplexCell:
+    """A declared complex number: a variable a part."""
+
+    def __init__(self, real: LoopCell, imaginary: LoopCell) -> None:
+        self.cells = (real, imaginary)
+
+    def get(self) -> Expr:
+        return complex_numbers.join(*(cell.get() for cell in self.cells))
+
+    def set(self, value: Expr) -> None:
+        held = [self.cells[0].builder.keep(part) for part in complex_numbers.parts(value)]
+        for cell, part in zip(self.cells, held, strict=True):
+            cell.set(part)
+
+
 class LoopLowering(NodeLowering):
     """The builder that one node's op states its loops with (``ir.lower.LoopBuilder``)."""
 
@@ -121,14 +140,14 @@ class LoopLowering(NodeLowering):
         return Buffer(f"o{number}", value.dtype, value.shape)
 
     def temporary(self, dtype: DType, shape: Shape) -> Buffer:
-        buffer = Buffer(f"t{len(self.temporaries)}", dtype, shape)
+        buffer = Buffer(f"m{len(self.temporaries)}", dtype, shape)
         self.temporaries[buffer.name] = buffer
         return buffer
 
     def local(self, dtype: DType, size: int) -> Buffer:
         assert self.in_nest, "each iteration of a parallel loop has its own"
         buffer = Buffer(self.new_name("l"), dtype, (size,))
-        self.locals[buffer.name] = buffer
+        self.locals[buffer.name] = flat_buffer(held(buffer))
         return buffer
 
     def viewed(self, memory: Buffer, shape: Shape) -> Buffer:
@@ -137,15 +156,20 @@ class LoopLowering(NodeLowering):
         return view
 
     def load(self, memory: Buffer, index: Sequence[Expr]) -> Expr:
-        found: Expr = e.load(memory, tuple(index))
+        found = complex_numbers.load(memory, tuple(index))
+        if memory.dtype.is_complex and self.in_nest:
+            return complex_numbers.join(*map(self.keep, complex_numbers.parts(found)))
         if self.in_nest:
-            found = self.let(self.flat(found))
+            found = self.keep(found)
         return e.cast(found, wide(memory.dtype))
 
     def store(self, memory: Buffer, index: Sequence[Expr], value: Expr) -> None:
-        place = self.flat(offset(memory, index))
-        held = self.flat(e.cast(value, memory.dtype))
-        self.statements.append(Write(flat_buffer(memory), place, held))
+        stored = self.cast(value, memory.dtype)
+        if memory.dtype.is_complex:  # a part may be computed from what the other one replaces
+            stored = complex_numbers.join(*map(self.keep, complex_numbers.parts(stored)))
+        for store in complex_numbers.stores(memory, tuple(index), stored):
+            place = self.flat(offset(store.buffer, store.position))
+            self.statements.append(Write(flat_buffer(store.buffer), place, self.flat(store.value)))
 
     def flat(self, value: Expr) -> Expr:
         """The expression with flat buffers, as nests have them."""
@@ -158,13 +182,23 @@ class LoopLowering(NodeLowering):
         self.names += 1
         return f"{letter}{self.names}"
 
+    def keep(self, value: Expr) -> Expr:
+        """What an expression of any buffers is now; a number stays one."""
+        return value if isinstance(value, Literal) else self.let(self.flat(value))
+
     def let(self, value: Expr) -> Variable:
         """What an expression's value is now."""
         variable = e.variable(self.new_name("v"), value.dtype)
         self.statements.append(Let(variable, value))
         return variable
 
-    def variable(self, initial: Expr) -> LoopCell:
+    def variable(self, initial: Expr) -> LoopCell | ComplexCell:
+        if not initial.dtype.is_complex:
+            return self._variable(initial)
+        real, imaginary = complex_numbers.parts(initial)
+        return ComplexCell(self._variable(real), self._variable(imaginary))
+
+    def _variable(self, initial: Expr) -> LoopCell:
         variable = e.variable(self.new_name("c"), initial.dtype)
         self.statements.append(Declare(variable, self.flat(initial)))
         return LoopCell(self, variable)
@@ -175,12 +209,12 @@ class LoopLowering(NodeLowering):
         assert not self.in_nest, "a fill is a stage of its own"
         axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(target.shape))
         position = tuple(e.index(axis.symbol) for axis in axes)
-        value = e.cast(body(position), target.dtype)
+        value = self.cast(body(position), target.dtype)
         read = {x.buffer.name: x.buffer for x in e.walk((value,)) if isinstance(x, Load)}
         own = {buffer.name: buffer for buffer in self.group.inputs.values()}
-        inputs = tuple(own.get(name) or self.memory(name) for name in read)
-        store = Store(target, position, value)
-        self.stages.append(Kernel(self.node.op.name, inputs, (target,), axes, (store,)))
+        inputs = tuple(held(own.get(name) or self.memory(name)) for name in read)
+        stores = tuple(complex_numbers.stores(target, position, value))
+        self.stages.append(Kernel(self.node.op.name, inputs, (held(target),), axes, stores))
 
     def memory(self, name: str) -> Buffer:
         """A result or a temporary, by name."""
@@ -210,7 +244,7 @@ class LoopLowering(NodeLowering):
         """Lanes: a few registers' worth of the widest elements that are computed."""
         dtypes = [result.dtype for result in self.results]
         dtypes += [buffer.dtype for buffer in self.temporaries.values()]
-        bits = max(32, *(wide(dtype).bits for dtype in dtypes))
+        bits = max(32, *(_part_bits(dtype) for dtype in dtypes))
         lanes = self.vector_bytes * 8 // bits
         width = lanes * registers
         while width > lanes and isinstance(extent, int) and width > extent:
@@ -301,6 +335,11 @@ class LoopLowering(NodeLowering):
         with self._block() as body:
             yield
         self.statements.append(While(tuple(test), holds, tuple(body)))
+
+
+def _part_bits(dtype: DType) -> int:
+    """Bits of what a lane computes with."""
+    return complex_numbers.part_dtype(dtype).bits if dtype.is_complex else wide(dtype).bits
 
 
 Statements: TypeAlias = tuple[Statement, ...]

@@ -7,6 +7,7 @@ slice or an expand costs nothing but another subscript, and equal formulas meet 
 
 Floats narrower than 32 bits are computed with in f32 and rounded where they are stored or cast. The
 interpreter rounds after every op; a kernel that holds several is closer to the exact result.
+Complex numbers are taken apart while formulas are made (``complex_numbers``).
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from typing import TypeAlias
 
 import numpy as np
 
+from monograph.errors import UnsupportedError
 from monograph.ir.dims import Dim, Shape, SymbolicDim, provably_equal, provably_less
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Op, Trait
 from monograph.ir.types import DType, Kind, TensorType, bool_, i64, wide
+from monograph.kernel import complex_numbers, whole_numbers
 from monograph.kernel import expr as e
+from monograph.kernel.complex_numbers import involves_complex
 from monograph.kernel.expr import Buffer, Expr, Index
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout, matching_runs
 from monograph.kernel.scalar import APPROXIMATED, BASIC, TO_BOOL
 from monograph.kernel.walk import Walk, whole_walk
 
-SCALAR_FUNCTIONS = BASIC | APPROXIMATED
+SCALAR_FUNCTIONS = BASIC | APPROXIMATED | complex_numbers.FUNCTIONS.keys()
 Position: TypeAlias = tuple[Expr, ...]
 
 
@@ -39,17 +43,31 @@ def is_lowerable(node: Node) -> bool:
     values = (*node.operands, *node.results)
     if not all(isinstance(v.type, TensorType) and is_native(v.dtype) for v in values):
         return False
-    return type(op).has_lowering() or is_scalar_function(type(op))
+    if not (type(op).has_lowering() or is_scalar_function(type(op))):
+        return False
+    return not any(v.dtype.is_complex for v in values) or _can_take_apart(node)
 
 
 def is_native(dtype: DType) -> bool:
-    """Whether kernels compute with elements of this dtype."""
-    return dtype.bits >= 8 and not dtype.is_complex and not (dtype.is_float and dtype.bits < 16)
+    """Whether kernels hold elements of this dtype; the narrowest are computed with in wider."""
+    return dtype.kind is not Kind.STRING
 
 
 def is_scalar_function(op: type[Op]) -> bool:
     """Whether an op is the scalar function of its own name."""
     return Trait.ELEMENTWISE in op.traits and not op.attribute_names and op.name in SCALAR_FUNCTIONS
+
+
+def _can_take_apart(node: Node) -> bool:
+    """Whether the node's formulas hold only what complex numbers have in kernels."""
+    group = GroupLowering((node,), {})
+    try:
+        for value in node.results:
+            axes = [e.axis(f"_i{k}", dim) for k, dim in enumerate(value.shape)]
+            group.element(value, tuple(e.index(axis.symbol) for axis in axes))
+    except UnsupportedError:
+        return False
+    return True
 
 
 class GroupLowering:
@@ -78,17 +96,22 @@ class GroupLowering:
     def _element(self, value: Value, position: Position) -> Expr:
         node = value.producer
         constant = _splat(value)
-        if constant is not None:
+        if constant is not None and not value.dtype.is_complex:
             return e.literal(constant, wide(value.dtype))
         if node is None or value not in self.inside:
-            return e.cast(e.load(self.buffer(value), position), wide(value.dtype))
+            return widened(complex_numbers.load(self.buffer(value), position))
         builder = NodeLowering(self, node, position)
         if type(node.op).has_lowering():
             found: Expr = node.op.lower(builder, position, value.index)
         else:
             operands = [builder.broadcast(k, position) for k in range(len(node.operands))]
             found = builder.apply(node.op.name, *operands, dtype=builder.result_dtype())
-        return e.cast(found, wide(value.dtype))
+        return builder.cast(found, wide(value.dtype))
+
+
+def widened(element: Expr) -> Expr:
+    """An element in the dtype in which it is computed with."""
+    return e.cast(element, wide(element.dtype))
 
 
 class NodeLowering:
@@ -138,7 +161,7 @@ class NodeLowering:
         outside = value not in self.group.inside and _splat(value) is None
         viewed = self.group.buffer(value).viewed(shape) if outside else None
         if viewed is not None:
-            return e.cast(e.load(viewed, tuple(index)), wide(value.dtype))
+            return widened(complex_numbers.load(viewed, tuple(index)))
         return self.read(operand, reshaped_position(tuple(index), shape, value.shape))
 
     def border(self, operand: int) -> tuple[int, ...]:
@@ -149,22 +172,31 @@ class NodeLowering:
         return layout.border
 
     def literal(self, value: bool | int | float, dtype: DType) -> Expr:
+        if dtype.is_complex:
+            return complex_numbers.literal(value, dtype)
         return e.literal(value, dtype)
 
     def index(self, position: Expr | Dim) -> Expr:
         return e.index(position)
 
     def apply(self, function: str, *operands: Expr, dtype: DType | None = None) -> Expr:
+        if involves_complex(operands, dtype):
+            return complex_numbers.apply(function, operands)
         if dtype is None and function in TO_BOOL:
             dtype = bool_
         if dtype is None and function == "where":
             dtype = operands[1].dtype
-        return e.apply(function, *operands, dtype=dtype)
+        known = whole_numbers.applied(function, operands) if dtype in (None, bool_, i64) else None
+        return e.apply(function, *operands, dtype=dtype) if known is None else known
 
     def cast(self, operand: Expr, dtype: DType) -> Expr:
+        if operand.dtype is not dtype and involves_complex((operand,), dtype):
+            return complex_numbers.cast(operand, dtype)
         return e.cast(operand, dtype)
 
     def select(self, condition: Expr, yes: Expr, no: Expr) -> Expr:
+        if yes.dtype.is_complex or no.dtype.is_complex:
+            return complex_numbers.select(condition, yes, no)
         return e.select(condition, yes, no)
 
     def both(self, left: Expr, right: Expr) -> Expr:
@@ -194,12 +226,16 @@ class NodeLowering:
         self.nesting += 1
         combined = body(tuple(e.index(each.symbol) for each in axes))
         self.nesting -= 1
+        if combined.dtype.is_complex:
+            return complex_numbers.reduce(kind, axes, combined)
         return e.reduce(kind, axes, combined)
 
     def checked(self, position: Expr, size: Dim) -> Expr:
         if position.dtype.kind is Kind.UNSIGNED:
             return e.apply("checked", _as_signed(position), e.index(size))
         wide_position = e.cast(position, i64)
+        if whole_numbers.is_inside(wide_position, size):
+            return wide_position
         negative = e.apply("less", wide_position, e.index(0), dtype=bool_)
         wrapped = e.select(negative, e.apply("add", wide_position, e.index(size)), wide_position)
         return e.apply("checked", wrapped, e.index(size))
@@ -224,11 +260,14 @@ def lower_group(
     group = GroupLowering(nodes, lies)
     walk = walk or whole_walk(space)
     buffers = tuple(Buffer(f"o{k}", v.dtype, v.shape, lies.get(v)) for k, v in enumerate(outputs))
-    stores = []
+    stores: list[Store] = []
     for buffer, (value, place) in zip(buffers, outputs.items(), strict=True):
         position = tuple(e.index(0 if k is None else walk.at[k]) for k in place)
-        stores.append(Store(buffer, position, e.cast(group.element(value, position), value.dtype)))
-    kernel = Kernel(name, tuple(group.inputs.values()), buffers, walk.axes, tuple(stores))
+        element = e.cast(group.element(value, position), value.dtype)
+        stores += complex_numbers.stores(buffer, position, element)
+    inputs = tuple(map(complex_numbers.held, group.inputs.values()))
+    written = tuple(map(complex_numbers.held, buffers))
+    kernel = Kernel(name, inputs, written, walk.axes, tuple(stores))
     return kernel, tuple(group.inputs)
 
 

@@ -36,6 +36,14 @@ range, so that it is one instruction. ``index_divide`` and ``index_remainder`` r
 infinity and have a positive divisor.
 """
 
+PAIRED: Final = frozenset(("multiply_pairs", "widen_pairs"))
+"""Functions of words that hold two integers each, the first in the lower half.
+
+``multiply_pairs`` multiplies the halves of two words and adds the products up; ``widen_pairs``
+makes a word of 32 bits of one of 16. Only a target that asks for pairs (``kernel/pairs.py``) is
+given any.
+"""
+
 APPROXIMATED: Final = frozenset(
     (
         *("exp", "exp2", "expm1", "decay", "log", "log2", "log1p", "rsqrt", "power"),

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 
 from monograph.ir.build import Operand
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Gradients, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array
-from monograph.ops import elementwise, special_bessel
+from monograph.ops import airy_loops, elementwise, special_bessel
 from monograph.ops import math as math_ops
 from monograph.ops.elementwise.base import ELEMENTWISE, Unary, in_double, unary_float
 
@@ -284,6 +285,9 @@ class AiryAi(Unary):
 
     def evaluate(self, x: Array) -> Any:
         return in_double(special_bessel.airy, x)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        airy_loops.lower_airy(b)
 
 
 @function

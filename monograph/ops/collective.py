@@ -19,10 +19,11 @@ import numpy as np
 from monograph.ir.build import Operand, apply
 from monograph.ir.dims import Dim, provably_different
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.mesh import Collective
 from monograph.ir.op import Gradients, Sample, Trait, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, i64
+from monograph.ir.types import Array, TensorType, i64, wide
 from monograph.ops import data, elementwise, reduce
 from monograph.ops import shape as shape_ops
 from monograph.ops.rules import normalize_axis, require
@@ -246,6 +247,10 @@ class Permute(Collective):
             results[target] = shards[source]
         return results
 
+    def lower_loops(self, b: LoopBuilder) -> None:
+        dtype = wide(b.results[0].dtype)
+        b.fill(b.result(), lambda at: b.read(0, at) if self.pairs else b.literal(0, dtype))
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         back = [(target, source) for source, target in self.pairs]
         return (permute(grad, self.mesh_axis, self.size, back),)
@@ -278,6 +283,9 @@ class AxisIndex(Collective):
 
     def evaluate_group(self, shards: list[Array]) -> list[Array]:
         return [np.asarray(index, np.int64) for index in range(len(shards))]
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        b.fill(b.result(), lambda _: b.index(0))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -31,7 +31,8 @@ def _norm(x: Value, p: float, axes: tuple[int, ...], keepdims: bool = False) -> 
         return reduce.sum(size, axes, keepdims)
     if p == math.inf:
         return reduce.max(size, axes, keepdims)
-    powers = math_ops.square(size) if p == 2 else _power(size, p)
+    plain = size if x.dtype.is_complex else x
+    powers = math_ops.square(plain) if p == 2 else _power(size, p)
     total = reduce.sum(powers, axes, keepdims)
     empty = elementwise.equal(total, 0)
     held = elementwise.where(empty, 1.0, total)  # so that no root of 0 is differentiated

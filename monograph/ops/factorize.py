@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class Cholesky(Op):
     """
 
     upper: bool = False
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
         return square_type(self.name, x)
@@ -117,6 +118,7 @@ class Qr(Op):
     """
 
     complete: bool = False
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
         rows, columns = require_matrix(self.name, x)
@@ -202,6 +204,8 @@ class HouseholderQr(Op):
     q is the product of I - tauᵢ vᵢ vᵢᴴ, where vᵢ is 1 at i and goes on with column i below it.
     """
 
+    complex_loops: ClassVar[bool] = True
+
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
         rows, columns = require_matrix(self.name, x)
         return x.with_shape(x.shape), x.with_shape((*x.shape[:-2], dim_min(rows, columns)))
@@ -277,6 +281,7 @@ class LuFactor(Op):
     """
 
     pivot: bool = True
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
         rows, columns = require_matrix(self.name, x)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from monograph.ir.build import Operand, apply, cast_to
 from monograph.ir.dims import Dim, SymbolicDim
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, DType, TensorType, dtype_of, f32, f64
-from monograph.ops import data, elementwise, index, slicing
+from monograph.ops import data, elementwise, fft_loops, index, slicing
 from monograph.ops import math as math_ops
 from monograph.ops import shape as shape_ops
 from monograph.ops.matrices import complex_dtype, real_dtype, sample_complex, sample_matrix
@@ -71,6 +72,7 @@ class Fft(Op):
     axes: tuple[int, ...]
     inverse: bool = False
     scale: Scale = "none"
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
         require(
@@ -88,6 +90,9 @@ class Fft(Op):
         if self.inverse:
             return np.fft.ifftn(x, axes=self.axes, norm=_BACKWARDS[self.scale])
         return np.fft.fftn(x, axes=self.axes, norm=_FORWARDS[self.scale])
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        fft_loops.lower_fft(b, self.axes, self.inverse, self.scale)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (apply(Fft(self.axes, not self.inverse, self.scale), grad),)
@@ -119,6 +124,7 @@ class Rfft(Op):
 
     axes: tuple[int, ...]
     scale: Scale = "none"
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
         require(
@@ -134,6 +140,9 @@ class Rfft(Op):
 
     def evaluate(self, x: Array) -> Array:
         return np.fft.rfftn(x, axes=self.axes, norm=_FORWARDS[self.scale])
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        fft_loops.lower_rfft(b, self.axes, self.scale)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
@@ -170,6 +179,7 @@ class Irfft(Op):
     axes: tuple[int, ...]
     length: Dim
     scale: Scale = "count"
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
         require(
@@ -195,6 +205,9 @@ class Irfft(Op):
         (length,) = data.static_sizes(self.name, (self.length,))
         sizes = [*(x.shape[axis] for axis in self.axes[:-1]), length]
         return np.fft.irfftn(x, sizes, self.axes, norm=_BACKWARDS[self.scale])
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        fft_loops.lower_irfft(b, self.axes, self.length, self.scale)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """The spectrum of the gradient; elements that stand for two, with their mirror, double."""

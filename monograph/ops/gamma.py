@@ -12,10 +12,11 @@ import numpy as np
 
 from monograph.ir.build import Operand, apply
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Gradients, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, Kind, TensorType
-from monograph.ops import elementwise, reduce, special_gamma
+from monograph.ops import elementwise, reduce, special_gamma, special_loops
 from monograph.ops import math as math_ops
 from monograph.ops.elementwise.base import (
     ELEMENTWISE,
@@ -87,6 +88,9 @@ class Polygamma(Unary):
     def evaluate(self, x: Array) -> Any:
         return in_double(lambda wide: special_gamma.polygamma(self.order, wide), x)
 
+    def lower_loops(self, b: LoopBuilder) -> None:
+        special_loops.lower_polygamma(b, self.order)
+
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad * polygamma(self.order + 1, node.operands[0]),)
 
@@ -120,6 +124,9 @@ class Zeta(FloatPair):
 
     def evaluate(self, a: Array, b: Array) -> Any:
         return in_double(special_gamma.zeta, a, b)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        special_loops.lower_zeta(b)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         a, b = node.operands
@@ -155,6 +162,9 @@ class Igamma(FloatPair):
 
     def evaluate(self, a: Array, b: Array) -> Any:
         return in_double(special_gamma.igamma, a, b)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        special_loops.lower_incomplete_gamma(b, upper=False)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         a, b = node.operands
@@ -202,6 +212,9 @@ class Igammac(FloatPair):
 
     def evaluate(self, a: Array, b: Array) -> Any:
         return in_double(special_gamma.igammac, a, b)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        special_loops.lower_incomplete_gamma(b, upper=True)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         a, b = node.operands

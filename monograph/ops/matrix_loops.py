@@ -1,7 +1,8 @@
 """Elimination, substitution and Cholesky's factor, as loops over one matrix at a time.
 
-Everything is computed in f64 and rounded once, as the ops' evaluation does. Matrices of a batch are
-independent, and so are the columns of a right side; rows are walked along in vectors.
+Everything is computed in f64 (complex numbers in c128) and rounded once, as the ops' evaluation
+does. Matrices of a batch are independent, and so are the columns of a right side; rows are walked
+along in vectors.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from monograph.ir.dims import Dim, Shape, dim_min, provably_equal
 from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
-from monograph.ir.types import bool_, f64, i64, u64
+from monograph.ir.types import DType, bool_, c128, f64, i64, u64
 
 SINGULAR = "the matrix is singular"
 PANEL = 8
@@ -35,9 +36,28 @@ def number(b: LoopBuilder, value: float) -> Scalar:
     return b.literal(value, f64)
 
 
+def working_dtype(b: LoopBuilder) -> DType:
+    """What the elements of the matrices are computed in."""
+    return c128 if b.operands[0].dtype.is_complex else f64
+
+
 def doubled(b: LoopBuilder, operand: int, index: Position) -> Scalar:
-    """An element of an operand, as an f64."""
-    return b.cast(b.read(operand, index), f64)
+    """An element of an operand, as an f64 (a c128)."""
+    element = b.read(operand, index)
+    return b.cast(element, c128 if element.dtype.is_complex else f64)
+
+
+def conjugate(b: LoopBuilder, x: Scalar) -> Scalar:
+    """The conjugate of a complex number; a real one is its own."""
+    return b.apply("conj", x) if x.dtype.is_complex else x
+
+
+def size_of_parts(b: LoopBuilder, x: Scalar) -> Scalar:
+    """LAPACK's measure of a number: the magnitudes of its parts added up."""
+    if not x.dtype.is_complex:
+        return b.apply("abs", x)
+    real, imaginary = (b.apply("abs", b.apply(part, x)) for part in ("real", "imag"))
+    return b.apply("add", real, imaginary)
 
 
 def batch_place(b: LoopBuilder, at: Position, own: Shape, batch: Shape) -> list[Scalar]:
@@ -53,8 +73,8 @@ def batch_place(b: LoopBuilder, at: Position, own: Shape, batch: Shape) -> list[
 
 
 def doubled_copy(b: LoopBuilder, operand: int = 0) -> Memory:
-    """An operand's elements in f64, in memory of their own."""
-    copy = b.temporary(f64, b.operands[operand].shape)
+    """An operand's elements in f64 (c128), in memory of their own."""
+    copy = b.temporary(working_dtype(b), b.operands[operand].shape)
     b.fill(copy, lambda at: doubled(b, operand, at))
     return copy
 
@@ -76,7 +96,7 @@ def pivot_row(b: LoopBuilder, packed: Memory, at: Position, step: Scalar, rows: 
     best = b.variable(number(b, -1.0))
     chosen = b.variable(step)
     with b.loop(rows - step) as below:
-        size = b.apply("abs", b.load(packed, [*at, step + below, step]))
+        size = size_of_parts(b, b.load(packed, [*at, step + below, step]))
         so_far = best.get()
         fresh = b.apply("logical_not", b.apply("is_nan", so_far))
         is_nan = b.apply("logical_and", b.apply("is_nan", size), fresh)
@@ -247,6 +267,7 @@ def substitute(b: LoopBuilder, factors: Factors, x: Memory, identity: bool) -> N
             source = b.load(factors.order, [*own, row])
             if identity:
                 start = b.cast(b.apply("equal", source, column, dtype=bool_), f64)
+                start = b.cast(start, x.dtype)
             else:
                 right = batch_place(b, at, b.operands[1].shape[:-2], batch)
                 start = doubled(b, 1, [*right, b.checked(source, size), column])
@@ -265,7 +286,7 @@ def lower_solve(b: LoopBuilder) -> None:
     """The loops of ``solve``."""
     factors = factorize(b)
     require_regular(b, factors)
-    x = b.temporary(f64, b.results[0].shape)
+    x = b.temporary(working_dtype(b), b.results[0].shape)
     substitute(b, factors, x, identity=False)
     rounded(b, x)
 
@@ -274,7 +295,7 @@ def lower_inverse(b: LoopBuilder) -> None:
     """The loops of ``inverse``."""
     factors = factorize(b)
     require_regular(b, factors)
-    x = b.temporary(f64, b.results[0].shape)
+    x = b.temporary(working_dtype(b), b.results[0].shape)
     substitute(b, factors, x, identity=True)
     rounded(b, x)
 
@@ -283,7 +304,7 @@ def lower_determinant(b: LoopBuilder) -> None:
     """The loops of ``determinant``: the product of U's diagonal, and the sign."""
     factors = factorize(b)
     with b.parallel(factors.batch) as at:
-        product = b.variable(b.load(factors.sign, at))
+        product = b.variable(b.cast(b.load(factors.sign, at), working_dtype(b)))
         singular = b.variable(b.literal(False, bool_))
         with b.loop(factors.size) as k:
             head = b.load(factors.packed, [*at, k, k])
@@ -298,13 +319,11 @@ def lower_slogdet(b: LoopBuilder) -> None:
     factors = factorize(b)
     zero = number(b, 0.0)
     with b.parallel(factors.batch) as at:
-        sign = b.variable(b.load(factors.sign, at))
+        sign = b.variable(b.cast(b.load(factors.sign, at), working_dtype(b)))
         total = b.variable(zero)
         with b.loop(factors.size) as k:
             head = b.load(factors.packed, [*at, k, k])
-            turned = b.select(b.apply("less", head, zero), number(b, -1.0), number(b, 1.0))
-            turned = b.select(b.apply("equal", head, zero), zero, turned)
-            sign.set(b.apply("multiply", sign.get(), turned))
+            sign.set(b.apply("multiply", sign.get(), _direction(b, head)))
             magnitude = b.apply("log", b.apply("abs", head))
             total.set(b.apply("add", total.get(), magnitude))
         b.store(b.result(0), at, sign.get())
@@ -312,11 +331,20 @@ def lower_slogdet(b: LoopBuilder) -> None:
         b.store(b.result(1), at, b.select(singular, number(b, float("-inf")), total.get()))
 
 
+def _direction(b: LoopBuilder, head: Scalar) -> Scalar:
+    """The sign of a number, of a complex one its direction; a NaN counts as positive."""
+    if head.dtype.is_complex:
+        return b.apply("sign", head)
+    zero = number(b, 0.0)
+    turned = b.select(b.apply("less", head, zero), number(b, -1.0), number(b, 1.0))
+    return b.select(b.apply("equal", head, zero), zero, turned)
+
+
 def lower_triangular_solve(b: LoopBuilder, upper: bool, unit_diagonal: bool) -> None:
     """The loops of ``triangular_solve``: one row after the other, from the diagonal's far end."""
     matrix, (result,) = b.operands[0], b.results
     size, columns, batch = matrix.shape[-1], result.shape[-1], result.shape[:-2]
-    x = b.temporary(f64, result.shape)
+    x = b.temporary(working_dtype(b), result.shape)
     with b.parallel((*batch, columns), lanes=True) as (*at, column):
         own = batch_place(b, at, matrix.shape[:-2], batch)
         right = batch_place(b, at, b.operands[1].shape[:-2], batch)
@@ -336,17 +364,23 @@ def lower_triangular_solve(b: LoopBuilder, upper: bool, unit_diagonal: bool) -> 
 
 
 def lower_cholesky(b: LoopBuilder, upper: bool) -> None:
-    """The loops of ``cholesky``: U with x = Uᵀ U, row by row; L is U turned over."""
+    """The loops of ``cholesky``: U with x = Uᴴ U, row by row; L is U turned over."""
     shape = b.operands[0].shape
     batch, size = shape[:-2], shape[-1]
-    rows = b.temporary(f64, shape)
+    rows = b.temporary(working_dtype(b), shape)
 
     def turned(at: Position) -> Position:
         return at if upper else [*at[:-2], at[-1], at[-2]]
 
-    b.fill(rows, lambda at: doubled(b, 0, turned(at)))
+    def mirrored(x: Scalar) -> Scalar:
+        return x if upper else conjugate(b, x)
+
+    b.fill(rows, lambda at: mirrored(doubled(b, 0, turned(at))))
     with b.parallel(batch) as at, b.loop(size) as step:
         head = b.load(rows, [*at, step, step])
+        if head.dtype.is_complex:  # what the diagonal has of an imaginary part does not count
+            head = b.apply("real", head)
+            b.store(rows, [*at, step, step], head)
         positive = b.apply("greater", head, number(b, 0.0))
         b.require(positive, "the matrix is not positive definite")
         root = b.apply("sqrt", head)
@@ -355,7 +389,7 @@ def lower_cholesky(b: LoopBuilder, upper: bool) -> None:
             b.store(rows, place, b.apply("divide", b.load(rows, place), root))
         with b.loop(size - 1 - step) as below:
             row = step + 1 + below
-            factor = b.load(rows, [*at, step, row])
+            factor = conjugate(b, b.load(rows, [*at, step, row]))
             with b.loop(size - row, lanes=True) as beside:
                 place = [*at, row, row + beside]
                 product = b.apply("multiply", factor, b.load(rows, [*at, step, row + beside]))
@@ -364,7 +398,7 @@ def lower_cholesky(b: LoopBuilder, upper: bool) -> None:
     def element(at: Position) -> Scalar:
         row, column = turned(at)[-2:]
         outside = b.apply("less", column, row)
-        return b.select(outside, number(b, 0.0), b.load(rows, turned(at)))
+        return b.select(outside, number(b, 0.0), mirrored(b.load(rows, turned(at))))
 
     b.fill(b.result(), element)
 
@@ -391,7 +425,7 @@ def lower_matrix_exp(b: LoopBuilder) -> None:
     shape = b.operands[0].shape
     batch, size = shape[:-2], shape[-1]
     scaled = doubled_copy(b)
-    total, term, spare = (b.temporary(f64, shape) for _ in range(3))
+    total, term, spare = (b.temporary(working_dtype(b), shape) for _ in range(3))
     one, zero = number(b, 1.0), number(b, 0.0)
     for start in (total, term):
         b.fill(start, lambda at: b.select(b.apply("equal", at[-2], at[-1]), one, zero))

@@ -15,6 +15,7 @@ from monograph.ir.build import Operand, apply, apply_many
 from monograph.ir.data import unpack
 from monograph.ir.dims import Dim, Shape, is_static, provably_less
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Family, Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, Device, DType, TensorType, bool_, dtype_of, f4e2m1fn, f32
@@ -34,6 +35,9 @@ class Copy(Op):
 
     def evaluate(self, x: Array) -> Array:
         return np.array(x, order="C")
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return b.read(0, index)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad,)
@@ -134,6 +138,9 @@ class ToDevice(Op):
 
     def evaluate(self, x: Array) -> Array:
         return x
+
+    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
+        return b.read(0, index)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (to_device(grad, node.operands[0].tensor.device),)

@@ -14,9 +14,11 @@ import numpy as np
 
 from monograph.ir.build import Operand
 from monograph.ir.graph import Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, Kind, TensorType
+from monograph.ir.types import Array, Kind, TensorType, f64
+from monograph.ops import special_loops
 from monograph.ops.elementwise.base import ELEMENTWISE, FLOATS, Binary, binary_float, in_double
 from monograph.ops.rules import require
 
@@ -29,7 +31,7 @@ class Recurrence:
     """
 
     first: Callable[[Any], Any]
-    following: Callable[[Any, int, Any, Any], Any]
+    following: Callable[[Any, Any, Any, Any], Any]
     oscillation: Callable[[Any, Any], Any] | None = None
 
 
@@ -87,6 +89,12 @@ class Polynomial(Binary):
     def evaluate(self, a: Array, b: Array) -> Any:
         limit = 512 if a.dtype == np.float64 else 128
         return in_double(lambda x, n: self._values(x, n, limit), a, b)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        limit = None
+        if self.kind.startswith("hermite"):
+            limit = 512 if b.operands[0].dtype is f64 else 128
+        special_loops.lower_polynomial(b, FAMILIES[self.kind], self.shifted, limit)
 
     def _values(self, x: Array, n: Array, limit: int) -> Array:
         recurrence = FAMILIES[self.kind]

@@ -8,7 +8,7 @@ its zeros as IEEE 754 says.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -73,6 +73,8 @@ class LinearSystem(Op):
 class Solve(LinearSystem):
     """The x with a x = b, for a square matrix a and columns b."""
 
+    complex_loops: ClassVar[bool] = True
+
     def evaluate(self, a: Array, b: Array) -> Array:
         return np.linalg.solve(doubled(a), doubled(b))
 
@@ -125,6 +127,7 @@ class TriangularSolve(LinearSystem):
 
     upper: bool = False
     unit_diagonal: bool = False
+    complex_loops: ClassVar[bool] = True
 
     def evaluate(self, a: Array, b: Array) -> Array:
         matrix, columns = doubled(a), doubled(b)
@@ -202,6 +205,8 @@ def triangular_solve(
 class Inverse(Op):
     """The y with x y = y x = 1."""
 
+    complex_loops: ClassVar[bool] = True
+
     def infer(self, x: TensorType) -> TensorType:
         return square_type(self.name, x)
 
@@ -231,6 +236,8 @@ def inverse(x: Operand) -> Value:
 @op("determinant")
 class Determinant(Op):
     """The determinant of a square matrix; 1 of an empty one."""
+
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
         require_square(self.name, x)
@@ -272,6 +279,8 @@ def determinant(x: Operand) -> Value:
 class Slogdet(Op):
     """The determinant as its sign (of modulus 1, or 0) and the logarithm of its magnitude."""
 
+    complex_loops: ClassVar[bool] = True
+
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
         require_square(self.name, x)
         sign = x.with_shape(x.shape[:-2])
@@ -309,6 +318,8 @@ def slogdet(x: Operand) -> tuple[Value, Value]:
 @op("matrix_exp")
 class MatrixExp(Op):
     """The exponential of a square matrix: 1 + x + x²/2 + x³/6 + …"""
+
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
         return square_type(self.name, x)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from monograph.ir.dims import Dim, provably_less, shape_product
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
-from monograph.ir.types import DType, bool_, dtype_of, f64, i64, u8, u64
+from monograph.ir.types import DType, bool_, dtype_of, f64, i64, u8, u64, wide
 
 i32, u32 = dtype_of("i32"), dtype_of("u32")
 SHORT = 32
@@ -39,7 +39,7 @@ def key_dtype(dtype: DType) -> DType:
         return u8
     if dtype.is_float:
         return u64 if dtype is f64 else u32
-    return dtype_of(f"u{dtype.bits}")
+    return dtype_of(f"u{wide(dtype).bits}")
 
 
 def sort_key(b: LoopBuilder, x: Scalar, descending: bool) -> Scalar:

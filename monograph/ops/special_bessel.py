@@ -201,8 +201,8 @@ def spherical_j0(x: Array) -> Array:
     return np.where(np.isinf(x), 0.0, result)
 
 
-_AIRY_AT_ZERO = 0.355028053887817239
-_AIRY_SLOPE = 0.258819403792806798
+AIRY_AT_ZERO = 0.355028053887817239
+AIRY_SLOPE = 0.258819403792806798
 
 
 def airy(x: Array) -> Array:
@@ -220,8 +220,8 @@ def airy(x: Array) -> Array:
 def _airy_series(x: Array) -> Array:
     """The two power series around 0."""
     cube = x**3
-    even: Any = np.full_like(x, _AIRY_AT_ZERO)
-    odd: Any = -_AIRY_SLOPE * x
+    even: Any = np.full_like(x, AIRY_AT_ZERO)
+    odd: Any = -AIRY_SLOPE * x
     total = even + odd
     for k in range(1, 60):
         even = even * cube / ((3 * k) * (3 * k - 1))
@@ -230,13 +230,19 @@ def _airy_series(x: Array) -> Array:
     return np.asarray(total)
 
 
-def _airy_wave(size: Array) -> Array:
-    """Ai(-x) for x of at least 7, by its asymptotic series in 1 / ζ, ζ = 2/3 x^1.5."""
-    depth = 2 / 3 * size**1.5
+def wave_coefficients() -> list[float]:
+    """The coefficients of the wave's asymptotic series."""
     coefficients = [1.0]
     for k in range(1, 22):
         step = (6 * k - 5) * (6 * k - 3) * (6 * k - 1) / (216 * k * (2 * k - 1))
         coefficients.append(coefficients[-1] * step)
+    return coefficients
+
+
+def _airy_wave(size: Array) -> Array:
+    """Ai(-x) for x of at least 7, by its asymptotic series in 1 / ζ, ζ = 2/3 x^1.5."""
+    depth = 2 / 3 * size**1.5
+    coefficients = wave_coefficients()
     inverse = -1.0 / (depth * depth)
     even = np.polynomial.polynomial.polyval(inverse, coefficients[0::2])
     odd = np.polynomial.polynomial.polyval(inverse, coefficients[1::2]) / depth

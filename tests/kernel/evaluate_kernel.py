@@ -34,9 +34,17 @@ def run_kernel(
         return _run(kernel, inputs, sizes or {})
 
 
+def _in_parts(array: Array) -> Array:
+    """Complex numbers as two floats each, as kernels hold them."""
+    if array.dtype.kind != "c":
+        return array
+    return np.stack([array.real, array.imag], -1)
+
+
 def _run(kernel: Kernel, inputs: Sequence[Array], sizes: Mapping[Symbol, int]) -> list[Array]:
     memory = {
-        buffer.name: np.asarray(array) for buffer, array in zip(kernel.inputs, inputs, strict=True)
+        buffer.name: _in_parts(np.asarray(array))
+        for buffer, array in zip(kernel.inputs, inputs, strict=True)
     }
     scope = _Scope(None, kernel.axes, memory, dict(sizes))
     outputs: dict[str, Array] = {}

@@ -268,7 +268,7 @@ class Power(Binary):
         dtype = b.results[0].dtype
         if not dtype.is_integer:
             return b.apply("power", base, exponent)
-        return _lower_integer_power(b, base, exponent, dtype)
+        return _lower_integer_power(b, base, exponent, base.dtype)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         a, b = node.operands

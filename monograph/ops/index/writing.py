@@ -62,9 +62,9 @@ def joined(b: LoopBuilder, mode: str, old: Scalar, update: Scalar) -> Scalar:
     if mode in ("add", "multiply"):
         return b.apply(mode, old, update)
     stays = b.apply("greater" if mode == "max" else "less", old, update)
-    if old.dtype.is_float:
-        stays = b.apply("logical_or", stays, b.apply("is_nan", old))
-    return b.select(stays, old, update)
+    chosen = b.select(stays, old, update)
+    # Two choices, and not one by two conditions: vectors of those are slow to join.
+    return b.select(b.apply("is_nan", old), old, chosen) if old.dtype.is_float else chosen
 
 
 def unravelled(position: Scalar, shape: Shape) -> list[Scalar]:
@@ -245,7 +245,24 @@ def put_along_axis(
     target, places, updates = _update_operands(x, indices, values)
     normal = normalize_axis("put_along_axis", axis, target.rank)
     target, places = broadcast_beside(target, places, normal)
-    return apply(PutAlongAxis(normal, mode), target, places, _stretched(updates, places.shape))
+    updates = _stretched(updates, places.shape)
+    rows = _row_indices(target, places) if normal == 0 else None
+    if rows is not None and updates.shape == places.shape:
+        return apply(Scatter(mode), target, rows, updates)
+    return apply(PutAlongAxis(normal, mode), target, places, updates)
+
+
+def _row_indices(target: Value, places: Value) -> Value | None:
+    """One index a row, [rows, 1], if indices along axis 0 are those of whole rows, expanded."""
+    node = places.producer
+    if node is None or node.op.name != "expand" or places.rank < 2:
+        return None
+    source = node.operands[0]
+    if source.rank != places.rank or source.shape[0] != places.shape[0]:
+        return None
+    if any(dim != 1 for dim in source.shape[1:]) or places.shape[1:] != target.shape[1:]:
+        return None
+    return shape_ops.reshape(source, (source.shape[0], 1))
 
 
 def _update_operands(x: Operand, indices: Operand, updates: Operand) -> tuple[Value, ...]:

@@ -23,6 +23,7 @@ from monograph.ir.types import DType, bf16, bool_, f16, f32, f64
 from monograph.kernel import mathlib
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal, Load, Reduce, substitute
 from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.narrow import is_narrow
 
 BLOCK = 1024
 """Elements of a pointwise kernel that one program computes."""
@@ -314,5 +315,7 @@ def _type(dtype: DType) -> str:
     names = {f64: "float64", f32: "float32", f16: "float16", bf16: "bfloat16", bool_: "int1"}
     if dtype in names:
         return f"tl.{names[dtype]}"
+    if is_narrow(dtype):
+        raise UnsupportedError(f"Triton's kernels hold no {dtype}")
     sign = "uint" if dtype.kind.name == "UNSIGNED" else "int"
     return f"tl.{sign}{dtype.bits}"

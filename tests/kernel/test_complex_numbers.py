@@ -1,0 +1,91 @@
+"""Complex numbers in kernels: no interpreter, and what NumPy gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monograph.frontends.trace import trace
+from monograph.ir.dims import Symbol
+from monograph.ir.graph import Value
+from monograph.ir.types import Array, TensorType, c64, type_of_array
+from monograph.kernel.lower import is_lowerable
+from monograph.ops import cumulative, elementwise, joining, linalg, reduce, shape
+from monograph.runtime.compile import Options, compile_graph
+
+STRICT = Options(strict=True, cache=False)
+
+
+def numbers(*sizes: int, seed: int = 0) -> Array:
+    parts = np.random.default_rng(seed).normal(size=(2, *sizes))
+    return np.asarray(parts[0] + 1j * parts[1], np.complex64)
+
+
+def run(function: Callable[..., Any], *arrays: Array) -> list[Array]:
+    graph = trace(function, *map(type_of_array, arrays), name="complex")
+    return compile_graph(graph, STRICT).run(list(arrays))
+
+
+def test_moves_sums_and_products_need_no_interpreter() -> None:
+    x, y = numbers(13, 7), numbers(13, 7, seed=1)
+
+    def several(x: Value, y: Value) -> list[Value]:
+        turned = shape.transpose(y, (1, 0))
+        joined = joining.concat([x, elementwise.conj(y)], 0)
+        return [
+            linalg.matmul(x, turned),
+            reduce.sum(joined, 0),
+            shape.reshape(joined, (7, 26)),
+            elementwise.abs(x * y - y),
+        ]
+
+    product, total, moved, size = run(several, x, y)
+    joined = np.concatenate([x, y.conj()])
+    np.testing.assert_allclose(product, x @ y.T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(total, joined.sum(0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(moved, joined.reshape(7, 26))
+    np.testing.assert_allclose(size, np.abs(x * y - y), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_magnitudes_neither_overflow_nor_lose_infinities(dtype: type) -> None:
+    huge = 1e38 if dtype is np.complex64 else 1e308
+    inf, nan = np.inf, np.nan
+    x: Array = np.array([huge + huge * 1j, complex(inf, nan), complex(nan, -inf), 0, 3 - 4j], dtype)
+    (size,) = run(elementwise.abs, x)
+    np.testing.assert_allclose(size, np.abs(x), rtol=1e-6)
+
+
+def test_a_quotient_of_large_numbers_is_finite() -> None:
+    x = np.array([1e300 + 1e300j, 1e-300j, 2 - 3j], np.complex128)
+    (found,) = run(elementwise.divide, x, x)
+    np.testing.assert_allclose(found, np.ones(3), rtol=1e-14)
+
+
+def test_a_symbolic_size_is_one_compile_for_all() -> None:
+    type_ = TensorType(c64, (Symbol("n", 1), 3))
+    graph = trace(lambda x: elementwise.multiply(x, x), type_, name="square")
+    executable = compile_graph(graph, STRICT)
+    for rows in (1, 2, 9, 40):
+        x = numbers(rows, 3)
+        np.testing.assert_allclose(executable.run([x])[0], x * x, rtol=1e-5)
+
+
+def test_what_complex_numbers_have_no_formula_for_is_not_lowered() -> None:
+    graph = trace(lambda x: reduce.prod(x, 0), TensorType(c64, (4,)), name="product")
+    assert not all(map(is_lowerable, graph.nodes))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_results_are_loops(axis: int) -> None:
+    x = numbers(40, 9)
+
+    def running(x: Value) -> list[Value]:
+        return [cumulative.cumsum(x, axis), cumulative.cumprod(x, axis)]
+
+    total, product = run(running, x)
+    np.testing.assert_allclose(total, np.cumsum(x, axis), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(product, np.cumprod(x, axis), rtol=1e-3, atol=1e-5)
