@@ -109,7 +109,8 @@ class Explanation:
     memory: Memory | None
     fallbacks: Mapping[str, int]
     """Ops that run in the interpreter, and how many nodes of each."""
-    whole: str | None
+    specialised: str | None
+    """Why calls complete the program, if they do; the fallbacks are known after them."""
 
     @property
     def interpreted(self) -> int:
@@ -158,7 +159,7 @@ def explain(
         conversions=_conversions(program, bindings),
         memory=_memory(executable, bindings),
         fallbacks=_fallbacks(executable),
-        whole=report.whole,
+        specialised=report.specialised,
     )
 
 
@@ -297,7 +298,8 @@ def _fallbacks(executable: Executable) -> dict[str, int]:
     """Ops of the nodes that run in the interpreter, the most frequent first."""
     code = executable.code
     if code is None:
-        names = [node.op.name for node in executable.lowered.nodes]
+        nodes = (text.partition(" = ")[2] or text for text in executable.report.fallbacks)
+        names = [text.partition("(")[0] for text in nodes]
     else:
         calls = [step.call for step in flattened(code.steps) if isinstance(step, Interpret)]
         names = [code.fallbacks[call].op.name for call in calls]

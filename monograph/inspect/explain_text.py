@@ -120,11 +120,12 @@ def _layouts(explained: Explanation) -> list[str]:
 
 
 def _interpreter(explained: Explanation) -> list[str]:
+    lines: list[str] = []
+    if explained.specialised is not None:
+        lines += _wrapped("completed by its calls, since ", explained.specialised)
     if not explained.fallbacks:
-        return []
-    lines = [f"in the interpreter: {_count(explained.interpreted, 'node')}"]
-    if explained.whole is not None:
-        lines += _wrapped("  all of it, since ", explained.whole)
+        return lines
+    lines += [f"in the interpreter: {_count(explained.interpreted, 'node')}"]
     return lines + [f"  {count:>5} × {name}" for name, count in explained.fallbacks.items()]
 
 

@@ -54,7 +54,8 @@ def _program(executable: Executable, stage: str, chip: str) -> Program:
     if program is None:
         raise InputError(
             "there is nothing to list: this model has no native code of its own",
-            found=executable.report.whole or "a program that was loaded, without its listings",
+            found=executable.report.specialised
+            or "a program that was loaded, without its listings",
         )
     kept = chip in ("host", "cpu") and (stage != "asm" or program.compiled.assembly is not None)
     if kept:

@@ -76,7 +76,7 @@ def planned_graph(executable: Executable, sizes: Mapping[str, int] | None = None
     if program is None:
         raise InputError(
             "there is no plan to show",
-            found=executable.report.whole or "a program that was loaded, without its graph",
+            found=executable.report.specialised or "a program that was loaded, without its graph",
         )
     return _Planner(executable, program, sizes or {}).run()
 

@@ -1,4 +1,7 @@
-"""Ops on strings, for models that clean text before they count it; interpreted only."""
+"""Ops on strings, for models that clean text before they count it; interpreted only.
+
+``count_ngrams`` counts numbers as well, and those natively.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from typing import Any, Literal
 import numpy as np
 
 from monograph.errors import EvaluationError
-from monograph.ir.dims import Dim, Symbol, provably_less
+from monograph.ir.dims import Dim, Symbol, dim_max, provably_less, shape_product
+from monograph.ir.lower import LoopBuilder, Scalar
 from monograph.ir.op import Op, Sample, op
 from monograph.ir.types import Array, TensorType, bool_, f32, i64, string
 from monograph.ops.rules import broadcast_shapes, decided, require
 
+MOST_ITEMS = 1024
+"""Numbers, in all n-grams together, that are written out as code."""
 WORDS = np.array([["apple", "Ábc", ""], ["a,b,,c", "x y", "Monday"]], object)
 
 
@@ -216,10 +222,45 @@ class CountNgrams(Op):
     def _windows(self, items: list[Any], lengths: set[int]) -> Iterator[tuple[Any, ...]]:
         """Every run of items that may be an n-gram."""
         for length in lengths:
-            for distance in range(1, self.skips + 2 if length > 1 else 2):
+            for distance in range(1, self._distances(length)):
                 reach = distance * (length - 1) + 1
                 for start in range(len(items) - reach + 1):
                     yield tuple(items[start : start + reach : distance])
+
+    def has_loops(self) -> bool:
+        """Only a list of numbers that is short enough to be written out."""
+        items = [item for ngram in self.ngrams for item in ngram]
+        return len(items) <= MOST_ITEMS and all(isinstance(item, int) for item in items)
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        (x,) = b.operands
+        rows, length = shape_product(x.shape[:-1]), x.shape[-1]
+        counts = b.viewed(b.result(), (rows, self.size))
+        nothing, one = b.literal(0, f32), b.literal(1, f32)
+        with b.parallel((rows,)) as (row,):
+
+            def item(place: Scalar) -> Scalar:
+                position = b.clamp(place, 0, length)
+                return b.cast(b.reshaped(0, (rows, length), [row, position]), i64)
+
+            totals = [b.variable(nothing) for _ in range(self.size)]
+            for ngram, column in zip(self.ngrams, self.columns, strict=True):
+                total = totals[column]
+                for distance in range(1, self._distances(len(ngram))):
+                    reach = distance * (len(ngram) - 1) + 1
+                    with b.loop(dim_max(length - reach + 1, 0)) as start:
+                        found = b.literal(True, bool_)
+                        for k, wanted in enumerate(ngram):
+                            number = b.literal(int(wanted), i64)
+                            is_there = b.apply("equal", item(start + k * distance), number)
+                            found = b.both(found, is_there)
+                        total.set(b.apply("add", total.get(), b.select(found, one, nothing)))
+            for column, total in enumerate(totals):
+                b.store(counts, [row, b.index(column)], total.get())
+
+    def _distances(self, length: int) -> int:
+        """Items of an n-gram lie less than this apart."""
+        return self.skips + 2 if length > 1 else 2
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -1,8 +1,8 @@
 """From a graph to an executable: optimise, lower, build, load.
 
-What the processor's target cannot compute runs in the interpreter: node by node where the values
-are tensors, the whole graph where they are not (strings, sequences, sizes that depend on data).
-Either way the report names it, and ``strict`` makes it an error.
+A graph that hangs on more than the types of its inputs is completed by the calls (``staged``). What
+the processor's target cannot compute runs in the interpreter, node by node: the report names it,
+and ``strict`` makes it an error.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from monograph.errors import InputError, UnsupportedError
 from monograph.ir.graph import Graph, Value
 from monograph.ir.op import registry
-from monograph.ir.types import TensorType, string, symbols_of
 from monograph.kernel.lower import is_lowerable, is_scalar_function
 from monograph.passes.lower_composites import LowerComposites
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
+from monograph.passes.split_complex_products import SplitComplexProducts
 from monograph.passes.turn_conv_transpose import TurnConvTranspose
 from monograph.progress import announce
 from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
@@ -26,8 +26,10 @@ from monograph.runtime.executable import Native
 from monograph.runtime.holding import follow, hold, hold_all
 from monograph.runtime.notes import notes_of
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
+from monograph.runtime.staged import Stage, Workshop
 from monograph.runtime.tuned import tuned_program
 from monograph.runtime.tuning import DEFAULT_SECONDS
+from monograph.runtime.unheld import only_interpretable
 from monograph.targets.cpu.attention import decompose_others, is_streamed
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.knobs import edited
@@ -116,7 +118,8 @@ def compile_graph(
     program = _compile(graph, watch, chosen, report)
     if program is None:
         report.cache = "off"
-        return Executable(graph, None, report, lowered=watch.graph)
+        stage = staged(watch.graph, chosen, report)
+        return Executable(graph, None, report, lowered=watch.graph, stage=stage)
     if cache is not None:
         started = time.perf_counter()
         cache.keep(program, watch.read, write_report(report))
@@ -127,6 +130,16 @@ def compile_graph(
     native = Native(program, graph, chosen.threads, lets_go=lets_go)
     report.seconds["loading"] = time.perf_counter() - started
     return Executable(graph, native, report, lowered=watch.graph, program=program)
+
+
+def staged(graph: Graph, options: Options, report: CompileReport) -> Stage:
+    """What completes a graph that has no native code as it is, call by call."""
+    chosen = replace(options, strides=())
+    workshop = Workshop(lambda part: compile_graph(part, chosen), report, options.strict)
+    stage = Stage(graph, workshop)
+    if stage.is_settled:
+        stage.prepare()
+    return stage
 
 
 def _owning(program: Program, lowered: Graph) -> Program:
@@ -174,17 +187,16 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
     report.passes = run_pipeline(lowered, pipeline_for(options.level))
     report.nodes_after = len(lowered)
     report.seconds["passes"] = time.perf_counter() - started
-    report.whole = only_interpretable(lowered)
-    if report.whole is not None:
+    report.specialised = only_interpretable(lowered)
+    if report.specialised is not None:
         watch.end()
-        report.fallbacks = tuple(repr(node) for node in lowered.nodes)
-        _refuse_if_strict(options, report)
         return None
     started = time.perf_counter()
     announce("lowering")
     decompose_others(lowered)
     LowerComposites(keep=(*composites_with_loops(), "attention")).run(lowered)
     TurnConvTranspose().run(lowered)
+    SplitComplexProducts().run(lowered)
     run_pipeline(lowered, pipeline_for("O1"))
     report.seconds["lowering"] = time.perf_counter() - started
     strides = usable_strides(lowered, dict(options.strides))
@@ -199,7 +211,7 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
             tolerance=options.winograd_tolerance,
             tuning=tuning,
         )
-        return replace(made, weights=settled(made.weights, graph))
+        return replace(made, weights=settled(made.weights, graph, watch))
 
     recorder = Recorder() if options.search_seconds else None
     program = make(recorder or options.tuning)
@@ -251,35 +263,10 @@ def composites_with_loops() -> tuple[str, ...]:
     )
 
 
-def only_interpretable(graph: Graph) -> str | None:
-    """Why a graph has no native code at all."""
-    for value in graph.inputs:
-        if reason := _unheld(value):
-            return reason
-    known = {symbol for value in graph.inputs for symbol in symbols_of(value.type)}
-    for node in graph.walk():
-        for value in (*node.operands, *node.results):
-            if reason := _unheld(value):
-                return reason
-        found = {symbol for value in node.results for symbol in symbols_of(value.type)}
-        if not found <= known:
-            return f"{node.op.name} decides the size of its result when it runs"
-    return None
-
-
-def _unheld(value: Value) -> str | None:
-    """Why native code has no memory for a value."""
-    if not isinstance(value.type, TensorType):
-        return f"%{value.name} is a {value.type}, which only the interpreter holds"
-    if value.dtype is string:
-        return f"%{value.name} holds strings, which only the interpreter knows"
-    return None
-
-
 def _refuse_if_strict(options: Options, report: CompileReport) -> None:
     if not options.strict or not report.fallbacks:
         return
-    shown = report.whole or "; ".join(report.fallbacks[:5])
+    shown = "; ".join(report.fallbacks[:5])
     raise UnsupportedError(
         f"some of this model has no native code yet: {shown}",
         hint="strict=False runs these nodes in the interpreter",

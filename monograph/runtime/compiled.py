@@ -17,7 +17,7 @@ import numpy as np
 
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
-from monograph.ir.interpret import interpret
+from monograph.ir.interpret import bind_inputs, interpret
 from monograph.ir.tree import Structure, flatten, unflatten
 from monograph.ir.types import Array
 from monograph.runtime.addresses import address_of
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from monograph.passes.manager import Report
     from monograph.runtime.convention import Convention, LoadedModule
     from monograph.runtime.quick_calls import Kind
+    from monograph.runtime.staged import Stage
     from monograph.runtime.tensor_calls import TensorCalls
     from monograph.runtime.tuning import TuningReport
     from monograph.targets.cpu.build import Program
@@ -53,8 +54,13 @@ class CompileReport:
     nodes_before: int = 0
     nodes_after: int = 0
     fallbacks: tuple[str, ...] = ()
-    """Nodes that run in the interpreter, as text; ``whole`` says why if it is all of them."""
-    whole: str | None = None
+    """Nodes that run in the interpreter, as text."""
+    specialised: str | None = None
+    """Why calls complete the program (``runtime.staged``), so that the rest is known after them."""
+    variants: int = 0
+    """How many parts calls have compiled so far."""
+    reasons: tuple[str, ...] = ()
+    """Why nodes of such a program run in the interpreter."""
     tuning: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Choices of schedules that measurements overruled, by site (``targets.cpu.tuning``)."""
     search: TuningReport | None = None
@@ -82,8 +88,11 @@ class Executable:
         lowered: Graph | None = None,
         program: Program | None = None,
         recompile: Callable[[], tuple[Graph, Program | None]] | None = None,
+        stage: Stage | None = None,
     ) -> None:
         self.graph = graph
+        self.stage = stage
+        """What completes the program when it is called; None if it is complete."""
         self.native = native
         self.report = report
         self._lowered = lowered
@@ -141,6 +150,8 @@ class Executable:
         native, arguments = self.native, self.arguments
         if _any_torch(inputs.values() if isinstance(inputs, dict) else inputs):
             return self._run_torch(inputs)
+        if self.stage is not None:
+            return self.stage.run(bind_inputs(self.lowered, inputs)[0])
         if native is None or arguments is None:
             return interpret(self.lowered, inputs)
         arrays = arguments.converted(inputs)
@@ -235,7 +246,7 @@ def write_report(report: CompileReport) -> dict[str, Json]:
         "nodes_before": report.nodes_before,
         "nodes_after": report.nodes_after,
         "fallbacks": list(report.fallbacks),
-        "whole": report.whole,
+        "specialised": report.specialised,
         "tuning": {site: dict(edits) for site, edits in report.tuning.items()},
         "kernels": write_notes(report.kernels),
     }
@@ -244,12 +255,12 @@ def write_report(report: CompileReport) -> dict[str, Json]:
 def read_report(value: Json) -> CompileReport:
     """What ``write_report`` wrote."""
     given = typed(value, dict)
-    whole = given.get("whole")
+    specialised = given.get("specialised")
     return CompileReport(
         nodes_before=typed(given.get("nodes_before"), int),
         nodes_after=typed(given.get("nodes_after"), int),
         fallbacks=tuple(typed(each, str) for each in typed(given.get("fallbacks"), list)),
-        whole=None if whole is None else typed(whole, str),
+        specialised=None if specialised is None else typed(specialised, str),
         tuning={
             typed(site, str): read_edits(edits)
             for site, edits in typed(given.get("tuning"), dict).items()

@@ -1,15 +1,24 @@
 """Loading ``.mono`` files: code and weights, mapped into memory, ready to call.
 
 Nothing of the compiler is needed for it, nor what the model was written with: not torch, not onnx.
+Only a program that calls complete (``runtime.staged``) is saved as its graph, and compiled here.
 """
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+from monograph.ir.graph import Graph
 from monograph.runtime.artifact import check_target, read_artifact
 from monograph.runtime.bundle import Bundle
-from monograph.runtime.compiled import CompiledFunction, CompiledModel, Executable, read_report
+from monograph.runtime.compiled import (
+    CompiledFunction,
+    CompiledModel,
+    CompileReport,
+    Executable,
+    read_report,
+)
 from monograph.runtime.convention import LoadedModule, read_convention
 from monograph.runtime.executable import Native
 from monograph.runtime.records import typed, unreadable
@@ -22,6 +31,9 @@ from monograph.runtime.storage import (
     read_structure,
 )
 from monograph.targets.cpu.machine import host
+
+if TYPE_CHECKING:
+    from monograph.runtime.staged import Stage
 
 
 def load(
@@ -51,11 +63,20 @@ def load(
     return CompiledFunction(executable, arguments, read_structure(call.get("results")))
 
 
+def _stage(graph: Graph, report: CompileReport, threads: int | None) -> Stage | None:
+    """What completes a program call by call, which takes the compiler; None if none is needed."""
+    if report.specialised is None:
+        return None
+    from monograph.runtime.compile import Options, staged
+
+    return staged(graph, Options(threads=threads), report)
+
+
 def _executable(bundle: Bundle, threads: int | None) -> Executable:
     report = read_report(bundle.manifest.get("report"))
     if not typed(bundle.manifest.get("native"), bool):
         graph = read_graph(bundle)
-        return Executable(graph, None, report, lowered=graph)
+        return Executable(graph, None, report, lowered=graph, stage=_stage(graph, report, threads))
     signature = read_signature(bundle.manifest.get("signature"))
     code = read_code(bundle)
     native = Native(

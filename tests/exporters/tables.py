@@ -6,6 +6,7 @@ NO_ONNX = "ONNX has no such op, and it is not made of others"
 MESH = "a model runs on one device"
 MEMORY = "a model does not say where tensors live"
 NUMERIC = "linear algebra or a special function that nobody has spelled out in ONNX's ops"
+RUNTIME = "only compiled programs have it, in the place of an op that ONNX has"
 
 UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("all_gather", "all_reduce", "all_to_all"), MESH),
@@ -21,6 +22,7 @@ UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("bessel_y0", "bessel_y1", "digamma", "erfcx", "lgamma"), NUMERIC),
     **dict.fromkeys(("igamma", "igammac", "log_ndtr", "ndtri", "polygamma"), NUMERIC),
     **dict.fromkeys(("polynomial", "zeta"), NUMERIC),
+    **dict.fromkeys(("found_rows", "kept_boxes"), RUNTIME),
 }
 """Ops of which every sample is refused, and why."""
 

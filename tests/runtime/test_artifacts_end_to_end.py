@@ -68,7 +68,7 @@ class TestRoundTrip:
         for inputs in case.inputs:
             assert same(again.run(inputs), executable.run(inputs))
         assert again.report.fallbacks == executable.report.fallbacks
-        assert again.report.whole == executable.report.whole
+        assert again.report.specialised == executable.report.specialised
 
     def test_another_process_loads_it_without_a_framework(self, tmp_path: Path) -> None:
         for name, case in CASES.items():

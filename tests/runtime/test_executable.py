@@ -16,7 +16,18 @@ from monograph.errors import EvaluationError, InputError, MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
-from monograph.ops import control, data, elementwise, index, linalg, math, reduce, shape, slicing
+from monograph.ops import (
+    control,
+    data,
+    elementwise,
+    index,
+    linalg,
+    math,
+    reduce,
+    shape,
+    slicing,
+    spectral,
+)
 from monograph.runtime import executable as executable_module
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
@@ -182,7 +193,7 @@ def test_transposes_may_count_axes_from_the_end() -> None:
 def test_a_node_for_the_interpreter_sees_a_view_in_its_own_shape() -> None:
     def function(x: Any) -> Any:
         wide = shape.unsqueeze(x * 2.0, [0])
-        return elementwise.cast(wide, "c64")
+        return spectral.singular_values(wide)
 
     executable = compiled(function, X)
     assert executable.report.fallbacks
@@ -284,7 +295,7 @@ def test_errors_of_one_thread_do_not_reach_another() -> None:
 
 
 def test_nothing_is_left_of_an_executable_that_is_deleted() -> None:
-    run = compiled(lambda x: elementwise.cast(x, "c64"), X)
+    run = compiled(lambda x: spectral.singular_values(x), X)
     run(X)
     assert run.native is not None
     held = [weakref.ref(run), weakref.ref(run.native), weakref.ref(run.native.library)]

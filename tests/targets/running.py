@@ -37,20 +37,31 @@ class Runner:
         if self.target == "interpreter":
             return interpret(graph, inputs)
         executable = self.compile(graph)
-        return executable.run(dict(inputs) if isinstance(inputs, Mapping) else inputs)
+        results = executable.run(dict(inputs) if isinstance(inputs, Mapping) else inputs)
+        if executable.stage is not None:  # known only now that it has run
+            self.interpreted += interpreted_ops(executable)
+        return results
 
 
 def interpreted_ops(executable: Executable) -> list[str]:
-    """The ops of an executable that run in the interpreter; why, if all of it does."""
+    """The ops of an executable that run in the interpreter, and why if it is completed by calls."""
+    if executable.stage is not None:
+        nodes = (text.partition(" = ")[2] or text for text in executable.report.fallbacks)
+        kinds = [f"({kind_of_reason(each)})" for each in executable.report.reasons]
+        return sorted({*(text.partition("(")[0] for text in nodes), *kinds})
     if executable.native is None:
-        return [] if executable.report.whole is None else [whole_reason(executable.report.whole)]
+        return []
     return sorted({node.op.name for node in executable.native.program.fallbacks})
 
 
-def whole_reason(sentence: str) -> str:
-    """Why no part of a graph is native, in a word or two: the same for graphs of one kind."""
-    if "decides the size" in sentence:
-        return f"(whole: the size of {sentence.split()[0]})"
-    if "[*]," in sentence:
-        return "(whole: a rank)"
-    return "(whole: strings)" if "holds strings" in sentence else "(whole: sequences)"
+def kind_of_reason(sentence: str) -> str:
+    """Why nodes run in the interpreter, in a word or two: the same for reasons of one kind."""
+    kinds = {
+        "decides the size": "a size",
+        "waits for": "contents",
+        "[*]": "a rank",
+        "holds strings": "strings",
+        "more than": "too many variants",
+    }
+    found = (kind for words, kind in kinds.items() if words in sentence)
+    return next(found, "sequences")

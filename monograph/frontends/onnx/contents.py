@@ -54,27 +54,34 @@ class Contents:
 
     def __init__(self) -> None:
         self.outer: dict[Value, Value] = {}
+        self.missed: dict[Value, None] = {}
+        """The values that were asked for and are not known, in order."""
         self._known: dict[Value, Array | None] = {}
 
     def array(self, value: Value) -> Array | None:
         """The contents as an array of the value's dtype; None if any element is unknown."""
-        stored = stored_data(self._origin(value))
+        stored = stored_data(self.origin(value))
         if stored is not None:
             return stored.array()
-        found = self._evaluate(self._origin(value))
-        return None if found is None or _is_symbolic(value, found) else found
+        found = self._evaluate(self.origin(value))
+        if found is None or _is_symbolic(value, found):
+            self.missed[self.origin(value)] = None
+            return None
+        return found
 
     def dims(self, value: Value) -> tuple[Dim, ...] | None:
         """The contents of an integer scalar or vector as dimensions; None if unknown."""
         if not isinstance(value.type, TensorType) or not value.dtype.is_integer or value.rank > 1:
             return None
-        found = self._evaluate(self._origin(value))
+        found = self._evaluate(self.origin(value))
         if found is None:
+            self.missed[self.origin(value)] = None
             return None
         items = found.reshape(-1)
         return tuple(item if isinstance(item, SymbolicDim) else int(item) for item in items)
 
-    def _origin(self, value: Value) -> Value:
+    def origin(self, value: Value) -> Value:
+        """The value, in the outermost graph, that this one stands for."""
         while value in self.outer:
             value = self.outer[value]
         return value
@@ -91,7 +98,7 @@ class Contents:
             if node is None or not _is_small(current) or not _is_pure(node):
                 self._known[current] = None
                 continue
-            operands = [self._origin(operand) for operand in node.operands]
+            operands = [self.origin(operand) for operand in node.operands]
             missing = [operand for operand in operands if operand not in self._known]
             if missing and not any(self._known.get(operand, 0) is None for operand in operands):
                 stack.append(missing[0])

@@ -3,13 +3,15 @@
 Some nodes mean a graph only once contents are known: a ``Reshape`` to a shape that is an input, an
 ``Add`` of elements of a sequence. Such a node stays whole in the graph as one ``onnx.deferred`` op.
 When it is evaluated, a little graph of that one node is built from the operands at hand, by the
-same converters, and interpreted. See docs/decisions/7-deferred-nodes.md.
+same converters, and interpreted. When a program is compiled for what a call brings, the node
+settles: the converters add what it stands for to the graph. See docs/decisions/7-deferred-nodes.md.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,8 @@ from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.order import facts_of
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.interpret import interpret
-from monograph.ir.op import Op, Trait, op
+from monograph.ir.op import Trait, op
+from monograph.ir.settling import SettlingOp, Undecided
 from monograph.ir.types import Array, TensorType, ValueType, type_of_array
 
 LARGEST_CONSTANT = 4096
@@ -32,7 +35,7 @@ them; larger ones do only where the conversion asks for their contents."""
 
 
 @op("onnx.deferred", traits=Trait.SEQUENCES | Trait.STORAGE)
-class Deferred(Op):
+class Deferred(SettlingOp):
     """One node of an ONNX model, converted and interpreted when its operands are known.
 
     ``model`` is a ``ModelProto`` in base64 whose graph has that node alone; its inputs name the
@@ -67,15 +70,30 @@ class Deferred(Op):
         except MemoryError as error:
             raise EvaluationError(f"there is not enough memory for {self.label}: {error}") from None
 
+    def settle(self, operands: Sequence[Value]) -> tuple[Value, ...]:
+        from monograph.frontends.onnx.importer import settle_deferred
+
+        with self._errors_of_the_run():
+            return settle_deferred(self._proto(), operands)
+
     def _converted(self, types: Sequence[ValueType], constants: Mapping[int, Array]) -> Graph:
         """The little graph; what is wrong with the operands is an error of the run."""
         from monograph.frontends.onnx.importer import import_deferred
 
+        with self._errors_of_the_run():
+            return import_deferred(self._proto(), types, constants)
+
+    def _proto(self) -> ModelProto:
         proto = ModelProto()
         proto.ParseFromString(base64.b64decode(self.model))
+        return proto
+
+    @contextmanager
+    def _errors_of_the_run(self) -> Iterator[None]:
+        """What is wrong with the operands that came is an error of the run, not of the model."""
         try:
-            return import_deferred(proto, types, constants)
-        except NotStatic:
+            yield
+        except (NotStatic, Undecided):
             raise
         except MonographError as error:
             raise EvaluationError(

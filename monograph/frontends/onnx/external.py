@@ -44,6 +44,14 @@ class MappedData(Data):
         flat = np.frombuffer(self._memory, stored, self.size, self._offset)
         return (flat != 0 if self.dtype.numpy.kind == "b" else flat).reshape(self.shape)
 
+    def unload(self) -> None:
+        """Let the system take back the pages that hold nothing else; it can read them again."""
+        first = -(-self._offset // mmap.PAGESIZE)
+        end = (self._offset + packed_bytes(self.size, self.dtype)) // mmap.PAGESIZE
+        if isinstance(self._memory, mmap.mmap) and end > first and hasattr(mmap, "MADV_DONTNEED"):
+            length = (end - first) * mmap.PAGESIZE
+            self._memory.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
+
     def __repr__(self) -> str:
         return f"MappedData({self.type})"
 

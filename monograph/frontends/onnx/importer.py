@@ -39,6 +39,7 @@ from monograph.ir.data import Data
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.location import Location
 from monograph.ir.region import captured
+from monograph.ir.settling import Undecided
 from monograph.ir.types import (
     Array,
     TensorType,
@@ -92,6 +93,16 @@ def import_deferred(
     model = load_model(proto)
     importer = Importer(model.file, model.functions, model.files)
     return importer.run_one(model.proto.graph, model.opsets, types, constants)
+
+
+def settle_deferred(proto: ModelProto, operands: Sequence[Value]) -> tuple[Value, ...]:
+    """Convert a model's only node, on these values, into the graph being built; its results.
+
+    ``Undecided`` says whose contents are missing, if it is still not static.
+    """
+    model = load_model(proto)
+    importer = Importer(model.file, model.functions, model.files)
+    return importer.settle(model.proto.graph, model.opsets, operands)
 
 
 class Importer:
@@ -170,6 +181,29 @@ class Importer:
             outputs = [self._output(name, scope, "the node") for name in node.outputs if name]
             graph.set_outputs([self.in_graph(value, graph) for value in outputs])
         return graph
+
+    def settle(
+        self, proto: GraphProto, opsets: Mapping[str, int], operands: Sequence[Value]
+    ) -> tuple[Value, ...]:
+        """Convert a deferred node again, on values of the current graph."""
+        graph = current_graph()
+        self.symbols.take(graph.symbols())
+        scope = Scope(opsets)
+        scope.values.update(
+            (value.name, operand) for value, operand in zip(proto.input, operands, strict=True)
+        )
+        self._named.update(operands)
+        (node,) = facts_of(proto.node)
+        self._may_defer = False
+        try:
+            self.convert_node(node, scope, set(node.outputs))
+        except NotStatic as error:
+            asked = self.contents.missed if error.contents is None else (error.contents,)
+            missing = dict.fromkeys(self.contents.origin(value) for value in asked)
+            known = [value for value in missing if value.graph is graph]
+            raise Undecided(error.message, known) from None
+        outputs = [self._output(name, scope, "the node") for name in node.outputs if name]
+        return tuple(self.in_graph(value, graph) for value in outputs)
 
     # Bodies.
 

@@ -42,12 +42,18 @@ class NotStatic(MonographError):
     """A node whose result type depends on contents that only the run knows.
 
     The importer defers such a node. ``types`` are its result types, for an op that ONNX has no
-    shape inference for.
+    shape inference for; ``contents`` is the operand that was asked for, if one was.
     """
 
-    def __init__(self, message: str, types: Sequence[ValueType] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        types: Sequence[ValueType] | None = None,
+        contents: Value | None = None,
+    ) -> None:
         super().__init__(message)
         self.types = types
+        self.contents = contents
 
 
 class OnnxNode:
@@ -112,12 +118,10 @@ class OnnxNode:
 
     def need_constant(self, index: int) -> Array:
         """The contents of operand ``index``; the node is deferred if they are unknown."""
-        self.input(index)
+        value = self.input(index)
         found = self.constant(index)
         if found is None:
-            raise NotStatic(
-                f"{self.name}: the contents of input {index} are not known before it runs"
-            )
+            raise self._unknown(index, value)
         return found
 
     def dims(self, index: int) -> tuple[Dim, ...] | None:
@@ -127,13 +131,17 @@ class OnnxNode:
 
     def need_dims(self, index: int) -> tuple[Dim, ...]:
         """The contents of operand ``index`` as dimensions; the node is deferred if unknown."""
-        self.input(index)
+        value = self.input(index)
         found = self.dims(index)
         if found is None:
-            raise NotStatic(
-                f"{self.name}: the contents of input {index} are not known before it runs"
-            )
+            raise self._unknown(index, value)
         return found
+
+    def _unknown(self, index: int, value: Value) -> NotStatic:
+        return NotStatic(
+            f"{self.name}: the contents of input {index} are not known before it runs",
+            contents=value,
+        )
 
     def need_ints(self, index: int) -> tuple[int, ...]:
         """The contents of an integer operand as plain ints, without symbols (axes, say)."""

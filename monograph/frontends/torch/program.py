@@ -265,7 +265,8 @@ class _Builder:
     def return_written(self, frame: Frame) -> None:
         """Declare an output for each input that the program has overwritten."""
         for node in frame.written:
-            self._return_update(node, frame.read(node))
+            if not _is_literal(node):
+                self._return_update(node, frame.read(node))
 
     def return_program(self, returned: Sequence[Any], frame: Frame, signature: Any) -> None:
         """Declare the outputs of an exported program: the user's first, then updates."""

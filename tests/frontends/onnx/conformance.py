@@ -37,9 +37,18 @@ KNOWN = {
         for variant in ("", "_double", "_double_expanded", "_expanded", "_seed", "_seed_expanded")
     },
     "test_loop16_seq_none_cpu": "the suite takes the length of a scalar to compare it",
-    "test_attention_4d_causal_fp16_expanded_cpu": (
-        "the reference rounds softmax to f16 in each of its steps; a few numbers are 2 ulp apart"
-    ),
+    **{
+        f"test_attention_4d_{variant}_fp16_expanded_cpu": (
+            "the reference rounds softmax to f16 in each step; a few numbers are 2 ulp apart"
+        )
+        for variant in ("causal", "gqa_with_past_and_present")
+    },
+    **{
+        f"test_dft_inverse{opset}_cpu": (
+            "where 0 is right, NumPy's own rounding is expected: 1.9e-7, of which ours has none"
+        )
+        for opset in ("", "_opset19")
+    },
 }
 """The tests that cannot pass, or do by chance alone, with their reasons."""
 

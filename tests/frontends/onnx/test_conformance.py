@@ -41,14 +41,16 @@ def test_a_test_passes(tests: dict[str, Any], name: str) -> None:
     assert not outcome.reason, outcome.detail
 
 
-@pytest.mark.parametrize("name", ["test_add_cpu", "test_identity_sequence_cpu"])
+@pytest.mark.parametrize(
+    "name", ["test_add_cpu", "test_identity_sequence_cpu", "test_string_concat_cpu"]
+)
 def test_a_test_passes_compiled(
     tests: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend.RUNNER, "target", "cpu")
     outcome = conformance.run_test(name)
     assert not outcome.reason, outcome.detail
-    assert bool(outcome.interpreted) is (name == "test_identity_sequence_cpu")
+    assert bool(outcome.interpreted) is (name == "test_string_concat_cpu")
 
 
 @pytest.mark.slow

@@ -109,6 +109,16 @@ def test_external_data_is_mapped(tmp_path: Path) -> None:
     assert_equal(interpret(graph, [np.zeros(64, np.float32)]), np.arange(64))
 
 
+def test_mapped_pages_that_were_given_back_are_read_again(tmp_path: Path) -> None:
+    content = np.arange(20_000, dtype=np.float32)
+    (tmp_path / "w.bin").write_bytes(bytes(8) + content.tobytes())
+    data = Files(tmp_path).read("w.bin", 8, None, f32, (20_000,), "w")
+    held = data.array()
+    data.unload()
+    np.testing.assert_array_equal(held, content)
+    np.testing.assert_array_equal(data.array(), content)
+
+
 def test_a_folder_for_weights_can_be_named(tmp_path: Path) -> None:
     content = save_external(tmp_path).read_bytes()
     with pytest.raises(InputError, match="no folder is known"):

@@ -69,6 +69,18 @@ def test_a_buffer_that_is_written_is_an_input_that_an_output_updates() -> None:
     assert steps == 6
 
 
+def test_a_tensor_that_is_written_out_in_a_function_is_fresh_in_every_call() -> None:
+    def total(x: torch.Tensor) -> torch.Tensor:
+        start = torch.tensor([1.0, 2.0])
+        start += x
+        return start * torch.tensor([3.0, 4.0])
+
+    x = torch.tensor([0.5, 0.25])
+    compiled = monograph.compile(total, x)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), total(x))
+
+
 def test_weights_share_memory_with_torch_and_tied_ones_are_one() -> None:
     module = Scale()
     graph = from_torch(module, torch.randn(3, 4), kwargs={"bias": torch.randn(4)})

@@ -9,6 +9,7 @@ from monograph.ir.build import apply, cast_to
 from monograph.ir.graph import Value
 from monograph.ir.types import DType, f32, f64, i32
 from monograph.ops import linalg
+from monograph.ops.quant import is_zero
 
 
 @converter("MatMul")
@@ -114,7 +115,9 @@ def requantized(x: Value, scale: Value | None, zero_point: Value | None) -> Valu
 def centred(x: Value, zero_point: Value | None, dtype: DType) -> Value:
     """``x`` less its zero point, in a dtype that holds both."""
     wide = cast_to(x, dtype)
-    return wide if zero_point is None else F.subtract(wide, cast_to(zero_point, dtype))
+    if zero_point is None or is_zero(zero_point):
+        return wide
+    return F.subtract(wide, cast_to(zero_point, dtype))
 
 
 def rows(parameter: Value | None, x: Value) -> Value | None:
