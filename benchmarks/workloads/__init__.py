@@ -33,6 +33,7 @@ from benchmarks.workloads.makers import (
 )
 from benchmarks.workloads.matmul import linear, matmul
 from benchmarks.workloads.models import bert, gpt2, llama, magnitudes, mobilenet, resnet, vit
+from benchmarks.workloads.narrow import bytes_linear, narrow_linear
 from benchmarks.workloads.pointwise import (
     five_op_chain,
     four_op_chain,
@@ -73,6 +74,7 @@ __all__ = [
     "argmax",
     "attention",
     "bert",
+    "bytes_linear",
     "column_sum",
     "convolution",
     "cross_entropy",
@@ -94,6 +96,7 @@ __all__ = [
     "matmul",
     "mobilenet",
     "module_workload",
+    "narrow_linear",
     "neutral_case",
     "normal",
     "normed",

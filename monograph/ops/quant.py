@@ -21,6 +21,7 @@ from monograph.ir.operators import function
 from monograph.ir.types import Array, DType, TensorType, dtype_of, f32, f64, i8
 from monograph.ops import elementwise, slicing
 from monograph.ops import shape as shape_ops
+from monograph.ops.data import Constant, Weight
 from monograph.ops.rules import format_shape, normalize_axis, require
 
 STORED = tuple(
@@ -295,6 +296,15 @@ def fake_quantize(
     value, scales, *points = _parameters("fake_quantize", x, scale, zero_point, None)
     fake = FakeQuantize(low, high, _axis("fake_quantize", axis, value), block)
     return apply(fake, value, scales, *points)
+
+
+def is_zero(zero_point: Value) -> bool:
+    """Whether a zero point is known to be 0 everywhere, as most weights' are: it says nothing."""
+    value = zero_point
+    while isinstance(value.op, shape_ops.Reshape | shape_ops.Unsqueeze):
+        assert value.producer is not None
+        value = value.producer.operands[0]
+    return isinstance(value.op, Constant | Weight) and not np.any(value.op.data.array())
 
 
 def _parameters(

@@ -8,7 +8,14 @@ from monograph.ir.graph import Graph
 from monograph.passes.base import Pass, PassResult
 from monograph.rewrite.driver import rewrite_graph
 from monograph.rewrite.rule import Rule
-from monograph.rewrite.rules import activations, attentions, linears, norms, softmaxes
+from monograph.rewrite.rules import (
+    activations,
+    attentions,
+    linears,
+    norms,
+    quantized,
+    softmaxes,
+)
 
 RULES: tuple[Rule, ...] = (
     *activations.RULES,
@@ -16,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     *norms.RULES,
     *attentions.RULES,
     *linears.RULES,
+    *quantized.RULES,
 )
 
 
@@ -33,10 +41,11 @@ class Recognize(Pass):
         %h = multiply(%g, %f)
 
     Finds gelu, sigmoid, silu, softplus, mish, relu and their relatives, softmax, log_softmax,
-    logsumexp, layer_norm, rms_norm, attention and linear, in any order of operands and in the usual
-    spellings. The results agree within rounding, and each rule says where they are better; a graph
-    that is to be differentiated is better differentiated first, since a composite may choose
-    another slope at a kink. Constants are looked for as constants: fold them before.
+    logsumexp, layer_norm, rms_norm, attention, linear and products of quantized numbers, in any
+    order of operands and in the usual spellings. The results agree within rounding, and each rule
+    says where they are better; a graph that is to be differentiated is better differentiated first,
+    since a composite may choose another slope at a kink. Constants are looked for as constants:
+    fold them before.
     """
 
     name = "recognize"

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monograph.ir.types import DType, Kind, bf16, bool_, f16, f32, f64
-from monograph.targets.cpu.assembly import Builder, Lanes, constant_vector, element_type, number
+from monograph.targets.cpu.assembly import (
+    Builder,
+    Lanes,
+    constant_vector,
+    element_type,
+    number,
+    vector_type,
+)
 
 Emit = Callable[[Builder, DType, DType, tuple[Lanes, ...]], Lanes]
 """(builder, dtype of the operands, dtype of the result, operands) → result."""
@@ -359,6 +366,40 @@ def _bitcast(b: Builder, dtype: DType, result: DType, operands: tuple[Lanes, ...
     return b.convert("bitcast", operands[0], element_type(result))
 
 
+@_emits("multiply_pairs")
+def _multiply_pairs(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> Lanes:
+    """The halves of each word multiplied and added up, as processors do in one instruction."""
+    lanes = operands[0].lanes
+    halves = [_split(b, each, "i16") for each in operands]
+    wide = [b.convert("sext", each, "i32") for each in halves]
+    products = b.binary("mul", *wide)
+    even, odd = (_every_second(b, products, first, lanes) for first in (0, 1))
+    return b.binary("add", even, odd)
+
+
+@_emits("widen_pairs")
+def _widen_pairs(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> Lanes:
+    """Words of two bytes as words of two numbers of 16 bits."""
+    (x,) = operands
+    wide = b.convert("sext", _split(b, x, "i8"), "i16")
+    return b.assign("i32", x.lanes, f"bitcast {wide} to {vector_type('i32', x.lanes)}")
+
+
+def _split(b: Builder, words: Lanes, half: str) -> Lanes:
+    """The halves of words, side by side, the lower one first."""
+    lanes = 2 * words.lanes
+    return b.assign(half, lanes, f"bitcast {words} to {vector_type(half, lanes)}")
+
+
+def _every_second(b: Builder, x: Lanes, first: int, lanes: int) -> Lanes:
+    """Lanes ``first``, ``first + 2`` and so on."""
+    if lanes == 1:
+        return b.assign(x.element, 1, f"extractelement {x}, i64 {first}")
+    order = ", ".join(f"i32 {first + 2 * lane}" for lane in range(lanes))
+    mask = f"<{lanes} x i32> <{order}>"
+    return b.assign(x.element, lanes, f"shufflevector {x}, {x.type} poison, {mask}")
+
+
 @_emits("convert")
 def _convert(b: Builder, dtype: DType, result: DType, operands: tuple[Lanes, ...]) -> Lanes:
     (x,) = operands
@@ -390,6 +431,8 @@ def cast(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lanes:
         if dtype is f64 and result is f16:
             return b.convert("fptrunc", _round_to_odd(b, x), target)
         return b.convert("fpext" if result.bits > dtype.bits else "fptrunc", x, target)
+    if dtype.is_float and 8 <= result.bits <= 16:
+        return _to_small_integer(b, x, dtype, result)
     if dtype.is_float:
         sign = "s" if result.kind is Kind.SIGNED else "u"
         return b.intrinsic(f"fpto{sign}i.sat", x, element=target)
@@ -401,6 +444,22 @@ def cast(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lanes:
     if result.bits > dtype.bits or dtype is bool_:
         return b.convert("sext" if dtype.kind is Kind.SIGNED else "zext", x, target)
     return b.convert("trunc", x, target) if result.bits < dtype.bits else x
+
+
+def _to_small_integer(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lanes:
+    """Hold a float within the range first, which it can say exactly, and convert it as a word.
+
+    A vector converts at once this way, where the saturating conversion goes lane by lane.
+    """
+    wide = x if dtype.bits >= 32 else b.convert("fpext", x, "float")
+    signed = result.kind is Kind.SIGNED
+    low = -(1 << (result.bits - 1)) if signed else 0
+    high = (1 << (result.bits - 1 if signed else result.bits)) - 1
+    number_ = b.select(b.compare("fcmp ord", wide, wide), wide, _like(0.0, wide))
+    for bound, keeps in ((low, "ogt"), (high, "olt")):
+        limit = _like(float(bound), wide)
+        number_ = b.select(b.compare(f"fcmp {keeps}", number_, limit), number_, limit)
+    return b.convert("trunc", b.convert("fptosi", number_, "i32"), element_type(result))
 
 
 def _widen_bf16(b: Builder, x: Lanes) -> Lanes:

@@ -260,9 +260,9 @@ def _flash_attention(node: TorchNode) -> tuple[Value, Value]:
 
 def _scores(node: TorchNode) -> Value:
     """How well each key answers each query."""
-    query = node["query"]
+    query: Value = node["query"]
     key = _for_every_head(node["key"], query)
-    scale = node["scale"]
+    scale: float | None = node["scale"]
     if scale is None:
         scale = 1.0 / math.sqrt(static(query.shape[-1], "the depth of the heads"))
     return F.matmul(query, F.swapaxes(key, -1, -2)) * scale

@@ -1,0 +1,58 @@
+"""What a matrix product had better compute itself, of what its operands are made of.
+
+A product packs its operands, each element once, in the order in which it reads them. An operand
+that is made of fewer bits (bytes that are widened, less a zero point) is then read as those; and
+what is made of weights alone is packed before the first call, where a kernel of its own would run
+in every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monograph.fusion.cost import CHEAP, CONTRACTIONS, nbytes, work
+from monograph.ir.dims import shape_product
+from monograph.ir.graph import Node, Value
+from monograph.ir.types import TensorType
+
+
+def is_prologue(
+    source: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], group: Sequence[Node]
+) -> bool:
+    """Whether the pointwise nodes of ``source`` are for a group of products to compute."""
+    products = {node.op.name for node in group} & CONTRACTIONS
+    read = [value for value in inputs if isinstance(value.type, TensorType)]
+    if all(value.producer is not None and is_stored(value.producer) for value in read):
+        return bool(read) and products <= {"dot_general", "conv"}
+    if products != {"dot_general"}:
+        return False
+    made = max(nbytes(value) for value in outputs)
+    return sum(map(work, source)) <= CHEAP and 2 * bytes_read(read) <= made
+
+
+def is_widened_for_products(node: Node) -> bool:
+    """Whether a node widens integers that products alone read, perhaps moved by a number.
+
+    They had better stay in few bits until then.
+    """
+    if node.op.name != "cast" or not node.operands[0].dtype.is_integer:
+        return False
+    (result,) = node.results
+    if not result.dtype.is_integer or 2 * node.operands[0].dtype.bits > result.dtype.bits:
+        return False
+    readers = [use.node for use in result.uses]
+    moved = [each for each in readers if each.op.name in ("add", "subtract")]
+    readers = [each for each in readers if each not in moved]
+    readers += [use.node for each in moved for use in each.results[0].uses]
+    return bool(readers) and all(each.op.name == "dot_general" for each in readers)
+
+
+def is_stored(node: Node) -> bool:
+    """Whether a node's result lies in memory before the program starts, or is no result."""
+    return node.op.name in ("constant", "weight", "output")
+
+
+def bytes_read(values: Sequence[Value]) -> int:
+    """Bytes of what is read; a single number is read once, and stays in a register."""
+    tensors = [value for value in values if isinstance(value.type, TensorType)]
+    return sum(nbytes(value) for value in tensors if shape_product(value.shape) != 1)

@@ -1,0 +1,67 @@
+"""What torch's quantization exports gives the results of eager, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.ao.quantization.fx._decomposed  # registers torch.ops.quantized_decomposed
+from torch import Tensor, nn
+
+import monograph
+
+OPS = torch.ops.quantized_decomposed
+
+
+class Quantized(nn.Module):
+    """A layer between quantized numbers, and its input quantized by channel."""
+
+    def __init__(self, points: Tensor) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.weight = nn.Buffer(
+            torch.randint(-127, 128, (48, 64), generator=generator).to(torch.int8)
+        )
+        self.scales = nn.Buffer(torch.rand(48, generator=generator) / 100 + 0.001)
+        self.points = nn.Buffer(points)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        stored = OPS.quantize_per_tensor(x, 0.02, 10, -128, 127, torch.int8)
+        real = OPS.dequantize_per_tensor(stored, 0.02, 10, -128, 127, torch.int8)
+        parameters = self.scales, self.points, 0, -128, 127, torch.int8
+        product = real @ OPS.dequantize_per_channel(self.weight, *parameters).T
+        columns = self.scales, self.points, 1, -128, 127, torch.int8
+        result = OPS.quantize_per_tensor(product, 0.1, 3, 0, 255, torch.uint8)
+        return result, OPS.quantize_per_channel(x[:, :48], *columns)
+
+
+@pytest.mark.parametrize("points", [torch.zeros(48, dtype=torch.int64), torch.arange(48) - 20])
+def test_a_quantized_layer(points: Tensor) -> None:
+    x = torch.randn(20, 64, generator=torch.Generator().manual_seed(1))
+    module = Quantized(points)
+    compiled = monograph.compile(module, x)
+    for got, expected in zip(compiled(x), module(x), strict=True):
+        assert got.dtype is expected.dtype
+        assert torch.equal(got, expected)
+
+
+class Products(nn.Module):
+    """Products of bytes as torch names them."""
+
+    def forward(self, a: Tensor, b: Tensor, x: Tensor, scales: Tensor) -> tuple[Tensor, ...]:
+        weight = b.T.contiguous()
+        return torch._int_mm(a, b), torch.ops.aten._weight_int8pack_mm(x, weight, scales)
+
+
+def test_products_of_bytes() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (
+        torch.randint(-128, 128, shape, generator=generator).to(torch.int8)
+        for shape in ((33, 64), (64, 40))
+    )
+    x = torch.randn(5, 64, generator=generator).bfloat16()
+    scales = torch.rand(40, generator=generator).bfloat16()
+    module = Products()
+    summed, scaled = monograph.compile(module, a, b, x, scales)(a, b, x, scales)
+    expected, real = module(a, b, x, scales)
+    assert torch.equal(summed, expected)
+    torch.testing.assert_close(scaled, real, rtol=2**-7, atol=1e-2)
