@@ -30,6 +30,9 @@ class Data(ABC):
     def array(self) -> Array:
         """The contents as a read-only NumPy array."""
 
+    def unload(self) -> None:  # noqa: B027  # most have nothing to give back
+        """Give back memory that reading took, if the contents can be read again as they are."""
+
     @property
     def type(self) -> TensorType:
         """The tensor type of the contents."""

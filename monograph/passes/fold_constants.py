@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from monograph.errors import EvaluationError
-from monograph.ir.data import ArrayData
+from monograph.ir.computed import Computed
+from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import evaluate_node
-from monograph.ir.op import Family
+from monograph.ir.op import Family, Trait
 from monograph.ir.types import Array, TensorType
 from monograph.ops.data import Constant, Full, Weight
+from monograph.ops.joining import Concat
+from monograph.ops.shape import Transpose
 from monograph.passes.base import Pass, PassResult
 
 SMALL = 64
 """Results of at most this many elements fold whatever they replace."""
+LARGE = 1 << 14
+"""A result of a weight that has so many elements is computed when it is read."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,8 @@ class FoldConstants(Pass):
     A result of more than ``limit`` elements stays as it is. So does one that would make the
     program larger: an ``expand`` of a scalar, or a transpose of a weight that is still needed the
     other way round. Nodes with regions or effects, and those whose evaluation fails (an index out
-    of range fails when the program runs, not when it is compiled), stay too.
+    of range fails when the program runs, not when it is compiled), stay too. A large weight is not
+    read: what becomes of it is computed when the program is loaded (``ir.computed``).
     """
 
     name: ClassVar[str] = "fold_constants"
@@ -61,13 +68,19 @@ class FoldConstants(Pass):
             if refusal is not None:
                 counters[refusal] += 1
                 continue
+            later = _computed_later(node)
+            if later is not None:
+                _replace(node, [later], labels)
+                counters["folded"] += 1
+                continue
             try:
                 with np.errstate(all="ignore"):
                     results = evaluate_node(node, [_contents(value) for value in node.operands], {})
             except EvaluationError:
                 counters["failed"] += 1
                 continue
-            _replace(node, results, labels)
+            made = [ArrayData(np.asarray(result, order="C")) for result in results]
+            _replace(node, made, labels)
             counters["folded"] += 1
 
     def _refusal(self, node: Node) -> str | None:
@@ -121,15 +134,29 @@ def _dies_with(operand: Value, node: Node) -> bool:
     return all(user is node for user in operand.users)
 
 
-def _replace(node: Node, results: tuple[Array, ...], labels: set[str]) -> None:
+def _computed_later(node: Node) -> Computed | None:
+    """The result of a node on weights, if that is large and computing it cannot fail."""
+    op = node.op
+    is_safe = op.has(Trait.ELEMENTWISE) and node.results[0].dtype.is_float
+    if not is_safe and not isinstance(op, Transpose | Concat):
+        return None
+    if len(node.results) != 1 or np.prod(node.result.tensor.static_shape()) < LARGE:
+        return None
+    operands = [value.op for value in node.operands]
+    sources = [each.data for each in operands if isinstance(each, Constant | Weight)]
+    if len(sources) != len(operands) or not any(isinstance(each, Weight) for each in operands):
+        return None
+    return Computed(op, tuple(sources))
+
+
+def _replace(node: Node, results: Sequence[Data], labels: set[str]) -> None:
     """Put constants (or weights, if it was made of one and is not small) in a node's place."""
     graph = node.graph
     origin = next((v.op for v in node.operands if isinstance(v.op, Weight)), None)
     names = [result.name for result in node.results]
     values = []
     with graph.inserting_before(node, node.location):
-        for result in results:
-            data = ArrayData(np.asarray(result, order="C"))
+        for data in results:
             if origin is None or data.size <= SMALL:
                 values.append(graph.add_constant(data))
             else:

@@ -26,6 +26,7 @@ from monograph.runtime.addresses import address_of
 from monograph.runtime.arena import Plan, Request, plan
 from monograph.runtime.holding import Held, read_by_calls, weights_of
 from monograph.runtime.pool import OutputPool
+from monograph.runtime.preparing import Packing, in_order
 from monograph.runtime.sizes import check_sizes, nodes_to_check
 from monograph.runtime.threads import symbols as register_pool_symbols
 from monograph.runtime.threads import thread_count
@@ -97,8 +98,7 @@ class Native:
         self.pool = OutputPool()
         self.frames: dict[tuple[int, ...], list[Frame]] = {}
         self.needed = read_by_calls(program)
-        wanted = self.needed if prepared is not None else range(len(program.weights))
-        self.weights = {k: _kept(program.weights[k].array()) for k in wanted}
+        self.weights = {k: in_order(program.weights[k].array()) for k in sorted(self.needed)}
         self._prepared = prepared
         self._lets_go = lets_go
         self.has_let_go = False
@@ -199,22 +199,8 @@ class Native:
             return self._prepared
 
     def _prepare(self) -> dict[int, Array]:
-        slots = self.program.slots
-        if not any(slot.kind is SlotKind.PREPARED for slot in slots):
-            return {}
-        made: dict[int, Array] = {}
-        table = np.zeros(len(slots) + len(self.program.sizes) + 1, np.int64)
-        for k, slot in enumerate(slots):
-            if slot.kind is SlotKind.WEIGHT:
-                table[k] = self.weights[slot.number].ctypes.data
-            elif slot.kind is SlotKind.PREPARED:
-                nbytes = evaluate_dim(slot.nbytes, {})
-                made[k] = self.pool.acquire(nbytes).as_array(np.uint8, nbytes)
-                table[k] = made[k].ctypes.data
-        status = ctypes.c_int32(0)
-        prepare = _ENTRY(self.library.address("prepare"))
-        prepare(table.ctypes.data, ctypes.addressof(status), self.threads)
-        return made
+        packing = Packing(self.program, self.weights, self.pool, lets_go=self._lets_go)
+        return packing.run(self.library, self.threads)
 
     def _let_go_but(self, kept: Sequence[Data]) -> None:
         """Release all weights but these: first what passes made others of, then what is packed."""
@@ -223,8 +209,6 @@ class Native:
             if isinstance(data, Held) and id(data) not in known:
                 data.release()
                 self.has_let_go = True
-        held = enumerate(self.program.weights)
-        self.weights = {k: self.weights[k] for k, data in held if id(data) in known}
 
     # Frames ---------------------------------------------------------------------------------------
 
@@ -338,11 +322,6 @@ def _callback(native: Native) -> Any:
         return 0
 
     return _CALLBACK(call)
-
-
-def _kept(array: Array) -> Array:
-    """A weight as it lies in memory; only a strided one is copied."""
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def _count(shape: tuple[int, ...]) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monograph.errors import EvaluationError
+from monograph.ir.computed import Computed
 from monograph.ir.data import Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import make
@@ -31,6 +32,8 @@ class Held(Data):
 
     def release(self) -> None:
         """Let go of the contents."""
+        if self._source is not None:
+            self._source.unload()
         self._source = None
         for each in self.followers:
             each.release()
@@ -79,8 +82,15 @@ def weights_of(graph: Graph) -> list[Data]:
 
 
 def hold_all(weights: Sequence[Data]) -> tuple[Held, ...]:
-    """A program's weights, each of them held."""
-    return tuple(data if isinstance(data, Held) else Held(data) for data in weights)
+    """A program's weights, each of them held: what one is computed of goes with that one."""
+    return tuple(data if isinstance(data, Held) else Held(_apart(data)) for data in weights)
+
+
+def _apart(data: Data) -> Data:
+    """The same contents, whatever else is released."""
+    if isinstance(data, Held):
+        return _apart(data.source)
+    return data.of(_apart) if isinstance(data, Computed) else data
 
 
 def follow(lowered: Graph, numbers: Mapping[Value, int], weights: Sequence[Held]) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 
 from monograph.config import Config
 from monograph.errors import MonographError
+from monograph.ir.computed import Computed
 from monograph.ir.data import ArrayData, Data, MissingData, raw_bytes
 from monograph.ir.graph import Graph, Node
 from monograph.ir.text.printer import print_graph
@@ -86,40 +87,57 @@ class Watch:
         """The numbers of the weights that have been read."""
         return tuple(weight.number for weight in self._weights if weight.was_read)
 
+    @property
+    def unread(self) -> frozenset[int]:
+        """The identities of the model's weights that nobody has read."""
+        return frozenset(id(weight.source) for weight in self._weights if not weight.was_read)
+
     def end(self) -> None:
         """Put the weights themselves back; what has been read stays known."""
         for node in self.graph.walk():
             data = node.op.attributes().get("data") if node.op.name in STORED else None
-            if isinstance(data, Watched):
-                give(node, data.source)
+            if isinstance(data, Watched | Computed):
+                give(node, _unwatched(data))
 
 
-def settled(weights: Sequence[Data], model: Graph) -> tuple[Data, ...]:
+def settled(weights: Sequence[Data], model: Graph, watch: Watch) -> tuple[Data, ...]:
     """A program's weights without the watch: each is one of the model's, or a copy of its own.
 
     What a pass made of a weight may be a view of it, and would change with it if its owner wrote
     to it, but only until it came from the cache. All of a weight in another shape is that weight,
-    since code knows addresses alone; a view of a part of one is copied.
+    since code knows addresses alone; a view of a part of one is copied. Of what nobody has read,
+    there is no view.
     """
-    plain = [each.source if isinstance(each, Watched) else each for each in weights]
+    plain = [_unwatched(each) for each in weights]
     stored = stored_data(model)
     known = {id(data) for data in stored}
-    if all(id(each) in known for each in plain):
+    if all(id(each) in known or isinstance(each, Computed) for each in plain):
         return tuple(plain)
-    arrays = [data.array() for data in stored]
-    places = {_place(array): data for array, data in zip(arrays, stored, strict=True)}
-    result = []
-    for each in plain:
-        array = each.array()
-        if id(each) in known:
-            result.append(each)
-        elif array.size and _place(array) in places:
-            result.append(places[_place(array)])
-        elif any(np.may_share_memory(array, other) for other in arrays):
-            result.append(ArrayData(array.copy()))
-        else:
-            result.append(each)
-    return tuple(result)
+    unread = watch.unread
+    seen = [data for data in stored if id(data) not in unread]
+    arrays = [data.array() for data in seen]
+    places = {_place(array): data for array, data in zip(arrays, seen, strict=True)}
+    return tuple(
+        each if id(each) in known or isinstance(each, Computed) else _own(each, arrays, places)
+        for each in plain
+    )
+
+
+def _unwatched(data: Data) -> Data:
+    """The contents without the watch, on whatever they are computed of too."""
+    if isinstance(data, Watched):
+        return data.source
+    return data.of(_unwatched) if isinstance(data, Computed) else data
+
+
+def _own(data: Data, arrays: Sequence[Array], places: Mapping[tuple[int, int] | int, Data]) -> Data:
+    """Contents that are one of the model's arrays, all of it, or share no memory with any."""
+    array = data.array()
+    if array.size and _place(array) in places:
+        return places[_place(array)]
+    if any(np.may_share_memory(array, other) for other in arrays):
+        return ArrayData(array.copy())
+    return data
 
 
 def _place(array: Array) -> tuple[int, int] | int:

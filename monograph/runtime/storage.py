@@ -10,7 +10,8 @@
                      calls do not read
 
 A weight that the reader has at hand (the cache is asked with the model's own graph) is stored as
-its number among the graph's weights and constants; all others are stored as arrays. Reading needs
+its number among the graph's weights and constants, and one that is computed of such weights as the
+op that does it; all others are stored as arrays. Reading needs
 neither the compiler nor a frontend, unless a stored node itself names a frontend's op.
 """
 
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from monograph.errors import InputError
+from monograph.ir.computed import Computed
 from monograph.ir.data import ArrayData, Data, MissingData
 from monograph.ir.dims import evaluate_dim
 from monograph.ir.graph import Graph, Node, copy_node
@@ -88,14 +90,11 @@ def write_code(
     names = {slot.number: slot.name for slot in code.slots if slot.kind is SlotKind.WEIGHT}
     weights: list[Json] = []
     for number, data in enumerate(code.weights):
-        known = numbers.get(id(data))
         if number not in read:
             weights.append({"packed": str(data.type)})
-        elif known is not None:
-            weights.append({"model": known})
         else:
             name = names.get(number, f"weight.{number}")
-            weights.append({"array": parts.add_array(name, data.array())})
+            weights.append(_write_weight(data, name, numbers, parts))
     document: dict[str, Json] = {
         "symbols": write_symbols(code.sizes),
         "slots": [write_record(slot) for slot in code.slots],
@@ -188,6 +187,20 @@ def _blob(bundle: Bundle, name: str) -> bytes:
     return bundle.blobs[name]
 
 
+def _write_weight(data: Data, name: str, numbers: Mapping[int, int], parts: Parts) -> Json:
+    """A weight that the model has, or what it is computed of, or else its contents."""
+    known = numbers.get(id(data))
+    if known is not None:
+        return {"model": known}
+    if not numbers or not isinstance(data, Computed):
+        return {"array": parts.add_array(name, data.array())}
+    graph = Graph("computed")
+    operands = [graph.add_input(f"x{k}", each.type) for k, each in enumerate(data.sources)]
+    graph.set_outputs(graph.create(data.op, operands).results)
+    of = [_write_weight(each, f"{name}.of", numbers, parts) for each in data.sources]
+    return {"computed": print_graph(graph), "of": of}
+
+
 def _read_weight(value: Json, bundle: Bundle, stored: Sequence[Data]) -> Data:
     given = typed(value, dict)
     if "array" in given:
@@ -197,6 +210,13 @@ def _read_weight(value: Json, bundle: Bundle, stored: Sequence[Data]) -> Data:
         released = Held(MissingData(type_, ""))
         released.release()
         return released
+    if "computed" in given:
+        graph = _parse(typed(given["computed"], str), {}, bundle, "a computed weight")
+        of = [_read_weight(each, bundle, stored) for each in typed(given.get("of"), list)]
+        types = [value.type for value in graph.inputs]
+        if len(graph) != 1 or types != [each.type for each in of]:
+            raise unreadable("a weight is not computed of what is stored with it")
+        return Computed(graph.nodes[0].op, tuple(of))
     number = typed(given.get("model"), int)
     if not 0 <= number < len(stored):
         raise unreadable(f"it needs weight {number} of a model that has {len(stored)}")

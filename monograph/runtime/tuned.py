@@ -78,7 +78,7 @@ def _call(
 
 def _emptied_cache(program: Program, cache_bytes: int) -> Callable[[], object] | None:
     """Something that empties the cache, if a whole run of the program would."""
-    weights = sum(data.array().nbytes for data in program.weights)
+    weights = sum(data.size * data.dtype.numpy.itemsize for data in program.weights)
     if weights < 2 * cache_bytes:
         return None
     filler = np.ones(cache_bytes * 3 // 2 // 8)

@@ -108,7 +108,7 @@ class Alone:
         self.cold = cold
         self._site: Site | None = None
         self._stage: Stage | None = None
-        self._built: dict[tuple[tuple[str, int], ...], Callable[[], list[Array]] | None] = {}
+        self._built: dict[tuple[tuple[str, int], ...], Callable[[], object] | None] = {}
 
     def times(self, site: Site, ways: Sequence[Edits], until: float) -> list[Timing | None]:
         """Compile those that are new, drop those that are wrong, and time the others by turns."""
@@ -118,22 +118,30 @@ class Alone:
         reference = calls[0]
         if reference is None:
             return [None] * len(ways)
-        expected = reference()
+        expected = self._results(reference)
         able = {
             str(number): call
             for number, call in enumerate(calls)
-            if call is not None and _agree(call(), expected)
+            if call is not None and _agree(self._results(call), expected)
         }
         timed = alternate(able, ROUNDS, quiet=0.0005, before=self.cold, until=until)
         return [timed.get(str(number)) for number in range(len(ways))]
 
-    def _call(self, edits: Edits) -> Callable[[], list[Array]] | None:
+    def _results(self, call: Callable[[], object]) -> list[Array]:
+        """What a call writes; where it writes nothing, ones are left."""
+        assert self._stage is not None
+        for array in self._stage.written:
+            array.fill(1)
+        call()
+        return [array.copy() for array in self._stage.written]
+
+    def _call(self, edits: Edits) -> Callable[[], object] | None:
         key = tuple(sorted(edits.items()))
         if key not in self._built:
             self._built[key] = self._compiled(edits)
         return self._built[key]
 
-    def _compiled(self, edits: Edits) -> Callable[[], list[Array]] | None:
+    def _compiled(self, edits: Edits) -> Callable[[], object] | None:
         assert self._site is not None and self._stage is not None
         try:
             single = self._stage.build(edited(self._site.choice, edits))

@@ -17,6 +17,9 @@ from monograph.ir.dims import Dim, Shape, Symbol, shape_product
 from monograph.ir.graph import Node
 from monograph.ir.types import DType
 
+PREPARE = "prepare"
+"""The name of the second entry point, which packs weights."""
+
 
 class SlotKind(Enum):
     """Where a slot's memory comes from."""
@@ -26,7 +29,7 @@ class SlotKind(Enum):
     WEIGHT = "weight"
     ARENA = "arena"
     PREPARED = "prepared"
-    """Made of weights alone, by the second entry point ``prepare``, before the first call."""
+    """Made of weights alone, by the second entry point, before the first call."""
     VIEW = "view"
     """A piece of another slot, which an ``Element`` step chooses."""
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.errors import EvaluationError
+from monograph.ir.data import MissingData
 from monograph.ir.interpret import interpret
+from monograph.ir.types import TensorType, f32
 from monograph.ops.data import Weight
 from monograph.passes.fold_constants import FoldConstants
 
@@ -58,6 +62,31 @@ def test_a_transposed_weight_folds_if_nothing_else_needs_it() -> None:
     assert isinstance(kept, Weight)
     assert kept.label == "w.transpose"
     assert ops(folded(monograph.trace(twice, "f32[3, 20]"))).count("transpose") == 1
+
+
+def test_a_large_weight_is_not_read_to_turn_or_scale_it() -> None:
+    unread = MissingData(TensorType(f32, (200, 300)), "0" * 32)
+
+    def program(x):  # type: ignore[no-untyped-def]
+        graph = x.graph
+        factor = graph.add_constant(np.float32([[0.5]]))
+        return x @ F.transpose(graph.add_weight("w", unread) * factor)
+
+    result = folded(monograph.trace(program, "f32[3, 300]"))
+    assert ops(result) == ["weight", "matmul"]
+    kept = result.nodes[0].op
+    assert isinstance(kept, Weight) and str(kept.data.type) == "f32[300, 200]"
+    with pytest.raises(EvaluationError, match="not loaded"):
+        kept.data.array()
+
+
+def test_what_is_made_of_a_large_weight_is_what_folding_makes() -> None:
+    array = np.sin(np.arange(60_000, dtype=np.float32)).reshape(200, 300)
+    graph = monograph.trace(
+        lambda x: x @ F.transpose(F.exp(x.graph.add_weight("w", array))), "f32[2, 300]"
+    )
+    x = np.ones((2, 300), np.float32)
+    np.testing.assert_array_equal(interpret(folded(graph), [x])[0], interpret(graph, [x])[0])
 
 
 def test_the_size_limit_holds() -> None:

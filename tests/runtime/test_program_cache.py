@@ -182,6 +182,19 @@ class TestWeights:
         graph = with_weight("linear", lambda array: array + 1)
         assert same(compiled(graph, "hit").run([IMAGE]), uncached(graph, IMAGE))
 
+    def test_a_large_weight_that_is_turned_and_scaled_is_not_stored(self, folder: Path) -> None:
+        def model() -> Graph:
+            weight = floats(300, 200)
+            return trace(
+                lambda x: x @ F.transpose(F.tanh(x.graph.add_weight("w", weight))), "f32[40, 200]"
+            )
+
+        x = floats(40, 200)
+        for state in ("miss", "hit"):
+            graph = model()
+            assert same(compiled(graph, state).run([x]), uncached(graph, x))
+        assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 200_000
+
     def test_weights_that_become_equal_are_still_two(self) -> None:
         def model(one: Array, other: Array) -> Graph:
             graph = Graph()

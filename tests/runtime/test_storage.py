@@ -14,6 +14,7 @@ from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.tree import flatten, unflatten
+from monograph.ops import shape
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.container import ArtifactError
@@ -191,3 +192,16 @@ def test_every_kind_of_step_is_stored_by_some_case() -> None:
 def test_every_kind_of_slot_is_stored_by_some_case() -> None:
     kinds = {slot.kind for case in NATIVE.values() for slot in code_of(case.graph()).slots}
     assert kinds == set(SlotKind)
+
+
+def test_a_weight_computed_of_something_else_is_refused() -> None:
+    array = np.ones((300, 200), np.float32)
+    model = trace(
+        lambda x: x @ shape.transpose(x.graph.add_weight("w", array), (1, 0)), "f32[40, 200]"
+    )
+    bundle = stored(code_of(model), model)
+    (weight,) = json.loads(bundle.blobs[PROGRAM])["weights"]
+    assert weight["of"] == [{"model": 0}]
+    for of in ([], [{"model": 0}, {"model": 0}], [weight]):
+        with pytest.raises(ArtifactError, match="not computed of"):
+            read_code(altered(bundle, weights=[weight | {"of": of}]), model)

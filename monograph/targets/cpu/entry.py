@@ -3,8 +3,12 @@
     define i32 @entry(ptr %slots, ptr %status, i64 %threads)
     define i32 @prepare(ptr %slots, ptr %status, i64 %threads)      where weights are packed
 
-``slots`` holds the address of every slot, then the value of every symbolic size. The result is 0,
-or 1 + the number of the step that failed.
+``slots`` holds the address of every slot, then the value of every symbolic size, then the address
+of a function to call back. The result is 0, or 1 + the number of the step that failed.
+
+``prepare`` calls back with the number of a slot before it first uses it, and with the complement of
+that number once it is done with it: the runtime need not hold all weights at one time. If that
+fails, the result is -1.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol
 from monograph.targets.cpu.assembly import Builder, Function, Lanes
 from monograph.targets.program import (
+    PREPARE,
     Branch,
     Copy,
     Count,
@@ -23,6 +28,8 @@ from monograph.targets.program import (
     Repeat,
     Slot,
     Step,
+    flattened,
+    touched,
 )
 
 PARALLEL_FOR = "monograph_parallel_for"
@@ -45,9 +52,30 @@ class EntryEmitter:
         widest = max([len(s.slots) + len(s.sizes) + 1 for s in _launches(steps)], default=1)
         self.b = Builder(self.function, self.function.entry, self.declarations)
         self.b.line(f"%arguments = alloca [{widest} x i64], align 64")
-        self.steps(steps)
+        if name == PREPARE:
+            self.prepare(steps)
+        else:
+            self.steps(steps)
         self.b.line("ret i32 0")
         return self.function.text()
+
+    def prepare(self, steps: Sequence[Step]) -> None:
+        """One step after the other, each with the slots that it asks for and gives back."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for number, step in enumerate(steps):
+            for slot in touched(step):
+                first.setdefault(slot, number)
+                last[slot] = number
+        for number, step in enumerate(steps):
+            used = sorted(set(touched(step)))
+            for slot in used:
+                if first[slot] == number:
+                    self.return_if(self.call_back(slot), -1)
+            self.steps([step])
+            for slot in used:
+                if last[slot] == number:
+                    self.return_if(self.call_back(~slot), -1)
 
     def steps(self, steps: Sequence[Step]) -> None:
         """One step after the other."""
@@ -94,11 +122,15 @@ class EntryEmitter:
             self.fail_if(self.b.compare("icmp ne", flag, Lanes("0", "i32")), step)
 
     def interpret(self, step: Interpret) -> None:
-        """Call back into Python."""
+        """Run a node in Python."""
+        self.fail_if(self.call_back(step.call), step)
+
+    def call_back(self, number: int) -> Lanes:
+        """Call the runtime's function with a number; whether that failed."""
         place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %slots, i64 {self.callback}")
         function = self.b.assign("ptr", 1, f"load ptr, ptr {place.text}, align 8")
-        result = self.b.assign("i32", 1, f"call i32 {function.text}(ptr %slots, i64 {step.call})")
-        self.fail_if(self.b.compare("icmp ne", result, Lanes("0", "i32")), step)
+        result = self.b.assign("i32", 1, f"call i32 {function.text}(ptr %slots, i64 {number})")
+        return self.b.compare("icmp ne", result, Lanes("0", "i32"))
 
     def copy(self, source: int, target: int, nbytes: Dim) -> None:
         """A memory copy."""
@@ -180,11 +212,15 @@ class EntryEmitter:
     def fail_if(self, condition: Lanes, step: Step) -> None:
         """Return the number of the step that went wrong."""
         self.failures.append(step)
+        self.return_if(condition, len(self.failures))
+
+    def return_if(self, condition: Lanes, code: int) -> None:
+        """Return this code."""
         function = self.function
         bad, good = function.block("failed"), function.block("fine")
         self.b.line(f"br {condition}, label %{bad.label}, label %{good.label}")
         self.b.block = function.place(bad)
-        self.b.line(f"ret i32 {len(self.failures)}")
+        self.b.line(f"ret i32 {code}")
         self.b.block = function.place(good)
 
     def store_argument(self, k: int, value: Lanes | str) -> None:
@@ -245,8 +281,6 @@ class EntryEmitter:
 
 
 def _launches(steps: Sequence[Step]) -> list[Launch]:
-    from monograph.targets.program import flattened
-
     return [step for step in flattened(tuple(steps)) if isinstance(step, Launch)]
 
 
@@ -257,5 +291,5 @@ def entry_text(
     emitter = EntryEmitter(slots, sizes)
     text = emitter.emit(steps)
     if prepare:
-        text += emitter.emit(prepare, "prepare")
+        text += emitter.emit(prepare, PREPARE)
     return text, emitter.declarations, {k + 1: step for k, step in enumerate(emitter.failures)}

@@ -17,10 +17,15 @@ from monograph.targets.cpu.machine import Machine, compile_text
 from monograph.targets.cpu.tuning import Choice, Site
 from monograph.targets.program import Code, Slot, SlotKind
 
+ALIGNMENT = 64
+
 
 @dataclass(frozen=True)
 class Single:
-    """The code of one kernel, a graph with its inputs alone, and arrays to call it with."""
+    """The code of one kernel, a graph with its inputs alone, and arrays to call it with.
+
+    What it writes are arrays of its caller too, the last ones: a kernel may write only a part.
+    """
 
     code: Code
     graph: Graph
@@ -38,6 +43,7 @@ class Stage:
         self.bindings = {symbol: likely(symbol) for symbol in self.sizes}
         generator = np.random.default_rng(0)
         self.filled = [self._filled(slot, generator) for slot in site.inputs]
+        self.written = [self._empty(slot) for slot in site.outputs]
 
     @property
     def nbytes(self) -> int:
@@ -71,10 +77,12 @@ class Stage:
                 arrays.append(array)
                 graph.add_input(f"x{number}", TensorType(slot.dtype, (elements,)))
             launches.slots.append(_slot(kind, slot.name, slot.dtype, elements, number))
-        for number, slot in enumerate(self.site.outputs):
+        for slot, array in zip(self.site.outputs, self.written, strict=True):
             written.append(len(launches.slots))
-            elements = _elements(slot)
-            launches.slots.append(_slot(SlotKind.OUTPUT, slot.name, slot.dtype, elements, number))
+            elements, number = _elements(slot), len(arrays)
+            arrays.append(array)
+            graph.add_input(f"y{number}", TensorType(slot.dtype, (elements,)))
+            launches.slots.append(_slot(SlotKind.INPUT, slot.name, slot.dtype, elements, number))
         self.site.launch(launches, choice, read, written)
         module, failures = module_of(launches, self.sizes)
         compiled = compile_text(module.text, self.machine)
@@ -88,6 +96,13 @@ class Stage:
         if slot.dtype.numpy.kind != "f":
             return np.zeros(count, slot.dtype.numpy)
         return generator.standard_normal(count, np.float32).astype(slot.dtype.numpy)
+
+    def _empty(self, slot: Slot) -> Array:
+        """Memory at an address that the widest vectors may be stored to."""
+        nbytes = evaluate_dim(slot.nbytes, self.bindings)
+        memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        return memory[start : start + nbytes].view(slot.dtype.numpy)
 
 
 def _slot(kind: SlotKind, name: str, dtype: DType, elements: Dim, number: int) -> Slot:

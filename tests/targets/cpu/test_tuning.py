@@ -18,6 +18,8 @@ from monograph.targets.cpu.tuning import Recorder, Site, Tuning
 
 WEIGHT = np.linspace(-1, 1, 64 * 96, dtype=np.float32).reshape(64, 96)
 
+KERNEL = np.linspace(-1, 1, 32 * 3 * 3 * 3, dtype=np.float32).reshape(32, 3, 3, 3)
+
 
 def _layer(x: monograph.Value) -> monograph.Value:
     return F.softmax(F.relu(x @ WEIGHT), axis=-1)
@@ -38,6 +40,10 @@ GRAPHS = {
         *("f32[2, 70, 32]", "f32[2, 90, 32]", "f32[2, 90, 32]"),
     ),
     "transpose": monograph.trace(lambda x: F.transpose(x, (1, 0)) + 1.0, "f32[96, 160]"),
+    "padded windows": monograph.trace(
+        lambda x: F.relu(F.conv(x, KERNEL, stride=2, padding=1)),
+        "f32[1, 3, 20, 20]",
+    ),
 }
 
 
@@ -57,9 +63,13 @@ def test_every_value_of_every_knob_computes_the_same(name: str) -> None:
 
         def run(edits: dict[str, int], site: Site = site, stage: Stage = stage) -> list[np.ndarray]:
             single = stage.build(edited(site.choice, edits))
-            return Native(single.code, single.graph, 2, guards=())(list(single.arrays))
+            for array in stage.written:
+                array.fill(9)
+            Native(single.code, single.graph, 2, guards=())(list(single.arrays))
+            return [array.copy() for array in stage.written]
 
         expected = run({})
+        assert all((array != 9).any() for array in expected)
         for knob, values in knobs(site.choice, host()).items():
             assert knob in KNOBS
             for value in values[:2]:

@@ -1,0 +1,119 @@
+"""Packing a program's weights before its first call, one after the other.
+
+The code that packs (``targets.cpu.entry``) calls back before it first uses a slot and when it is
+done with it. So a weight is read when its turn comes and let go of as soon as it is packed, where
+the program may do so: all panels are in memory at the end, but of what they are made of only one
+piece at a time. The panels lie in one piece of memory, since each piece has huge pages of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Mapping
+from itertools import accumulate
+
+import numpy as np
+
+from monograph.errors import EvaluationError
+from monograph.ir.dims import evaluate_dim
+from monograph.ir.types import Array
+from monograph.runtime.holding import Held
+from monograph.runtime.pool import ALIGNMENT, OutputPool
+from monograph.targets.cpu.machine import Library
+from monograph.targets.program import PREPARE, Code, SlotKind
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
+
+
+class Packing:
+    """What packs a program's weights; ``kept`` are the arrays of those that calls read too.
+
+    ``lets_go`` says that the others belong to the program, which releases them (``holding``).
+    """
+
+    def __init__(
+        self, program: Code, kept: Mapping[int, Array], pool: OutputPool, *, lets_go: bool
+    ) -> None:
+        self.slots = program.slots
+        self.weights = program.weights
+        self.kept = kept
+        self.lets_go = lets_go
+        self.panels = _panels(program, pool)
+        self.table = np.zeros(len(program.slots) + len(program.sizes) + 1, np.int64)
+        self._reading: dict[int, Array] = {}
+        self._left = Counter(
+            id(program.weights[slot.number])
+            for slot in program.slots
+            if slot.kind is SlotKind.WEIGHT
+        )
+        self._failure: BaseException | None = None
+
+    def run(self, library: Library, threads: int) -> dict[int, Array]:
+        """The panels, by slot."""
+        if not self.panels:
+            return {}
+        callback = _CALLBACK(self._called)
+        self.table[-1] = ctypes.cast(callback, ctypes.c_void_p).value or 0
+        status = ctypes.c_int32(0)
+        code = _ENTRY(library.address(PREPARE))(
+            self.table.ctypes.data, ctypes.addressof(status), threads
+        )
+        if self._failure is not None:
+            raise self._failure
+        if code:
+            raise EvaluationError("a weight could not be packed", found=f"result code {code}")
+        return self.panels
+
+    def _called(self, _table: int, number: int) -> int:
+        """What native code calls: it cannot raise."""
+        try:
+            if number < 0:
+                self._done(~number)
+            else:
+                self.table[number] = self._array(number).ctypes.data
+        except BaseException as error:
+            self._failure = error
+            return 1
+        return 0
+
+    def _array(self, slot: int) -> Array:
+        if slot in self.panels:
+            return self.panels[slot]
+        number = self.slots[slot].number
+        found = self.kept.get(number)
+        if found is None:
+            found = self._reading[number] = in_order(self.weights[number].array())
+        return found
+
+    def _done(self, slot: int) -> None:
+        """Let go of a weight, unless somebody else reads the same one."""
+        number = self.slots[slot].number
+        if slot in self.panels or number in self.kept:
+            return
+        self._reading.pop(number, None)
+        data = self.weights[number]
+        self._left[id(data)] -= 1
+        if self.lets_go and isinstance(data, Held) and not self._left[id(data)]:
+            data.release()
+
+
+def _panels(program: Code, pool: OutputPool) -> dict[int, Array]:
+    """Memory for all that is packed, by slot."""
+    wanted = [k for k, slot in enumerate(program.slots) if slot.kind is SlotKind.PREPARED]
+    if not wanted:
+        return {}
+    sizes = [evaluate_dim(program.slots[k].nbytes, {}) for k in wanted]
+    ends = list(accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes))
+    memory = pool.acquire(ends[-1]).as_array(np.uint8, ends[-1])
+    starts = (0, *ends)
+    return {
+        k: memory[start : start + size]
+        for k, start, size in zip(wanted, starts, sizes, strict=False)
+    }
+
+
+def in_order(array: Array) -> Array:
+    """A weight as it lies in memory; only a strided one is copied."""
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
