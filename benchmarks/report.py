@@ -70,9 +70,10 @@ def headings(name: str) -> list[str]:
 
 
 def tables(results: Results, name: str) -> list[Table]:
-    """A summary of each family, then everybody's times and the seconds to compile."""
+    """A summary of each family, everybody's times, the seconds to compile, and bytes a second."""
     summaries = [summary(results.family(group), name) for group in results.families()]
-    return [*summaries, detail(results), compiling(results)]
+    rows = bandwidths(results, name)
+    return [*summaries, detail(results), compiling(results), *([bandwidth(rows)] if rows else [])]
 
 
 def summary(results: Results, name: str) -> Table:
@@ -126,6 +127,42 @@ def compiling(results: Results) -> Table:
     for row in results.rows:
         outcomes = (row.outcomes.get(name, Outcome()) for name in names)
         table.add_row(row.name, *(_seconds(each.prepared) for each in outcomes))
+    return table
+
+
+BANDWIDTH_HEADINGS = ("workload", "MiB", "ours", "best peer", "ceiling", "reached")
+BANDWIDTH_TITLE = "GB/s where memory is the limit, by best turns"
+
+
+def bandwidths(results: Results, name: str) -> list[list[str]]:
+    """Bytes a second of each workload that memory limits, beside what this machine can stream.
+
+    The ceiling is that of a stream with the same share of writes, measured in the same run, by the
+    wall's clock: beside processor time it would say nothing.
+    """
+    if results.machine.clock != "wall":
+        return []
+    ceiling = results.machine.ceiling
+    lines = []
+    for row in results.rows:
+        seconds = ceiling.seconds(row.read, row.written) if row.streams else 0.0
+        found = compare(row, name)
+        if found is None or not seconds or seconds < ceiling.floor(0, 0, row.flops):
+            continue
+        total, ours = row.read + row.written, found.ours.best or seconds
+        rates = (total / ours, total / (ours * found.ratio_of_best), total / seconds)
+        shown = (f"{rate / 1e9:.1f}" for rate in rates)
+        lines.append([row.name, f"{total / 2**20:.0f}", *shown, f"{seconds / ours:.0%}"])
+    return lines
+
+
+def bandwidth(rows: Sequence[Sequence[str]]) -> Table:
+    """The table of those."""
+    table = Table(title=BANDWIDTH_TITLE, title_justify="left", box=None, pad_edge=False)
+    for column, heading in enumerate(BANDWIDTH_HEADINGS):
+        table.add_column(heading, justify="right" if column else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -252,6 +289,9 @@ def markdown(results: Results, name: str) -> str:
     ]
     title = "Seconds to compile and run once:"
     lines += [title, "", *markdown_table(["workload", *names], body), ""]
+    body = bandwidths(results, name)
+    if body:
+        lines += [f"{BANDWIDTH_TITLE}:", "", *markdown_table(BANDWIDTH_HEADINGS, body), ""]
     lines += [f"- {line}" for line in notes(results, name)]
     forms = [f"- {who} is called as `{form}`." for who, form in machine.forms.items()]
     return "\n".join([*lines, *forms]) + "\n"

@@ -44,9 +44,27 @@ def flatten(kernel: Kernel) -> Kernel:
 def offset(buffer: Buffer, position: Sequence[Expr]) -> Expr:
     """The offset in elements of a position."""
     total: Expr = e.index(buffer.offset)
-    for stride, place in zip(buffer.element_strides(), position, strict=True):
+    for place, stride in _rejoined(list(zip(position, buffer.element_strides(), strict=True))):
         total = total + place * stride
     return total
+
+
+def _rejoined(places: list[tuple[Expr, Dim]]) -> list[tuple[Expr, Dim]]:
+    """Places and strides, with ``(q // n) * n + q % n`` as ``q``: nothing need be divided.
+
+    A position that is data comes so, where what is read was reshaped before.
+    """
+    for k in range(len(places) - 1):
+        (upper, far), (lower, near) = places[k : k + 2]
+        if not isinstance(upper, Apply) or not isinstance(lower, Apply):
+            continue
+        parts = (upper.function, lower.function) == ("index_divide", "index_remainder")
+        if not parts or upper.operands != lower.operands:
+            continue
+        whole, size = upper.operands
+        if isinstance(size, Index) and near * size.dim == far:
+            return _rejoined([*places[:k], (whole, near), *places[k + 2 :]])
+    return places
 
 
 def coefficient(dim: Dim, symbol: Symbol) -> Dim | None:

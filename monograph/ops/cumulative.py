@@ -7,24 +7,29 @@ first result is that of no elements. Narrow floats accumulate in f32.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import numpy as np
 
 from monograph.ir.build import Operand, apply, cast_to
-from monograph.ir.dims import shape_product
+from monograph.ir.dims import Shape, provably_less, shape_product
 from monograph.ir.graph import Node, Value
-from monograph.ir.lower import LoopBuilder, Scalar
+from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, DType, TensorType, bool_, i64, wide
 from monograph.ops import data, elementwise, index, reduce
 from monograph.ops.rules import normalize_axis
 
+ROWS = 4
+"""Rows that are taken further in turn: each step waits for the one before it in its row."""
+
 
 class Cumulative(Op):
     """A running result along ``axis``, in the operand's own type."""
 
     axis: int
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
         """The operand's own type, which must be a number's."""
@@ -47,6 +52,9 @@ class Cumulative(Op):
         size, inner = x.shape[axis], shape_product(x.shape[axis + 1 :])
         shape = (shape_product(x.shape[:axis]), size, inner)
         result = b.viewed(b.result(), shape)
+        if inner == 1 and not provably_less(shape[0], 2 * ROWS):
+            self._lower_rows(b, result, initial, combine, shape, exclusive, reverse)
+            return
         with b.parallel((shape[0], inner), lanes=inner != 1) as (before, after):
             running = b.variable(b.literal(initial, wide(x.dtype)))
             with b.loop(size) as step:
@@ -55,6 +63,34 @@ class Cumulative(Op):
                 new = combine(old, b.reshaped(0, shape, place))
                 running.set(new)
                 b.store(result, place, old if exclusive else new)
+
+    def _lower_rows(
+        self,
+        b: LoopBuilder,
+        result: Memory,
+        initial: bool | int | float,
+        combine: Callable[[Scalar, Scalar], Scalar],
+        shape: Shape,
+        exclusive: bool,
+        reverse: bool,
+    ) -> None:
+        """Several rows in turn, so that a processor works on one while it waits for another.
+
+        The last few are clamped to the last row, which is then computed more than once.
+        """
+        rows, size, _ = shape
+        start = b.literal(initial, wide(b.operands[0].dtype))
+        with b.parallel((-(-rows // ROWS),)) as (tile,):
+            places = [b.clamp(tile * ROWS + k, 0, rows) for k in range(ROWS)]
+            running = [b.variable(start) for _ in places]
+            with b.loop(size) as step:
+                along = size - 1 - step if reverse else step
+                for row, total in zip(places, running, strict=True):
+                    place = (row, along, b.index(0))
+                    old = total.get()
+                    new = combine(old, b.reshaped(0, shape, place))
+                    total.set(new)
+                    b.store(result, place, old if exclusive else new)
 
 
 @op("cumsum")
@@ -215,7 +251,7 @@ def _lowest(dtype: DType) -> bool | int | float:
     """What nothing is less than."""
     if dtype.is_float:
         return -np.inf
-    return False if dtype is bool_ else int(np.iinfo(dtype.numpy).min)
+    return False if dtype is bool_ else data.integer_range(dtype)[0]
 
 
 def _number(x: Operand) -> Value:

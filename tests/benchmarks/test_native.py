@@ -131,6 +131,20 @@ def test_a_ratio_above_one_is_a_win() -> None:
     assert (lost.ratio, lost.share(results.machine.ceiling)) == (0.5, None)
 
 
+def test_bytes_a_second_stand_beside_what_the_machine_streams() -> None:
+    results = _results()
+    # 128 MiB in 2 ms, where a copy moves 34 GB/s; what fits in the cache has no line.
+    assert report.bandwidths(results, "monograph") == [
+        ["won", "128", "67.1", "33.6", "34.0", f"{2**27 / 34e9 / 0.002:.0%}"]
+    ]
+    busy = replace(results.rows[0], flops=10**12)
+    limited = replace(results.machine.ceiling, flops=1e9)
+    arithmetic = Results(replace(results.machine, ceiling=limited), (busy,))
+    assert report.bandwidths(arithmetic, "monograph") == []
+    otherwise = replace(results, machine=replace(results.machine, clock="processor"))
+    assert report.bandwidths(otherwise, "monograph") == []
+
+
 def test_a_wrong_answer_is_not_the_best_peer() -> None:
     row = _results().rows[2]
     assert row.quickest(["eager", "ort"]) == "ort"

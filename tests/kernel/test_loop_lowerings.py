@@ -365,19 +365,33 @@ def test_loops_end_when_their_condition_does() -> None:
 
 
 def test_a_nest_prints_as_it_runs() -> None:
-    graph = trace(lambda x: cumulative.cumsum(x, 1), TensorType(f32, (64, 100)))
+    graph = trace(lambda x: cumulative.cumsum(x, 1), TensorType(f32, (3, 100)))
     (node,) = graph.nodes
     (nest,) = lower_node(node).stages
     assert isinstance(nest, LoopNest)
     assert str(nest) == (
-        "nest cumsum(b0: f32[6400], o0: f32[6400]):\n"
-        "  parallel i1 < 64 in steps of 108:\n"
+        "nest cumsum(b0: f32[300], o0: f32[300]):\n"
+        "  parallel i1 < 3 in steps of 108:\n"
         "    c2: f32 = -0.0:f32\n"
         "    for i3 < 100:\n"
         "      v4 = c2\n"
         "      c2 := (v4 + b0[100*i1+i3])\n"
         "      o0[100*i1+i3] = (v4 + b0[100*i1+i3])\n"
     )
+
+
+@pytest.mark.parametrize("rows", [8, 9, 11, 30])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rows_are_taken_further_in_turn(rows: int, reverse: bool) -> None:
+    x = np.random.default_rng(0).integers(-9, 9, (rows, 7))
+    total, product = _call(
+        lambda x: (cumulative.cumsum(x, 1, False, reverse), cumulative.cumprod(x, 1, True)), x
+    )
+    ordered = x[:, ::-1] if reverse else x
+    sums = np.cumsum(ordered, 1)
+    np.testing.assert_array_equal(total, sums[:, ::-1] if reverse else sums)
+    expected = np.cumprod(np.concatenate([np.ones((rows, 1), x.dtype), x[:, :-1]], 1), 1)
+    np.testing.assert_array_equal(product, expected)
 
 
 def test_conditions_print_with_what_is_computed_for_them() -> None:

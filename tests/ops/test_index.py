@@ -19,7 +19,7 @@ from monograph.ir.text.parser import parse
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import DTYPES, TensorType, f32, f64, i64
 from monograph.ir.verify import verify
-from monograph.ops import index, reduce
+from monograph.ops import index, reduce, shape
 from tests.ops.running import complex_gradients, gradients, run
 
 X = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
@@ -507,3 +507,19 @@ def test_values_and_sizes_that_are_refused_in_keys() -> None:
         trace(lambda x: x[N - M :], TensorType(f32, (N, M)))
     graph = trace(lambda x: x[dim_max(N - M, 0) :], TensorType(f32, (N, M)))
     assert interpret(graph, [np.zeros((5, 2), np.float32)])[0].shape == (2, 2)
+
+
+def test_indices_of_whole_rows_write_whole_rows() -> None:
+    def written(x: Any, i: Any, values: Any) -> Any:
+        places = shape.expand(shape.unsqueeze(i, 1), (6, 5))
+        return index.put_along_axis(x, places, values, 0, "max")
+
+    graph = trace(written, "f32[4, 5]", "i64[6]", "f32[6, 5]")
+    assert "scatter" in [node.op.name for node in graph.nodes]
+    x, values = X[0], np.flip(X.reshape(-1))[:30].reshape(6, 5).copy()
+    values[2, 3] = np.nan
+    rows = np.array([3, 0, -1, 0, 2, 3])
+    expected = np.array(x)
+    for row, update in zip(rows, values, strict=True):
+        expected[row] = np.maximum(expected[row], update)
+    np.testing.assert_array_equal(run(written, x, rows, values), expected)

@@ -38,12 +38,12 @@ def vector_type(element: str, lanes: int) -> str:
 
 
 def element_type(dtype: DType) -> str:
-    """The type of a number in a register (a bool is one bit, a bf16 its raw bits)."""
+    """The type of a number in a register (a bool is one bit, a bf16 or narrower its raw bits)."""
     if dtype is bool_:
         return "i1"
     if dtype.is_float:
-        return {f64: "double", f32: "float", f16: "half", bf16: "i16"}[dtype]
-    return f"i{dtype.bits}"
+        return {f64: "double", f32: "float", f16: "half", bf16: "i16"}.get(dtype, "i8")
+    return f"i{max(dtype.bits, 8)}"
 
 
 def memory_type(dtype: DType) -> str:

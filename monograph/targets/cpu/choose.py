@@ -7,10 +7,11 @@ cache is written past it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import cache
 
-from monograph.ir.dims import Dim, Symbol, shape_product
+from monograph.ir.dims import Dim, Symbol, evaluate_dim, shape_product
 from monograph.ir.types import DType
 from monograph.kernel import expr as e
 from monograph.kernel import mathlib
@@ -30,10 +31,14 @@ PARTIAL = 128
 """Elements that one running sum takes before it is added to another."""
 SHORT = 4
 """Elements under which an axis is no vector's, if another one would do."""
+PAGE = 4096
+"""Bytes after which lines fall on the same set of the first cache."""
 LIGHT = 10
 """Instructions an element up to which memory, not arithmetic, is what takes time."""
 HEAVY = 40
 """Instructions an element from which on fewer elements at a time keep registers from spilling."""
+SHARED = 4
+"""Instructions that rows have in common from which on several are worth visiting at once."""
 TURNED = 8
 """Squares side by side that are turned at once: what is written then reaches over several lines."""
 WORK = 1 << 15
@@ -59,6 +64,8 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     width = _width(kernel, machine, extents[vector])
     outer = likely(shape_product(extents[s] for s in order[:-1]))
     inner = likely(extents[vector])
+    if width > inner > 2:
+        width //= 2  # the last elements once more, and no mask: that takes longer
     tile = TILE if inner >= 2 * TILE and outer < 256 else 0
     crossed = _crossed(kernel, order, extents)
     jam: tuple[tuple[Symbol, int], ...] = ()
@@ -66,8 +73,11 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     if crossed is not None:
         axis, dtype = crossed
         width = machine.vector_bytes * 8 // max(dtype.bits, 32)
-        tile, jam = TURNED * width, ((axis, width),)
-        block = (axis, max(1, LINE * 8 // dtype.bits // width))
+        tile = width * _turned(kernel, vector, axis, width, machine)
+        jam = ((axis, width),)
+        block = (axis, _squares(extents[axis], width, LINE // dtype.numpy.itemsize))
+    else:
+        jam = _sharing(kernel, order, extents)
     rows = LINE if crossed is not None else 1
     scattered = crossed is None and any(_score(at, vector) < 0 for at, _, _ in _accesses(kernel))
     per_iteration = rows * _work(kernel) * (tile or inner) // (1 if scattered else width)
@@ -118,6 +128,61 @@ def _crossed(
     return None
 
 
+def _turned(kernel: Kernel, vector: Symbol, axis: Symbol, width: int, machine: Machine) -> int:
+    """Squares side by side: no more than the first cache keeps the lines of until all is read.
+
+    Lines a power of two apart fall on few of its sets. Where those that are written do so too,
+    long runs of them are worth more.
+    """
+
+    def room(position: Expr, symbol: Symbol, dtype: DType) -> int:
+        step = coefficient(position.dim, symbol) if isinstance(position, Index) else None
+        if not isinstance(step, int) or step == 0:
+            return TURNED * width
+        distance = math.gcd(PAGE, step * dtype.numpy.itemsize)
+        return PAGE // max(distance, LINE) * max(1, machine.l1 // PAGE)
+
+    read = [room(load.operands[0], vector, load.dtype) for load in kernel.loads()]
+    stores = [room(each.position[0], axis, each.buffer.dtype) for each in kernel.stores]
+    if min(stores) < TURNED * width:
+        return TURNED
+    return max(1, min(TURNED, min(read) // width))
+
+
+def _squares(extent: Dim, width: int, line: int) -> int:
+    """Squares of a block, a cache line at least; the last square is not alone in its block.
+
+    It may then begin early enough to be whole.
+    """
+    least = max(1, line // width)
+    if not isinstance(extent, int) or extent % width == 0:
+        return least
+    squares = -(-extent // width)
+    return next((size for size in range(max(least, 2), squares) if squares % size != 1), squares)
+
+
+def _sharing(
+    kernel: Kernel, order: tuple[Symbol, ...], extents: dict[Symbol, Dim]
+) -> tuple[tuple[Symbol, int], ...]:
+    """Several rows at once, where much that is computed along a row is the same in each of them.
+
+    Positions of samples, tables of sines, checked indices: they are computed once for all.
+    """
+    *outer, vector = order
+    if not outer:
+        return ()
+    row, along = outer[-1], [x for x in kernel.expressions() if vector in x.symbols]
+    shared = [x for x in along if row not in x.symbols]
+    own = sum(map(_instructions, along)) - sum(map(_instructions, shared))
+    if sum(map(_instructions, shared)) < SHARED or own > HEAVY:
+        return ()
+    extent = extents[row]
+    for copies in (8, 7, 6, 5, 4, 3, 2):
+        if isinstance(extent, int) and extent % copies == 0 and copies * own <= 2 * HEAVY:
+            return ((row, copies),)
+    return ()
+
+
 def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedule:
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     used = frozenset().union(*(each.symbols for each in reductions))
@@ -129,9 +194,12 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     stores = longest < machine.vector_bytes // 4
     across = {s: _contiguity(kernel, s, stores) for s in rows}
     best = max(rows, key=lambda s: (across[s], rows.index(s)), default=None)
-    if best is not None and not inner and across[best] > along_row and extents[best] != 1:
-        return _across(kernel, machine, rows, best, reductions)
     is_wide = best is not None and likely(extents[best]) >= machine.vector_bytes // 4
+    if best is not None and not inner and extents[best] != 1:
+        # Windows that overlap lie along both: neighbouring ones need no sum over lanes.
+        overlaps = is_wide and across[best] == along_row > 0
+        if across[best] > along_row or overlaps:
+            return _across(kernel, machine, rows, best, reductions)
     if best is not None and inner and is_wide and across[best] > max(along_row, 0):
         return _columns(kernel, machine, rows, best, inner, reductions)
     vector = {each.axes[-1].symbol for each in reductions if each.axes}
@@ -177,6 +245,7 @@ def _across(
         vector=(vector,),
         width=width,
         tile=width,
+        along_tiles=bool(jam),
         jam=jam,
         partial=PARTIAL,
         streaming=frozenset(),
@@ -239,9 +308,13 @@ def _accesses(kernel: Kernel, stores: bool = True) -> Iterable[tuple[Expr, DType
         yield store.position[0], store.buffer.dtype, 3
 
 
+NEAR = (-1, 2)
+"""Distances of neighbours at which a vector is still loaded as a whole; 2 in complex numbers."""
+
+
 def _contiguity(kernel: Kernel, symbol: Symbol, stores: bool = True) -> int:
     accesses = _accesses(kernel, stores)
-    return sum(_score(position, symbol) * weight for position, _, weight in accesses)
+    return sum(_score(position, symbol, NEAR) * weight for position, _, weight in accesses)
 
 
 def _reduction_contiguity(reductions: list[Reduce]) -> int:
@@ -251,14 +324,15 @@ def _reduction_contiguity(reductions: list[Reduce]) -> int:
             continue
         for expr in e.walk((each.body,)):
             if isinstance(expr, Load):
-                total += 2 * _score(expr.operands[0], each.axes[-1].symbol)
+                total += 2 * _score(expr.operands[0], each.axes[-1].symbol, NEAR)
     return total
 
 
-def _score(position: Expr, symbol: Symbol) -> int:
+def _score(position: Expr, symbol: Symbol, near: tuple[int, ...] = (-1,)) -> int:
     """2 if neighbours along the axis are neighbours in memory, -1 if they are far apart.
 
-    Neighbours that lie the other way round are turned on the way.
+    Those that are as far apart as one of ``near`` are found on the way: they lie the other way
+    round, or every other one is left out.
     """
     if symbol not in position.symbols:
         return 0
@@ -274,7 +348,7 @@ def _score(position: Expr, symbol: Symbol) -> int:
     ]
     if steps == [1]:
         return 2
-    return 1 if steps == [-1] else -1
+    return 1 if len(steps) == 1 and steps[0] in near else -1
 
 
 def _width(kernel: Kernel, machine: Machine, extent: Dim) -> int:
@@ -298,13 +372,13 @@ def _computed(kernel: Kernel) -> Iterable[DType]:
 
 
 def _work(kernel: Kernel) -> int:
-    total = 1
-    for expr in kernel.expressions():
-        if isinstance(expr, Apply):
-            total += instruction_count(expr)
-        elif isinstance(expr, Load):
-            total += 1
-    return total
+    return 1 + sum(map(_instructions, kernel.expressions()))
+
+
+def _instructions(expr: Expr) -> int:
+    if isinstance(expr, Apply):
+        return instruction_count(expr)
+    return 1 if isinstance(expr, Load) else 0
 
 
 def instruction_count(applied: Apply) -> int:
@@ -344,11 +418,15 @@ def _row_size(reductions: list[Reduce]) -> int:
 
 
 def likely(dim: Dim) -> int:
-    """A size to plan with: the declared range's upper end if it is small."""
+    """A size to plan with: symbols stand for the upper end of their range if that is small."""
     if isinstance(dim, int):
         return dim
-    lower, upper = dim.bounds()
-    return upper if upper is not None and upper <= 4096 else max(lower or 1, 512)
+    return evaluate_dim(dim, {symbol: _likely_symbol(symbol) for symbol in dim.symbols()})
+
+
+def _likely_symbol(symbol: Symbol) -> int:
+    upper = symbol.upper
+    return upper if upper is not None and upper <= 4096 else max(symbol.lower, 512)
 
 
 def _hides_reading(kernel: Kernel, machine: Machine) -> bool:
@@ -360,9 +438,13 @@ def _hides_reading(kernel: Kernel, machine: Machine) -> bool:
     return sum(sizes) > machine.l2 and _work(kernel) > HEAVY
 
 
+def _least(dim: Dim) -> int:
+    return dim if isinstance(dim, int) else max(dim.bounds()[0] or 0, 0)
+
+
 def _streaming(kernel: Kernel, machine: Machine) -> frozenset[str]:
     """Outputs so large that nobody would find them in the cache."""
-    sizes = {b.name: likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.buffers}
+    sizes = {b.name: _least(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.buffers}
     if sum(sizes.values()) <= machine.l3:
         return frozenset()
     return frozenset(b.name for b in kernel.outputs if sizes[b.name] > machine.l3 // 4)

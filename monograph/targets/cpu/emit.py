@@ -45,6 +45,7 @@ from monograph.targets.cpu.assembly import (
     Lanes,
     memory_type,
 )
+from monograph.targets.cpu.joined_writes import joined_writes
 from monograph.targets.cpu.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.reductions import Partial, reduction_of
 from monograph.targets.cpu.values import ALIGNMENT, LINE, ValueEmitter
@@ -260,6 +261,7 @@ class NestEmitter(ValueEmitter):
         outer, self.partials = self.partials, {**self.partials, **partials}
         width = loop.width
         self.body_loads = _loads(loop.body)
+        self.joins = joined_writes(loop.body, loop.symbol, width)
         start, extent = self.dim(loop.start), self.dim(loop.extent)
         static = loop.extent if isinstance(loop.extent, int) else None
         head = self._head(loop, extent)
@@ -282,6 +284,7 @@ class NestEmitter(ValueEmitter):
         if static is None or static % width:
             self._remainder(loop, split, start, extent)
         self.vector = None
+        self.joins = {}
         self.aligned.clear()
         self.partials = outer
         for name, lanes in partials.items():
@@ -299,7 +302,7 @@ class NestEmitter(ValueEmitter):
         for write in loop.body:
             if not isinstance(write, Write) or not write.streaming:
                 continue
-            elements = LINE * 8 // write.buffer.dtype.bits
+            elements = LINE // write.buffer.dtype.numpy.itemsize
             if loop.width % elements or not _at_least(loop.extent, MANY_LINES * elements):
                 continue
             if not isinstance(write.offset, Index):

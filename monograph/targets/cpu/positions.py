@@ -69,6 +69,25 @@ class PositionEmitter:
             return self.here.binary("add", first, Lanes(f"<{lanes}>", INDEX, vector.width))
         return self._vector_dim(expr.dim)
 
+    def narrow_position(self, expr: Expr) -> Lanes | None:
+        """A position along the vector axis in 32 bits, if all its values fit.
+
+        Those are half as wide, and one instruction makes floats of them.
+        """
+        vector = self.vector
+        if vector is None or not isinstance(expr, Index) or vector.symbol not in expr.symbols:
+            return None
+        step = coefficient(expr.dim, vector.symbol)
+        low, high = expr.dim.bounds() if isinstance(expr.dim, SymbolicDim) else (None, None)
+        if not isinstance(step, int) or low is None or high is None:
+            return None
+        beyond = vector.width * abs(step)  # the lanes of the last vector reach past the end
+        if low - beyond < -(1 << 31) or high + beyond >= 1 << 31:
+            return None
+        first = self.here.splat(self.here.convert("trunc", self.dim(expr.dim), "i32"), vector.width)
+        lanes = ", ".join(f"i32 {k * step}" for k in range(vector.width))
+        return self.here.binary("add", first, Lanes(f"<{lanes}>", "i32", vector.width))
+
     def dim(self, dim: Dim) -> Lanes:
         """Index arithmetic on scalars (of the first lane, along the vector axis)."""
         if isinstance(dim, int):

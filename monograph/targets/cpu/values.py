@@ -10,7 +10,7 @@ is read where it is asked for, every time.
 from __future__ import annotations
 
 from monograph.ir.types import DType, bool_, i32
-from monograph.kernel import mathlib
+from monograph.kernel import mathlib, narrow
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Literal, Load, Variable, walk
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.loops import (
@@ -33,6 +33,7 @@ from monograph.targets.cpu.assembly import (
     type_suffix,
     vector_type,
 )
+from monograph.targets.cpu.joined_writes import Join
 from monograph.targets.cpu.positions import PositionEmitter, Scope, Vector, is_multiple
 from monograph.targets.cpu.reductions import Partial, halves
 
@@ -65,6 +66,8 @@ class ValueEmitter(PositionEmitter):
         self.body_loads: list[Load] = []
         self.cells: dict[str, tuple[str, Lanes]] = {}
         self.lanewise: set[str] = set()
+        self.joins: dict[int, Join] = {}
+        """Writes of the vector loop that is being emitted that are stored together."""
         self.aligned: set[Expr] = set()
         """Positions at which the vector loop that is being emitted begins with a cache line."""
         self.has_checks = False
@@ -136,10 +139,16 @@ class ValueEmitter(PositionEmitter):
             return self._rarely(expr)
         if expr.function in APPROXIMATED:
             return self.value(mathlib.expand(expr))
+        if narrow.involves_narrow(expr):
+            return self.value(narrow.expand(expr))
         if expr.function in COMPARISONS:
             compared = self._compared_positions(expr)
             if compared is not None:
                 return compared
+        if expr.function == "cast" and expr.dtype.is_float:
+            narrow_position = self.narrow_position(expr.operands[0])
+            if narrow_position is not None:
+                return instructions.cast(self.here, narrow_position, i32, expr.dtype)
         operands = [self.value(operand) for operand in expr.operands]
         lanes = max(operand.lanes for operand in operands)
         spread = tuple(self.here.splat(operand, lanes) for operand in operands)
@@ -251,7 +260,7 @@ class ValueEmitter(PositionEmitter):
         memory = memory_type(load.dtype)
         (offset,) = load.operands
         step = self._step(offset)
-        alignment = load.dtype.bits // 8
+        alignment = load.dtype.numpy.itemsize
         if step == 0:
             address = self._address(load.buffer, self.value(offset))
             raw = b.assign(memory, 1, f"load {memory}, ptr {address.text}, align {alignment}")
@@ -263,8 +272,8 @@ class ValueEmitter(PositionEmitter):
             square = self._square(load, step)
             if square is not None:
                 return square
-            every_other = self._every_other(load, step, memory, alignment)
-            raw = every_other or self._gathered(load, memory, alignment)
+            every_few = self._every_few(load, step, memory, alignment)
+            raw = every_few or self._gathered(load, memory, alignment)
         return self._to_register(raw, load.dtype)
 
     def _backward_load(self, load: Load, memory: str, alignment: int) -> Lanes:
@@ -280,24 +289,36 @@ class ValueEmitter(PositionEmitter):
             memory, width, f"shufflevector {raw}, {raw.type} poison, <{width} x i32> <{order}>"
         )
 
-    def _every_other(
-        self, load: Load, step: int | None, memory: str, alignment: int
-    ) -> Lanes | None:
-        """A load of every second element, out of two that reach no further than it does."""
+    def _every_few(self, load: Load, step: int | None, memory: str, alignment: int) -> Lanes | None:
+        """A load of every second to fourth element, out of loads that reach no further."""
         vector = self.vector
-        if step != 2 or vector is None or vector.mask is not None or vector.width % 2:
+        if step not in (2, 3, 4) or vector is None or vector.mask is not None:
             return None
         b, width = self.here, vector.width
+        if width < step:
+            return None
         first = self._first(load.operands[0])
-        type_ = vector_type(memory, width)
-        parts = []
-        for offset in (first, b.binary("add", first, Lanes(str(width - 1), INDEX))):
+        starts = [part * width for part in range(step)]
+        starts[-1] -= step - 1
+        found: Lanes | None = None
+        for part, start in enumerate(starts):
+            offset = b.binary("add", first, Lanes(str(start), INDEX))
             place = f"ptr {self._address(load.buffer, offset).text}, align {alignment}"
-            parts.append(b.assign(memory, width, f"load {type_}, {place}"))
-        low = [f"i32 {k}" for k in range(0, width, 2)]
-        high = [f"i32 {width + k}" for k in range(1, width, 2)]
-        order = f"<{width} x i32> <{', '.join(low + high)}>"
-        return b.assign(memory, width, f"shufflevector {parts[0]}, {parts[1]}, {order}")
+            piece = b.assign(memory, width, f"load {vector_type(memory, width)}, {place}")
+            if found is None:
+                found, taken = piece, [step * lane for lane in range(width)]
+                continue
+            # Lanes that lie in an earlier part are there already, each in its place.
+            last = [-(-starts[p] // step) for p in range(part + 1, step)]
+            reach = last[0] if last else width
+            order = [
+                taken[lane] if lane < -(-start // step) else width + step * lane - start
+                for lane in range(reach)
+            ] + ["poison"] * (width - reach)
+            text = ", ".join(f"i32 {each}" for each in order)
+            joined = f"shufflevector {found}, {piece}, <{width} x i32> <{text}>"
+            found, taken = b.assign(memory, width, joined), list(range(width))
+        return found
 
     def _square(self, load: Load, step: int | None) -> Lanes | None:
         """A strided load whose neighbours are loaded too: read rows, and turn them in registers.
@@ -318,7 +339,7 @@ class ValueEmitter(PositionEmitter):
             offset = b.binary("add", first, Lanes(str(lane * step), INDEX))
             address = self._address(load.buffer, offset)
             type_ = vector_type(memory, vector.width)
-            place = f"ptr {address.text}, align {load.dtype.bits // 8}"
+            place = f"ptr {address.text}, align {load.dtype.numpy.itemsize}"
             rows.append(b.assign(memory, vector.width, f"load {type_}, {place}"))
         for each, column in zip(loads, transposed(b, rows), strict=True):
             self.scopes[-1].values[each] = self._to_register(column, load.dtype)
@@ -336,12 +357,15 @@ class ValueEmitter(PositionEmitter):
             place = other.operands[0]
             if other.buffer == load.buffer and isinstance(place, Index):
                 difference = place.dim - offset.dim
-                if isinstance(difference, int) and abs(difference) < count:
+                if isinstance(difference, int):
                     found[difference] = other
         if found.get(0) is not load:  # of another loop, inside or outside
             return None
-        low = min(found)
-        if sorted(found) != list(range(low, low + count)):
+        low = 0
+        while low - 1 in found:
+            low -= 1
+        low += -low // count * count  # of a longer run, the square that it is in
+        if any(low + k not in found for k in range(count)):
             return None
         return [found[low + k] for k in range(count)]
 
@@ -390,7 +414,7 @@ class ValueEmitter(PositionEmitter):
 
     def _write(self, write: Write) -> None:
         b = self.here
-        alignment = write.buffer.dtype.bits // 8
+        alignment = write.buffer.dtype.numpy.itemsize
         value = self._to_memory(self.value(write.value), write.buffer.dtype)
         step = self._step(write.offset)
         if self.vector is None or step == 0:
@@ -400,6 +424,11 @@ class ValueEmitter(PositionEmitter):
             return
         value = b.splat(value, self.vector.width)
         mask = self.vector.mask
+        join = self.joins.get(id(write))
+        if join is not None and mask is None:
+            if join.add(write, value):
+                self._joined_write(join, alignment)
+            return
         if step == 1:
             address = self._address(write.buffer, self._first(write.offset))
             if mask is None:
@@ -414,6 +443,15 @@ class ValueEmitter(PositionEmitter):
         place = f"{pointers.type} align {alignment} {pointers.text}"
         self._masked_store("scatter", value, place, f"v{value.lanes}p0", everywhere)
 
+    def _joined_write(self, join: Join, alignment: int) -> None:
+        """The vectors of writes that lie together."""
+        b, first = self.here, join.writes[0]
+        start = self._first(first.offset)
+        for distance, row in join.rows(b):
+            place = b.binary("add", start, Lanes(str(distance), INDEX))
+            address = self._address(first.buffer, place)
+            b.line(f"store {row}, ptr {address.text}, align {alignment}")
+
     def _prefetch(self, statement: Prefetch) -> None:
         """One request a cache line; nothing where neighbours are far apart."""
         if self.vector is None or self.vector.mask is not None:
@@ -423,8 +461,8 @@ class ValueEmitter(PositionEmitter):
             return
         self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         first = self._first(statement.offset)
-        nbytes = self.vector.width * step * statement.buffer.dtype.bits // 8
-        per_line = LINE * 8 // statement.buffer.dtype.bits
+        nbytes = self.vector.width * step * statement.buffer.dtype.numpy.itemsize
+        per_line = LINE // statement.buffer.dtype.numpy.itemsize
         near = 1 if statement.far else 3
         for line in range(max(1, nbytes // LINE)):
             offset = self.here.binary("add", first, Lanes(str(line * per_line), INDEX))
@@ -437,8 +475,9 @@ class ValueEmitter(PositionEmitter):
             return "", alignment
         if not self.vector.is_aligned:
             return "", alignment
-        aligned = min(64, self.vector.width * write.buffer.dtype.bits // 8)
-        elements = aligned * 8 // write.buffer.dtype.bits
+        itemsize = write.buffer.dtype.numpy.itemsize
+        aligned = min(64, self.vector.width * itemsize)
+        elements = aligned // itemsize
         is_aligned = write.offset in self.aligned
         if not is_aligned and not is_multiple(write.offset.dim, elements, self.vector.symbol):
             return "", alignment

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from monograph import functional as F
+from monograph.ir.dims import Symbol
+from monograph.ir.graph import Graph
+from monograph.ir.types import TensorType, f32
 from monograph.kernel.schedule import Schedule
-from monograph.targets.cpu.choose import TILE
+from monograph.runtime.compile import Options, compile_graph
+from monograph.targets.cpu.choose import TILE, likely
 from tests.targets.cpu.stepping import kernel_of
 
 
@@ -60,6 +66,20 @@ def test_a_transpose_is_visited_in_squares() -> None:
     assert found.block is not None and found.block[1] == 2
 
 
+def test_the_last_square_of_a_ragged_axis_is_not_alone_in_its_block() -> None:
+    for size in (9, 14, 17, 49, 196, 999):
+        found = schedule(lambda x: F.transpose(x, (1, 0)), f"f32[64, {size}]")
+        assert found.block is not None
+        assert -(-size // 8) % found.block[1] != 1
+
+
+def test_lines_that_share_few_sets_of_the_cache_are_read_a_few_at_a_time() -> None:
+    def tile(columns: int) -> int:
+        return schedule(lambda x: F.transpose(x, (1, 0)), f"f32[200, {columns}]").tile
+
+    assert (tile(960), tile(256), tile(512), tile(2048)) == (64, 32, 16, 8)
+
+
 def test_the_rows_that_a_transpose_reads_are_read_on() -> None:
     found = schedule(lambda x: F.transpose(x, (1, 0)), "f32[512, 512]")
     assert found.along_tiles and found.tile == 8 * found.width
@@ -67,6 +87,21 @@ def test_the_rows_that_a_transpose_reads_are_read_on() -> None:
 
 
 # Rows.
+
+
+def test_rows_that_share_what_is_computed_along_them_are_visited_at_once() -> None:
+    found = schedule(lambda x, t: x * F.sin(t), "f32[12, 1000]", "f32[1000]")
+    assert [(symbol.name, copies) for symbol, copies in found.jam] == [("_i0", 6)]
+    assert schedule(lambda x, t: x * t, "f32[12, 1000]", "f32[1000]").jam == ()
+    assert schedule(lambda x, t: x * F.sin(t), "f32[11, 1000]", "f32[1000]").jam == ()
+
+
+def test_windows_that_overlap_are_reduced_side_by_side() -> None:
+    def windows(x: Any) -> Any:
+        places = F.iota((900, 25), 0) + F.iota((900, 25), 1)
+        return F.sum(F.take(x, places), 1)
+
+    assert vector(schedule(windows, "f32[1000]")) == ["_i0"]
 
 
 def test_a_row_is_reduced_along_itself() -> None:
@@ -135,3 +170,30 @@ def test_a_few_columns_are_no_vector() -> None:
 def test_columns_too_long_to_keep_are_summed_in_parts() -> None:
     found = schedule(lambda x: F.softmax(x, 0), "f32[100000, 64]")
     assert not found.keep and found.partial
+
+
+# Sizes that are not known.
+
+
+def test_a_product_of_sizes_is_planned_for_by_its_factors() -> None:
+    batch, length = Symbol("b", 0, 64), Symbol("n", 0, 1 << 20)
+    assert likely(batch) == 64
+    assert likely(batch * 1024 + 1) == 64 * 1024 + 1
+    assert likely(length * 3) == 512 * 3
+
+
+def test_what_may_be_small_is_not_written_past_the_cache() -> None:
+    assert schedule(lambda x: x + 1.0, "f32[100000000]").streaming
+    assert not schedule(lambda x: x + 1.0, "f32[b*1000000]").streaming
+
+
+def test_rows_that_may_be_empty_are_one_kernel() -> None:
+    graph = Graph("rows")
+    x = graph.add_input("x", TensorType(f32, (Symbol("b"), Symbol("n", 0, 9999))))
+    with graph.as_current():
+        graph.set_outputs([F.softmax(x)])
+    executable = compile_graph(graph, Options(cache=False))
+    assert len(executable.report.kernels) == 1
+    for shape in ((3, 5), (2, 0)):
+        array = np.ones(shape, np.float32)
+        np.testing.assert_allclose(executable(array)[0], array / max(shape[1], 1), rtol=1e-6)

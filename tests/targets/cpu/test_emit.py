@@ -25,7 +25,7 @@ def text(function: Any, *types: Any) -> str:
 
 @pytest.mark.parametrize(
     ("size", "masked", "whole"),
-    [("128", False, True), ("100", True, True), ("3", True, False), ("n", True, True)],
+    [("128", False, True), ("100", True, True), ("3", True, True), ("n", True, True)],
 )
 def test_a_vector_loop_has_a_masked_rest_exactly_when_needed(
     size: str, masked: bool, whole: bool
@@ -36,7 +36,7 @@ def test_a_vector_loop_has_a_masked_rest_exactly_when_needed(
 
 
 def test_short_rows_take_short_vectors() -> None:
-    assert kernel_of(lambda x: x + 1.0, "f32[5]").nest.body[0].width == 8  # type: ignore[union-attr]
+    assert kernel_of(lambda x: x + 1.0, "f32[5]").nest.body[0].width == 4  # type: ignore[union-attr]
     assert kernel_of(lambda x: x + 1.0, "f32[1000]").nest.body[0].width == 32  # type: ignore[union-attr]
 
 
@@ -47,8 +47,30 @@ def test_neighbours_are_loaded_together() -> None:
 
 
 def test_elements_that_are_apart_are_gathered() -> None:
-    found = text(lambda x: x[::3] + 1.0, "f32[384]")
+    found = text(lambda x: x[::5] + 1.0, "f32[640]")
     assert "llvm.masked.gather.v32f32" in found
+
+
+@pytest.mark.parametrize("step", [2, 3, 4])
+def test_elements_a_few_apart_are_picked_from_whole_loads(step: int) -> None:
+    found = text(lambda x: x[::step] + 1.0, f"f32[{128 * step}]")
+    assert len(re.findall(r"= load <32 x float>", found)) == step
+    assert "gather" not in found
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 17, 33, 100])
+@pytest.mark.parametrize("step", [2, 3, 4])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.float64])
+def test_elements_a_few_apart_are_those_and_none_beyond(step: int, size: int, dtype: Any) -> None:
+    x = np.arange((size - 1) * step + 1).astype(dtype)
+    compiled = monograph.compile(lambda x: x[::step] + 1, x)
+    np.testing.assert_array_equal(compiled(x), x[::step] + 1)
+
+
+def test_a_position_that_becomes_a_float_is_counted_in_32_bits() -> None:
+    found = text(lambda x: x + F.cast(F.iota((1000,)), "f32"), "f32[1000]")
+    assert re.search(r"sitofp <\d+ x i32>", found)
+    assert not re.search(r"sitofp <\d+ x i64>", found)
 
 
 def test_elements_in_reverse_are_loaded_together_and_turned() -> None:
