@@ -15,7 +15,7 @@ from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, f32, wide
+from monograph.ir.types import Array, TensorType, f32, f64, wide
 from monograph.ops import data, norm, reduce
 from monograph.ops import math as math_ops
 from monograph.ops import shape as shape_ops
@@ -170,10 +170,10 @@ class BatchNormTraining(Op):
 
     def _normal(self, x: Value) -> tuple[Value, Value, Value, Value]:
         """The standardised operand, 1 / deviation, mean and variance of each channel."""
-        axes = _batch_axes(x.rank)
-        mean = reduce.mean(x, axes)
+        count = shape_product(x.shape[axis] for axis in _batch_axes(x.rank))
+        mean = _over(_over_batch(x), count)
         centred = x - norm.column(mean, x.rank)
-        variance = reduce.mean(centred * centred, axes)
+        variance = _over(_over_batch(centred * centred), count)
         inverse = math_ops.rsqrt(variance + self.epsilon)
         return centred * norm.column(inverse, x.rank), inverse, mean, variance
 
@@ -223,7 +223,10 @@ def _batch_axes(rank: int) -> tuple[int, ...]:
 
 
 def _over_batch(x: Value) -> Value:
-    return reduce.sum(x, _batch_axes(x.rank))
+    """The sum of each channel, in double precision: a batch is many elements, and their mean is
+    subtracted from each of them.
+    """
+    return cast_to(reduce.sum(cast_to(x, f64), _batch_axes(x.rank)), x.dtype)
 
 
 def _over(total: Value, count: Dim) -> Value:

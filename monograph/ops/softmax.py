@@ -82,7 +82,7 @@ class Softmax(AlongAxis):
         if x.shape[self.axis] == 0:
             return x
         exact = cast_to(x, wide(x.dtype))
-        exponentials = math_ops.exp(exact - _largest_value(exact, self.axis))
+        exponentials = math_ops.exp(exact - reduce.largest_or_none(exact, (self.axis,)))
         total = reduce.sum(exponentials, self.axis, keepdims=True)
         return cast_to(exponentials / total, x.dtype)
 
@@ -114,7 +114,7 @@ class LogSoftmax(AlongAxis):
         if x.shape[self.axis] == 0:
             return x
         exact = cast_to(x, wide(x.dtype))
-        distance = exact - _largest_value(exact, self.axis)
+        distance = exact - reduce.largest_or_none(exact, (self.axis,))
         total = reduce.sum(math_ops.exp(distance), self.axis, keepdims=True)
         return cast_to(distance - math_ops.log(total), x.dtype)
 
@@ -130,11 +130,6 @@ def log_softmax(x: Operand, axis: int = -1) -> Value:
     """log(softmax(x)) along ``axis``, accurate where softmax is tiny."""
     value = reduce.as_float(x)
     return apply(LogSoftmax(normalize_axis("log_softmax", axis, value.rank)), value)
-
-
-def _largest_value(x: Value, axis: int) -> Value:
-    """The largest element of each row; -inf where rows turn out to be empty."""
-    return reduce.max(reduce.with_an_element(x, (axis,)), axis, keepdims=True)
 
 
 def _largest(x: Array, axis: int) -> Array:

@@ -291,7 +291,8 @@ def _judge_step(got: Trained, eager: Sequence[Trained], exact: Trained) -> list[
         for name, twin in exact.gradients.items()
     }
     level = float(np.quantile(list(spread.values()), 0.9))
-    verdicts = [judge(got.loss, first.loss, exact.loss, level=level)]
+    widest = max(error_of(each.loss, exact.loss) for each in eager)
+    verdicts = [judge(got.loss, first.loss, exact.loss, level=level, spread=widest).about("loss")]
     for name, gradient in first.gradients.items():
         if name in got.gradients:
             found = judge(

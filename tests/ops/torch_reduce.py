@@ -42,6 +42,19 @@ def _variance(op: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.var(x, op.axes, correction=op.correction, keepdim=op.keepdims)
 
 
+def _extremum(function: Any, limit: float) -> Any:
+    """torch refuses an empty axis; one more element, that any other replaces, stands for it."""
+
+    def reference(op: Any, x: torch.Tensor) -> torch.Tensor:
+        if op.may_be_empty:
+            (axis,) = op.axes
+            extra = torch.full_like(x.sum(axis, keepdim=True), limit)
+            x = torch.cat([x, extra], axis)
+        return _over_axes(function)(op, x)
+
+    return reference
+
+
 def _first_extremum(function: Any) -> Any:
     """torch's arg functions, made to choose the first of several equal elements."""
 
@@ -92,8 +105,8 @@ def _top_k(op: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 TORCH = {
     "sum": _over_axes(_sum),
     "prod": _one_axis_at_a_time(_prod),
-    "max": _over_axes(torch.amax),
-    "min": _over_axes(torch.amin),
+    "max": _extremum(torch.amax, -torch.inf),
+    "min": _extremum(torch.amin, torch.inf),
     "mean": _over_axes(torch.mean),
     "variance": _variance,
     "logsumexp": _over_axes(torch.logsumexp),

@@ -23,11 +23,11 @@ from monograph.ops.reduce.statistics import (
     Logsumexp,
     Mean,
     Variance,
+    largest_or_none,
     logsumexp,
     mean,
     std,
     variance,
-    with_an_element,
 )
 from monograph.ops.reduce.truth import All, Any, all, any, count_nonzero
 
@@ -52,6 +52,7 @@ __all__ = [
     "as_float",
     "as_number",
     "count_nonzero",
+    "largest_or_none",
     "logsumexp",
     "max",
     "mean",
@@ -67,5 +68,4 @@ __all__ = [
     "sum_to",
     "summed",
     "variance",
-    "with_an_element",
 ]

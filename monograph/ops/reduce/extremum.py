@@ -1,13 +1,14 @@
 """The largest and the smallest element, and where they stand.
 
 A NaN among the elements is the result. The maximum of no elements does not exist, so an empty axis
-is refused.
+is refused, unless the op is told that -inf is meant then (inf for the minimum).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,18 +34,40 @@ from monograph.ops.reduce.base import (
     sample_operands,
     spread,
 )
-from monograph.ops.rules import normalize_axes
+from monograph.ops.rules import normalize_axes, require
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Extremum(Reduction):
-    """The largest or smallest element; elements that tie have even parts of its gradient."""
+    """The largest or smallest element; elements that tie have even parts of its gradient.
+
+    With ``may_be_empty`` that of no floats is the infinity that any of them would replace.
+    """
+
+    may_be_empty: bool = False
 
     def infer(self, x: TensorType) -> TensorType:
         """The operand's dtype without the reduced axes, none of which may be empty."""
         require_ordered(self.name, x)
-        for axis in normalize_axes(self.name, self.axes, x.rank):
-            require_elements(self.name, x, axis)
+        if self.may_be_empty:
+            require(
+                x.dtype.is_float,
+                f"{self.name}: only floats may be absent",
+                expected="a float dtype",
+                found=x,
+            )
+        else:
+            for axis in normalize_axes(self.name, self.axes, x.rank):
+                require_elements(self.name, x, axis)
         return super().infer(x)
+
+    def _options(self, x: Array, limit: float) -> dict[str, Any]:
+        """NumPy's options: the axes, and the infinity to begin with where that is asked for."""
+        options = {"axis": self.axes, "keepdims": self.keepdims}
+        if self.may_be_empty:
+            return options | {"initial": limit}
+        check_elements(self.name, x, self.axes)
+        return options
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
         """Of truth values, the largest is whether any is true, the smallest whether all are."""
@@ -70,6 +93,9 @@ class Extremum(Reduction):
         yield Sample(cls((1,)), (ties,), "ties", False)
         yield Sample(cls((1,)), (np.zeros((0, 3), np.float32),), "empty result", False)
         yield Sample(cls((1,)), (SPECIAL,), "special", False)
+        nothing = np.zeros((2, 0), np.float32)
+        yield Sample(cls((1,), False, True), (nothing,), "nothing", False)
+        yield Sample(cls((1,), True, True), (ties,), "perhaps empty", False)
         yield Sample(cls((1,)), (np.array([[-128, 127], [5, -1]], np.int8),), "i8")
         yield Sample(cls((0,)), (np.array([[True, False], [False, False]]),), "bool")
 
@@ -79,8 +105,7 @@ class Max(Extremum):
     """The largest element along axes; NaN if there is one."""
 
     def evaluate(self, x: Array) -> Array:
-        check_elements(self.name, x, self.axes)
-        return np.asarray(np.max(x, axis=self.axes, keepdims=self.keepdims))
+        return np.asarray(np.max(x, **self._options(x, -np.inf)))
 
 
 @function
@@ -95,8 +120,7 @@ class Min(Extremum):
     """The smallest element along axes; NaN if there is one."""
 
     def evaluate(self, x: Array) -> Array:
-        check_elements(self.name, x, self.axes)
-        return np.asarray(np.min(x, axis=self.axes, keepdims=self.keepdims))
+        return np.asarray(np.min(x, **self._options(x, np.inf)))
 
 
 @function

@@ -142,8 +142,8 @@ class Logsumexp(Reduction):
         return result if self.keepdims else np.squeeze(result, self.axes)
 
     def decompose(self, x: Value) -> Value:
-        exact = with_an_element(cast_to(x, wide(x.dtype)), self.axes)
-        largest = apply(Max(self.axes, True), exact)
+        exact = cast_to(x, wide(x.dtype))
+        largest = largest_or_none(exact, self.axes)
         finite = ops.elementwise.is_finite(largest)
         shift = ops.elementwise.where(finite, largest, 0.0)
         total = apply(Sum(self.axes, True), ops.math.exp(exact - shift))
@@ -177,12 +177,10 @@ def logsumexp(x: Operand, axis: int | Sequence[int] | None = None, keepdims: boo
     return apply(Logsumexp(as_axes("logsumexp", axis, value.rank), keepdims), value)
 
 
-def with_an_element(x: Value, axes: Sequence[int]) -> Value:
-    """``x`` with -inf added along the axes that may be empty, so that it has a maximum."""
-    high = [0] * x.rank
-    for axis in axes:
-        high[axis] = 0 if provably_at_least(x.shape[axis], 1) else 1
-    return ops.slicing.pad(x, [0] * x.rank, high, value=-np.inf) if 1 in high else x
+def largest_or_none(x: Value, axes: Sequence[int]) -> Value:
+    """The largest element along axes, which stay; -inf where they turn out to be empty."""
+    never = all(provably_at_least(x.shape[axis], 1) for axis in axes)
+    return apply(Max(tuple(axes), True, not never), x)
 
 
 def _count(shape: Shape, axes: Sequence[int]) -> Dim:
