@@ -33,7 +33,19 @@ from monograph.fusion.cost import (
     nbytes,
     work,
 )
-from monograph.fusion.places import Place, identity, reading_place, reduced_axes
+from monograph.fusion.places import (
+    Place,
+    identity,
+    joint_rows,
+    joint_space,
+    moved,
+    moved_rows,
+    reading_place,
+    reduced_axes,
+    through,
+)
+from monograph.fusion.prologue import bytes_read, is_prologue, is_widened_for_products
+from monograph.fusion.prologue import is_stored as is_stored
 from monograph.ir.dims import Shape, provably_equal, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
@@ -184,11 +196,19 @@ class _Fuser:
         self.home[node] = group
         if not self.enabled or group.kind is Kind.OPAQUE:
             return
+        widened = is_widened_for_products(node)
         for operand in sorted(dict.fromkeys(node.operands), key=nbytes, reverse=True):
             producer = operand.producer
             if producer is None or is_stored(producer):
                 continue
-            self.consider(self.home[producer], self.home[node], operand, node)
+            if widened and producer.op.name not in MOVES:
+                group.apart.append(f"%{operand.name} is kept in few bits for the product")
+                continue
+            source = self.home[producer]
+            if source.kind is Kind.CONTRACTION and _is_made_for_rows(node):
+                group.apart.append(f"%{operand.name} is read from memory: it is written anyway")
+                continue
+            self.consider(source, self.home[node], operand, node)
 
     def alone(self, node: Node) -> Group:
         result = node.results[0] if node.results else None
@@ -232,6 +252,8 @@ class _Fuser:
         if source is group:
             return
         reason = self.obstacle(source, group)
+        if reason is None and self.is_shared_move(source, group, value):
+            reason = "others read it too"
         if reason is None:
             merged = self.merged(source, group, value, reader)
             if isinstance(merged, Group):
@@ -253,6 +275,8 @@ class _Fuser:
         if group.kind is Kind.CONTRACTION:
             if all(node.op.name in MOVES or node.op.name == "cast" for node in source.nodes):
                 return None
+            if self.is_prologue(source, group):
+                return None
             return "a contraction reads each element many times"
         if source.kind is Kind.CONTRACTION and group.rows is not None:
             return "a row of a contraction's result is needed whole"
@@ -260,21 +284,25 @@ class _Fuser:
             return "another kernel has to run in between"
         return None
 
+    def is_prologue(self, source: Group, group: Group) -> bool:
+        """Whether a product had better make its operand itself, of what a pointwise group reads."""
+        if source.kind is not Kind.POINTWISE or group.kind is not Kind.CONTRACTION:
+            return False
+        return is_prologue(source.nodes, source.inputs(), source.outputs(), group.nodes)
+
     def merged(self, source: Group, group: Group, value: Value, reader: Node) -> Group | str:
         """The two groups as one, in one index space, or why that cannot be."""
         reading = self.reading(group, value, reader)
         made_at = source.places.get(value)
         if reading is None or made_at is None:
             return self.inlined(source, group, value)
-        joint = _join_spaces(source, made_at, group, reading)
+        joint = joint_space(source.space, made_at, group.space, reading)
         if joint is None:
             return self.inlined(source, group, value)
         space, source_axes, group_axes = joint
-        places = {v: _moved(p, source_axes) for v, p in source.places.items()}
-        places |= {v: _moved(p, group_axes) for v, p in group.places.items()}
-        rows = _joint_rows(
-            _moved_rows(source.rows, source_axes), _moved_rows(group.rows, group_axes)
-        )
+        places = {v: moved(p, source_axes) for v, p in source.places.items()}
+        places |= {v: moved(p, group_axes) for v, p in group.places.items()}
+        rows = joint_rows(moved_rows(source.rows, source_axes), moved_rows(group.rows, group_axes))
         if rows == "different":
             return "its reductions keep other axes"
         assert not isinstance(rows, str)
@@ -291,7 +319,7 @@ class _Fuser:
         if any(place is None or place != places[0] for place in places):
             return None
         result_place = group.places.get(reader.results[0])
-        return None if result_place is None else _through(places[0], result_place)
+        return None if result_place is None else through(places[0], result_place)
 
     def union(
         self,
@@ -346,10 +374,24 @@ class _Fuser:
             return "its kernel has other results"
         if value in self.exported or any(use.node not in group.nodes for use in value.uses):
             return "others read it too"
-        if _grows(value, group) and source.work() > CHEAP:
+        is_dear = source.work() > CHEAP and not self.is_prologue(source, group)
+        if _grows(value, group) and is_dear:
             return "each element is read several times, and costs more to compute than to read"
         places: dict[Value, Place | None] = dict.fromkeys(source.places)
         return self.union(source, group, group.space, places | group.places, group.rows)
+
+    def is_shared_move(self, source: Group, group: Group, value: Value) -> bool:
+        """Whether rows are moved for this kernel and for others that read a part of each.
+
+        Those could not share its loops, so that the rows would be written for them.
+        """
+        if group.kind is not Kind.POINTWISE or value in self.exported:
+            return False
+        readers = [use.node for use in value.uses]
+        if self.graph.output_node in readers or not all(map(_moves_rows, source.nodes)):
+            return False
+        others = (reader for reader in readers if self.home.get(reader) is not group)
+        return any(reader.op.name in MOVES for reader in others)
 
     def copy(self, source: Group, group: Group, value: Value) -> bool:
         """Compute a cheap producer again instead of reading it."""
@@ -357,7 +399,9 @@ class _Fuser:
             return False
         free = all(node.op.name in GENERATORS | MOVES for node in source.nodes)
         limit = 0 if group.kind in (Kind.CONTRACTION, Kind.WINDOW) else CHEAP
-        if not free and (source.work() > limit or _bytes_read(source) > nbytes(value)):
+        if self.is_prologue(source, group):
+            limit = CHEAP
+        if not free and (source.work() > limit or bytes_read(source.inputs()) > nbytes(value)):
             return False
         if any(node.has_effect for node in source.nodes):
             return False
@@ -416,15 +460,13 @@ class _Fuser:
         a, b = first.places.get(value), second.places.get(value)
         if a is None or b is None or self.needs(first, second) or self.needs(second, first):
             return None
-        joint = _join_spaces(first, a, second, b)
+        joint = joint_space(first.space, a, second.space, b)
         if joint is None:
             return None
         space, first_axes, second_axes = joint
-        places = {v: _moved(p, first_axes) for v, p in first.places.items()}
-        places |= {v: _moved(p, second_axes) for v, p in second.places.items()}
-        rows = _joint_rows(
-            _moved_rows(first.rows, first_axes), _moved_rows(second.rows, second_axes)
-        )
+        places = {v: moved(p, first_axes) for v, p in first.places.items()}
+        places |= {v: moved(p, second_axes) for v, p in second.places.items()}
+        rows = joint_rows(moved_rows(first.rows, first_axes), moved_rows(second.rows, second_axes))
         if isinstance(rows, str):
             return None
         reduce = first.rows is not None and second.rows is not None
@@ -476,6 +518,26 @@ class _Fuser:
         return result
 
 
+def _is_made_for_rows(node: Node) -> bool:
+    """Whether reductions alone read what a node makes, cheaply, of what others read as well."""
+    readers = [use.node for result in node.results for use in result.uses]
+    if not readers or not all(reader.op.has(Trait.REDUCTION) for reader in readers):
+        return False
+    shared = (any(use.node is not node for use in operand.uses) for operand in node.operands)
+    return work(node) <= CHEAP and all(shared)
+
+
+def _moves_rows(node: Node) -> bool:
+    """Whether a node gives its operand's rows in another order, each as it is."""
+    if node.op.name not in ("reshape", "transpose"):
+        return False
+    (source,), (result,) = node.operands, node.results
+    last = result.rank - 1
+    if node.op.name == "transpose":
+        return last >= 0 and node.op.attributes()["permutation"][last] == last
+    return last >= 0 and bool(source.shape)
+
+
 def _may_join(group: Group) -> bool:
     return group.kind in (Kind.POINTWISE, Kind.ROWS)
 
@@ -488,82 +550,9 @@ def _has_few_long_rows(group: Group) -> bool:
     return isinstance(rows, int) and isinstance(row, int) and rows < FEW_ROWS and row > LARGE_ROW
 
 
-def is_stored(node: Node) -> bool:
-    """Whether a node's result lies in memory before the program starts, or is no result."""
-    return node.op.name in ("constant", "weight", "output")
-
-
-def _join_spaces(
-    source: Group, made_at: Place, group: Group, reading: Place
-) -> tuple[Shape, dict[int, int], dict[int, int]] | None:
-    """One index space for both, and where the axes of each go in it."""
-    pairs: dict[int, int] = {}
-    for made, read in zip(made_at, reading, strict=True):
-        if made is None and read is None:
-            continue
-        if made is None or read is None:
-            return None
-        if pairs.setdefault(made, read) != read:
-            return None
-    if len(set(pairs.values())) != len(pairs):
-        return None
-    onto_group = _extended(source.space, group.space, pairs)
-    if onto_group is not None:
-        return group.space, onto_group, {k: k for k in range(len(group.space))}
-    back = {read: made for made, read in pairs.items()}
-    onto_source = _extended(group.space, source.space, back)
-    if onto_source is not None:
-        return source.space, {k: k for k in range(len(source.space))}, onto_source
-    return None
-
-
-def _extended(inner: Shape, outer: Shape, pairs: dict[int, int]) -> dict[int, int] | None:
-    """Send every axis of ``inner`` to one of ``outer``: the paired ones, the rest in order."""
-    free = [axis for axis, dim in enumerate(outer) if axis not in pairs.values() and dim != 1]
-    result = dict(pairs)
-    for axis, dim in enumerate(inner):
-        if axis in result or dim == 1:
-            continue
-        match = next((k for k in free if provably_equal(outer[k], dim)), None)
-        if match is None:
-            return None
-        free.remove(match)
-        result[axis] = match
-    return result
-
-
-def _moved(place: Place | None, axes: Mapping[int, int]) -> Place | None:
-    if place is None:
-        return None
-    return tuple(None if axis is None else axes[axis] for axis in place)
-
-
-def _moved_rows(rows: frozenset[int] | None, axes: Mapping[int, int]) -> frozenset[int] | None:
-    return None if rows is None else frozenset(axes[axis] for axis in rows)
-
-
-def _joint_rows(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[int] | str | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return a if a == b else "different"
-
-
-def _through(inner: Place | None, outer: Place) -> Place | None:
-    """A place in a value's own space, seen in the space where that value has a place."""
-    if inner is None:
-        return None
-    return tuple(None if axis is None else outer[axis] for axis in inner)
-
-
 def _grows(value: Value, group: Group) -> bool:
     """Whether the space is visited more often than the value has elements."""
     size, space = shape_product(value.shape), shape_product(group.space)
     if isinstance(size, int) and isinstance(space, int):
         return space > size
     return not provably_equal(size, space)
-
-
-def _bytes_read(group: Group) -> int:
-    """Bytes of what it reads; a single number is read once, and stays in a register."""
-    tensors = [v for v in group.inputs() if isinstance(v.type, TensorType)]
-    return sum(nbytes(v) for v in tensors if shape_product(v.shape) != 1)

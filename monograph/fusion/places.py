@@ -9,6 +9,7 @@ gather has no place: its elements are elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from monograph.ir.dims import Dim, Shape, provably_equal
@@ -76,3 +77,68 @@ def _same_but_for_ones(source: Shape, result: Shape) -> Place | None:
 
 def _same(a: Dim, b: Dim) -> bool:
     return provably_equal(a, b)
+
+
+def joint_space(
+    made_in: Shape, made_at: Place, read_in: Shape, read_at: Place
+) -> tuple[Shape, dict[int, int], dict[int, int]] | None:
+    """One space for the maker and the reader of a value, and where the axes of each go in it."""
+    pairs: dict[int, int] = {}
+    for made, read in zip(made_at, read_at, strict=True):
+        if made is None and read is None:
+            continue
+        if made is None or read is None:
+            return None
+        if pairs.setdefault(made, read) != read:
+            return None
+    if len(set(pairs.values())) != len(pairs):
+        return None
+    onto_reader = _extended(made_in, read_in, pairs)
+    if onto_reader is not None:
+        return read_in, onto_reader, {k: k for k in range(len(read_in))}
+    back = {read: made for made, read in pairs.items()}
+    onto_maker = _extended(read_in, made_in, back)
+    if onto_maker is not None:
+        return made_in, {k: k for k in range(len(made_in))}, onto_maker
+    return None
+
+
+def _extended(inner: Shape, outer: Shape, pairs: dict[int, int]) -> dict[int, int] | None:
+    """Send every axis of ``inner`` to one of ``outer``: the paired ones, the rest in order."""
+    free = [axis for axis, dim in enumerate(outer) if axis not in pairs.values() and dim != 1]
+    result = dict(pairs)
+    for axis, dim in enumerate(inner):
+        if axis in result or dim == 1:
+            continue
+        match = next((k for k in free if provably_equal(outer[k], dim)), None)
+        if match is None:
+            return None
+        free.remove(match)
+        result[axis] = match
+    return result
+
+
+def moved(place: Place | None, axes: Mapping[int, int]) -> Place | None:
+    """A place in a space whose axes have gone elsewhere."""
+    if place is None:
+        return None
+    return tuple(None if axis is None else axes[axis] for axis in place)
+
+
+def moved_rows(rows: frozenset[int] | None, axes: Mapping[int, int]) -> frozenset[int] | None:
+    """The axes that rows are counted along, which have gone elsewhere."""
+    return None if rows is None else frozenset(axes[axis] for axis in rows)
+
+
+def joint_rows(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[int] | str | None:
+    """The rows that two groups have in common."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a if a == b else "different"
+
+
+def through(inner: Place | None, outer: Place) -> Place | None:
+    """A place in a value's own space, seen in the space where that value has a place."""
+    if inner is None:
+        return None
+    return tuple(None if axis is None else outer[axis] for axis in inner)

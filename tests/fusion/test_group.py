@@ -176,6 +176,26 @@ def test_a_cheap_producer_is_computed_again_rather_than_read() -> None:
     assert "%add is computed again: that is cheaper than reading it" in again.joined
 
 
+def test_rows_that_are_only_moved_are_not_written_for_several_readers() -> None:
+    def rotated(x: Any, w: Any) -> Any:
+        heads = F.transpose(F.reshape(x @ w, (32, 4, 16)), (1, 0, 2))
+        low, high = (F.slice(heads, [k], [k + 8], axes=[2]) for k in (0, 8))
+        return heads * 2.0 + F.concat([-high, low], axis=2)
+
+    product, rest = fused(rotated, "f32[32, 64]", "f32[64, 64]").groups
+    assert outputs(product) == ["matmul"]
+    assert outputs(rest) == ["add"]
+
+
+def test_rows_that_are_moved_for_whole_readers_are_read_once() -> None:
+    def both(x: Any) -> Any:
+        moved = F.transpose(x, (1, 0, 2))
+        return F.exp(moved), F.tanh(moved)
+
+    (group,) = fused(both, "f32[32, 4, 16]").groups
+    assert outputs(group) == ["exp", "tanh"]
+
+
 def test_generators_are_never_read_from_memory() -> None:
     def counted(x: Any) -> Any:
         numbers = F.cast(F.iota((64,)), "f32")
@@ -222,6 +242,15 @@ def test_a_row_of_a_contraction_is_needed_whole() -> None:
     fusion = fused(lambda x, w: F.softmax(x @ w, -1), "f32[16, 16]", "f32[16, 16]")
     assert ops(fusion.groups[0]) == ["dot_general"]
     assert "a row of a contraction's result is needed whole" in apart(fusion)
+
+
+def test_a_product_does_not_write_squares_that_only_a_sum_reads() -> None:
+    def normed(x: Any, w: Any) -> Any:
+        made = x @ w
+        return made * F.sum(made * made, axis=-1, keepdims=True)
+
+    groups = grouped(normed, "f32[32, 16]", "f32[16, 64]")
+    assert groups == [["dot_general"], ["multiply", "sum", "multiply"]]
 
 
 def test_two_contractions_are_two_kernels() -> None:
