@@ -140,7 +140,11 @@ class Polynomial(SymbolicDim):
     def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
         coefficients: dict[Monomial, int] = {}
         for atoms, factor in self._terms:
-            product = shape_product(atom.substitute(bindings) for atom in atoms)
+            changed = tuple(atom.substitute(bindings) for atom in atoms)
+            if changed == atoms:
+                coefficients[atoms] = coefficients.get(atoms, 0) + factor
+                continue
+            product = changed[0] if len(changed) == 1 else shape_product(changed)
             for monomial, coefficient in _terms(product):
                 coefficients[monomial] = coefficients.get(monomial, 0) + factor * coefficient
         return _from_coefficients(coefficients)

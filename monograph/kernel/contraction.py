@@ -22,6 +22,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.tiles import Segment, tile_count, tile_start
 
 SUMMED = (f32, f64, i32)
 """What a tile sums in; narrower operands are widened as they are packed."""
@@ -158,7 +159,7 @@ def with_k_ordered(contraction: Contraction, guide: Expr, merge: bool) -> Contra
         else:
             axes.append((axis, step))
     ordered = tuple(axis for axis, _ in axes)
-    body = e.apply("multiply", left, right)
+    body = contraction.reduction.body.rebuilt((left, right))
     reduction = e.reduce("sum", ordered, body)
     kernel = contraction.kernel
     known: dict[Expr, Expr] = {contraction.reduction: reduction}
@@ -227,23 +228,25 @@ def rows_of(contraction: Contraction) -> Kernel:
     return _packing(contraction, buffer, (*batch, row, k), place, value)
 
 
-def tiles_of(contraction: Contraction, height: int, depth: int) -> Kernel:
-    """Store the left operand as it is read: ``[batch][k / depth][m / height][depth][height]``.
+def tiles_of(
+    contraction: Contraction, height: int, depth: int, segments: Sequence[Segment] = ()
+) -> Kernel:
+    """Store the left operand as it is read: ``[batch][k / depth][tile][depth][height]``.
 
-    Steps of k come in groups of ``GROUP``, each row's side by side, so that packing copies vectors;
-    rows beyond the last repeat it. The operand must be an array that k, one axis of a multiple of
-    ``GROUP`` steps, walks through.
+    Steps of k come in groups of ``GROUP``, each row's side by side, so that packing copies vectors.
+    A tile of fewer rows is followed by those of the next, and rows beyond the last repeat it. The
+    operand must be an array that k, one axis of a multiple of ``GROUP`` steps, walks through.
     """
     (along,) = contraction.k
     rows = contraction.size(contraction.m)
     tile, group = (
-        e.axis("_i_tile", ceiling(rows, height)),
+        e.axis("_i_tile", tile_count(segments, height, rows)),
         e.axis("_i_group", along.extent // GROUP),
     )
     row, step = e.axis("_i_row", height), e.axis("_i_step", GROUP)
     k = group.symbol * GROUP + step.symbol
-    place = tile.symbol * height + row.symbol
-    whole = isinstance(rows, int) and rows % height == 0
+    place = tile_start(segments, height, tile.symbol) + row.symbol
+    whole = isinstance(rows, int) and rows % height == 0 and len(segments) < 2
     value = decoded(contraction.left, contraction.m, place if whole else dim_min(place, rows - 1))
     value = e.substitute(value, {along.symbol: k})
     rounds = ceiling(along.extent, depth)
@@ -257,10 +260,10 @@ def tiles_of(contraction: Contraction, height: int, depth: int) -> Kernel:
     return _packing(contraction, buffer, space, begin * depth * height + inside, value)
 
 
-def panels_of(contraction: Contraction, columns: int, narrow: bool = False) -> Kernel:
+def panels_of(contraction: Contraction, columns: int, part: Expr | None = None) -> Kernel:
     """Store the right operand in panels: ``[outside][n / columns][k][columns]``.
 
-    With ``narrow`` they keep the operand's own type, and are widened when they are read.
+    With a ``part`` they hold that of its formula, and the rest is done when they are read.
     """
     size, depth = contraction.size(contraction.n), contraction.size(contraction.k)
     panel, k = e.axis("_i_panel", ceiling(size, columns)), e.axis("_i_depth", depth)
@@ -268,7 +271,7 @@ def panels_of(contraction: Contraction, columns: int, narrow: bool = False) -> K
     column = panel.symbol * columns + lane.symbol
     whole = isinstance(size, int) and size % columns == 0
     inside = column if whole else dim_min(column, size - 1)
-    formula = narrowed(contraction.right) if narrow else contraction.right
+    formula = contraction.right if part is None else part
     value = decoded(formula, contraction.n, inside)
     value = decoded(value, contraction.k, k.symbol)
     if not whole:
@@ -279,15 +282,6 @@ def panels_of(contraction: Contraction, columns: int, narrow: bool = False) -> K
     buffer = Buffer("right", value.dtype, (contraction.size(stored),))
     space = (*outside, k, panel, lane) if _is_along(value, lane.symbol) else stored
     return _packing(contraction, buffer, space, flat_position(stored), value)
-
-
-def narrowed(formula: Expr) -> Expr:
-    """What a formula widens, if it does nothing else."""
-    if isinstance(formula, Apply) and formula.function == "cast":
-        (operand,) = formula.operands
-        if isinstance(operand, Load) and operand.dtype.bits < formula.dtype.bits:
-            return operand
-    return formula
 
 
 def _is_along(value: Expr, symbol: Symbol) -> bool:

@@ -261,6 +261,9 @@ def cast(operand: Expr, dtype: DType) -> Expr:
         inner = operand.operands[0]
         if inner.dtype is dtype and _holds(operand.dtype, dtype):
             return inner
+        is_byte = inner.dtype.is_integer and inner.dtype.bits <= 8
+        if is_byte and operand.dtype.bits == 16 and _holds(dtype, operand.dtype):
+            return apply("cast", inner, dtype=dtype)  # floats of 16 bits hold every byte
     return apply("cast", operand, dtype=dtype)
 
 

@@ -48,7 +48,8 @@ from monograph.kernel.loops import (
     Write,
 )
 from monograph.kernel.nest import substituted
-from monograph.kernel.tiles import Ahead, Reading, Tiling
+from monograph.kernel.tiles import Ahead, Reading, Tiling, tile_count
+from monograph.kernel.widening import widened
 
 
 def product_nest(
@@ -71,7 +72,7 @@ class _ProductBuilder:
         self.dtype = contraction.reduction.dtype
         self.m, self.n = contraction.size(contraction.m), contraction.size(contraction.n)
         self.k = contraction.k
-        if left is not None and right is not None:
+        if left is not None and right is not None and not tiling.narrow:
             self.k = (e.axis("_r0_0", contraction.size(contraction.k)),)
         self.outer_k, self.inner_k, self.k_places = depth_loops(self.k, tiling.depth)
         self.scratch: list[Buffer] = []
@@ -171,7 +172,13 @@ class _ProductBuilder:
         if self.right is None:
             value = decoded(contraction.right, contraction.n, self.column)
             return e.substitute(value, self.k_places)
-        return e.cast(e.load(self.right, (e.index(self._panel_place()),)), self.dtype)
+        stored = e.load(self.right, (e.index(self._panel_place()),))
+        value = decoded(widened(contraction, stored), contraction.n, self.column)
+        return e.substitute(value, self.k_places)
+
+    def _multiplied(self, left: Expr, right: Expr) -> Expr:
+        """What is summed, of these elements."""
+        return self.contraction.reduction.body.rebuilt((left, right))
 
     def _panel_place(self) -> Dim:
         """Where the packed right operand holds an element: ``[outside][panel][k][lane]``."""
@@ -302,7 +309,7 @@ class _ProductBuilder:
         for copy, variable in enumerate(variables):
             place = row + copy
             left = self._left(dim_min(place, self.m - 1) if guarded else place)
-            body.append(Combine(variable, "sum", e.apply("multiply", left, right), position))
+            body.append(Combine(variable, "sum", self._multiplied(left, right), position))
         loops: tuple[Statement, ...] = tuple(body)
         for axis in reversed(self.inner_k):
             loops = (Loop(axis.symbol, 0, axis.extent, loops),)
@@ -316,7 +323,7 @@ class _ProductBuilder:
         height, depth = self.tiling.height, _upper(inner)
         turn: Dim = flat_position(self.outer_k) if self.outer_k else 0
         rounds = shape_product(axis.extent for axis in self.outer_k)
-        tiles = ceiling(self.m, height)
+        tiles = tile_count(self.segments, height, self.m)
         group = e.axis("_r_group", inner.extent // GROUP)
         begin = (flat_position(self.contraction.batch) * rounds + turn) * tiles + number
         place = (begin * depth + group.symbol * GROUP) * height
@@ -330,7 +337,7 @@ class _ProductBuilder:
             right = e.substitute(self._right(), at)
             for copy, variable in enumerate(variables):
                 left = e.load(self.left, (e.index(place + copy * GROUP + step),))
-                value = e.apply("multiply", left, right)
+                value = self._multiplied(left, right)
                 body.append(Combine(variable, "sum", value, e.index(0)))
         return Loop(group.symbol, 0, group.extent, tuple(body))
 

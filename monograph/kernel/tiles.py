@@ -6,8 +6,11 @@ prints as directives: ``tile(21·6+1·2 rows, 16 columns) block(126 rows, 128 co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+from monograph.ir.dims import Dim, dim_min
 
 
 class Reading(Enum):
@@ -39,6 +42,21 @@ class Segment:
     start: int
     rows: int
     count: int
+
+
+def tile_start(segments: Sequence[Segment], height: int, tile: Dim) -> Dim:
+    """The first row of a tile, by its number; without segments all tiles are alike."""
+    if len(segments) < 2:
+        return tile * height
+    high, low = segments
+    return dim_min(tile * height, low.start - high.count * low.rows + tile * low.rows)
+
+
+def tile_count(segments: Sequence[Segment], height: int, rows: Dim) -> Dim:
+    """How many tiles cover the rows."""
+    if not segments:
+        return (rows + height - 1) // height
+    return sum(each.count for each in segments)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from monograph.kernel.contraction import (
 )
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.tiles import Segment
 from monograph.runtime.compile import Options, compile_graph
 from tests.kernel.build import flat
 from tests.kernel.evaluate_kernel import run_kernel
@@ -190,3 +191,14 @@ def test_tiles_hold_a_few_steps_of_every_row_side_by_side() -> None:
     np.testing.assert_array_equal(packed[0, 0, 1], rows[:3, 4:8])
     np.testing.assert_array_equal(packed[1, 0, 0], rows[:3, 8:12])
     np.testing.assert_array_equal(packed[0, 1, 0], rows[[3, 4, 4], :4])
+
+
+def test_tiles_of_fewer_rows_come_after_the_others() -> None:
+    found = contraction(lambda x, w: x @ w, "f32[7, 4]", "f32[4, 8]")
+    x = np.arange(28, dtype=np.float32)
+    segments = (Segment(0, 3, 1), Segment(3, 2, 2))
+    (got,) = run_kernel(tiles_of(found, 3, 4, segments), [x])
+    packed, rows = got.reshape(3, 3, 4), x.reshape(7, 4)
+    np.testing.assert_array_equal(packed[0], rows[:3])
+    np.testing.assert_array_equal(packed[1, :2], rows[3:5])
+    np.testing.assert_array_equal(packed[2, :2], rows[5:7])

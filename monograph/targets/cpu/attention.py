@@ -13,7 +13,7 @@ from monograph.fusion.group import Group
 from monograph.ir.decompose import decompose_node
 from monograph.ir.dims import Dim, Shape, dim_min, shape_product
 from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.types import TensorType, wide
+from monograph.ir.types import DType, TensorType, bool_, wide
 from monograph.kernel import expr as e
 from monograph.kernel.attention import Formula, Position, StreamedAttention
 from monograph.kernel.attention_operands import copied_operands, lie_apart
@@ -24,7 +24,7 @@ from monograph.kernel.flatten import flat_buffer, flat_expr, flatten, offset
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
 from monograph.kernel.loops import LoopNest, Write
-from monograph.kernel.lower import GroupLowering, is_native, lower_group
+from monograph.kernel.lower import GroupLowering, lower_group
 from monograph.ops.attention import Attention
 from monograph.ops.rules import broadcast_shapes
 from monograph.targets.cpu.launches import Launches
@@ -54,7 +54,7 @@ def is_streamed(node: Node) -> bool:
     if not isinstance(node.op, Attention):
         return False
     values = (*node.operands, *node.results)
-    if not all(isinstance(value.type, TensorType) and is_native(value.dtype) for value in values):
+    if not all(isinstance(value.type, TensorType) and _is_held(value.dtype) for value in values):
         return False
     query, key, value = node.operands[:3]
     if any(dim == 0 for dim in (*query.shape, *key.shape, *value.shape)):
@@ -63,6 +63,11 @@ def is_streamed(node: Node) -> bool:
     if not all(isinstance(depth, int) and depth <= DEEPEST for depth in depths):
         return False
     return node.op.causal or not _is_small(query.shape[-2], key.shape[-2])
+
+
+def _is_held(dtype: DType) -> bool:
+    """Whether the kernels take elements of this dtype: numbers to compute with, or a mask."""
+    return dtype is bool_ or (dtype.is_float and dtype.bits >= 16) or dtype.is_integer
 
 
 def _is_small(queries: Dim, keys: Dim) -> bool:

@@ -17,12 +17,15 @@ from monograph.kernel.contraction import (
     panels_of,
     rows_of,
     tiles_of,
+    with_k_ordered,
 )
 from monograph.kernel.expr import Buffer, Load, walk
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
+from monograph.kernel.pairs import image_in_pairs, in_pairs
 from monograph.kernel.product import product_nest, round_size
 from monograph.kernel.tiles import Reading, Tiling
+from monograph.kernel.widening import narrowed
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.tiling import (
     PIECES,
@@ -53,11 +56,34 @@ def contract(
             rest = [*(inputs[k] for k in pieces.rest_inputs), *made]
             launches.launch_flat(group, pieces.rest, rest, outputs)
             return True
+    contraction, inputs = _in_pairs(launches, group, contraction, inputs, constant)
     contraction, tiling = choose_tiling(contraction, launches.machine, constant)
     launch = _alone(group, contraction)
     tiling = launches.decide(flat.digest, group, tiling, inputs, outputs, launch)
     launch(launches, tiling, inputs, outputs)
     return True
+
+
+def _in_pairs(
+    launches: Launches,
+    group: Group,
+    contraction: Contraction,
+    inputs: Sequence[int],
+    constant: bool,
+) -> tuple[Contraction, Sequence[int]]:
+    """The contraction two steps of k at a time, if it is one of small integers, and its inputs."""
+    small = launches.small_inputs(contraction.kernel, inputs)
+    ordered = with_k_ordered(contraction, contraction.left, merge=constant)
+    if len(ordered.k) == 1:
+        return in_pairs(ordered, small) or contraction, inputs
+    found = image_in_pairs(ordered, small) if constant else None
+    if found is None:
+        return contraction, inputs
+    copy, halved = found
+    named = zip(contraction.kernel.inputs, inputs, strict=True)
+    slots = {buffer.name: slot for buffer, slot in named}
+    read = tuple(slots[buffer.name] for buffer in copy.inputs)
+    return halved, [*inputs, launches.packed(group, copy, read)]
 
 
 def _alone(group: Group, contraction: Contraction) -> Launcher:
@@ -98,9 +124,10 @@ def launch_product(
         left = packed(rows_of(contraction))
     if tiling.left is Reading.TILES:
         depth = round_size(contraction.k, tiling.depth)
-        left = packed(tiles_of(contraction, tiling.height, depth), in_tiles=True)
+        left = packed(tiles_of(contraction, tiling.height, depth, tiling.rows), in_tiles=True)
     if tiling.right is Reading.PACKED:
-        right = packed(panels_of(contraction, tiling.columns, tiling.narrow))
+        part = narrowed(contraction) if tiling.narrow else None
+        right = packed(panels_of(contraction, tiling.columns, part))
     nest = product_nest(contraction, tiling, left, right)
     built = launches.built_nest(group, nest, contraction.kernel, tiling)
     launches.launch_built(built, group, [known[each.name] for each in nest.inputs], outputs)

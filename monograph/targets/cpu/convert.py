@@ -64,6 +64,7 @@ def convert(
     flat = flatten(kernel)
     if not flat.stores:
         return
+    launches.note_sizes(flat, [source], [target])
     launches.launch_flat(group, flat, [source], [target])
     if to is not None:
         clear_border(launches, group, target, value.dtype, value.shape, to)

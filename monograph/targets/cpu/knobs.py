@@ -20,9 +20,9 @@ from dataclasses import replace
 
 from monograph.kernel.attention_tiles import AttentionTile
 from monograph.kernel.schedule import Schedule
-from monograph.kernel.tiles import Reading, Tiling
+from monograph.kernel.tiles import Tiling
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.tiling import equal_segments, row_segments
+from monograph.targets.cpu.tiling import row_segments
 from monograph.targets.cpu.tuning import Choice, Edits
 
 KNOBS = (
@@ -144,8 +144,7 @@ def _edited_tiling(tiling: Tiling, edits: Edits) -> Tiling:
     changed = tiling
     if "height" in edits:
         rows = _row_count(tiling)
-        cut = equal_segments if tiling.left is Reading.TILES else row_segments
-        segments = () if rows is None else cut(rows, edits["height"])
+        segments = () if rows is None else row_segments(rows, edits["height"])
         height = segments[0].rows if segments else edits["height"]
         changed = replace(changed, rows=segments, height=height)
     return replace(

@@ -14,13 +14,14 @@ from monograph.fusion.group import Group, is_stored
 from monograph.ir.data import Data
 from monograph.ir.dims import Dim, is_static
 from monograph.ir.graph import Node, Value
-from monograph.ir.types import TensorType
+from monograph.ir.types import TensorType, i32
 from monograph.kernel.cut import cut_kernel
 from monograph.kernel.expr import Buffer, Load, Reduce
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.nest import build_nest
+from monograph.kernel.pairs import holds_small, is_small
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.tiles import Tiling
 from monograph.targets.cpu.choose import choose
@@ -28,6 +29,9 @@ from monograph.targets.cpu.emit import NestEmitter
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.tuning import Chosen, Launcher, Site, Tuning
 from monograph.targets.program import Copy, Launch, Slot, SlotKind, Step
+
+LOOKED_AT = 1 << 12
+"""Words of a constant up to which it is looked whether they are small: zero points, say."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Launches:
         self.prepare: list[Step] = []
         """Steps that need weights alone, and run once."""
         self.prepared: dict[tuple[str, tuple[int, ...]], int] = {}
+        self.packs: set[int] = set()
+        """Slots of operands that are packed in every call."""
         self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
         self.declarations: set[str] = set()
         self.nests: dict[Hashable, LoopNest] = {}
@@ -86,6 +92,9 @@ class Launches:
         self.converted: dict[tuple[Value, Layout], int] = {}
         """Slots of values that were copied into another layout."""
         self.conversions: list[Conversion] = []
+        self.small: set[int] = set()
+        """Slots of words that a kernel fills with small integers."""
+        self.filled: set[int] = set()
 
     # Slots ----------------------------------------------------------------------------------------
 
@@ -133,6 +142,31 @@ class Launches:
         if source != target:
             self.steps.append(Copy(source, target, self.slots[source].nbytes))
 
+    def note_sizes(self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Note which slots a kernel fills with small integers; one that several fill never is."""
+        named = self.small_inputs(flat, inputs)
+        for buffer, slot in zip(flat.outputs, outputs, strict=True):
+            values = [store.value for store in flat.stores if store.buffer.name == buffer.name]
+            found = buffer.dtype is i32 and all(is_small(each, named) for each in values)
+            if found and slot not in self.filled:
+                self.small.add(slot)
+            elif not found:
+                self.small.discard(slot)
+            self.filled.add(slot)
+
+    def small_inputs(self, flat: Kernel, inputs: Sequence[int]) -> set[str]:
+        """The inputs of a kernel that hold small integers in words."""
+        named = zip(flat.inputs, inputs, strict=True)
+        return {buffer.name for buffer, slot in named if self.is_small(slot)}
+
+    def is_small(self, slot: int) -> bool:
+        """Whether a slot holds small integers: by the kernel that fills it, or by looking."""
+        found = self.slots[slot]
+        if found.kind is not SlotKind.WEIGHT or found.dtype is not i32:
+            return slot in self.small
+        data = self.weights[found.number]
+        return data.size <= LOOKED_AT and holds_small(data.array())
+
     # Kernels --------------------------------------------------------------------------------------
 
     def is_constant(self, slots: Sequence[int]) -> bool:
@@ -150,6 +184,7 @@ class Launches:
         (buffer,) = kernel.outputs
         if not read or not self.is_constant(read):
             target = self.add_scratch(buffer)
+            self.packs.add(target)
             self.launch_flat(group, kernel, read, [target], schedule)
             return target
         key = (kernel.digest, read)

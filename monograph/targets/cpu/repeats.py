@@ -56,6 +56,8 @@ class Repeats:
         for number, slot in taken.made.items():
             known[number] = len(launches.slots)
             launches.slots.append(slot)
+            if number in launches.packs:
+                launches.packs.add(known[number])
         for each in taken.packings:
             self._pack(each, known)
         launches.steps += [_moved(step, known) for step in taken.steps]
@@ -103,10 +105,11 @@ class Repeats:
         )
 
     def _key(self, flat: Kernel, slots: Sequence[int]) -> Hashable:
-        """The kernel, the kinds of its slots, and which of them are the same."""
+        """The kernel, the kinds of its slots, and which of them are the same, or small."""
         found = [self._launches.slots[slot] for slot in slots]
         kinds = tuple((s.kind, s.dtype, s.shape, s.strides, s.span) for s in found)
-        return flat.digest, kinds, tuple(slots.index(slot) for slot in slots)
+        small = tuple(self._launches.is_small(slot) for slot in slots)
+        return flat.digest, kinds, tuple(slots.index(slot) for slot in slots), small
 
 
 def _moved(step: Launch, known: Mapping[int, int]) -> Launch:

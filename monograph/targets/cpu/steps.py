@@ -15,10 +15,12 @@ from monograph.ir.graph import Graph, Node, Value
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
-from monograph.kernel.loop_lower import has_loops, lower_node
+from monograph.kernel.loop_lower import LoweredLoops, has_loops, lower_node
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.kernel.split import split_reductions
+from monograph.kernel.turned import turn_operand
 from monograph.ops import control
+from monograph.ops.conv import Conv
 from monograph.progress import announce
 from monograph.targets.cpu.attention import attend, is_streamed
 from monograph.targets.cpu.contract import contract
@@ -29,8 +31,10 @@ from monograph.targets.cpu.layout import convolution_layouts, plan_layouts
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.patches import gathered, has_patches
 from monograph.targets.cpu.repeats import Repeats
+from monograph.targets.cpu.sharing import Sharing
 from monograph.targets.cpu.tuning import Tuning
 from monograph.targets.cpu.visiting import convolution_walks
+from monograph.targets.cpu.windows import has_windows, in_windows, multiply_windows
 from monograph.targets.cpu.winograd import winograd
 from monograph.targets.program import (
     Branch,
@@ -58,6 +62,7 @@ class StepBuilder(Launches):
         super().__init__(machine, layouts, tolerance, tuning)
         self.fusion = fusion
         self.repeats = Repeats(self)
+        self.sharing = Sharing(self)
         self.fallbacks: list[Node] = []
         self.fusions: list[Fusion] = []
         self.ends: list[int] = []
@@ -92,7 +97,9 @@ class StepBuilder(Launches):
         for number, group in enumerate(fusion.groups):
             if whole:
                 announce("kernels", number, len(fusion.groups))
+            first = len(self.steps)
             self.group(group)
+            self.sharing.settle(first)
             if whole:
                 self.ends.append(len(self.steps))
         for value, target in zip(graph.outputs, targets, strict=True):
@@ -154,8 +161,11 @@ class StepBuilder(Launches):
         flat = flatten(kernel)
         if not flat.stores:
             return
-        if not wanted and len(kernels) == 1 and self._in_patches(group, kernel, inputs, outputs):
-            return
+        if not wanted and len(kernels) == 1:
+            if self._in_patches(group, kernel, inputs, outputs):
+                return
+            if self._in_windows(group, kernel, inputs, outputs):
+                return
         if wanted and convolve_planes(
             self, group, flat, inputs, wanted, [self.slot(value) for value in outputs]
         ):
@@ -200,10 +210,28 @@ class StepBuilder(Launches):
         self.launch(group, flatten(found.product), read, [self.slot(each) for each in outputs])
         return True
 
+    def _in_windows(
+        self,
+        group: Group,
+        kernel: Kernel,
+        inputs: Sequence[Value],
+        outputs: Mapping[Value, Place],
+    ) -> bool:
+        """Launches for a convolution of a picture that is row-major at both ends."""
+        if not has_windows(group, self.layouts):
+            return False
+        x = next(node.operands[0] for node in group.nodes if isinstance(node.op, Conv))
+        found = in_windows(group, kernel, kernel.inputs[inputs.index(x)])
+        if found is None:
+            return False
+        read, written = ([self.slot(value) for value in each] for each in (inputs, outputs))
+        return multiply_windows(self, group, found, read, written)
+
     def launch(
         self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
     ) -> None:
         """Steps for a kernel: those that an equal one took, if there was one."""
+        self.note_sizes(flat, read, written)
         slots = (*read, *written)
         if self.repeats.again(group, flat, slots):
             return
@@ -217,6 +245,13 @@ class StepBuilder(Launches):
         if convolve(self, group, flat, read, written):
             return
         if contract(self, group, flat, read, written):
+            return
+        turned = turn_operand(flat)
+        if turned is not None:
+            slot = self.add_scratch(turned.move.outputs[0])
+            self.launch_flat(group, turned.move, [read[turned.source]], [slot])
+            kept = [*(read[k] for k in turned.kept), slot]
+            self.launch_flat(group, turned.rest, kept, written)
             return
         split = split_reductions(flat)
         if split is None:
@@ -248,14 +283,31 @@ class StepBuilder(Launches):
         lowered = lower_node(node, self.layouts, self.machine.vector_bytes)
         slots = {name: self.slot(value) for name, value in lowered.operands.items()}
         slots |= {name: self.slot(value) for name, value in lowered.results.items()}
-        slots |= {name: self.add_scratch(each) for name, each in lowered.temporaries.items()}
+        tables = _tables(lowered)
+        slots |= {
+            name: self.table(group, tables[name]) if name in tables else self.add_scratch(each)
+            for name, each in lowered.temporaries.items()
+        }
         for stage in lowered.stages:
+            if stage in tables.values():
+                continue
             inputs = [slots[buffer.name] for buffer in stage.inputs]
             outputs = [slots[buffer.name] for buffer in stage.outputs]
             if isinstance(stage, Kernel):
                 self.launch_flat(group, flatten(stage), inputs, outputs)
             else:
                 self.launch_built(self.built_nest(group, stage), group, inputs, outputs)
+
+    def table(self, group: Group, stage: Kernel) -> int:
+        """The slot of numbers that no input changes: they are computed once."""
+        flat = flatten(stage)
+        key = (flat.digest, ())
+        if key not in self.prepared:
+            self.prepared[key] = self.add_scratch(stage.outputs[0], SlotKind.PREPARED)
+            outer, self.steps = self.steps, self.prepare
+            self.launch_flat(group, flat, (), [self.prepared[key]])
+            self.steps = outer
+        return self.prepared[key]
 
     def interpret(self, node: Node) -> None:
         """A step that runs in Python."""
@@ -334,3 +386,16 @@ class StepBuilder(Launches):
             for new, old in zip(following, state, strict=True)
             if new != old
         )
+
+
+def _tables(lowered: LoweredLoops) -> dict[str, Kernel]:
+    """The stages that read nothing, by the temporary that each of them alone writes."""
+    written = [buffer.name for stage in lowered.stages for buffer in stage.outputs]
+    return {
+        stage.outputs[0].name: stage
+        for stage in lowered.stages
+        if isinstance(stage, Kernel)
+        and not (stage.inputs or stage.sizes)
+        and stage.outputs[0].name in lowered.temporaries
+        and written.count(stage.outputs[0].name) == 1
+    }

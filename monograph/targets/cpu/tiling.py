@@ -17,7 +17,6 @@ from monograph.kernel.contraction import (
     WORTHWHILE,
     Contraction,
     k_steps,
-    narrowed,
     with_k_ordered,
 )
 from monograph.kernel.expr import Axis, Expr, Index, Load
@@ -25,6 +24,7 @@ from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
+from monograph.kernel.widening import in_groups, narrowed
 from monograph.targets.cpu.choose import WORK, likely
 from monograph.targets.cpu.machine import Machine
 
@@ -99,6 +99,8 @@ def choose_tiling(
     if left is Reading.IN_PLACE and is_worth_packing(contraction):
         left = Reading.TILES
     right = Reading.PACKED if constant else choose_right(contraction, machine)
+    if constant and left is not Reading.TILES and likely(contraction.size(contraction.m)) <= FEW:
+        contraction = in_groups(contraction)
     return contraction, _Chooser(contraction, machine, left, right, constant).tiling()
 
 
@@ -190,9 +192,6 @@ class _Chooser:
         rows, columns = contraction.size(contraction.m), likely(contraction.size(contraction.n))
         lanes = min(machine.vector_bytes // self.element, power_of_two(columns))
         segments, height, vectors = choose_tile(rows, columns, machine, lanes)
-        if self.left is Reading.TILES and isinstance(rows, int):
-            height = (machine.registers - 4) // 2
-            segments = equal_segments(rows, height)
         width = vectors * lanes
         depth = self.depth(likely(rows))
         tiles = groups_of(likely(rows) if not segments else segments[0].count * height, height)
@@ -217,7 +216,7 @@ class _Chooser:
 
     def is_narrow(self, rows: int) -> bool:
         """Whether panels come from memory so seldom used that their bytes are what takes time."""
-        is_wide = narrowed(self.contraction.right) is self.contraction.right
+        is_wide = narrowed(self.contraction) is self.contraction.right
         return not is_wide and self.constant and rows <= FEW
 
     def ahead(self, rows: int, tiles: int) -> Ahead:
@@ -309,13 +308,6 @@ def choose_tile(
 def power_of_two(size: int) -> int:
     """The least power of two that is no less."""
     return 1 << (size - 1).bit_length()
-
-
-def equal_segments(rows: int, height: int) -> tuple[Segment, ...]:
-    """Tiles of one height, and one of what is left: a packed tile begins at a multiple of it."""
-    count, rest = divmod(rows, height)
-    segments = (Segment(0, height, count),) if count else ()
-    return (*segments, Segment(count * height, rest, 1)) if rest else segments
 
 
 def row_segments(rows: int, most: int, least: int = LATENCY // 2) -> tuple[Segment, ...]:

@@ -17,7 +17,6 @@ from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.tiling import (
     choose_tiling,
-    equal_segments,
     is_worth_tiling,
     row_segments,
 )
@@ -92,10 +91,17 @@ def test_many_columns_read_rows_that_are_packed_in_tiles() -> None:
     assert tiling(128, 767, 768).left is Reading.IN_PLACE, "steps of k come in groups of four"
 
 
-def test_packed_tiles_begin_at_multiples_of_their_height() -> None:
-    assert equal_segments(128, 6) == (Segment(0, 6, 21), Segment(126, 2, 1))
-    assert equal_segments(12, 6) == (Segment(0, 6, 2),)
-    assert tiling(128, 768, 768).rows == equal_segments(128, 6)
+def test_packed_tiles_have_two_heights_as_others_do() -> None:
+    assert tiling(128, 768, 768).rows == (Segment(0, 6, 20), Segment(120, 4, 2))
+
+
+@pytest.mark.parametrize("rows", [97, 128, 131])
+def test_rows_packed_in_tiles_of_two_heights_are_right(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    x, w = (rng.normal(size=size).astype(np.float32) for size in ((rows, 400), (400, 384)))
+    graph = monograph.trace(lambda a: a @ w, f"f32[{rows}, 400]")
+    (got,) = compile_graph(graph, Options(cache=False))(x)
+    np.testing.assert_allclose(got, x.astype(np.float64) @ w, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -229,3 +235,71 @@ def test_tiles_of_any_width_are_right(columns: int) -> None:
     tuning = Tuning({site: {"columns": columns}}, edited)
     (got,) = compile_graph(graph, Options(cache=False, tuning=tuning))(a, b)
     np.testing.assert_allclose(got, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("depth", [64, 129])
+@pytest.mark.parametrize("rows", [1, 5, 37, "rows"])
+def test_bytes_less_a_zero_point_are_summed_exactly(rows: int | str, depth: int) -> None:
+    rng = np.random.default_rng(7)
+    w = rng.integers(-128, 128, (depth, 43)).astype(np.int8)
+    points = rng.integers(-128, 128, 43).astype(np.int32)
+
+    def function(x: Any) -> Any:
+        return (F.cast(x, "i32") - 131) @ (F.cast(w, "i32") - points)
+
+    executable = compile_graph(
+        monograph.trace(function, f"u8[{rows}, {depth}]"), Options(cache=False)
+    )
+    for size in (rows,) if isinstance(rows, int) else (1, 9, 130):
+        x = rng.integers(0, 256, (size, depth)).astype(np.uint8)
+        exact = (x.astype(np.int64) - 131) @ (w.astype(np.int64) - points)
+        np.testing.assert_array_equal(executable(x)[0], exact)
+
+
+@pytest.mark.parametrize("channels", [3, 8])
+def test_a_convolution_of_bytes_is_summed_exactly(channels: int) -> None:
+    rng = np.random.default_rng(7)
+    w = rng.integers(-128, 128, (24, channels, 3, 3)).astype(np.int8)
+    x = rng.integers(0, 256, (2, channels, 9, 11)).astype(np.uint8)
+
+    def function(x: Any) -> Any:
+        return F.conv(F.cast(x, "i32") - 131, F.cast(w, "i32"), padding=1, stride=2)
+
+    graph = monograph.trace(function, x)
+    (expected,) = monograph.interpret(graph, [x])
+    (got,) = compile_graph(graph, Options(cache=False))(x)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_a_slot_that_one_branch_fills_with_large_words_is_not_small() -> None:
+    rng = np.random.default_rng(7)
+    w = rng.integers(-128, 128, (64, 48)).astype(np.int8)
+    x = rng.integers(0, 256, (40, 64)).astype(np.uint8)
+
+    def function(flag: Any, x: Any) -> Any:
+        large, small = (lambda: F.cast(x, "i32") * 100_000), (lambda: F.cast(x, "i32") - 3)
+        chosen = F.cond(flag, large, small)
+        return chosen @ F.cast(w, "i32")
+
+    graph = monograph.trace(function, np.asarray(True), x)
+    executable = compile_graph(graph, Options(cache=False))
+    for flag in (True, False):
+        (expected,) = monograph.interpret(graph, [np.asarray(flag), x])
+        np.testing.assert_array_equal(executable(np.asarray(flag), x)[0], expected)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize("group", [256, 32])
+def test_a_weight_of_bytes_is_what_its_scales_make_of_it(rows: int, group: int) -> None:
+    rng = np.random.default_rng(7)
+    w = rng.integers(-128, 128, (70, 256)).astype(np.int8)
+    scales = rng.random((70, 256 // group, 1)).astype(np.float32)
+    x = rng.normal(size=(rows, 256)).astype(np.float32)
+
+    def function(x: Any) -> Any:
+        parts = F.reshape(F.cast(w, "f32"), (70, 256 // group, group)) * scales
+        return F.linear(x, F.reshape(parts, (70, 256)))
+
+    (got,) = compile_graph(monograph.trace(function, x), Options(cache=False))(x)
+    weight = np.repeat(scales[..., 0], group, 1).astype(np.float64) * w
+    np.testing.assert_allclose(got, x @ weight.T, rtol=1e-4, atol=1e-2)
