@@ -37,7 +37,7 @@ EXACT = ("canonicalize", "cse", "dce", "fold_constants", "simplify")
 STRICT = ("horizontal", "lower_composites", "turn_conv_transpose")
 """Passes that may round differently, but keep infinities and NaN where they are."""
 
-LOOSE = ("fold_conv_bn", "recognize", "settle_masks")
+LOOSE = ("fold_conv_bn", "recognize", "settle_masks", "split_complex_products")
 """Passes that may round differently, and may be finite where the original overflows."""
 
 PARTS = 10
