@@ -102,6 +102,20 @@ class Executable:
         self._tensor_calls: TensorCalls | None = None
         self._quick_lists: Callable[..., Any] | None = None
 
+    def __repr__(self) -> str:
+        """Its inputs, and what there is of it: ``Executable(%x: f32[4]; kernels: 3)``."""
+        return self.described("Executable")
+
+    def described(self, kind: str) -> str:
+        """A line about it, and the class that calls it."""
+        inputs = ", ".join(f"%{value.name}: {value.type}" for value in self.graph.inputs)
+        parts = [f"kernels: {len(self.report.kernels)}"]
+        if self.stage is not None:
+            parts.append("completed by calls")
+        if self.report.fallbacks:
+            parts.append(f"in the interpreter: {len(self.report.fallbacks)}")
+        return f"{kind}({inputs}; {', '.join(parts)})"
+
     @property
     def code(self) -> Code | None:
         """What runs; None if the interpreter runs all of it."""
@@ -280,6 +294,9 @@ class CompiledFunction:
         self._is_one = results.kind == "leaf"
         self._quick: Callable[..., Any] | None = None
 
+    def __repr__(self) -> str:
+        return self.executable.described("CompiledFunction")
+
     def __call__(self, *arguments: Any) -> Any:
         """What the function returns for these arguments."""
         if self._quick is None:
@@ -343,6 +360,9 @@ class CompiledModule:
         self._call = call
         self._returned = returned
         self._quick: Callable[..., Any] | None = None
+
+    def __repr__(self) -> str:
+        return self.executable.described("CompiledModule")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the module returns for these arguments."""

@@ -103,6 +103,9 @@ class LoadedModule:
         self.executable = executable
         self.convention = convention
 
+    def __repr__(self) -> str:
+        return self.executable.described("LoadedModule")
+
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the module returns for these arguments: tensors for tensors, arrays for arrays."""
         leaves, structure = flatten((arguments, named))

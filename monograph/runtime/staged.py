@@ -101,6 +101,7 @@ class Stage:
         """The inputs whose contents are part of the kind."""
         self._workshop = workshop
         self._plans: dict[Hashable, Plan] = {}
+        self._refused: dict[str, Interpreted] = {}
         self._types = [value.type for value in graph.inputs]
         self._loose = [k for k, each in enumerate(self._types) if not isinstance(each, TensorType)]
 
@@ -126,13 +127,20 @@ class Stage:
     def _plan_for(self, key: Hashable, structures: Sequence[Any], arguments: Sequence[Any]) -> Plan:
         with self._workshop.lock:
             found = self._plans.get(key)
-            if found is None:
-                found = self._plans[key] = self._new_plan(structures, arguments)
-            return found
+            if found is not None:
+                return found
+            if reason := self._refusal(arguments):
+                return self._interpreted(f"@{self.graph.name} has {reason}")
+            made = self._plans[key] = self._new_plan(structures, arguments)
+            return made
+
+    def _interpreted(self, reason: str) -> Interpreted:
+        """One plan for all that is refused, however many they are."""
+        if reason not in self._refused:
+            self._refused[reason] = Interpreted(self.graph, self._workshop, reason)
+        return self._refused[reason]
 
     def _new_plan(self, structures: Sequence[Any], arguments: Sequence[Any]) -> Plan:
-        if reason := self._refusal(arguments):
-            return Interpreted(self.graph, self._workshop, f"@{self.graph.name} has {reason}")
         known = {k: np.array(arguments[k]) for k in self.read}
         of_input: list[Any] = [None] * len(self._types)
         for k, structure in zip(self._loose, structures, strict=True):
@@ -286,26 +294,31 @@ class Sized:
         self._depth = depth
         self._known = known
         self._workshop = workshop
-        self._stages: dict[Hashable, Stage | Interpreted] = {}
+        self._stages: dict[Hashable, Stage] = {}
+        self._refused: Interpreted | None = None
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
         leaves = _leaves(arguments, self._known)
         key = tuple(np.shape(leaf) for leaf in leaves)
-        stage = self._stages.get(key)
-        if stage is None:
-            with self._workshop.lock:
-                stage = self._stages.get(key) or self._new_stage(leaves)
-                self._stages[key] = stage
+        stage = self._stages.get(key) or self._stage_for(key, leaves)
         results = stage.run(leaves)
         return [nested(tree, results) for tree in self._settled.outputs]
 
-    def _new_stage(self, leaves: Sequence[Any]) -> Stage | Interpreted:
+    def _stage_for(self, key: Hashable, leaves: Sequence[Any]) -> Stage | Interpreted:
         graph = self._settled.graph
-        if len(self._stages) >= MOST_VARIANTS:
-            reason = f"more than {MOST_VARIANTS} sizes of @{graph.name}"
-            return Interpreted(graph, self._workshop, reason)
-        _, bindings = bind_inputs(graph, leaves)
-        return Stage(substituted(graph, bindings), self._workshop, (), self._depth + 1)
+        with self._workshop.lock:
+            found = self._stages.get(key)
+            if found is not None:
+                return found
+            if len(self._stages) < MOST_VARIANTS:
+                _, bindings = bind_inputs(graph, leaves)
+                made = Stage(substituted(graph, bindings), self._workshop, (), self._depth + 1)
+                self._stages[key] = made
+                return made
+            if self._refused is None:
+                reason = f"more than {MOST_VARIANTS} sizes of @{graph.name}"
+                self._refused = Interpreted(graph, self._workshop, reason)
+            return self._refused
 
 
 @dataclass

@@ -330,3 +330,9 @@ def test_only_the_latest_sizes_keep_their_memory() -> None:
     assert len(run.native.frames) <= executable_module.MOST_SIZES
     gc.collect()
     assert len(run.native.active) <= executable_module.MOST_SIZES
+
+
+def test_it_says_in_a_line_what_it_is() -> None:
+    assert repr(compiled(lambda x: x + 1, X)) == "Executable(%x: f32[3, 4]; kernels: 1)"
+    partly = compiled(lambda x: spectral.singular_values(x) + 1, X)
+    assert "in the interpreter: 1" in repr(partly)
