@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-import monograph
 from monograph import functional as F
-from monograph.ir.interpret import interpret
-from monograph.runtime.compile import Options, compile_graph
-
-
-def draw(*shape: int) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+from tests.targets.cpu.stepping import draw, kernels_of_network
 
 
 def check(net: Any, x: tuple[int, ...], *sizes: str) -> str:
     """Compare a network with the interpreter, and give the names of its kernels."""
-    graph = monograph.trace(net, f"f32[{', '.join(sizes or map(str, x))}]")
-    executable = compile_graph(graph, Options(cache=False))
-    (got,), (want,) = executable.run([draw(*x)]), interpret(graph, [draw(*x)])
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
-    assert executable.program is not None
-    return " ".join(built.name for built in executable.program.kernels)
+    kernels = kernels_of_network(net, x, *sizes)
+    return " ".join(built.name for built in kernels)
 
 
 @pytest.mark.parametrize(
