@@ -28,6 +28,7 @@ from monograph.ir.settling import SettlingOp
 from monograph.ir.types import Array, TensorType, symbols_of
 from monograph.ops.data import Constant, Weight
 from monograph.ops.sequence import SplitToSequence
+from monograph.passes.dce import DeadCodeElimination
 from monograph.runtime.bounded import taken
 from monograph.runtime.compiled import CompileReport, Executable
 from monograph.runtime.cut import Cut, cut, held, not_native
@@ -170,6 +171,7 @@ def _contents(array: Array) -> Hashable:
 
 def plan_of(settled: Settled, known: Mapping[int, Array], workshop: Workshop, depth: int) -> Plan:
     """Native code for all of a graph, or a cut where it is not decided yet."""
+    DeadCodeElimination().run(settled.graph)  # strings that nobody reads need no interpreter
     others = not_native(settled.graph)
     if not others:
         return Whole(settled, known, workshop)

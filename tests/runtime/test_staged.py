@@ -15,7 +15,11 @@ from monograph import functional as F
 from monograph.errors import EvaluationError, InputError, UnsupportedError
 from monograph.frontends.onnx import from_onnx
 from monograph.frontends.trace import trace
+from monograph.ir.build import apply
+from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
+from monograph.ir.types import TensorType, f32
+from monograph.ops.strings import StringConcat
 from monograph.runtime import staged
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
@@ -249,3 +253,16 @@ def test_torch_programs_that_read_a_number_are_native() -> None:
     compiled = monograph.compile(Repeated(), x, torch.tensor(4), strict=True)
     for count in (4, 0, 9):
         torch.testing.assert_close(compiled(x, torch.tensor(count)), torch.full((count,), 3.0))
+
+
+def test_strings_that_nobody_reads_leave_native_code() -> None:
+    graph = Graph("main")
+    x = graph.add_input("x", TensorType(f32, ()))
+    with graph.as_current():
+        words = np.array(["a", "b"], np.object_)
+        apply(StringConcat(), words, words)
+        graph.set_outputs([x + 1.0, x])
+    executable = compile_graph(graph, Options(level="O0", cache=False))
+    one = np.float32(1.0)
+    assert [float(each) for each in executable(one)] == [2.0, 1.0]
+    assert executable.report.fallbacks == ()
