@@ -146,7 +146,7 @@ def _turned(kernel: Kernel, vector: Symbol, axis: Symbol, width: int, machine: M
     stores = [room(each.position[0], axis, each.buffer.dtype) for each in kernel.stores]
     if min(stores) < TURNED * width:
         return TURNED
-    return max(1, min(TURNED, min(read) // width))
+    return max(1, min(TURNED, min(read, default=TURNED * width) // width))
 
 
 def _squares(extent: Dim, width: int, line: int) -> int:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from monograph import functional as F
+from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
-from monograph.ir.types import TensorType, f32
+from monograph.ir.types import TensorType, f32, f64
 from monograph.kernel.schedule import Schedule
 from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu.choose import TILE, likely
@@ -170,6 +171,15 @@ def test_a_few_columns_are_no_vector() -> None:
 def test_columns_too_long_to_keep_are_summed_in_parts() -> None:
     found = schedule(lambda x: F.softmax(x, 0), "f32[100000, 64]")
     assert not found.keep and found.partial
+
+
+def test_what_reads_nothing_is_packed_too() -> None:
+    def squared() -> Any:
+        same = F.full((10, 9), 0.5, f64)
+        return F.matmul(F.transpose(same, (1, 0)), same), same
+
+    executable = compile_graph(trace(squared), Options(level="O0", cache=False))
+    np.testing.assert_allclose(executable()[0], np.full((9, 9), 2.5))
 
 
 # Sizes that are not known.
