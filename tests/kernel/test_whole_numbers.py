@@ -15,19 +15,19 @@ from monograph.kernel import expr as e
 from monograph.kernel import whole_numbers
 from tests.targets.cpu.stepping import kernel_of
 
-I = e.index(Symbol("i", 0, 9))  # noqa: E741
+PLACE = e.index(Symbol("i", 0, 9))
 
 
 def test_sums_and_products_of_positions_are_positions() -> None:
     four = e.literal(4, i64)
-    assert whole_numbers.applied("multiply", (I, four)) is I * 4
-    assert whole_numbers.applied("subtract", (four, I)) is 4 - I
-    assert whole_numbers.applied("add", (e.variable("x", i64), I)) is None
-    assert whole_numbers.applied("divide", (I, four)) is None
+    assert whole_numbers.applied("multiply", (PLACE, four)) is PLACE * 4
+    assert whole_numbers.applied("subtract", (four, PLACE)) is 4 - PLACE
+    assert whole_numbers.applied("add", (e.variable("x", i64), PLACE)) is None
+    assert whole_numbers.applied("divide", (PLACE, four)) is None
 
 
 def test_what_could_wrap_around_stays_data() -> None:
-    assert whole_numbers.applied("multiply", (I, e.literal(1 << 60, i64))) is None
+    assert whole_numbers.applied("multiply", (PLACE, e.literal(1 << 60, i64))) is None
     unbounded = e.index(Symbol("n", 0, None))
     assert whole_numbers.applied("multiply", (unbounded, e.literal(1 << 40, i64))) is None
     assert whole_numbers.applied("multiply", (unbounded, e.literal(8, i64))) is unbounded * 8
@@ -49,7 +49,7 @@ def test_what_could_wrap_around_stays_data() -> None:
     ],
 )
 def test_bounds_decide_a_comparison(function: str, bound: int, holds: bool | None) -> None:
-    found = whole_numbers.applied(function, (I, e.literal(bound, i64)))
+    found = whole_numbers.applied(function, (PLACE, e.literal(bound, i64)))
     assert found is None if holds is None else getattr(found, "value", None) is holds
 
 
