@@ -3,750 +3,119 @@
 They may be called wherever a graph is being built: inside ``monograph.trace``, on values of a graph
 made by hand, and (the elementwise ones) in rewrite patterns. Numbers and arrays become constants,
 mixed dtypes are promoted, negative axes count from the end.
+
+A family of ops is loaded when a function of it is first used; ``functional.pyi`` says the same to
+type checkers.
 """
 
-from monograph.ops.activation import (
-    celu,
-    elu,
-    gelu,
-    log_sigmoid,
-    mish,
-    selu,
-    silu,
-    softplus,
-    softsign,
-)
-from monograph.ops.adaptive_pool import (
-    adaptive_avg_pool,
-    adaptive_max_pool,
-    global_avg_pool,
-    global_max_pool,
-)
-from monograph.ops.attention import (
-    attention,
-)
-from monograph.ops.batch_norm import (
-    batch_norm,
-    batch_norm_training,
-)
-from monograph.ops.bessel import (
-    airy_ai,
-    bessel_i0,
-    bessel_i0e,
-    bessel_i1,
-    bessel_i1e,
-    bessel_j0,
-    bessel_j1,
-    bessel_k0,
-    bessel_k0e,
-    bessel_k1,
-    bessel_k1e,
-    bessel_y0,
-    bessel_y1,
-    spherical_bessel_j0,
-)
-from monograph.ops.bitcast import (
-    bitcast,
-)
-from monograph.ops.collective import (
-    all_gather,
-    all_reduce,
-    all_to_all,
-    axis_index,
-    permute,
-    reduce_scatter,
-)
-from monograph.ops.control import (
-    cond,
-    for_loop,
-    scan,
-    while_loop,
-)
-from monograph.ops.conv import (
-    conv,
-    conv_transpose,
-)
-from monograph.ops.cumulative import (
-    cummax,
-    cumprod,
-    cumsum,
-)
-from monograph.ops.data import (
-    arange,
-    dim,
-    eye,
-    full,
-    full_like,
-    iota,
-    linspace,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
-from monograph.ops.detection import (
-    non_max_suppression,
-    roi_align,
-)
-from monograph.ops.distance import (
-    correlation,
-    covariance,
-    pairwise_distance,
-    renormalize,
-    self_distance,
-)
-from monograph.ops.distributions import (
-    bernoulli,
-    dropout,
-    normal,
-    randint,
-    uniform,
-)
-from monograph.ops.einsum import (
-    einsum,
-)
-from monograph.ops.elementwise.arithmetic import (
-    add,
-    atan2,
-    copysign,
-    divide,
-    floor_divide,
-    fmod,
-    multiply,
-    negate,
-    power,
-    remainder,
-    subtract,
-    truncate_divide,
-)
-from monograph.ops.elementwise.bits import (
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    shift_left,
-    shift_right,
-)
-from monograph.ops.elementwise.comparison import (
-    equal,
-    greater,
-    greater_equal,
-    is_finite,
-    is_inf,
-    is_nan,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    not_equal,
-)
-from monograph.ops.elementwise.convert import (
-    cast,
-    complex,
-    conj,
-    imag,
-    real,
-    stop_gradient,
-)
-from monograph.ops.elementwise.rounding import (
-    abs,
-    ceil,
-    floor,
-    round,
-    sign,
-    trunc,
-)
-from monograph.ops.elementwise.select import (
-    clip,
-    maximum,
-    minimum,
-    where,
-)
-from monograph.ops.erf_inv import (
-    erf_inv,
-)
-from monograph.ops.factorize import (
-    cholesky,
-    householder_product,
-    householder_qr,
-    lu,
-    lu_factor,
-    lu_unpack,
-    pivots_to_permutation,
-    qr,
-)
-from monograph.ops.fft import (
-    cosine_window,
-    fft,
-    fft_shift,
-    fftn,
-    frames,
-    hfft,
-    hfftn,
-    ifft,
-    ifftn,
-    ihfft,
-    ihfftn,
-    irfft,
-    irfftn,
-    rfft,
-    rfftn,
-    stft,
-)
-from monograph.ops.gamma import (
-    digamma,
-    igamma,
-    igammac,
-    lgamma,
-    multigamma,
-    polygamma,
-    zeta,
-)
-from monograph.ops.index.lookup import (
-    embedding,
-    nonzero,
-    one_hot,
-)
-from monograph.ops.index.reading import (
-    gather,
-    take,
-    take_along_axis,
-)
-from monograph.ops.index.subscript import (
-    getitem,
-)
-from monograph.ops.index.writing import (
-    put_along_axis,
-    scatter,
-)
-from monograph.ops.joining import (
-    concat,
-    split,
-    stack,
-    unstack,
-)
-from monograph.ops.ldl import (
-    ldl_factor,
-    ldl_solve,
-)
-from monograph.ops.linalg import (
-    dot_general,
-    inner,
-    linear,
-    matmul,
-    outer,
-    tensordot,
-)
-from monograph.ops.loss import (
-    cross_entropy,
-    mse,
-)
-from monograph.ops.math import (
-    cos,
-    erf,
-    erfc,
-    exp,
-    exp2,
-    expm1,
-    log,
-    log1p,
-    log2,
-    log10,
-    reciprocal,
-    rsqrt,
-    sigmoid,
-    sin,
-    sqrt,
-    square,
-    tanh,
-)
-from monograph.ops.memory import (
-    alloc,
-    copy,
-    free,
-    to_device,
-)
-from monograph.ops.norm import (
-    group_norm,
-    instance_norm,
-    layer_norm,
-    rms_norm,
-)
-from monograph.ops.patches import (
-    deform_conv,
-    fold,
-    unfold,
-)
-from monograph.ops.polynomials import (
-    polynomial,
-)
-from monograph.ops.pool import (
-    avg_pool,
-    max_pool,
-    max_pool_with_indices,
-)
-from monograph.ops.quant import (
-    dequantize,
-    fake_quantize,
-    quantize,
-)
-from monograph.ops.quantiles import (
-    kth_value,
-    median,
-    mode,
-    quantile,
-)
-from monograph.ops.random import (
-    fold_in,
-    random_bits,
-    random_key,
-    split_key,
-)
-from monograph.ops.rectifier import (
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leaky_relu,
-    prelu,
-    relu,
-    relu6,
-)
-from monograph.ops.recurrent import (
-    gru,
-    lstm,
-    rnn,
-)
-from monograph.ops.reduce.arithmetic import (
-    prod,
-    sum,
-)
-from monograph.ops.reduce.extremum import (
-    argmax,
-    argmin,
-    max,
-    min,
-)
-from monograph.ops.reduce.statistics import (
-    logsumexp,
-    mean,
-    std,
-    variance,
-)
-from monograph.ops.reduce.truth import (
-    all,
-    any,
-    count_nonzero,
-)
-from monograph.ops.resize import (
-    resize,
-)
-from monograph.ops.shape import (
-    broadcast_to,
-    expand,
-    flatten,
-    moveaxis,
-    reshape,
-    squeeze,
-    swapaxes,
-    tile,
-    transpose,
-    unsqueeze,
-)
-from monograph.ops.slicing import (
-    flip,
-    pad,
-    roll,
-    slice,
-)
-from monograph.ops.softmax import (
-    log_softmax,
-    softmax,
-)
-from monograph.ops.solve import (
-    cholesky_solve,
-    determinant,
-    inverse,
-    least_squares,
-    lu_solve,
-    matrix_exp,
-    matrix_power,
-    matrix_rank,
-    pseudo_inverse,
-    slogdet,
-    solve,
-    triangular_solve,
-)
-from monograph.ops.sorting import (
-    argsort,
-    sort,
-    top_k,
-)
-from monograph.ops.special_functions import (
-    entropy_term,
-    erfcx,
-    log_ndtr,
-    logit,
-    ndtr,
-    ndtri,
-    sinc,
-    xlog1py,
-    xlogy,
-)
-from monograph.ops.spectral import (
-    eig,
-    eig_values,
-    eigh,
-    eigh_values,
-    singular_values,
-    svd,
-)
-from monograph.ops.statistics import (
-    bincount,
-    bucketize,
-    histogram,
-    histogram_uniform,
-    searchsorted,
-    unique,
-    unique_consecutive,
-)
-from monograph.ops.translate import (
-    translate,
-)
-from monograph.ops.triangle import (
-    tril,
-    triu,
-)
-from monograph.ops.trigonometry import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    cosh,
-    sinh,
-    tan,
-)
-from monograph.ops.vision import (
-    affine_grid,
-    channel_shuffle,
-    grid_sample,
-    max_unpool,
-    pixel_shuffle,
-    pixel_unshuffle,
-)
+from __future__ import annotations
 
-__all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "adaptive_avg_pool",
-    "adaptive_max_pool",
-    "add",
-    "affine_grid",
-    "airy_ai",
-    "all",
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "alloc",
-    "any",
-    "arange",
-    "argmax",
-    "argmin",
-    "argsort",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "attention",
-    "avg_pool",
-    "axis_index",
-    "batch_norm",
-    "batch_norm_training",
-    "bernoulli",
-    "bessel_i0",
-    "bessel_i0e",
-    "bessel_i1",
-    "bessel_i1e",
-    "bessel_j0",
-    "bessel_j1",
-    "bessel_k0",
-    "bessel_k0e",
-    "bessel_k1",
-    "bessel_k1e",
-    "bessel_y0",
-    "bessel_y1",
-    "bincount",
-    "bitcast",
-    "bitwise_and",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_xor",
-    "broadcast_to",
-    "bucketize",
-    "cast",
-    "ceil",
-    "celu",
-    "channel_shuffle",
-    "cholesky",
-    "cholesky_solve",
-    "clip",
-    "complex",
-    "concat",
-    "cond",
-    "conj",
-    "conv",
-    "conv_transpose",
-    "copy",
-    "copysign",
-    "correlation",
-    "cos",
-    "cosh",
-    "cosine_window",
-    "count_nonzero",
-    "covariance",
-    "cross_entropy",
-    "cummax",
-    "cumprod",
-    "cumsum",
-    "deform_conv",
-    "dequantize",
-    "determinant",
-    "digamma",
-    "dim",
-    "divide",
-    "dot_general",
-    "dropout",
-    "eig",
-    "eig_values",
-    "eigh",
-    "eigh_values",
-    "einsum",
-    "elu",
-    "embedding",
-    "entropy_term",
-    "equal",
-    "erf",
-    "erf_inv",
-    "erfc",
-    "erfcx",
-    "exp",
-    "exp2",
-    "expand",
-    "expm1",
-    "eye",
-    "fake_quantize",
-    "fft",
-    "fft_shift",
-    "fftn",
-    "flatten",
-    "flip",
-    "floor",
-    "floor_divide",
-    "fmod",
-    "fold",
-    "fold_in",
-    "for_loop",
-    "frames",
-    "free",
-    "full",
-    "full_like",
-    "gather",
-    "gelu",
-    "getitem",
-    "global_avg_pool",
-    "global_max_pool",
-    "greater",
-    "greater_equal",
-    "grid_sample",
-    "group_norm",
-    "gru",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "hfft",
-    "hfftn",
-    "histogram",
-    "histogram_uniform",
-    "householder_product",
-    "householder_qr",
-    "ifft",
-    "ifftn",
-    "igamma",
-    "igammac",
-    "ihfft",
-    "ihfftn",
-    "imag",
-    "inner",
-    "instance_norm",
-    "inverse",
-    "iota",
-    "irfft",
-    "irfftn",
-    "is_finite",
-    "is_inf",
-    "is_nan",
-    "kth_value",
-    "layer_norm",
-    "ldl_factor",
-    "ldl_solve",
-    "leaky_relu",
-    "least_squares",
-    "less",
-    "less_equal",
-    "lgamma",
-    "linear",
-    "linspace",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "log_ndtr",
-    "log_sigmoid",
-    "log_softmax",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "logit",
-    "logsumexp",
-    "lstm",
-    "lu",
-    "lu_factor",
-    "lu_solve",
-    "lu_unpack",
-    "matmul",
-    "matrix_exp",
-    "matrix_power",
-    "matrix_rank",
-    "max",
-    "max_pool",
-    "max_pool_with_indices",
-    "max_unpool",
-    "maximum",
-    "mean",
-    "median",
-    "min",
-    "minimum",
-    "mish",
-    "mode",
-    "moveaxis",
-    "mse",
-    "multigamma",
-    "multiply",
-    "ndtr",
-    "ndtri",
-    "negate",
-    "non_max_suppression",
-    "nonzero",
-    "normal",
-    "not_equal",
-    "one_hot",
-    "ones",
-    "ones_like",
-    "outer",
-    "pad",
-    "pairwise_distance",
-    "permute",
-    "pivots_to_permutation",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "polygamma",
-    "polynomial",
-    "power",
-    "prelu",
-    "prod",
-    "pseudo_inverse",
-    "put_along_axis",
-    "qr",
-    "quantile",
-    "quantize",
-    "randint",
-    "random_bits",
-    "random_key",
-    "real",
-    "reciprocal",
-    "reduce_scatter",
-    "relu",
-    "relu6",
-    "remainder",
-    "renormalize",
-    "reshape",
-    "resize",
-    "rfft",
-    "rfftn",
-    "rms_norm",
-    "rnn",
-    "roi_align",
-    "roll",
-    "round",
-    "rsqrt",
-    "scan",
-    "scatter",
-    "searchsorted",
-    "self_distance",
-    "selu",
-    "shift_left",
-    "shift_right",
-    "sigmoid",
-    "sign",
-    "silu",
-    "sin",
-    "sinc",
-    "singular_values",
-    "sinh",
-    "slice",
-    "slogdet",
-    "softmax",
-    "softplus",
-    "softsign",
-    "solve",
-    "sort",
-    "spherical_bessel_j0",
-    "split",
-    "split_key",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "std",
-    "stft",
-    "stop_gradient",
-    "subtract",
-    "sum",
-    "svd",
-    "swapaxes",
-    "take",
-    "take_along_axis",
-    "tan",
-    "tanh",
-    "tensordot",
-    "tile",
-    "to_device",
-    "top_k",
-    "translate",
-    "transpose",
-    "triangular_solve",
-    "tril",
-    "triu",
-    "trunc",
-    "truncate_divide",
-    "unfold",
-    "uniform",
-    "unique",
-    "unique_consecutive",
-    "unsqueeze",
-    "unstack",
-    "variance",
-    "where",
-    "while_loop",
-    "xlog1py",
-    "xlogy",
-    "zeros",
-    "zeros_like",
-    "zeta",
-]
+import importlib
+from typing import Any
+
+_FAMILIES = {
+    "activation": "celu elu gelu log_sigmoid mish selu silu softplus softsign",
+    "adaptive_pool": "adaptive_avg_pool adaptive_max_pool global_avg_pool global_max_pool",
+    "attention": "attention",
+    "batch_norm": "batch_norm batch_norm_training",
+    "bessel": (
+        "airy_ai bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_k0 "
+        "bessel_k0e bessel_k1 bessel_k1e bessel_y0 bessel_y1 spherical_bessel_j0"
+    ),
+    "bitcast": "bitcast",
+    "collective": "all_gather all_reduce all_to_all axis_index permute reduce_scatter",
+    "control": "cond for_loop scan while_loop",
+    "conv": "conv conv_transpose",
+    "cumulative": "cummax cumprod cumsum",
+    "data": "arange dim eye full full_like iota linspace ones ones_like zeros zeros_like",
+    "detection": "non_max_suppression roi_align",
+    "distance": "correlation covariance pairwise_distance renormalize self_distance",
+    "distributions": "bernoulli dropout normal randint uniform",
+    "einsum": "einsum",
+    "elementwise.arithmetic": (
+        "add atan2 copysign divide floor_divide fmod multiply negate power remainder subtract "
+        "truncate_divide"
+    ),
+    "elementwise.bits": "bitwise_and bitwise_not bitwise_or bitwise_xor shift_left shift_right",
+    "elementwise.comparison": (
+        "equal greater greater_equal is_finite is_inf is_nan less less_equal logical_and "
+        "logical_not logical_or logical_xor not_equal"
+    ),
+    "elementwise.convert": "cast complex conj imag real stop_gradient",
+    "elementwise.rounding": "abs ceil floor round sign trunc",
+    "elementwise.select": "clip maximum minimum where",
+    "erf_inv": "erf_inv",
+    "factorize": (
+        "cholesky householder_product householder_qr lu lu_factor lu_unpack "
+        "pivots_to_permutation qr"
+    ),
+    "fft": (
+        "cosine_window fft fft_shift fftn frames hfft hfftn ifft ifftn ihfft ihfftn irfft "
+        "irfftn rfft rfftn stft"
+    ),
+    "gamma": "digamma igamma igammac lgamma multigamma polygamma zeta",
+    "index.lookup": "embedding nonzero one_hot",
+    "index.reading": "gather take take_along_axis",
+    "index.subscript": "getitem",
+    "index.writing": "put_along_axis scatter",
+    "joining": "concat split stack unstack",
+    "ldl": "ldl_factor ldl_solve",
+    "linalg": "dot_general inner linear matmul outer tensordot",
+    "loss": "cross_entropy mse",
+    "math": (
+        "cos erf erfc exp exp2 expm1 log log1p log2 log10 reciprocal rsqrt sigmoid sin sqrt "
+        "square tanh"
+    ),
+    "memory": "alloc copy free to_device",
+    "norm": "group_norm instance_norm layer_norm rms_norm",
+    "patches": "deform_conv fold unfold",
+    "polynomials": "polynomial",
+    "pool": "avg_pool max_pool max_pool_with_indices",
+    "quant": "dequantize fake_quantize quantize",
+    "quantiles": "kth_value median mode quantile",
+    "random": "fold_in random_bits random_key split_key",
+    "rectifier": "hardsigmoid hardswish hardtanh leaky_relu prelu relu relu6",
+    "recurrent": "gru lstm rnn",
+    "reduce.arithmetic": "prod sum",
+    "reduce.extremum": "argmax argmin max min",
+    "reduce.statistics": "logsumexp mean std variance",
+    "reduce.truth": "all any count_nonzero",
+    "resize": "resize",
+    "shape": (
+        "broadcast_to expand flatten moveaxis reshape squeeze swapaxes tile transpose unsqueeze"
+    ),
+    "slicing": "flip pad roll slice",
+    "softmax": "log_softmax softmax",
+    "solve": (
+        "cholesky_solve determinant inverse least_squares lu_solve matrix_exp matrix_power "
+        "matrix_rank pseudo_inverse slogdet solve triangular_solve"
+    ),
+    "sorting": "argsort sort top_k",
+    "special_functions": "entropy_term erfcx log_ndtr logit ndtr ndtri sinc xlog1py xlogy",
+    "spectral": "eig eig_values eigh eigh_values singular_values svd",
+    "statistics": (
+        "bincount bucketize histogram histogram_uniform searchsorted unique unique_consecutive"
+    ),
+    "translate": "translate",
+    "triangle": "tril triu",
+    "trigonometry": "acos acosh asin asinh atan atanh cosh sinh tan",
+    "vision": "affine_grid channel_shuffle grid_sample max_unpool pixel_shuffle pixel_unshuffle",
+}
+"""The functions of each family of ops."""
+
+_HOMES = {name: family for family, names in _FAMILIES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    family = _HOMES.get(name)
+    if family is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"monograph.ops.{family}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

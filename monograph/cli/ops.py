@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-import monograph.ops  # noqa: F401  # registers every op
 from monograph.ir.op import Op, Trait, lookup, registry
 
 
@@ -55,7 +54,7 @@ def _show(cls: type[Op]) -> None:
 
 
 def _attributes(cls: type[Op]) -> str:
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)
     described = []
     for attribute in fields:
         default = attribute.default

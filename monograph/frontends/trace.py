@@ -12,7 +12,6 @@ from monograph.errors import InputError
 from monograph.ir.build import constant
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
-from monograph.ir.text.parser import parse_type
 from monograph.ir.tree import Structure, flatten, unflatten
 from monograph.ir.types import (
     OptionalType,
@@ -60,6 +59,8 @@ def trace_with_structure(
 
 def _type_of(spec: Any, symbols: dict[str, Symbol]) -> ValueType:
     if isinstance(spec, str):
+        from monograph.ir.text.parser import parse_type
+
         parsed = parse_type(spec, symbols)
         symbols.update((symbol.name, symbol) for symbol in symbols_of(parsed))
         return parsed

@@ -146,7 +146,9 @@ class Operators:
 
 
 def _call(name: str, *arguments: Any) -> Value:
-    import monograph.ops  # noqa: F401  # fills the table the first time
+    if name not in _FUNCTIONS:
+        import monograph.ops
 
+        monograph.ops.load_operators()
     result: Value = _FUNCTIONS[name](*arguments)
     return result

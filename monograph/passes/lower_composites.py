@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from monograph.ir.decompose import decompose_node
 from monograph.ir.graph import Graph
+from monograph.ir.op import Op
 from monograph.passes.base import Pass, PassResult
 
 
@@ -25,16 +27,23 @@ class LowerComposites(Pass):
 
     def run(self, graph: Graph) -> PassResult:
         """Decompose, in regions too."""
-        counters: dict[str, int] = {}
-        self._lower(graph, counters)
+        counters = decompose_composites(graph, lambda op: op.name in self.keep)
         return PassResult(bool(counters), counters)
 
-    def _lower(self, graph: Graph, counters: dict[str, int]) -> None:
-        pending = list(reversed(graph.nodes))
-        while pending:
-            node = pending.pop()
-            for region in node.regions:
-                self._lower(region, counters)
-            if node.op.is_composite() and node.op.name not in self.keep:
-                counters[node.op.name] = counters.get(node.op.name, 0) + 1
-                pending.extend(reversed(decompose_node(node)))
+
+def decompose_composites(graph: Graph, is_kept: Callable[[type[Op]], bool]) -> dict[str, int]:
+    """Decompose all composites but those that are kept; how many of each name there were."""
+    counters: dict[str, int] = {}
+    _decompose(graph, is_kept, counters)
+    return counters
+
+
+def _decompose(graph: Graph, is_kept: Callable[[type[Op]], bool], counters: dict[str, int]) -> None:
+    pending = list(reversed(graph.nodes))
+    while pending:
+        node = pending.pop()
+        for region in node.regions:
+            _decompose(region, is_kept, counters)
+        if node.op.is_composite() and not is_kept(type(node.op)):
+            counters[node.op.name] = counters.get(node.op.name, 0) + 1
+            pending.extend(reversed(decompose_node(node)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import monograph.functional  # noqa: F401  # registers every op and function
+from monograph import ops
 from monograph.ir import op, operators
 from monograph.passes import base
 
@@ -16,7 +16,8 @@ REGISTRIES: tuple[dict[str, Any], ...] = (op._REGISTRY, operators._FUNCTIONS, ba
 
 @pytest.fixture(autouse=True)
 def registries_as_they_were() -> Iterator[None]:
-    base.all_passes()  # a pass is otherwise registered when it is first asked for
+    ops.load_all()  # ops and passes are otherwise registered when they are first asked for
+    base.all_passes()
     before = [dict(registry) for registry in REGISTRIES]
     yield
     for registry, known in zip(REGISTRIES, before, strict=True):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,7 @@ from monograph.errors import InputError, MonographError
 from monograph.ir.interpret import interpret
 from monograph.ir.operators import functions
 from monograph.ir.types import TensorType, f32
+from monograph.ops import load_all
 
 
 def test_inputs_take_the_names_of_the_parameters() -> None:
@@ -100,4 +105,24 @@ def test_control_flow_may_use_outer_values() -> None:
 
 
 def test_functional_has_every_registered_function() -> None:
-    assert set(F.__all__) == set(functions())
+    load_all()
+    assert {name: getattr(F, name) for name in F.__all__} == functions()
+
+
+def test_functional_says_the_same_to_type_checkers() -> None:
+    stub = ast.parse(Path(F.__file__).with_suffix(".pyi").read_text())
+    said = {
+        alias.name: each.module
+        for each in stub.body
+        if isinstance(each, ast.ImportFrom)
+        for alias in each.names
+    }
+    assert said == {name: f"monograph.ops.{home}" for name, home in F._HOMES.items()}
+
+
+def test_a_function_loads_its_own_family_alone() -> None:
+    program = "from monograph.functional import relu; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    loaded = done.stdout.decode().split()
+    assert "monograph.ops.rectifier" in loaded
+    assert "monograph.ops.spectral" not in loaded

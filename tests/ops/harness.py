@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import monograph.ops  # noqa: F401  # registers every op
 from monograph.autodiff.vjp import grad
 from monograph.errors import TypeRuleError
 from monograph.frontends.trace import trace

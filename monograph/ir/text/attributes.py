@@ -119,7 +119,7 @@ def _default_texts(cls: type[Op]) -> Mapping[str, str]:
         return found
     missing = dataclasses.MISSING
     texts: dict[str, str] = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # every op class is a dataclass
+    for field in dataclasses.fields(cls):
         if field.default is not missing:
             texts[field.name] = spell(field.default)
         elif field.default_factory is not missing:

@@ -9,10 +9,10 @@ import numpy as np
 
 import monograph
 from monograph.ir.interpret import interpret
-from monograph.passes.lower_composites import LowerComposites
+from monograph.passes.lower_composites import decompose_composites
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
-from monograph.runtime.compile import Options, compile_graph, composites_with_loops
+from monograph.runtime.compile import Options, compile_graph, has_own_loops
 from monograph.targets.cpu.launches import BuiltKernel
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.steps import StepBuilder
@@ -21,7 +21,7 @@ from monograph.targets.cpu.steps import StepBuilder
 def steps_of(function: Callable[..., Any], *types: Any, fusion: bool = True) -> StepBuilder:
     """The slots, kernels and steps of a function, for a chip with vectors of 32 bytes."""
     graph = monograph.trace(function, *types)
-    LowerComposites(keep=composites_with_loops()).run(graph)
+    decompose_composites(graph, has_own_loops)
     run_pipeline(graph, pipeline_for("O1"))
     builder = StepBuilder(machine_named("x86-64"), {}, fusion)
     builder.main(graph)

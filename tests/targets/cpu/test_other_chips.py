@@ -9,8 +9,9 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.errors import InputError
-from monograph.passes.lower_composites import LowerComposites
-from monograph.runtime.compile import composites_with_loops
+from monograph.ops.attention import Attention
+from monograph.passes.lower_composites import decompose_composites
+from monograph.runtime.compile import has_own_loops
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.machine import OTHERS, machine_named
 
@@ -30,7 +31,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
 def built(name: str, chip: str) -> Program:
     function, *types = PROGRAMS[name]
     graph = monograph.trace(function, *types)
-    LowerComposites(keep=(*composites_with_loops(), "attention")).run(graph)
+    decompose_composites(graph, lambda op: has_own_loops(op) or op is Attention)
     return build(graph, machine_named(chip), listings=True)
 
 

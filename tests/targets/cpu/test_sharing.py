@@ -9,8 +9,8 @@ import numpy as np
 import monograph
 from monograph import functional as F
 from monograph.ir.graph import Graph
-from monograph.passes.lower_composites import LowerComposites
-from monograph.runtime.compile import Options, compile_graph, composites_with_loops
+from monograph.passes.lower_composites import decompose_composites
+from monograph.runtime.compile import Options, compile_graph, has_own_loops
 from monograph.targets.cpu.build import build
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.program import Launch, flattened
@@ -24,7 +24,7 @@ def projections(x: Any) -> Any:
 
 
 def launched(graph: Graph) -> list[str]:
-    LowerComposites(keep=composites_with_loops()).run(graph)
+    decompose_composites(graph, has_own_loops)
     steps = build(graph, machine_named("x86-64")).steps
     return [step.kernel for step in flattened(steps) if isinstance(step, Launch)]
 
