@@ -152,6 +152,9 @@ class LoopBuilder(Lowering, Protocol):
     def result(self, number: int = 0) -> Memory:
         """A result of the op; every element must be written."""
 
+    def is_read(self, number: int) -> bool:
+        """Whether anything reads a result; one that nothing reads need not be written."""
+
     def temporary(self, dtype: DType, shape: Shape) -> Memory:
         """Memory that all stages share, with nothing in it yet."""
 
@@ -173,10 +176,13 @@ class LoopBuilder(Lowering, Protocol):
         take the same way through the statements, so ``when`` and ``while_`` depend on other axes.
         """
 
-    def loop(self, extent: Dim | Scalar, *, lanes: bool = False) -> AbstractContextManager[Scalar]:
+    def loop(
+        self, extent: Dim | Scalar, *, lanes: bool = False, registers: int = 2
+    ) -> AbstractContextManager[Scalar]:
         """What stands inside, for 0, 1… up to ``extent``, in order (any order with ``lanes``).
 
-        An extent that is read from data rules out ``lanes``.
+        An extent that is read from data rules out ``lanes``. So many of them run at once as fill
+        ``registers``.
         """
 
     def piece(self, number: Scalar, size: int, whole: Dim) -> tuple[Scalar, Scalar]:

@@ -17,25 +17,33 @@ from monograph.kernel.flatten import rewritten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.schedule import Schedule
 
+PARTS = 32
+"""Partial sums that are added up before their sum is added to another."""
+
 
 def with_partial_sums(kernel: Kernel, size: int) -> Kernel:
-    """Long sums as sums of shorter ones: each rounds less, and errors do not add up."""
+    """Long sums as sums of shorter ones, in two or three levels.
+
+    Each rounds less, and what they lose does not add up. It is the last level that loses most,
+    so where there are many partial sums they are themselves summed in parts.
+    """
     replaced: dict[Expr, Expr] = {}
     for expr in kernel.expressions():
         if not isinstance(expr, Reduce) or expr.kind != "sum" or not expr.dtype.is_float:
             continue
         first, *others = expr.axes
-        if isinstance(first.extent, int) and first.extent <= size:
+        if isinstance(first.extent, int) and first.extent <= 2 * size:
             continue
         if any(isinstance(x, Reduce) for x in e.walk((expr.body,))):
             continue
-        outer = e.axis("_r8_0", (first.extent + size - 1) // size)
-        start = outer.symbol * size
-        whole = isinstance(first.extent, int) and first.extent % size == 0
-        extent = size if whole else dim_min(size, first.extent - start)
-        inner = Axis(Symbol("_r9_0", 0, size - 1), extent)
-        body = e.substitute(expr.body, {first.symbol: start + inner.symbol})
-        partial = e.reduce("sum", (inner, *others), body)
+        outer, inner = _in_parts(first, size, "_r8_0", "_r9_0")
+        place = outer.symbol * size + inner.symbol
+        partial = e.reduce("sum", (inner, *others), e.substitute(expr.body, {first.symbol: place}))
+        if not isinstance(outer.extent, int) or outer.extent > PARTS:
+            whole = outer
+            outer, inner = _in_parts(whole, PARTS, "_r6_0", "_r7_0")
+            place = outer.symbol * PARTS + inner.symbol
+            partial = e.reduce("sum", (inner,), e.substitute(partial, {whole.symbol: place}))
         replaced[expr] = e.reduce("sum", (outer,), partial)
     if not replaced:
         return kernel
@@ -43,6 +51,14 @@ def with_partial_sums(kernel: Kernel, size: int) -> Kernel:
         Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
     )
     return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+
+
+def _in_parts(axis: Axis, size: int, outer_name: str, inner_name: str) -> tuple[Axis, Axis]:
+    """An axis as parts of a size, the last of them perhaps shorter, and positions in a part."""
+    outer = e.axis(outer_name, (axis.extent + size - 1) // size)
+    whole = isinstance(axis.extent, int) and axis.extent % size == 0
+    extent = size if whole else dim_min(size, axis.extent - outer.symbol * size)
+    return outer, Axis(Symbol(inner_name, 0, size - 1), extent)
 
 
 def blocked(

@@ -139,6 +139,9 @@ class LoopLowering(NodeLowering):
         value = self.node.results[number]
         return Buffer(f"o{number}", value.dtype, value.shape)
 
+    def is_read(self, number: int) -> bool:
+        return bool(self.node.results[number].uses)
+
     def temporary(self, dtype: DType, shape: Shape) -> Buffer:
         buffer = Buffer(f"m{len(self.temporaries)}", dtype, shape)
         self.temporaries[buffer.name] = buffer
@@ -282,7 +285,9 @@ class LoopLowering(NodeLowering):
         self.statements = outer
 
     @contextmanager
-    def loop(self, extent: Dim | Expr, *, lanes: bool = False) -> Iterator[Expr]:
+    def loop(
+        self, extent: Dim | Expr, *, lanes: bool = False, registers: int = 2
+    ) -> Iterator[Expr]:
         if isinstance(extent, Expr) and not isinstance(extent, Index):
             with self._counted(extent) as position:
                 yield position
@@ -295,7 +300,7 @@ class LoopLowering(NodeLowering):
         inner = tuple(body)
         kind, width = LoopKind.SERIAL, 1
         if lanes and not (isinstance(extent, int) and extent < FEW_LANES):
-            kind, width = LoopKind.VECTOR, self._width(extent, 2)
+            kind, width = LoopKind.VECTOR, self._width(extent, registers)
         self.statements.append(Loop(axis.symbol, 0, extent, inner, kind, width))
 
     @contextmanager
@@ -355,10 +360,10 @@ def _vector_tile(axis: e.Axis, tile: Expr, width: int, body: Statements) -> Loop
 
 
 def _unravelled(whole: Symbol, extents: Shape) -> Position:
-    """The position along each axis of the ``whole``-th element (row-major)."""
+    """The position along each axis of the ``whole``-th element (row-major), if there is one."""
     rest: Dim = whole
     found: list[Expr] = []
-    longer = [k for k, extent in enumerate(extents) if extent != 1]
+    longer = [k for k, extent in enumerate(extents) if extent not in (0, 1)]
     for k in reversed(range(len(extents))):
         if k not in longer:
             found.append(e.index(0))

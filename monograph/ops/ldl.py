@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod, sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, apply, apply_many, as_operands, graph_of
 from monograph.ir.graph import Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, dtype_of
+from monograph.ops.ldl_loops import lower_ldl_factor, lower_ldl_solve
 from monograph.ops.matrices import (
     doubled,
     require_matrix,
@@ -36,6 +38,8 @@ ALPHA = (1 + sqrt(17)) / 8  # bounds the growth of elements best
 class LdlFactor(Op):
     """(packed, pivots) of a symmetric x, of which the lower triangle is read; see the module."""
 
+    complex_loops: ClassVar[bool] = True
+
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
         packed = square_type(self.name, x)
         return packed, packed.with_shape(packed.shape[:-1]).with_dtype(dtype_of("i32"))
@@ -44,6 +48,9 @@ class LdlFactor(Op):
         matrices = np.tril(doubled(x)).reshape(prod(x.shape[:-2]), *x.shape[-2:])
         pivots = [_factor_in_place(matrix) for matrix in matrices]
         return matrices.reshape(x.shape), np.array(pivots, np.int32).reshape(x.shape[:-1])
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_ldl_factor(b, ALPHA)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -134,6 +141,8 @@ def ldl_factor(x: Operand) -> tuple[Value, Value]:
 class LdlSolve(Op):
     """The x with a x = b, for what ``ldl_factor`` gives of a."""
 
+    complex_loops: ClassVar[bool] = True
+
     def infer(self, packed: TensorType, pivots: TensorType, b: TensorType) -> TensorType:
         same_dtype(self.name, packed, b)
         square = square_type(self.name, packed)
@@ -155,6 +164,9 @@ class LdlSolve(Op):
         exchanges = pivots.reshape(len(flat), packed.shape[-1])
         whole = [_rebuilt(*pair) for pair in zip(flat, exchanges, strict=True)]
         return np.linalg.solve(np.array(whole).reshape(packed.shape), doubled(b))
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_ldl_solve(b)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -1,25 +1,28 @@
 """Eigenvalues and singular values: eigh, eig, svd, and each without its vectors.
 
 Matrices are the last two dimensions, batches come before them. Vectors are determined up to a
-factor of modulus 1 (LAPACK chooses it), and a loss must not depend on it for the gradient to mean
-something. Ops that give values alone have gradients where the vectors' would be infinite, as at
-equal singular values.
+factor of modulus 1 (the algorithm chooses it), and a loss must not depend on it for the gradient
+to mean something. Ops that give values alone have gradients where the vectors' would be infinite,
+as at equal singular values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 
 from monograph.ir.build import Operand, apply, apply_many
 from monograph.ir.dims import dim_min
 from monograph.ir.graph import Node, Value
+from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
 from monograph.ops import elementwise, linalg, slicing, solve
 from monograph.ops import shape as shape_ops
+from monograph.ops.eigh_loops import lower_eigh, lower_eigh_values
 from monograph.ops.matrices import (
     adjoint,
     complex_dtype,
@@ -35,6 +38,7 @@ from monograph.ops.matrices import (
     with_diagonal,
 )
 from monograph.ops.reduce import as_float
+from monograph.ops.svd_loops import lower_singular_values, lower_svd
 
 
 def _scaled_columns(x: Value, factors: Value) -> Value:
@@ -61,6 +65,7 @@ class Eigh(Op):
     """
 
     upper: bool = False
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
         vectors = square_type(self.name, x)
@@ -69,6 +74,9 @@ class Eigh(Op):
     def evaluate(self, x: Array) -> tuple[Array, Array]:
         values, vectors = np.linalg.eigh(doubled(x), "U" if self.upper else "L")
         return values, vectors
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_eigh(b, self.upper)
 
     def vjp(self, node: Node, grad_values: Value, grad_vectors: Value) -> Gradients:
         """V (diag(gW) + Vᴴ gV / (wⱼ - wᵢ)) Vᴴ, made Hermitian."""
@@ -112,6 +120,7 @@ class EighValues(Op):
     """The eigenvalues, real and ascending, of a Hermitian matrix, of which one triangle is read."""
 
     upper: bool = False
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
         square = square_type(self.name, x)
@@ -119,6 +128,9 @@ class EighValues(Op):
 
     def evaluate(self, x: Array) -> Array:
         return np.linalg.eigvalsh(doubled(x), "U" if self.upper else "L")
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_eigh_values(b, self.upper)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
@@ -235,6 +247,7 @@ class Svd(Op):
     """
 
     full_matrices: bool = False
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         rows, columns = require_matrix(self.name, x)
@@ -249,6 +262,9 @@ class Svd(Op):
     def evaluate(self, x: Array) -> tuple[Array, Array, Array]:
         u, s, vh = np.linalg.svd(doubled(x), self.full_matrices)
         return u, s, vh
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_svd(b, self.full_matrices)
 
     def vjp(self, node: Node, grad_u: Value, grad_s: Value, grad_vh: Value) -> Gradients:
         """U (K(Uᴴ gU) S + S K(Vᴴ gV) + diag(gS)) Vᴴ and what leaves the spaces of U and V.
@@ -312,6 +328,8 @@ def svd(x: Operand, full_matrices: bool = False) -> tuple[Value, Value, Value]:
 class SingularValues(Op):
     """The singular values of a matrix, descending."""
 
+    complex_loops: ClassVar[bool] = True
+
     def infer(self, x: TensorType) -> TensorType:
         rows, columns = require_matrix(self.name, x)
         shape = (*x.shape[:-2], dim_min(rows, columns))
@@ -319,6 +337,9 @@ class SingularValues(Op):
 
     def evaluate(self, x: Array) -> Array:
         return np.asarray(np.linalg.svd(doubled(x), compute_uv=False))
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_singular_values(b)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands

@@ -193,11 +193,11 @@ def test_transposes_may_count_axes_from_the_end() -> None:
 def test_a_node_for_the_interpreter_sees_a_view_in_its_own_shape() -> None:
     def function(x: Any) -> Any:
         wide = shape.unsqueeze(x * 2.0, [0])
-        return spectral.singular_values(wide)
+        return spectral.eig_values(wide)
 
-    executable = compiled(function, X)
+    executable = compiled(function, X[:, :3])
     assert executable.report.fallbacks
-    assert_as_interpreted(function, X)
+    assert_as_interpreted(function, X[:, :3])
 
 
 # Errors while running.
@@ -295,8 +295,8 @@ def test_errors_of_one_thread_do_not_reach_another() -> None:
 
 
 def test_nothing_is_left_of_an_executable_that_is_deleted() -> None:
-    run = compiled(lambda x: spectral.singular_values(x), X)
-    run(X)
+    run = compiled(lambda x: spectral.eig_values(x), X[:, :3])
+    run(X[:, :3])
     assert run.native is not None
     held = [weakref.ref(run), weakref.ref(run.native), weakref.ref(run.native.library)]
     del run
@@ -334,5 +334,5 @@ def test_only_the_latest_sizes_keep_their_memory() -> None:
 
 def test_it_says_in_a_line_what_it_is() -> None:
     assert repr(compiled(lambda x: x + 1, X)) == "Executable(%x: f32[3, 4]; kernels: 1)"
-    partly = compiled(lambda x: spectral.singular_values(x) + 1, X)
+    partly = compiled(lambda x: spectral.eig_values(x) + 1, X[:, :3])
     assert "in the interpreter: 1" in repr(partly)

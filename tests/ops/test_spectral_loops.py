@@ -1,0 +1,117 @@
+"""Eigenvalues, singular values and indefinite systems in native code, held against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monograph.errors import EvaluationError
+from monograph.frontends.trace import trace
+from monograph.ops import ldl, spectral
+from monograph.runtime.compile import Options, compile_graph
+
+
+def native(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:
+    executable = compile_graph(trace(function, *arrays, name="test"), Options(cache=False))
+    assert executable.report.fallbacks == ()
+    return list(executable.run(list(arrays)))
+
+
+def adjoint(x: np.ndarray) -> np.ndarray:
+    return x.conj().swapaxes(-1, -2)
+
+
+def draw(*shape: int, dtype: str = "f8") -> np.ndarray:
+    generator = np.random.default_rng(sum(shape))
+    x = generator.normal(size=shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * generator.normal(size=shape)
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "c16"])
+def test_eigenvectors_rebuild_the_matrix_and_are_lapacks_while_it_is_small(
+    dtype: str, upper: bool
+) -> None:
+    x = draw(2, 19, 19, dtype=dtype)
+    x = x + adjoint(x)
+    values, vectors = native(lambda a: spectral.eigh(a, upper), x)
+    unit = 64 * np.finfo(dtype).eps
+    wide = x.astype("c16" if dtype == "c16" else "f8")
+    expected, expected_vectors = np.linalg.eigh(wide, "U" if upper else "L")
+    np.testing.assert_allclose(values, expected, atol=unit * 10)
+    np.testing.assert_allclose(vectors, expected_vectors, atol=unit)
+
+
+def test_vectors_of_larger_matrices_are_orthonormal() -> None:
+    x = draw(70, 70)
+    x = x + x.T
+    values, vectors = native(spectral.eigh, x)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(70), atol=1e-13)
+    np.testing.assert_allclose(vectors * values @ vectors.T, x, atol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e300])
+def test_numbers_whose_squares_are_none_are_brought_to_size(factor: float) -> None:
+    x = (draw(6, 6) + draw(6, 6).T) * factor
+    (values,) = native(spectral.eigh_values, x)
+    np.testing.assert_allclose(values / factor, np.linalg.eigvalsh(x / factor), rtol=1e-12)
+    (values,) = native(spectral.singular_values, x)
+    expected = np.linalg.svd(x / factor, compute_uv=False)
+    np.testing.assert_allclose(values / factor, expected, rtol=1e-10)
+
+
+GRADED = np.diag(np.logspace(-20, 0, 21)) + np.diag(np.logspace(-19, 0, 20), 1)
+MATRICES = {
+    "tall": draw(40, 9),
+    "wide": draw(9, 40),
+    "rank 2": draw(12, 2) @ draw(2, 9),
+    "zeros": np.zeros((5, 4)),
+    "zeros on the diagonal": np.diag([0.0, 1.0, 0.0, 2.0]),
+    "graded": GRADED,
+    "graded the other way": GRADED[::-1, ::-1].copy(),
+}
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("name", MATRICES)
+def test_singular_vectors_rebuild_the_matrix(name: str, full: bool) -> None:
+    x = MATRICES[name]
+    u, s, vh = native(lambda a: spectral.svd(a, full), x)
+    count = len(s)
+    np.testing.assert_allclose(s, np.linalg.svd(x, compute_uv=False), atol=1e-13)
+    np.testing.assert_allclose(u[:, :count] * s @ vh[:count], x, atol=1e-13)
+    np.testing.assert_allclose(u.T @ u, np.eye(u.shape[1]), atol=1e-13)
+    np.testing.assert_allclose(vh @ vh.T, np.eye(len(vh)), atol=1e-13)
+
+
+def test_values_alone_have_the_bits_of_values_with_vectors() -> None:
+    x = draw(12, 12)
+    alone = native(lambda a: spectral.svd(a)[1], x)[0]
+    assert alone.tobytes() == native(spectral.svd, x)[1].tobytes()
+    alone = native(lambda a: spectral.eigh(a)[0], x)[0]
+    assert alone.tobytes() == native(spectral.eigh, x)[0].tobytes()
+
+
+@pytest.mark.parametrize("function", [spectral.eigh, spectral.svd])
+def test_a_matrix_with_a_nan_is_refused(function: Callable[..., Any]) -> None:
+    x = draw(4, 4)
+    x[2, 1] = np.nan
+    with pytest.raises(EvaluationError, match="did not converge"):
+        native(function, x)
+
+
+def test_an_indefinite_system_is_solved_with_blocks_of_two() -> None:
+    x = draw(2, 30, 30)
+    x = x + x.swapaxes(-1, -2)
+    x[:, ::3, ::3] = 0.0
+    b = draw(2, 30, 4)
+    packed, pivots = native(ldl.ldl_factor, x)
+    assert (pivots < 0).any()
+    np.testing.assert_array_equal(pivots, ldl.LdlFactor().evaluate(x)[1])
+    (solution,) = native(ldl.ldl_solve, packed, pivots, b)
+    np.testing.assert_allclose(x @ solution, b, atol=1e-10)
