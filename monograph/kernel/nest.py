@@ -17,6 +17,7 @@ from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_di
 from monograph.kernel import expr as e
 from monograph.kernel.borders import cut_loops
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce, Variable
+from monograph.kernel.flatten import coefficient
 from monograph.kernel.index_space import blocked, jammed, with_partial_sums
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.loops import (
@@ -132,6 +133,8 @@ class _NestBuilder:
             before: list[Statement] = [w for at, w in kept if at == k]
             if k == 1 and self.schedule.prefetch is not None:
                 before += self.prefetches(visits[0], visit)
+            if k == 0 and self.schedule.ahead:
+                before += self.ahead(visit)
             statements += self.visit(bound, visit, before)
         statements += [_replaced(write, known) for write in here]
         return tuple(statements)
@@ -203,6 +206,22 @@ class _NestBuilder:
             # Behind the last row there is no index to read, and none that could be in range.
             and not any(isinstance(inner, Load) for inner in e.walk(expr.operands))
         ]
+
+    def ahead(self, visit: _Visit) -> list[Statement]:
+        """What a visit will read some way further along the vector axis."""
+        if not visit.axes or visit.axes[-1].symbol not in self.schedule.vector:
+            return []
+        along = visit.axes[-1].symbol
+        found: list[Statement] = []
+        for expr in e.walk(visit.roots()):
+            if not isinstance(expr, Load) or not isinstance(expr.operands[0], Index):
+                continue
+            if expr.buffer in self.scratch or coefficient(expr.operands[0].dim, along) != 1:
+                continue
+            distance = self.schedule.ahead // expr.dtype.numpy.itemsize
+            further: dict[Symbol, Dim] = {along: along + distance}
+            found.append(Prefetch(expr.buffer, e.substitute(expr.operands[0], further)))
+        return found
 
     def nested(
         self, roots: tuple[Expr, ...], bound: frozenset[Symbol]

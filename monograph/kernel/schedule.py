@@ -16,6 +16,7 @@
 ``keep``       whether a row's intermediate values that later visits need are kept in a small
                buffer (in the cache) instead of computed again
 ``prefetch``   the row axis whose next value's elements are asked for ahead of time
+``ahead``      how many bytes before they are read elements along the vector axis are asked for
 ``streaming``  outputs written past the cache, because nobody will find them there
 
 They print as directives: ``rows(i0) parallelize(i0) vectorize(i1, 16) keep stream(o0)``.
@@ -45,6 +46,7 @@ class Schedule:
     partial: int = 0
     keep: bool = False
     prefetch: Symbol | None = None
+    ahead: int = 0
     streaming: frozenset[str] = frozenset()
     grain: int = 1
 
@@ -69,6 +71,8 @@ class Schedule:
             parts.append("keep")
         if self.prefetch is not None:
             parts.append(f"prefetch({dim_text(self.prefetch)})")
+        if self.ahead:
+            parts.append(f"ahead({self.ahead})")
         if self.streaming:
             parts.append(f"stream({', '.join(sorted(self.streaming))})")
         return " ".join(parts)

@@ -155,6 +155,14 @@ def test_the_next_row_is_asked_for_in_the_second_visit() -> None:
     assert "prefetch b0[i1+128*_p+128]" in str(nest)
 
 
+def test_elements_are_asked_for_that_many_bytes_before_they_are_read() -> None:
+    kernel = softmax()
+    nest = build_nest(kernel, rows(kernel, ahead=256))
+    visits = [str(loop.body) for loop in loops(nest.body)]
+    assert ["Prefetch" in visit for visit in visits] == [True, False, False]
+    assert "prefetch b0[i1+128*_p+64]" in str(nest)
+
+
 # Jamming.
 
 

@@ -27,7 +27,7 @@ TILE = 4096
 """Elements of a long row that one parallel iteration takes."""
 LINE = 64
 """Bytes in a cache line."""
-PARTIAL = 128
+PARTIAL = 64
 """Elements that one running sum takes before it is added to another."""
 SHORT = 4
 """Elements under which an axis is no vector's, if another one would do."""
@@ -35,10 +35,14 @@ PAGE = 4096
 """Bytes after which lines fall on the same set of the first cache."""
 LIGHT = 10
 """Instructions an element up to which memory, not arithmetic, is what takes time."""
+FEW = 4
+"""Instructions an element up to which the processor's own prefetching is as good as any."""
 HEAVY = 40
 """Instructions an element from which on fewer elements at a time keep registers from spilling."""
 SHARED = 4
 """Instructions that rows have in common from which on several are worth visiting at once."""
+AHEAD = 1536
+"""Bytes before it is read that an element is asked for, where it comes from memory."""
 TURNED = 8
 """Squares side by side that are turned at once: what is written then reaches over several lines."""
 WORK = 1 << 15
@@ -91,6 +95,7 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         block=block,
         along_tiles=crossed is not None and order[-2] is crossed[0],
         jam=jam,
+        ahead=AHEAD if _from_memory(kernel, machine) and _work(kernel) > FEW else 0,
         streaming=_streaming(kernel, machine),
         grain=max(1, WORK // max(per_iteration, 1)),
     )
@@ -216,6 +221,7 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         jam=jam,
         keep=True,
         prefetch=rows[-1] if rows and _hides_reading(kernel, machine) else None,
+        ahead=AHEAD if _from_memory(kernel, machine) and _finds_places(reductions) else 0,
         streaming=_streaming(kernel, machine),
         grain=max(1, WORK // max(per_row, 1)),
     )
@@ -301,11 +307,21 @@ def _inside_reduction(reduction: Reduce) -> bool:
 
 
 def _accesses(kernel: Kernel, stores: bool = True) -> Iterable[tuple[Expr, DType, int]]:
-    """Every position (or every one that is read), with what is there and how much it counts."""
-    for load in kernel.loads():
+    """Every position (or every one that is read), with what is there and how much it counts.
+
+    What a position is read from does not: a table is small beside what is read at its positions.
+    """
+    for load in _without_tables(kernel.loads()):
         yield load.operands[0], load.dtype, 2
     for store in kernel.stores if stores else ():
         yield store.position[0], store.buffer.dtype, 3
+
+
+def _without_tables(loads: Iterable[Load]) -> list[Load]:
+    """Loads but for those that only say where others read."""
+    found = list(loads)
+    tables = {x for load in found for x in e.walk(load.operands) if isinstance(x, Load)}
+    return [load for load in found if load not in tables]
 
 
 NEAR = (-1, 2)
@@ -322,9 +338,9 @@ def _reduction_contiguity(reductions: list[Reduce]) -> int:
     for each in reductions:
         if not each.axes:
             continue
-        for expr in e.walk((each.body,)):
-            if isinstance(expr, Load):
-                total += 2 * _score(expr.operands[0], each.axes[-1].symbol, NEAR)
+        loads = (expr for expr in e.walk((each.body,)) if isinstance(expr, Load))
+        for load in _without_tables(loads):
+            total += 2 * _score(load.operands[0], each.axes[-1].symbol, NEAR)
     return total
 
 
@@ -432,10 +448,21 @@ def _likely_symbol(symbol: Symbol) -> int:
 def _hides_reading(kernel: Kernel, machine: Machine) -> bool:
     """Whether inputs come from memory, and so much is computed that the next row comes meanwhile.
 
-    Where little is, the processor's own prefetching does better.
+    Where little is, the processor's own prefetching does better; halves are converted too.
     """
+    is_narrow = any(b.dtype.is_float and b.dtype.bits < 32 for b in kernel.inputs)
+    return _from_memory(kernel, machine) and (is_narrow or _work(kernel) > HEAVY)
+
+
+def _from_memory(kernel: Kernel, machine: Machine) -> bool:
+    """Whether more is read than a core's own cache holds."""
     sizes = [likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.inputs]
-    return sum(sizes) > machine.l2 and _work(kernel) > HEAVY
+    return sum(sizes) > machine.l2
+
+
+def _finds_places(reductions: list[Reduce]) -> bool:
+    """Whether a reduction takes several instructions an element: it looks for a position."""
+    return any(each.kind in ("argmax", "argmin") for each in reductions)
 
 
 def _least(dim: Dim) -> int:

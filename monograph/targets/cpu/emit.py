@@ -7,22 +7,24 @@ size takes the same instructions. Where elements may as well be computed twice, 
 begins a whole width before the end instead.
 
 A reduction along the vector axis keeps one partial result a lane, and the lanes are then combined
-in halves: lane k with lane k + width/2, and so on down to one. The order depends on the schedule
-alone, never on the number of threads.
+in halves: lane k with lane k + width/2, and so on down to one. In a long row the lanes of every 32
+vectors are summed on their own and then added to those before, so that rounding hardly grows with
+the row. The order depends on the schedule alone, never on the number of threads.
 
 Nothing moves out of a condition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
 from monograph.ir.dims import Dim, Symbol, substitute_dim
 from monograph.ir.types import DType
-from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, Variable, walk
+from monograph.kernel.expr import Buffer, Expr, Index, Variable, walk
 from monograph.kernel.flatten import coefficient
+from monograph.kernel.lanes import lanewise_variables
 from monograph.kernel.loops import (
     Accumulator,
     Assign,
@@ -45,6 +47,14 @@ from monograph.targets.cpu.assembly import (
     Lanes,
     memory_type,
 )
+from monograph.targets.cpu.bfloat import are_pairs
+from monograph.targets.cpu.combining import (
+    accumulated,
+    combined_dtypes,
+    loads_of,
+    summed_product,
+    sums_of_sums,
+)
 from monograph.targets.cpu.joined_writes import joined_writes
 from monograph.targets.cpu.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.reductions import Partial, reduction_of
@@ -52,6 +62,8 @@ from monograph.targets.cpu.values import ALIGNMENT, LINE, ValueEmitter
 
 MANY_LINES = 64
 """Cache lines of a row from which on it pays to write them past the cache wherever it begins."""
+RUN = 32
+"""Vectors that one running sum takes before it is added to another."""
 MANY_SUMS = 3
 """Sums of partial sums up to which they find room in registers beside those."""
 SMALL = 48
@@ -150,7 +162,7 @@ class NestEmitter(ValueEmitter):
 
     def _settle(self, body: Sequence[Statement], loop: Loop) -> None:
         """The loop is done: what its accumulators hold is known from here on."""
-        done = set(_combined(loop.body))
+        done = set(accumulated(loop.body))
         for statement in body:
             if isinstance(statement, Accumulator) and statement.variable.name in done:
                 name = statement.variable.name
@@ -166,9 +178,9 @@ class NestEmitter(ValueEmitter):
         self.scopes.pop()
 
     def _declare_cell(self, variable: Variable, value: Expr) -> None:
-        """A variable in memory, one a lane; LLVM keeps it in registers."""
+        """A variable in memory, one a lane if they differ; LLVM keeps it in registers."""
         held = self.value(value)
-        if self.vector is not None:
+        if self.vector is not None and variable.name in self.cells_of_lanes:
             held = self.here.splat(held, self.vector.width)
         place = self.function.name("cell")
         self.entry.line(f"{place} = alloca {held.type}")
@@ -226,6 +238,17 @@ class NestEmitter(ValueEmitter):
         step: int = 1,
     ) -> None:
         """``for symbol in range(first, last, step)``; the builder moves on to what follows."""
+        self._counted(symbol, first, last, step, lambda _: self._statements(body))
+
+    def _counted(
+        self,
+        symbol: Symbol,
+        first: Lanes,
+        last: Lanes,
+        step: int,
+        body: Callable[[Lanes], None],
+    ) -> None:
+        """A loop whose body is written by a function of the counter."""
         function = self.function
         before, head, exit_ = (function.block(hint) for hint in ("before", "loop", "after"))
         nonempty = self.here.compare("icmp slt", first, last)
@@ -236,7 +259,7 @@ class NestEmitter(ValueEmitter):
         with self._scope(before, {}) as outside:
             function.place(head)
             with self._scope(head, {symbol: Lanes(counter, INDEX)}) as inside:
-                self._statements(body)
+                body(Lanes(counter, INDEX))
                 following = inside.builder.assign(INDEX, 1, f"add nuw nsw i64 {counter}, {step}")
                 again = inside.builder.compare("icmp slt", following, last)
                 inside.builder.line(
@@ -253,14 +276,15 @@ class NestEmitter(ValueEmitter):
     def _vectorized(self, loop: Loop) -> None:
         """Whole vectors first, then the rest under a mask."""
         assert self.vector is None, "vector loops do not nest"
-        combined = _combined(loop.body)
+        names = accumulated(loop.body)
         partials = {
             name: self.partials[name].begin_lanes(self.entry, self.here, loop.width)
-            for name in combined
+            for name in names
         }
         outer, self.partials = self.partials, {**self.partials, **partials}
         width = loop.width
-        self.body_loads = _loads(loop.body)
+        self.body_loads = loads_of(loop.body)
+        self.cells_of_lanes = lanewise_variables(loop)
         self.joins = joined_writes(loop.body, loop.symbol, width)
         start, extent = self.dim(loop.start), self.dim(loop.extent)
         static = loop.extent if isinstance(loop.extent, int) else None
@@ -279,8 +303,8 @@ class NestEmitter(ValueEmitter):
             whole = b.binary("and", left, Lanes(str(-width), INDEX))
         split = b.binary("add", first, whole)
         if static is None or static >= width:
-            self.vector = Vector(loop.symbol, width, None)
-            self._serial(loop.symbol, first, split, loop.body, width)
+            self.vector = Vector(loop.symbol, width, None, in_pairs=self._in_pairs(loop))
+            self._whole_vectors(loop, first, split, partials)
         if static is None or static % width:
             self._remainder(loop, split, start, extent)
         self.vector = None
@@ -289,6 +313,41 @@ class NestEmitter(ValueEmitter):
         self.partials = outer
         for name, lanes in partials.items():
             lanes.finish_into(self.here, outer[name])
+
+    def _whole_vectors(
+        self, loop: Loop, first: Lanes, last: Lanes, partials: dict[str, Partial]
+    ) -> None:
+        """The vectors of a loop; long sums in runs, whose sums are added up lane by lane.
+
+        A sum's rounding then grows with the length of a run and the number of runs, not with the
+        length of the row. A loop that also writes has no register to spare for them.
+        """
+        sums = {name: each for name, each in partials.items() if each.reduction.loses_digits}
+        if any(isinstance(statement, Write) for statement in loop.body):
+            sums = {}
+        length = RUN * loop.width
+        if not sums or not _at_least(loop.extent, 2 * length, possibly=True):
+            self._serial(loop.symbol, first, last, loop.body, loop.width)
+            return
+
+        def one_run(start: Lanes) -> None:
+            end = self.here.binary("add", start, Lanes(str(length), INDEX))
+            end = self.here.intrinsic("smin", end, last)
+            own = {
+                name: each.begin_lanes(self.entry, self.here, loop.width)
+                for name, each in sums.items()
+            }
+            outer, self.partials = self.partials, {**self.partials, **own}
+            self._serial(loop.symbol, start, end, loop.body, loop.width)
+            self.partials = outer
+            for name, each in own.items():
+                sums[name].combine(self.here, each.result(self.here), None, None)
+
+        self._counted(Symbol("_run", 0, None), first, last, length, one_run)
+
+    def _in_pairs(self, loop: Loop) -> bool:
+        """Whether whole vectors of a loop keep even elements first, then odd ones."""
+        return not self.joins and are_pairs(loop.body, loop.symbol, loop.width)
 
     def _head(self, loop: Loop, extent: Lanes) -> Lanes | None:
         """How many elements come before the first cache line that begins in a loop.
@@ -375,7 +434,8 @@ class NestEmitter(ValueEmitter):
                 lanes = ", ".join(f"i32 {k}" for k in range(width))
                 numbers = Lanes(f"<{lanes}>", "i32", width)
                 mask = b.compare("icmp slt", numbers, b.splat(narrow, width))
-            self.vector = Vector(loop.symbol, width, mask, is_aligned=False)
+            in_pairs = mask is None and self._in_pairs(loop)
+            self.vector = Vector(loop.symbol, width, mask, is_aligned=False, in_pairs=in_pairs)
             self._statements(loop.body)
             inside.builder.line(f"br label %{exit_.label}")
         function.place(exit_)
@@ -396,12 +456,12 @@ class NestEmitter(ValueEmitter):
     @cached_property
     def sums_of_sums(self) -> set[str]:
         """Accumulators of what other accumulators hold."""
-        return set(_sums_of_sums(self.nest.body))
+        return set(sums_of_sums(self.nest.body))
 
     @cached_property
     def combined(self) -> dict[str, tuple[DType, int | None]]:
         """The dtype of what each accumulator combines, and the largest position, if known."""
-        return dict(_combined_dtypes(self.nest.body))
+        return dict(combined_dtypes(self.nest.body))
 
     def _combine(self, statement: Combine) -> None:
         partial = self.partials[statement.variable.name]
@@ -412,7 +472,7 @@ class NestEmitter(ValueEmitter):
         position = None
         if partial.reduction.has_position:
             position = self.here.splat(self.value(statement.position), lanes)
-        product = _product(statement) if statement.kind == "sum" else None
+        product = summed_product(statement) if statement.kind == "sum" else None
         if product is not None and mask is None:
             a, b = (self.here.splat(self.value(x), lanes) for x in product.operands)
             partial.fuse(self.here, a, b)
@@ -429,55 +489,3 @@ def _at_least(extent: Dim, size: int, possibly: bool = False) -> bool:
     if possibly:
         return upper is None or upper >= size
     return lower is not None and lower >= size
-
-
-def _combined(body: Sequence[Statement]) -> list[str]:
-    """The accumulators that are taken further in a loop and declared outside it."""
-    declared = {s.variable.name for s in body if isinstance(s, Accumulator)}
-    names: list[str] = []
-    for statement in body:
-        if isinstance(statement, Combine) and statement.variable.name not in declared:
-            names.append(statement.variable.name)
-        if isinstance(statement, Loop):
-            names += [name for name in _combined(statement.body) if name not in declared]
-    return list(dict.fromkeys(names))
-
-
-def _loads(body: Sequence[Statement]) -> list[Load]:
-    """What the statements of a loop body load, loops inside it excepted."""
-    roots = tuple(s.value for s in body if isinstance(s, Let | Combine | Write))
-    return [expr for expr in walk(roots) if isinstance(expr, Load)]
-
-
-def _sums_of_sums(body: Sequence[Statement]) -> Iterator[str]:
-    for statement in body:
-        if isinstance(statement, Loop):
-            yield from _sums_of_sums(statement.body)
-        elif (
-            isinstance(statement, Combine)
-            and statement.kind == "sum"
-            and isinstance(statement.value, Variable)
-        ):
-            yield statement.variable.name
-
-
-def _combined_dtypes(
-    body: Sequence[Statement],
-) -> Iterator[tuple[str, tuple[DType, int | None]]]:
-    for statement in body:
-        if isinstance(statement, Combine):
-            largest = None
-            if isinstance(statement.position, Index):
-                dim = statement.position.dim
-                largest = dim if isinstance(dim, int) else dim.bounds()[1]
-            yield statement.variable.name, (statement.value.dtype, largest)
-        elif isinstance(statement, Loop):
-            yield from _combined_dtypes(statement.body)
-
-
-def _product(statement: Combine) -> Apply | None:
-    """The product that is summed, if it is one of floats."""
-    value = statement.value
-    if isinstance(value, Apply) and value.function == "multiply" and value.dtype.is_float:
-        return value
-    return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monograph.ir.types import DType, Kind, bf16, bool_, f16, f32, f64
+from monograph.targets.cpu import bfloat
 from monograph.targets.cpu.assembly import (
     Builder,
     Lanes,
@@ -122,6 +123,11 @@ def _fmod(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> La
     divisor, zero = _safe_divisor(b, dtype, x, y)
     instruction = "srem" if dtype.kind is Kind.SIGNED else "urem"
     return b.select(zero, _like(0, x), b.binary(instruction, x, divisor))
+
+
+@_emits("frem")
+def _frem(b: Builder, _: DType, __: DType, operands: tuple[Lanes, ...]) -> Lanes:
+    return b.binary("frem", *operands)
 
 
 def positive_size(b: Builder, size: Lanes) -> Lanes:
@@ -420,12 +426,14 @@ def cast(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lanes:
         return x
     if result is bool_:
         if dtype is bf16:
-            return truth(b, f32, _widen_bf16(b, x))
+            return truth(b, f32, bfloat.widened(b, x))
         return truth(b, dtype, x)
     if dtype is bf16:
-        return cast(b, _widen_bf16(b, x), f32, result)
+        return cast(b, bfloat.widened(b, x), f32, result)
     if result is bf16:
-        return _narrow_bf16(b, cast(b, x, dtype, f32)) if dtype is not f64 else _f64_to_bf16(b, x)
+        return (
+            bfloat.narrowed(b, cast(b, x, dtype, f32)) if dtype is not f64 else _f64_to_bf16(b, x)
+        )
     target = element_type(result)
     if dtype.is_float and result.is_float:
         if dtype is f64 and result is f16:
@@ -462,24 +470,8 @@ def _to_small_integer(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lane
     return b.convert("trunc", b.convert("fptosi", number_, "i32"), element_type(result))
 
 
-def _widen_bf16(b: Builder, x: Lanes) -> Lanes:
-    wide = b.convert("zext", x, "i32")
-    return b.convert("bitcast", b.binary("shl", wide, _like(16, wide)), "float")
-
-
-def _narrow_bf16(b: Builder, x: Lanes) -> Lanes:
-    """Round to nearest, ties to even, on the bits; a NaN stays one."""
-    bits = b.convert("bitcast", x, "i32")
-    odd = b.binary("and", b.binary("lshr", bits, _like(16, bits)), _like(1, bits))
-    rounded = b.binary("add", bits, b.binary("add", odd, _like(0x7FFF, bits)))
-    is_nan = b.compare("fcmp uno", x, x)
-    quiet = b.binary("or", bits, _like(0x400000, bits))
-    high = b.binary("lshr", b.select(is_nan, quiet, rounded), _like(16, bits))
-    return b.convert("trunc", high, "i16")
-
-
 def _f64_to_bf16(b: Builder, x: Lanes) -> Lanes:
-    return _narrow_bf16(b, _round_to_odd(b, x))
+    return bfloat.narrowed(b, _round_to_odd(b, x))
 
 
 def _round_to_odd(b: Builder, x: Lanes) -> Lanes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from monograph.ir.dims import Symbol
 from monograph.kernel.expr import Index, Load, walk
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import Let, Statement, Write
+from monograph.kernel.loops import Let, Prefetch, Statement, Write
 from monograph.targets.cpu.assembly import Builder, Lanes, transposed
 
 PAIR = 2
@@ -59,7 +59,7 @@ def joined_writes(body: Sequence[Statement], symbol: Symbol, width: int) -> dict
 
     A write waits for the others of its join, so nothing may read what it writes meanwhile.
     """
-    if width == 1 or any(not isinstance(each, Let | Write) for each in body):
+    if width == 1 or any(not isinstance(each, Let | Prefetch | Write) for each in body):
         return {}
     writes = [each for each in body if isinstance(each, Write)]
     if len(writes) < PAIR:

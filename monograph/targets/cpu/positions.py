@@ -43,6 +43,8 @@ class Vector:
     mask: Lanes | None
     is_aligned: bool = True
     """Whether it begins at a multiple of its width, as all but the last one do."""
+    in_pairs: bool = False
+    """Whether lanes are even elements first, then odd ones (`bfloat`)."""
 
 
 class PositionEmitter:

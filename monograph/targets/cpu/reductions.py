@@ -39,6 +39,11 @@ class Reduction:
         """Whether it finds where, rather than how much."""
         return self.kind in ("argmax", "argmin")
 
+    @property
+    def loses_digits(self) -> bool:
+        """Whether each element rounds what came before it."""
+        return self.kind == "sum" and self.dtype.is_float
+
     def neutral(self) -> bool | int | float:
         """What combines with anything to that thing."""
         if self.kind in ("sum", "any"):

@@ -9,7 +9,7 @@ is read where it is asked for, every time.
 
 from __future__ import annotations
 
-from monograph.ir.types import DType, bool_, i32
+from monograph.ir.types import DType, bf16, bool_, f32, i32
 from monograph.kernel import mathlib, narrow
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Literal, Load, Variable, walk
 from monograph.kernel.flatten import coefficient
@@ -18,8 +18,9 @@ from monograph.kernel.loops import (
     Prefetch,
     Write,
 )
+from monograph.kernel.mathlib import remainder
 from monograph.kernel.scalar import APPROXIMATED
-from monograph.targets.cpu import instructions
+from monograph.targets.cpu import bfloat, instructions
 from monograph.targets.cpu.assembly import (
     INDEX,
     Builder,
@@ -33,7 +34,7 @@ from monograph.targets.cpu.assembly import (
     type_suffix,
     vector_type,
 )
-from monograph.targets.cpu.joined_writes import Join
+from monograph.targets.cpu.joined_writes import PAIR, Join
 from monograph.targets.cpu.positions import PositionEmitter, Scope, Vector, is_multiple
 from monograph.targets.cpu.reductions import Partial, halves
 
@@ -63,6 +64,7 @@ class ValueEmitter(PositionEmitter):
         self.partials: dict[str, Partial] = {}
         self.pointers: dict[str, str] = {}
         self.names: dict[Expr, frozenset[str]] = {}
+        self.cells_of_lanes: frozenset[str] = frozenset()
         self.body_loads: list[Load] = []
         self.cells: dict[str, tuple[str, Lanes]] = {}
         self.lanewise: set[str] = set()
@@ -139,6 +141,8 @@ class ValueEmitter(PositionEmitter):
             return self._rarely(expr)
         if expr.function in APPROXIMATED:
             return self.value(mathlib.expand(expr))
+        if remainder.is_short_division(expr):
+            return self.value(remainder.expand(expr))
         if narrow.involves_narrow(expr):
             return self.value(narrow.expand(expr))
         if expr.function in COMPARISONS:
@@ -150,10 +154,22 @@ class ValueEmitter(PositionEmitter):
             if narrow_position is not None:
                 return instructions.cast(self.here, narrow_position, i32, expr.dtype)
         operands = [self.value(operand) for operand in expr.operands]
+        in_pairs = self.vector is not None and self.vector.in_pairs and operands[0].lanes > 1
+        if in_pairs and expr.function in bfloat.CONVERSIONS:
+            return self._converted_pairs(operands[0], expr.operands[0].dtype, expr.dtype)
         lanes = max(operand.lanes for operand in operands)
         spread = tuple(self.here.splat(operand, lanes) for operand in operands)
         dtype = expr.operands[-1].dtype
         return instructions.FUNCTIONS[expr.function](self.here, dtype, expr.dtype, spread)
+
+    def _converted_pairs(self, x: Lanes, dtype: DType, result: DType) -> Lanes:
+        """A conversion in a loop whose lanes stand in pairs; bf16s lie as they do in memory."""
+        b = self.here
+        if dtype is bf16:
+            x, dtype = bfloat.widened_pairs(b, x), f32
+        if result is not bf16:
+            return instructions.cast(b, x, dtype, result)
+        return bfloat.narrowed_pairs(b, instructions.cast(b, x, dtype, f32))
 
     def _compared_positions(self, expr: Apply) -> Lanes | None:
         """Positions along the vector compared with one number, in 32 bits instead of 64.
@@ -272,6 +288,9 @@ class ValueEmitter(PositionEmitter):
             square = self._square(load, step)
             if square is not None:
                 return square
+            paired = self._paired(load, step, memory, alignment)
+            if paired is not None:
+                return paired
             every_few = self._every_few(load, step, memory, alignment)
             raw = every_few or self._gathered(load, memory, alignment)
         return self._to_register(raw, load.dtype)
@@ -288,6 +307,31 @@ class ValueEmitter(PositionEmitter):
         return b.assign(
             memory, width, f"shufflevector {raw}, {raw.type} poison, <{width} x i32> <{order}>"
         )
+
+    def _paired(self, load: Load, step: int | None, memory: str, alignment: int) -> Lanes | None:
+        """A load of every second element, where the others are loaded too: both out of two loads.
+
+        What belongs to the other is kept for it.
+        """
+        vector = self.vector
+        if step != PAIR or vector is None or vector.mask is not None or vector.width < PAIR:
+            return None
+        loads = self._neighbours(load, PAIR)
+        if loads is None:
+            return None
+        b, width = self.here, vector.width
+        first = self._first(loads[0].operands[0])
+        parts = []
+        for start in (0, width):
+            offset = b.binary("add", first, Lanes(str(start), INDEX))
+            place = f"ptr {self._address(load.buffer, offset).text}, align {alignment}"
+            parts.append(b.assign(memory, width, f"load {vector_type(memory, width)}, {place}"))
+        for k, each in enumerate(loads):
+            order = ", ".join(f"i32 {PAIR * lane + k}" for lane in range(width))
+            text = f"shufflevector {parts[0]}, {parts[1]}, <{width} x i32> <{order}>"
+            taken = b.assign(memory, width, text)
+            self.scopes[-1].values[each] = self._to_register(taken, load.dtype)
+        return self.scopes[-1].values[load]
 
     def _every_few(self, load: Load, step: int | None, memory: str, alignment: int) -> Lanes | None:
         """A load of every second to fourth element, out of loads that reach no further."""

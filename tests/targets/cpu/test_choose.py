@@ -207,3 +207,17 @@ def test_rows_that_may_be_empty_are_one_kernel() -> None:
     for shape in ((3, 5), (2, 0)):
         array = np.ones(shape, np.float32)
         np.testing.assert_allclose(executable(array)[0], array / max(shape[1], 1), rtol=1e-6)
+
+
+def test_what_comes_from_memory_is_asked_for_ahead() -> None:
+    assert schedule(lambda x, y: F.relu(x * y + x) * 0.5, *["f32[4096, 4096]"] * 2).ahead
+
+
+def test_what_the_cache_holds_or_hardly_computes_is_not() -> None:
+    assert not schedule(lambda x, y: F.relu(x * y + x) * 0.5, *["f32[64, 64]"] * 2).ahead
+    assert not schedule(lambda x: x * 2.0, "f32[4096, 4096]").ahead
+    assert not schedule(lambda x: F.sum(x, 1), "f32[4096, 4096]").ahead
+
+
+def test_looking_for_a_position_in_memory_asks_ahead() -> None:
+    assert schedule(lambda x: F.argmax(x, 1), "f32[4096, 4096]").ahead

@@ -278,3 +278,25 @@ def test_positions_compare_with_any_number(number: int) -> None:
     np.testing.assert_array_equal(equal, given == places)
     np.testing.assert_array_equal(less, places < given)
     np.testing.assert_array_equal(at_least, given >= places)
+
+
+# Long sums.
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "bound"), [((1, 65536), 1, 4e-7), ((16384, 8), 0, 1.2e-6)]
+)
+def test_rounding_hardly_grows_with_a_long_sum(
+    shape: tuple[int, int], axis: int, bound: float
+) -> None:
+    x = np.full(shape, 0.1, np.float32)
+    got = monograph.compile(lambda x: F.sum(x, axis), x)(x)
+    exact = x.astype(np.float64).sum(axis)
+    assert (abs(got - exact) / exact).max() < bound
+
+
+@pytest.mark.parametrize("length", [1023, 1024, 1025, 2048, 2049, 5000])
+def test_a_long_sum_takes_every_element_once(length: int) -> None:
+    x = np.arange(3 * length, dtype=np.float32).reshape(3, length) % 5
+    compiled = monograph.compile(lambda x: F.sum(x, 1), x)
+    np.testing.assert_array_equal(compiled(x), x.sum(1))

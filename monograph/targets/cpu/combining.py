@@ -1,0 +1,63 @@
+"""What the body of a loop combines and loads: the accumulators that an emitter has to set up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from monograph.ir.types import DType
+from monograph.kernel.expr import Apply, Index, Load, Variable, walk
+from monograph.kernel.loops import Accumulator, Combine, Let, Loop, Statement, Write
+
+
+def accumulated(body: Sequence[Statement]) -> list[str]:
+    """The accumulators that are taken further in a loop and declared outside it."""
+    declared = {s.variable.name for s in body if isinstance(s, Accumulator)}
+    names: list[str] = []
+    for statement in body:
+        if isinstance(statement, Combine) and statement.variable.name not in declared:
+            names.append(statement.variable.name)
+        if isinstance(statement, Loop):
+            names += [name for name in accumulated(statement.body) if name not in declared]
+    return list(dict.fromkeys(names))
+
+
+def loads_of(body: Sequence[Statement]) -> list[Load]:
+    """What the statements of a loop body load, loops inside it excepted."""
+    roots = tuple(s.value for s in body if isinstance(s, Let | Combine | Write))
+    return [expr for expr in walk(roots) if isinstance(expr, Load)]
+
+
+def sums_of_sums(body: Sequence[Statement]) -> Iterator[str]:
+    """The accumulators of what other accumulators hold."""
+    for statement in body:
+        if isinstance(statement, Loop):
+            yield from sums_of_sums(statement.body)
+        elif (
+            isinstance(statement, Combine)
+            and statement.kind == "sum"
+            and isinstance(statement.value, Variable)
+        ):
+            yield statement.variable.name
+
+
+def combined_dtypes(
+    body: Sequence[Statement],
+) -> Iterator[tuple[str, tuple[DType, int | None]]]:
+    """For each accumulator, the dtype of what it combines and the largest position, if known."""
+    for statement in body:
+        if isinstance(statement, Combine):
+            largest = None
+            if isinstance(statement.position, Index):
+                dim = statement.position.dim
+                largest = dim if isinstance(dim, int) else dim.bounds()[1]
+            yield statement.variable.name, (statement.value.dtype, largest)
+        elif isinstance(statement, Loop):
+            yield from combined_dtypes(statement.body)
+
+
+def summed_product(statement: Combine) -> Apply | None:
+    """The product that is summed, if it is one of floats."""
+    value = statement.value
+    if isinstance(value, Apply) and value.function == "multiply" and value.dtype.is_float:
+        return value
+    return None
