@@ -29,16 +29,14 @@ from monograph.runtime.arena import readable
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu.build import Program
 from monograph.targets.program import (
-    Branch,
     Copy,
-    Element,
     Interpret,
     Launch,
-    Repeat,
     Slot,
     SlotKind,
     Step,
     flattened,
+    touched,
 )
 
 
@@ -257,14 +255,4 @@ class _Planner:
 def _touched(steps: tuple[Step, ...]) -> Iterator[int]:
     """Every slot that steps read or write, those inside others too."""
     for step in flattened(steps):
-        match step:
-            case Launch():
-                yield from step.slots
-            case Interpret(_, inputs, outputs):
-                yield from (*inputs, *outputs)
-            case Copy(source, target, _):
-                yield from (source, target)
-            case Element(slot, whole, _, _, _):
-                yield from (slot, whole)
-            case Branch(condition, _, _) | Repeat(_, condition, _, _, _):
-                yield condition
+        yield from touched(step)

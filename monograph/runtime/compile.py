@@ -10,32 +10,41 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from monograph.errors import InputError, UnsupportedError
 from monograph.ir.graph import Graph, Value
-from monograph.ir.op import registry
+from monograph.ir.op import Op
 from monograph.kernel.lower import is_lowerable, is_scalar_function
-from monograph.passes.lower_composites import LowerComposites
+from monograph.ops.attention import Attention
+from monograph.passes.lower_composites import decompose_composites
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
 from monograph.passes.split_complex_products import SplitComplexProducts
 from monograph.passes.turn_conv_transpose import TurnConvTranspose
+from monograph.passes.turn_weights_back import TurnWeightsBack
+from monograph.passes.visit_images import VisitImages
 from monograph.progress import announce
+from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
 from monograph.runtime.executable import Native
 from monograph.runtime.holding import follow, hold, hold_all
 from monograph.runtime.notes import notes_of
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
-from monograph.runtime.staged import Stage, Workshop
-from monograph.runtime.tuned import tuned_program
-from monograph.runtime.tuning import DEFAULT_SECONDS
+from monograph.runtime.records import typed
 from monograph.runtime.unheld import only_interpretable
 from monograph.targets.cpu.attention import decompose_others, is_streamed
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.knobs import edited
-from monograph.targets.cpu.machine import host
+from monograph.targets.cpu.machine import host, processor_count
 from monograph.targets.cpu.tuning import Recorder, Tuning
 from monograph.targets.program import SlotKind
+
+if TYPE_CHECKING:
+    from monograph.runtime.staged import Stage
+
+DEFAULT_SECONDS = 20.0
+"""How long ``level="O3"`` searches unless it is told."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,17 @@ class Options:
     """Whether to compile, or search, although the cache has a result; it then has the new one."""
 
     @property
+    def settings(self) -> dict[str, Json]:
+        """What decides how the parts of a program that is completed by its calls are compiled."""
+        tolerance = self.winograd_tolerance
+        return {
+            "level": self.level,
+            "strict": self.strict,
+            "fusion": self.fusion,
+            "winograd_tolerance": None if tolerance is None else float(tolerance),
+        }
+
+    @property
     def search_seconds(self) -> float:
         """How long to search."""
         if self.tuning is not None or self.listings:
@@ -85,6 +105,20 @@ class Options:
                 expected="an error over the largest result, such as 1e-5, or None",
                 found=repr(tolerance),
             )
+
+
+def read_settings(value: Json) -> Options:
+    """Options of these settings, as they were stored."""
+    given = typed(value, dict)
+    tolerance = given.get("winograd_tolerance")
+    level = typed(given.get("level"), str)
+    pipeline_for(level)  # an error if there is no such level
+    return Options(
+        level,
+        strict=typed(given.get("strict"), bool),
+        fusion=typed(given.get("fusion"), bool),
+        winograd_tolerance=None if tolerance is None else typed(tolerance, float),
+    )
 
 
 def compile_graph(
@@ -134,8 +168,10 @@ def compile_graph(
 
 def staged(graph: Graph, options: Options, report: CompileReport) -> Stage:
     """What completes a graph that has no native code as it is, call by call."""
+    from monograph.runtime.staged import Stage, Workshop  # few programs need it
+
     chosen = replace(options, strides=())
-    workshop = Workshop(lambda part: compile_graph(part, chosen), report, options.strict)
+    workshop = Workshop(lambda part: compile_graph(part, chosen), report, options.settings)
     stage = Stage(graph, workshop)
     if stage.is_settled:
         stage.prepare()
@@ -194,10 +230,13 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
     started = time.perf_counter()
     announce("lowering")
     decompose_others(lowered)
-    LowerComposites(keep=(*composites_with_loops(), "attention")).run(lowered)
+    decompose_composites(lowered, lambda op: has_own_loops(op) or op is Attention)
+    TurnWeightsBack().run(lowered)
     TurnConvTranspose().run(lowered)
     SplitComplexProducts().run(lowered)
     run_pipeline(lowered, pipeline_for("O1"))
+    if options.fusion:
+        VisitImages(near=host().l2, processors=processor_count()).run(lowered)
     report.seconds["lowering"] = time.perf_counter() - started
     strides = usable_strides(lowered, dict(options.strides))
 
@@ -218,6 +257,8 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
     watch.end()
     report.tuning = dict(options.tuning.edits) if options.tuning is not None else {}
     if recorder is not None:
+        from monograph.runtime.tuned import tuned_program  # few programs need it
+
         program, report.search = tuned_program(
             program,
             tuple(recorder.sites.values()),
@@ -254,13 +295,9 @@ def usable_strides(
     return usable
 
 
-def composites_with_loops() -> tuple[str, ...]:
-    """Composites that say how one element is computed, and so need no decomposition."""
-    return tuple(
-        name
-        for name, op in registry().items()
-        if op.is_composite() and (op.has_lowering() or is_scalar_function(op))
-    )
+def has_own_loops(op: type[Op]) -> bool:
+    """Whether a composite says how one element is computed, and so needs no decomposition."""
+    return op.has_lowering() or is_scalar_function(op)
 
 
 def _refuse_if_strict(options: Options, report: CompileReport) -> None:

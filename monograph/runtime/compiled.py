@@ -29,7 +29,13 @@ from monograph.runtime.executable import Native
 from monograph.runtime.notes import KernelNote, read_notes, write_notes
 from monograph.runtime.quick_calls import ArrayKind, SizedCalls, cannot, quick_call
 from monograph.runtime.records import typed
-from monograph.runtime.storage import write_code, write_graph, write_signature, write_structure
+from monograph.runtime.storage import (
+    Named,
+    write_code,
+    write_graph,
+    write_signature,
+    write_structure,
+)
 from monograph.targets.cpu.machine import host
 from monograph.targets.cpu.python_call import LIST, ONE, TUPLE
 from monograph.targets.program import Code
@@ -89,6 +95,7 @@ class Executable:
         program: Program | None = None,
         recompile: Callable[[], tuple[Graph, Program | None]] | None = None,
         stage: Stage | None = None,
+        outputs: Sequence[Named] | None = None,
     ) -> None:
         self.graph = graph
         self.stage = stage
@@ -98,6 +105,7 @@ class Executable:
         self._lowered = lowered
         self._program = program
         self._recompile = recompile
+        self._outputs = outputs
         self.arguments = None if native is None else Arguments(graph, native.strides)
         self._tensor_calls: TensorCalls | None = None
         self._quick_lists: Callable[..., Any] | None = None
@@ -115,6 +123,13 @@ class Executable:
         if self.report.fallbacks:
             parts.append(f"in the interpreter: {len(self.report.fallbacks)}")
         return f"{kind}({inputs}; {', '.join(parts)})"
+
+    @property
+    def outputs(self) -> tuple[Named, ...]:
+        """The names and types of what a call returns; a loaded program has no graph of them."""
+        if self._outputs is not None:
+            return tuple(self._outputs)
+        return tuple((value.name, str(value.type)) for value in self.graph.outputs)
 
     @property
     def code(self) -> Code | None:
@@ -247,10 +262,12 @@ class Executable:
         manifest: dict[str, Json] = {
             "target": describe_target(machine.triple, machine.cpu, machine.features),
             "native": self.code is not None,
-            "signature": write_signature(self.graph),
+            "signature": write_signature(self.graph, self.outputs),
             "call": dict(call),
             "report": write_report(self.report),
         }
+        if self.stage is not None:
+            manifest["settings"] = dict(self.stage.settings)
         return Bundle(manifest, parts.blobs, parts.arrays)
 
 

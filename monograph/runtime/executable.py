@@ -10,21 +10,22 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from monograph.errors import EvaluationError
 from monograph.ir.data import Data
-from monograph.ir.dims import Dim, Symbol, evaluate_dim
+from monograph.ir.dims import evaluate_dim
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
 from monograph.runtime.addresses import address_of
-from monograph.runtime.arena import Plan, Request, plan
+from monograph.runtime.arena import Plan, plan
 from monograph.runtime.holding import Held, read_by_calls, weights_of
+from monograph.runtime.lives import arena_requests, copies_of
 from monograph.runtime.pool import OutputPool
 from monograph.runtime.preparing import Packing, in_order
 from monograph.runtime.sizes import check_sizes, nodes_to_check
@@ -33,16 +34,12 @@ from monograph.runtime.threads import thread_count
 from monograph.targets.cpu.machine import Library
 from monograph.targets.cpu.parts import objects_in
 from monograph.targets.program import (
-    Branch,
     Code,
-    Count,
     Interpret,
     Launch,
     Repeat,
     SlotKind,
-    Step,
     flattened,
-    touched,
 )
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
@@ -232,7 +229,14 @@ class Native:
         if found is None:
             bindings = dict(zip(self.program.sizes, sizes, strict=True))
             check_sizes(self.guards, bindings)
-            found = plan([_request(each, bindings) for each in self.requests], effort=0)
+            copies = copies_of(self.program, bindings, self.threads)
+            requests = [
+                replace(each.at(bindings), size=copies[each.slot].nbytes)
+                if each.slot in copies
+                else each.at(bindings)
+                for each in self.requests
+            ]
+            found = plan(requests, effort=0)
             self.plans[sizes] = found
         return found
 
@@ -255,6 +259,10 @@ class Native:
                 table[k] = prepared[k].ctypes.data
             elif slot.kind is SlotKind.ARENA and k in offsets:
                 table[k] = arena.address + offsets[k]
+        for memory, copies in copies_of(program, bindings, self.threads).items():
+            words = copies.numbers() | copies.addresses(int(table[memory]))
+            for k, word in words.items():
+                table[k] = word
         table[len(program.slots) : -1] = sizes
         table[-1] = ctypes.cast(self.callback, ctypes.c_void_p).value or 0
         status = ctypes.c_int32(0)
@@ -329,74 +337,3 @@ def _count(shape: tuple[int, ...]) -> int:
     for size in shape:
         total *= size
     return total
-
-
-# Liveness -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SlotRequest:
-    """A piece of the arena with its life, in steps; sizes may be symbolic."""
-
-    slot: int
-    name: str
-    nbytes: Dim
-    first: int
-    last: int
-    may_share: tuple[int, ...]
-
-
-def _request(each: SlotRequest, bindings: Mapping[Symbol, int]) -> Request:
-    size = evaluate_dim(each.nbytes, bindings)
-    return Request(each.name, size, each.first, each.last, may_share=each.may_share)
-
-
-def arena_requests(program: Code) -> list[SlotRequest]:
-    """What the program needs of the arena, and when."""
-    lives: dict[int, list[int]] = {}
-    shares: dict[int, tuple[int, ...]] = {}
-    _lives(program.steps, 0, lives, shares)
-    slots = [
-        k for k, slot in enumerate(program.slots) if slot.kind is SlotKind.ARENA and k in lives
-    ]
-    number = {slot: k for k, slot in enumerate(slots)}
-    return [
-        SlotRequest(
-            slot,
-            program.slots[slot].name,
-            program.slots[slot].nbytes,
-            min(lives[slot]),
-            max(lives[slot]),
-            tuple(number[s] for s in shares.get(slot, ()) if s in number and s != slot),
-        )
-        for slot in slots
-    ]
-
-
-def _lives(
-    steps: Sequence[Step], now: int, lives: dict[int, list[int]], shares: dict[int, tuple[int, ...]]
-) -> int:
-    """Note at which steps each slot is touched; a loop touches its slots from start to end."""
-    for step in steps:
-        start = now
-        match step:
-            case Launch() if step.in_place and step.outputs == 1:
-                shares.setdefault(step.slots[-1], step.in_place)
-            case Branch(_, then, otherwise):
-                now = _lives(then, now + 1, lives, shares)
-                now = _lives(otherwise, now, lives, shares)
-            case Repeat(test, _, body, _, _):
-                inner: dict[int, list[int]] = {}
-                now = _lives(test, now + 1, inner, shares)
-                now = _lives(body, now, inner, shares)
-                for slot in inner:
-                    lives.setdefault(slot, []).extend((start, now))
-            case Count(_, _, body):
-                inner = {}
-                now = _lives(body, now + 1, inner, shares)
-                for slot in inner:
-                    lives.setdefault(slot, []).extend((start, now))
-        for slot in touched(step):
-            lives.setdefault(slot, []).extend((start, now))
-        now += 1
-    return now

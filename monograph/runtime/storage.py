@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeAlias, cast
 
 from monograph.errors import InputError
 from monograph.ir.computed import Computed
@@ -45,6 +45,9 @@ from monograph.runtime.records import (
     write_symbols,
 )
 from monograph.targets.program import Code, SlotKind
+
+Named: TypeAlias = tuple[str, str]
+"""The name of an input or output, and its type as text."""
 
 OBJECT = "program.o"
 PROGRAM = "program.json"
@@ -312,7 +315,7 @@ def _parse(text: str, weights: Json, bundle: Bundle, source: str) -> Graph:
 # How a program is called --------------------------------------------------------------------------
 
 
-def write_signature(graph: Graph) -> dict[str, Json]:
+def write_signature(graph: Graph, outputs: Sequence[Named]) -> dict[str, Json]:
     """Names and types of a graph's inputs and outputs, and which of them are state."""
     symbols = {symbol for value in graph.inputs for symbol in symbols_of(value.type)}
     ordered = sorted(symbols, key=lambda symbol: symbol.name)
@@ -320,7 +323,7 @@ def write_signature(graph: Graph) -> dict[str, Json]:
         "name": graph.name,
         "symbols": write_symbols(ordered),
         "inputs": [[value.name, str(value.type)] for value in graph.inputs],
-        "outputs": [[value.name, str(value.type)] for value in graph.outputs],
+        "outputs": [[name, text] for name, text in outputs],
         "updates": [[output, input_] for output, input_ in graph.updates.items()],
         "donated": sorted(graph.donated),
     }
@@ -339,6 +342,12 @@ def read_signature(value: Json) -> Graph:
     pairs = [exactly(pair, 2) for pair in typed(given.get("updates"), list)]
     graph.updates = {typed(output, int): typed(input_, int) for output, input_ in pairs}
     return graph
+
+
+def read_outputs(value: Json) -> tuple[Named, ...]:
+    """Names and types of what a stored program returns."""
+    pairs = [exactly(pair, 2) for pair in typed(typed(value, dict).get("outputs"), list)]
+    return tuple((typed(name, str), typed(text, str)) for name, text in pairs)
 
 
 def write_structure(structure: Structure) -> dict[str, Json]:

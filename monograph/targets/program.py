@@ -32,6 +32,8 @@ class SlotKind(Enum):
     """Made of weights alone, by the second entry point, before the first call."""
     VIEW = "view"
     """A piece of another slot, which an ``Element`` step chooses."""
+    NUMBER = "number"
+    """No address, but a number that the runtime settles, for a ``Spread`` step."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,25 @@ class Count:
     body: tuple[Step, ...]
 
 
-Step: TypeAlias = Launch | Interpret | Copy | Element | Branch | Repeat | Count
+@dataclass(frozen=True)
+class Spread:
+    """Run ``body`` so many times, in any order and on any thread: no run reads what another writes.
+
+    What only the body uses, the slots ``own``, is there several times, once for each thread. The
+    table has the addresses of the first copy. ``memory`` holds all copies (in its first line, which
+    of them are taken), and ``distance`` and ``copies`` are how far apart they are and how many.
+    """
+
+    counter: int
+    times: Dim
+    body: tuple[Step, ...]
+    own: tuple[int, ...]
+    memory: int
+    distance: int
+    copies: int
+
+
+Step: TypeAlias = Launch | Interpret | Copy | Element | Branch | Repeat | Count | Spread
 
 
 @dataclass(frozen=True)
@@ -167,7 +187,7 @@ def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:
             case Repeat(test, _, body, _, _):
                 yield from flattened(test)
                 yield from flattened(body)
-            case Count(_, _, body):
+            case Count(_, _, body) | Spread(_, _, body):
                 yield from flattened(body)
 
 
@@ -188,3 +208,5 @@ def touched(step: Step) -> tuple[int, ...]:
             return (condition,)
         case Count():
             return ()
+        case Spread():
+            return (step.memory,)

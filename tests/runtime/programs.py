@@ -98,6 +98,15 @@ def looping() -> Graph:
     )
 
 
+def spread() -> Graph:
+    """A scan that carries nothing: its runs are independent, and have memory of their own."""
+
+    def one(carry: tuple[()], row: Value) -> tuple[tuple[()], Value]:
+        return carry, row - F.max(F.cumsum(row, 0), 0)
+
+    return trace(lambda x: F.scan(one, (), x)[1], "f32[5, 30]")
+
+
 def interpreted_node() -> Graph:
     """A node in the middle that has no native code: see ``let_interpret``."""
     return trace(lambda x: F.atan(x + 1.0) * 2.0, "f32[4, 4]")
@@ -163,6 +172,7 @@ CASES = {
     "control flow": Case(
         looping, ((floats(5, 3), np.array(True)), (floats(5, 3), np.array(False)))
     ),
+    "independent runs": Case(spread, ((floats(5, 30),),)),
     "interpreted node": Case(interpreted_node, ((floats(4, 4),),)),
     "strings": Case(strings, ((np.array(["a", "b"], np.object_),),)),
     "updates": Case(updating, ((floats(7), floats(7)),)),

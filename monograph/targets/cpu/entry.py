@@ -27,6 +27,7 @@ from monograph.targets.program import (
     Launch,
     Repeat,
     Slot,
+    Spread,
     Step,
     flattened,
     touched,
@@ -45,19 +46,25 @@ class EntryEmitter:
         self.declarations: set[str] = set()
         self.failures: list[Step] = []
         self.counters: dict[int, str] = {}
+        self.functions: list[str] = []
+        """Functions that the entry points call, besides kernels."""
 
     def emit(self, steps: Sequence[Step], name: str = "entry") -> str:
         """The text of a function that runs these steps."""
-        self.function = Function(f"define i32 @{name}(ptr %slots, ptr %status, i64 %threads) #1")
-        widest = max([len(s.slots) + len(s.sizes) + 1 for s in _launches(steps)], default=1)
-        self.b = Builder(self.function, self.function.entry, self.declarations)
-        self.b.line(f"%arguments = alloca [{widest} x i64], align 64")
+        self.open(f"define i32 @{name}(ptr %slots, ptr %status, i64 %threads) #1", steps)
         if name == PREPARE:
             self.prepare(steps)
         else:
             self.steps(steps)
         self.b.line("ret i32 0")
         return self.function.text()
+
+    def open(self, header: str, steps: Sequence[Step]) -> None:
+        """Begin a function that runs these steps."""
+        self.function = Function(header)
+        self.b = Builder(self.function, self.function.entry, self.declarations)
+        widest = max([len(s.slots) + len(s.sizes) + 1 for s in _launches(steps)], default=1)
+        self.b.line(f"%arguments = alloca [{widest} x i64], align 64")
 
     def prepare(self, steps: Sequence[Step]) -> None:
         """One step after the other, each with the slots that it asks for and gives back."""
@@ -95,6 +102,8 @@ class EntryEmitter:
                     self.repeat(step)
                 case Count():
                     self.count(step)
+                case Spread():
+                    self.spread(step)
 
     # Steps ----------------------------------------------------------------------------------------
 
@@ -207,6 +216,121 @@ class EntryEmitter:
         self.b.line(f"br label %{head.label}")
         self.b.block = function.place(after)
 
+    def spread(self, step: Spread) -> None:
+        """Runs side by side, as many as there are threads; the few that are left, one by one.
+
+        Those have all threads to themselves, kernel by kernel.
+        """
+        name = self.run_function(step)
+        place = self.function.name("context")
+        self.function.entry.lines.insert(0, f"{place} = alloca {{ ptr, ptr, i64 }}, align 8")
+        total = self.dim(step.times)
+        copies = self.word(step.copies)
+        team = self.b.intrinsic("umin", Lanes("%threads", "i64"), copies)
+        left = self.b.binary("urem", total, team)
+        even = self.b.binary("sub", total, left)
+        self.b.line(f"store i64 0, ptr {self.pointer(step.memory)}, align 64")
+        self.b.line(f"store ptr %slots, ptr {place}, align 8")
+        self.b.line(f"store ptr %status, ptr {self.field(place, 1)}, align 8")
+        threads = self.field(place, 2)
+        self.b.line(f"store i64 1, ptr {threads}, align 8")
+        self.declarations.add(f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64, i64)")
+        self.b.assign(
+            "i32",
+            1,
+            f"call i32 @{PARALLEL_FOR}(ptr @{name}, ptr {place}, {even}, i64 1, {team})",
+        )
+        self.b.line(f"store i64 %threads, ptr {threads}, align 8")
+        self.b.line(f"call void @{name}(ptr {place}, {even}, {total})")
+
+    def run_function(self, step: Spread) -> str:
+        """A function that runs the body for a range of its counter, with a copy of its own slots.
+
+        It has a table of addresses of its own, and takes the first copy that nobody has.
+        """
+        inner = self.body_function(step)
+        outer = self.function, self.b
+        name = f"{inner}_runs"
+        self.open(f"define internal void @{name}(ptr %context, i64 %begin, i64 %end) #1", ())
+        words = self.callback + 1
+        self.b.line(f"%table = alloca [{words} x i64], align 64")
+        self.b.line("%slots = load ptr, ptr %context, align 8")
+        status = self.b.assign("ptr", 1, f"load ptr, ptr {self.field('%context', 1)}, align 8")
+        threads = self.b.assign("i64", 1, f"load i64, ptr {self.field('%context', 2)}, align 8")
+        taken = self.pointer(step.memory)
+        bit, number = self.take_copy(taken)
+        self.declarations.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        self.b.line(
+            f"call void @llvm.memcpy.p0.p0.i64(ptr %table, ptr %slots, i64 {8 * words}, i1 false)"
+        )
+        moved = self.b.binary("mul", number, self.word(step.distance))
+        for slot in step.own:
+            address = self.b.binary("add", self.slot(slot), moved)
+            place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %table, i64 {slot}")
+            self.b.line(f"store {address}, ptr {place.text}, align 8")
+        self.loop_over_runs(inner, f"ptr %table, {status}, {threads}")
+        kept = self.b.binary("xor", bit, Lanes("-1", "i64"))
+        self.b.line(f"%back = atomicrmw and ptr {taken}, {kept} release")
+        self.b.line("ret void")
+        self.functions.append(self.function.text())
+        self.function, self.b = outer
+        return name
+
+    def body_function(self, step: Spread) -> str:
+        """A function that runs the body once, for one value of the counter."""
+        outer = self.function, self.b
+        name = f"spread{step.counter}"
+        arguments = "ptr %slots, ptr %status, i64 %threads, i64 %counter"
+        self.open(f"define internal void @{name}({arguments}) #1", step.body)
+        self.counters[step.counter] = "%counter"
+        self.steps(step.body)
+        self.b.line("ret void")
+        self.functions.append(self.function.text())
+        self.function, self.b = outer
+        return name
+
+    def take_copy(self, taken: str) -> tuple[Lanes, Lanes]:
+        """Take the first copy that is free, by its bit in a word: that bit, and its number."""
+        function = self.function
+        test, after = function.block("take"), function.block("taken")
+        self.b.line(f"br label %{test.label}")
+        self.b.block = function.place(test)
+        seen = self.b.assign("i64", 1, f"load atomic i64, ptr {taken} monotonic, align 8")
+        free = self.b.binary("xor", seen, Lanes("-1", "i64"))
+        self.declarations.add("declare i64 @llvm.cttz.i64(i64, i1)")
+        number = self.b.assign("i64", 1, f"call i64 @llvm.cttz.i64({free}, i1 false)")
+        bit = self.b.binary("shl", Lanes("1", "i64"), number)
+        more = self.b.binary("or", seen, bit)
+        pair = self.b.assign(
+            "{ i64, i1 }", 1, f"cmpxchg ptr {taken}, {seen}, {more} acquire monotonic"
+        )
+        done = self.b.assign("i1", 1, f"extractvalue {pair}, 1")
+        self.b.line(f"br {done}, label %{after.label}, label %{test.label}")
+        self.b.block = function.place(after)
+        return bit, number
+
+    def loop_over_runs(self, name: str, arguments: str) -> None:
+        """Call a function for each number from ``%begin`` to ``%end``."""
+        function = self.function
+        before = self.b.block.label
+        head, body, after = (function.block(h) for h in ("head", "body", "endfor"))
+        self.b.line(f"br label %{head.label}")
+        self.b.block = function.place(head)
+        self.b.line(f"%now = phi i64 [ %begin, %{before} ], [ %following, %{body.label} ]")
+        again = self.b.compare("icmp slt", Lanes("%now", "i64"), Lanes("%end", "i64"))
+        self.b.line(f"br {again}, label %{body.label}, label %{after.label}")
+        self.b.block = function.place(body)
+        self.b.line(f"call void @{name}({arguments}, i64 %now)")
+        self.b.line("%following = add i64 %now, 1")
+        self.b.line(f"br label %{head.label}")
+        self.b.block = function.place(after)
+
+    def field(self, context: str, number: int) -> str:
+        """Where a field of a context is."""
+        kind = "{ ptr, ptr, i64 }"
+        place = f"getelementptr {kind}, ptr {context}, i64 0, i32 {number}"
+        return self.b.assign("ptr", 1, place).text
+
     # Values ---------------------------------------------------------------------------------------
 
     def fail_if(self, condition: Lanes, step: Step) -> None:
@@ -292,4 +416,5 @@ def entry_text(
     text = emitter.emit(steps)
     if prepare:
         text += emitter.emit(prepare, PREPARE)
+    text = "\n".join((*emitter.functions, text))
     return text, emitter.declarations, {k + 1: step for k, step in enumerate(emitter.failures)}

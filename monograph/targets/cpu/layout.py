@@ -42,7 +42,7 @@ FEW_COLUMNS = 6
 KEEPING = frozenset(
     (
         *("max_pool", "max_pool_with_indices", "avg_pool", "resize", "concat", "pad", "pad_border"),
-        *("slice", "flip", "roll", "expand", "batch_norm", "cast", "max_pool_gradient"),
+        *("slice", "flip", "roll", "expand", "batch_norm", "cast"),
     )
 )
 """Ops, besides those that work element by element, whose axes are their first operand's."""

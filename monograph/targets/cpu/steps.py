@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from monograph.fusion.group import Fusion, Group, Kind, fuse, is_stored
 from monograph.fusion.places import Place
+from monograph.ir.dims import Dim
 from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.types import u8
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
@@ -42,8 +44,11 @@ from monograph.targets.program import (
     Count,
     Element,
     Interpret,
+    Launch,
     Repeat,
+    Slot,
     SlotKind,
+    Spread,
     Step,
 )
 
@@ -360,9 +365,26 @@ class StepBuilder(Launches):
                 Element(slot, self.slot(value), counter, self.slots[slot].nbytes, reverse)
             )
             following.append(slot)
+        first = len(self.slots)
         steps = self.nested(body, [*inputs, *constants], following)
         steps = (*pieces, *steps, *self._handed_on(following[: op.carries], state))
-        self.steps.append(Count(counter, times, steps))
+        if op.carries == 0 and all(map(_is_independent, steps)):
+            self.spread(counter, times, steps, first)
+        else:
+            self.steps.append(Count(counter, times, steps))
+
+    def spread(self, counter: int, times: Dim, steps: tuple[Step, ...], first: int) -> None:
+        """A step whose runs need not wait for each other; they alone use the slots from ``first``.
+
+        Only what is computed anew in every run can be theirs.
+        """
+        made = range(first, len(self.slots))
+        own = tuple(k for k in made if self.slots[k].kind is SlotKind.ARENA)
+        numbers = [len(self.slots) + k for k in range(3)]
+        self.slots.append(Slot(SlotKind.ARENA, "copies", u8, (0,)))
+        self.slots.append(Slot(SlotKind.NUMBER, "distance", u8, (0,)))
+        self.slots.append(Slot(SlotKind.NUMBER, "number_of_copies", u8, (0,)))
+        self.steps.append(Spread(counter, times, steps, own, *numbers))
 
     def carried(self, node: Node, body: Graph, count: int) -> list[int]:
         """Slots for the carries of a loop: the node's results, filled with the first ones."""
@@ -386,6 +408,11 @@ class StepBuilder(Launches):
             for new, old in zip(following, state, strict=True)
             if new != old
         )
+
+
+def _is_independent(step: Step) -> bool:
+    """Whether a step of a loop's body can neither fail nor wait for another run."""
+    return isinstance(step, Element | Copy) or (isinstance(step, Launch) and not step.checked)
 
 
 def _tables(lowered: LoweredLoops) -> dict[str, Kernel]:

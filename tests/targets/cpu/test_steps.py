@@ -8,7 +8,16 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.targets.cpu.steps import StepBuilder
-from monograph.targets.program import Copy, Count, Interpret, Launch, Repeat, SlotKind, Step
+from monograph.targets.program import (
+    Copy,
+    Count,
+    Interpret,
+    Launch,
+    Repeat,
+    SlotKind,
+    Spread,
+    Step,
+)
 from tests.targets.cpu.stepping import steps_of
 
 WEIGHT = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
@@ -186,10 +195,20 @@ def test_what_a_scan_stacks_is_written_in_its_place() -> None:
     assert SlotKind.VIEW in kinds(builder)
 
 
+def test_runs_that_carry_nothing_are_spread_over_threads() -> None:
+    def rows(x: Any) -> Any:
+        return F.scan(lambda c, v: (c, v - F.max(F.cumsum(v, 0), 0)), (), x)[1]
+
+    builder = steps_of(rows, "f32[8, 30]")
+    (spread,) = [step for step in builder.steps if isinstance(step, Spread)]
+    assert spread.times == 8
+    assert {builder.slots[slot].kind for slot in spread.own} == {SlotKind.ARENA}
+
+
 def test_what_has_no_kernel_runs_in_the_interpreter() -> None:
-    builder = steps_of(lambda x: F.exp(F.singular_values(x)), "f32[8, 3]")
+    builder = steps_of(lambda x: F.exp(F.eig_values(x)), "f32[3, 3]")
     steps = [step for step in builder.steps if isinstance(step, Interpret)]
-    assert [builder.fallbacks[step.call].op.name for step in steps] == ["singular_values"]
+    assert [builder.fallbacks[step.call].op.name for step in steps] == ["eig_values"]
 
 
 def test_nothing_is_launched_for_an_empty_result() -> None:
