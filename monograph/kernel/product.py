@@ -297,7 +297,8 @@ class _ProductBuilder:
     def _tile(self, number: Dim, row: Dim, kept: Dim, rows: int, guarded: bool) -> list[Statement]:
         """Statements that compute one tile, from row ``row`` on."""
         variables = [self._fresh() for _ in range(rows)]
-        statements: list[Statement] = [Accumulator(each, "sum") for each in variables]
+        statements = self._asked(row, variables)
+        statements += [Accumulator(each, "sum") for each in variables]
         if self.tiling.left is Reading.TILES:
             statements.append(self._packed_steps(number, variables))
             return statements + self._finished(row, kept, variables, guarded)
@@ -315,6 +316,23 @@ class _ProductBuilder:
             loops = (Loop(axis.symbol, 0, axis.extent, loops),)
         statements += loops
         return statements + self._finished(row, kept, variables, guarded)
+
+    def _asked(self, row: Dim, variables: Sequence[Variable]) -> list[Statement]:
+        """Ask for what the epilogue reads of each row, before the tile is summed.
+
+        Every round of k does: from memory it takes longer than one.
+        """
+        contraction = self.contraction
+        known: Mapping[Expr, Expr] = {contraction.reduction: variables[0]}
+        values = tuple(e.replace(store.value, known) for store in contraction.kernel.stores)
+        rows = {axis.symbol for axis in contraction.m}
+        wanted = [x for x in e.walk(values) if isinstance(x, Load) and rows & x.symbols]
+        return [
+            Prefetch(load.buffer, self._placed(load.operands[0], row + copy))
+            for load in wanted
+            if isinstance(load.operands[0], Index)
+            for copy in range(len(variables))
+        ]
 
     def _packed_steps(self, number: Dim, variables: Sequence[Variable]) -> Statement:
         """The steps of a tile of the left operand that is packed, a group of them at a time."""

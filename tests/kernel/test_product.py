@@ -51,6 +51,18 @@ def test_packed_tiles_of_the_left_operand_stay_in_bounds(right: Reading, depth: 
     assert verify_nest(nest) > 14 * 20 * 21
 
 
+def test_tiles_ask_for_what_their_epilogue_reads_of_each_row() -> None:
+    found = contraction(
+        lambda x, w, bias, residual: x @ w + bias + residual,
+        *("f32[12, 16]", "f32[16, 32]", "f32[32]", "f32[12, 32]"),
+    )
+    tiling = replace(PLAIN, right=Reading.PACKED)
+    text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0]))
+    asked = [line for line in text.splitlines() if "prefetch" in line]
+    assert len(asked) == 4  # a line of the residual for each row, none of the bias
+    assert all("b3[" in line for line in asked)
+
+
 def test_tiles_ask_for_the_next_panel_together() -> None:
     found = contraction(lambda x, w: x @ w, "f32[12, 16]", "f32[16, 32]")
     tiling = replace(PLAIN, right=Reading.PACKED, block_tiles=3, depth=8, ahead=Ahead.TILES)

@@ -35,6 +35,11 @@ BLOCK_ROWS = 128
 BLOCK_PANELS = 8
 SHARES = 8
 """Blocks that a large product is cut into at least, so that threads end together."""
+PORTIONS = 16
+"""Portions that the columns of one block of rows are handed out in at least."""
+PORTION = 5 << 20
+"""Multiplications of a portion, about 100 microseconds: its first panel comes from far away, and
+nobody has asked for it."""
 FEW = 16
 """Rows up to which an array is read in place rather than packed first."""
 FEWEST = 3
@@ -94,6 +99,8 @@ def choose_tiling(
     ``constant`` tells whether the right operand is known when the program is loaded.
     """
     left = choose_left(contraction, machine)
+    if constant and left is Reading.IN_PLACE and _has_rows_apart(contraction, machine):
+        left = Reading.PACKED
     guide = contraction.left if left is Reading.IN_PLACE else contraction.right
     contraction = with_k_ordered(contraction, guide, merge=constant)
     if left is Reading.IN_PLACE and is_worth_packing(contraction):
@@ -122,6 +129,16 @@ def _has_rows_beside(contraction: Contraction, steps: tuple[Dim, ...]) -> bool:
     if len(contraction.k) < 2 or not contraction.m:
         return False
     return _step(contraction.left, contraction.m[-1]) == 1
+
+
+def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
+    """Whether the rows of one tall tile all fall on the same lines of the first cache."""
+    if not is_one_tile(contraction, machine) or narrowed(contraction) is not contraction.right:
+        return False
+    step = _step(contraction.left, contraction.m[-1])
+    if not isinstance(step, int) or step == 0:
+        return False
+    return step * contraction.reduction.dtype.bits // 8 % PAGE == 0
 
 
 def is_worth_packing(contraction: Contraction) -> bool:
@@ -191,11 +208,12 @@ class _Chooser:
         contraction, machine = self.contraction, self.machine
         rows, columns = contraction.size(contraction.m), likely(contraction.size(contraction.n))
         lanes = min(machine.vector_bytes // self.element, power_of_two(columns))
-        segments, height, vectors = choose_tile(rows, columns, machine, lanes)
+        segments, height, vectors = self.tile(rows, columns, lanes)
         width = vectors * lanes
         depth = self.depth(likely(rows))
         tiles = groups_of(likely(rows) if not segments else segments[0].count * height, height)
-        most = max(1, BLOCK_ROWS // height) if self.right is Reading.PACKED else tiles
+        in_blocks = self.right is Reading.PACKED and not self.is_whole()
+        most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
         block_tiles = groups_of(tiles, groups_of(tiles, most))
         block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
         steps = likely(contraction.size(contraction.k))
@@ -209,10 +227,17 @@ class _Chooser:
             block_panels,
             self.left,
             self.right,
-            max(1, WORK // max(work, 1)),
+            max(self.portion(columns, width * block_panels), WORK // max(work, 1)),
             self.is_narrow(likely(rows)),
             self.ahead(likely(rows), block_tiles),
         )
+
+    def tile(self, rows: Dim, columns: int, lanes: int) -> tuple[tuple[Segment, ...], int, int]:
+        """Tiles of the rows, the height of most, and the vectors that a tile is wide."""
+        if self.constant and is_one_tile(self.contraction, self.machine):
+            assert isinstance(rows, int), "so few rows are known"
+            return (Segment(0, rows, 1),), rows, 1
+        return choose_tile(rows, columns, self.machine, lanes)
 
     def is_narrow(self, rows: int) -> bool:
         """Whether panels come from memory so seldom used that their bytes are what takes time."""
@@ -243,6 +268,30 @@ class _Chooser:
         size = likely(self.contraction.size((*self.contraction.n, *self.contraction.k)))
         return size * self.element > 2 * self.machine.l1
 
+    def is_whole(self) -> bool:
+        """Whether packed panels meet all rows in one block.
+
+        A round of k of all rows then fits half of the second cache. The rows come from the third
+        for each panel, in time if they lie in tiles; otherwise all of k has to fit.
+        """
+        contraction = self.contraction
+        rows = contraction.size(contraction.m)
+        if self.right is not Reading.PACKED or not isinstance(rows, int):
+            return False
+        steps = DEPTH if self.left is Reading.TILES else likely(contraction.size(contraction.k))
+        return rows * steps * self.element <= self.machine.l2 // 2
+
+    def portion(self, columns: int, width: int) -> int:
+        """Blocks of so many columns that a thread takes at a time, where they have all rows."""
+        contraction = self.contraction
+        rows = likely(contraction.size(contraction.m))
+        if not self.is_whole() or rows < FEWEST:
+            return 1
+        blocks = groups_of(columns, width)
+        blocks *= likely(contraction.size((*contraction.batch, *contraction.outer)))
+        work = rows * width * likely(contraction.size(contraction.k))
+        return max(1, min(groups_of(PORTION, work), blocks // PORTIONS))
+
     def panels(self, rows: int, columns: int, width: int, row_blocks: int) -> int:
         """Panels of a block."""
         contraction = self.contraction
@@ -252,10 +301,25 @@ class _Chooser:
             return groups_of(min(max(columns // 2, 256), most), width)
         steps = likely(contraction.size(contraction.k))
         fits = rows * steps * self.element <= self.machine.l2 // 2
-        if fits and (self.constant or not _lies_along(contraction)):
+        if self.is_whole() or (fits and (self.constant or not _lies_along(contraction))):
             return 1
         outside = likely(contraction.size((*contraction.batch, *contraction.outer)))
         return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // SHARES))
+
+
+def is_one_tile(contraction: Contraction, machine: Machine) -> bool:
+    """Whether rows are too many for a tile of two vectors and few enough for one of one.
+
+    Weights come from memory then no slower than they are multiplied, and one tile reads them once.
+    """
+    rows = contraction.size(contraction.m)
+    most = min(machine.registers - 6, FEW)
+    return isinstance(rows, int) and tallest(machine, 2) < rows <= most
+
+
+def tallest(machine: Machine, vectors: int) -> int:
+    """The most rows of a tile of so many vectors."""
+    return (machine.registers - 4) // vectors
 
 
 def tile_packing(flat: Kernel) -> Schedule:
@@ -293,7 +357,7 @@ def choose_tile(
     going to hide the latency of each.
     """
     wide = 2 if columns > lanes else 1
-    most = (machine.registers - 4) // wide
+    most = tallest(machine, wide)
     if not isinstance(rows, int):
         return (), most, wide
     if rows < 4:

@@ -66,6 +66,26 @@ def test_few_rows_have_wide_tiles(rows: int, columns: int) -> None:
     assert found.columns == columns
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(6, 16), (7, 8), (10, 8)])
+def test_rows_of_a_small_batch_are_one_tile(rows: int, columns: int) -> None:
+    found = tiling(rows, 768, 3072)
+    assert found.rows == (Segment(0, rows, 1),)
+    assert found.columns == columns
+
+
+def test_tall_tiles_do_not_read_rows_that_lie_on_the_same_lines() -> None:
+    assert tiling(8, 768, 768).left is Reading.IN_PLACE
+    assert tiling(8, 3072, 768).left is Reading.PACKED
+    assert tiling(6, 3072, 768).left is Reading.IN_PLACE
+
+
+def test_rows_that_fit_the_cache_are_one_block_handed_out_in_portions() -> None:
+    found = tiling(197, 768, 768)
+    assert (found.block_tiles, found.block_panels) == (found.rows[0].count, 1)
+    assert [tiling(rows, 768, 768).grain for rows in (16, 128, 240)] == [3, 3, 2]
+    assert tiling(512, 768, 768).block_tiles < 512 // 6
+
+
 def test_doubles_have_half_the_columns() -> None:
     found = contraction(lambda x, w: x @ w, "f64[512, 64]", "f64[64, 512]")
     assert choose_tiling(found, MACHINE, True)[1].columns == 8
