@@ -81,13 +81,10 @@ def _compile_torch(
     given = [leaves[k] if k is not None and k < len(leaves) else None for k in places]
     arrays = [array_from_torch(x) if isinstance(x, torch.Tensor) else None for x in given]
     executable = compile_graph(imported.graph, _with_strides(options, arrays), owned=True)
-    state: dict[str, Any] = {}
+    state = dict(imported.state)
     if isinstance(model, torch.nn.Module):
-        state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    elif isinstance(model, torch.export.ExportedProgram):
-        state = {**model.state_dict, **model.constants}
-    inputs = {each.name for each in imported.inputs}
-    state = {name: tensor for name, tensor in state.items() if name in inputs}
+        own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        state |= {name: tensor for name, tensor in own.items() if name in state}
     call = TorchModel(imported, state, executable.run, executable.run_tensors)
     return CompiledModule(executable, call, _convention(imported), call.returned)
 

@@ -1,9 +1,9 @@
 """Calls with torch tensors: the program is given their memory, and its outputs become tensors.
 
 A tensor that is not of the expected dtype, shape and strides, dense and in the processor's memory,
-is left to those who convert (and who say what is wrong with it), and so are complex numbers, which
-may be conjugate views. What is left over is checked in as few steps as possible: a small program
-takes less time than looking at its inputs does.
+is left to those who convert (and who say what is wrong with it), and so is a conjugate view. What
+is left over is checked in as few steps as possible: a small program takes less time than looking at
+its inputs does.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _DENSE = torch.strided
 _NUMBERS = "biuf"
 """Kinds of NumPy dtype that torch has too, complex numbers excepted."""
+_COMPLEX = "c"
 
 
 class TensorCalls:
@@ -37,10 +38,11 @@ class TensorCalls:
         self._run = native.run
         self._known_sizes = arguments.known_sizes
         dtypes = [value.tensor.dtype for value in arguments.graph.inputs]
-        self._is_left_out = not all(map(_is_plain, dtypes))
+        self._is_left_out = not all(map(_is_taken, dtypes))
+        self._may_be_conjugate = any(dtype.is_complex for dtype in dtypes)
         self._expected = [
             (
-                dtype_to_torch(dtype) if _is_plain(dtype) else None,
+                dtype_to_torch(dtype) if _is_taken(dtype) else None,
                 each.shape,
                 each.strides and tuple(stride // each.dtype.itemsize for stride in each.strides),
             )
@@ -63,6 +65,8 @@ class TensorCalls:
             if shape is not None and tensor.shape != shape:
                 return None
             if not tensor.is_contiguous() if strides is None else tensor.stride() != strides:
+                return None
+            if self._may_be_conjugate and tensor.is_conj():
                 return None
             addresses.append(tensor.data_ptr())
         sizes = self._known_sizes(tensors)
@@ -134,9 +138,13 @@ def _is_plain(dtype: DType) -> bool:
     return dtype is bf16 or dtype.numpy.kind in _NUMBERS
 
 
+def _is_taken(dtype: DType) -> bool:
+    return _is_plain(dtype) or dtype.numpy.kind == _COMPLEX
+
+
 def _converter(dtype: DType) -> Callable[[Array], Any]:
     """What makes a tensor of an output, on the same memory."""
-    if dtype.numpy.kind in _NUMBERS:
+    if dtype.numpy.kind in _NUMBERS or dtype.numpy.kind == _COMPLEX:
         return torch.from_numpy
     return _from_bf16 if dtype is bf16 else array_to_torch
 

@@ -111,3 +111,26 @@ def test_a_known_size_does_not_excuse_another_dtype() -> None:
     with pytest.raises(MonographError):
         program(X.long())
     np.testing.assert_array_equal(program(X.numpy())[0], X.numpy() + 1)
+
+
+def test_a_tensor_that_a_function_holds_and_changes_is_changed_by_each_call() -> None:
+    total = torch.zeros(4)
+
+    def add_up(x: torch.Tensor) -> torch.Tensor:
+        total.add_(x)
+        return total * 2
+
+    add = monograph.compile(add_up, X[1])
+    before = total.clone()  # capturing a function runs it once
+    torch.testing.assert_close(add(X[1]), (before + X[1]) * 2)
+    torch.testing.assert_close(total, before + X[1])
+
+
+def test_complex_tensors_are_taken_and_conjugate_views_left_to_others() -> None:
+    executable = compiled("c64[3, 4]")
+    z = torch.complex(X, -X)
+    found = executable.run_tensors([z])
+    assert found is not None
+    torch.testing.assert_close(found[0], z + 1)
+    assert executable.run_tensors([z.conj()]) is None
+    torch.testing.assert_close(executable(z.conj())[0], z.conj() + 1)

@@ -9,11 +9,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from monograph.errors import InputError, UnsupportedError
+from monograph.frontends.torch.spelled import SpelledOut
 
 FUNCTORCH = "torch._functorch.predispatch"
 """Where the functions live that a program calls for ``vmap``."""
+GRADIENTS_INSIDE = (
+    "a fake tensor in the exported program constant's list",
+    "apply meta conversion to view functorch tensor",
+)
+"""What torch.export complains of where a program differentiates something."""
 
 
 def export(
@@ -28,7 +35,7 @@ def export(
     """``torch.export`` of a module or function, in eval or training mode."""
     module = target if isinstance(target, torch.nn.Module) else as_module(target)
     positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
-    with _mode(module, training):
+    with _mode(module, training), SpelledOut():
         try:
             program = torch.export.export(
                 module,
@@ -37,25 +44,106 @@ def export(
                 dynamic_shapes=dynamic_shapes,
                 strict=strict,
             )
-            return _carried_out(program)
+            if not _left_gradients_behind(program):
+                return _carried_out(program)
         except UnsupportedError:
             raise
         except Exception as error:  # torch raises errors of every kind here
-            raise UnsupportedError(
-                f"torch.export could not capture {type(target).__name__}: {_first_line(error)}"
-            ) from error
+            if not any(complaint in str(error) for complaint in GRADIENTS_INSIDE):
+                raise _not_captured(target, error) from error
+        return _exported_with_gradients(target, module, positional, named, dynamic_shapes)
+
+
+def _not_captured(target: Any, error: Exception) -> UnsupportedError:
+    return UnsupportedError(
+        f"torch.export could not capture {type(target).__name__}: {_first_line(error)}"
+    )
+
+
+def _left_gradients_behind(program: Any) -> bool:
+    """Whether torch.func differentiated inside of the program, which export has no notion of."""
+    wrapped = map(torch._C._functorch.is_functorch_wrapped_tensor, program.constants.values())
+    return any(wrapped)
 
 
 def _carried_out(program: Any) -> Any:
-    """The program with ``vmap`` carried out; what ``grad`` leaves behind cannot be."""
-    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, program.constants.values())):
-        raise UnsupportedError(
-            "torch.export cannot capture gradients that torch.func takes inside of a program",
-            hint='torch.compile(..., backend="monograph") can; or differentiate what is compiled',
-        )
+    """The program with ``vmap`` carried out."""
     calls = (node.target for node in program.graph.nodes if node.op == "call_function")
     transforms = any(getattr(call, "__module__", "") == FUNCTORCH for call in calls)
     return program.run_decompositions({}) if transforms else program
+
+
+def _exported_with_gradients(
+    target: Any, module: Any, positional: Any, named: Any, dynamic_shapes: Any
+) -> Any:
+    """A program that differentiates something, with the backward ops written out first.
+
+    torch.export records above autograd, where the ops of a backward pass have no names for what
+    the forward pass kept. Traced below it they are ops like any others.
+    """
+    hint = 'torch.compile(..., backend="monograph") can; or differentiate what is compiled'
+    if dynamic_shapes:
+        raise UnsupportedError(
+            "torch.export cannot capture gradients of dynamic shapes inside of a program", hint=hint
+        )
+    leaves, structure = torch.utils._pytree.tree_flatten((positional, named))
+
+    def call(*flat: Any) -> Any:
+        arguments, keywords = torch.utils._pytree.tree_unflatten(list(flat), structure)
+        return module(*arguments, **keywords)
+
+    trace = make_fx(call, tracing_mode="fake", _allow_non_fake_inputs=True)
+    try:
+        with _without_onednn():
+            traced = trace(*leaves)
+    except Exception as error:  # torch raises errors of every kind here
+        raise _not_captured(target, error) from error
+    written = _written_state(traced)
+    if written is not None:
+        raise UnsupportedError(
+            f"gradients inside of a program that updates its own state: {written}", hint=hint
+        )
+
+    def replay(*arguments: Any, **keywords: Any) -> Any:
+        flat, _ = torch.utils._pytree.tree_flatten((arguments, keywords))
+        return traced(*flat)
+
+    holder = torch.nn.Module()
+    holder.traced = traced
+    holder.forward = replay
+    try:
+        return torch.export.export(holder, positional, named, strict=False)
+    except Exception as error:  # torch raises errors of every kind here
+        raise _not_captured(target, error) from error
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """Without the library in which an LSTM is one op that tells nothing of its steps."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+def _written_state(traced: Any) -> str | None:
+    """The first call that changes a tensor which the program holds, as running averages are."""
+    for node in traced.graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        held = [isinstance(x, torch.fx.Node) and x.op == "get_attr" for x in node.args]
+        written = [x.alias_info is not None and x.alias_info.is_write for x in _parameters(node)]
+        if node.target is torch.ops.aten.native_batch_norm.default and node.args[5]:
+            written[3] = written[4] = True
+        if any(a and b for a, b in zip(held, written, strict=False)):
+            return str(node.target)
+    return None
+
+
+def _parameters(node: Any) -> Any:
+    return node.target._schema.arguments
 
 
 def _told_apart(module: Any, examples: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 
 from monograph.errors import Problem, UnsupportedError
 from monograph.frontends.torch import custom_ops, decompose, half_complex, higher_order
-from monograph.frontends.torch.importer import CHECKS, IGNORED, live_nodes
+from monograph.frontends.torch.importer import CHECKS, IGNORED, live_nodes, needs_only_numbers
 from monograph.frontends.torch.location import location_of
 from monograph.frontends.torch.registry import converters, find_converter
 from monograph.frontends.torch.scalars import is_scalar
@@ -58,6 +58,8 @@ def _check(node: Any, found: list[tuple[str, str, str]], source: str) -> None:
     form = functional_form(target) if _needs_form(target) else target
     if form is None or find_converter(str(form)) or custom_ops.is_custom(form):
         return
+    if needs_only_numbers(node, form):
+        return
     try:
         parts = decompose.decompose_node(node, form)
     except UnsupportedError as error:
@@ -90,6 +92,8 @@ def _reason(node: Any) -> str | None:
     if form is None:
         return "it writes in place, and has no functional form"
     if find_converter(str(form)) or decompose.can_decompose(form):
+        return None
+    if needs_only_numbers(node, form):
         return None
     return "there is no converter, and torch has no decomposition"
 

@@ -53,7 +53,10 @@ class TorchCall(Op):
         tensors = [array_to_torch(array) for array in operands]
         if self.written:
             tensors = [tensor.clone() for tensor in tensors]
-        given = _decoded(json.loads(self.arguments), tensors, self.sizes)
+        given = {
+            name: _decoded(item, tensors, self.sizes)
+            for name, item in json.loads(self.arguments).items()
+        }
         function = overload_named(self.target)
         with torch.no_grad():
             returned = function(
@@ -172,9 +175,7 @@ def _decoded(given: Any, tensors: Sequence[Any], sizes: Shape) -> Any:
         return getattr(torch, given["torch"])
     if "device" in given:
         return torch.device(given["device"])
-    if "complex" in given:
-        return complex(*given["complex"])
-    return {name: _decoded(item, tensors, sizes) for name, item in given.items()}
+    return complex(*given["complex"])
 
 
 def _tensors(returned: Any) -> list[Any]:

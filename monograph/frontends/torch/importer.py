@@ -339,6 +339,9 @@ class Importer:
         found = find_converter(str(target))
         if found is not None:
             return found(TorchNode(node, str(target), self._arguments(node, target), self))
+        if needs_only_numbers(node, target):
+            here = {"device": "cpu"} if "device" in node.kwargs else {}
+            return tensor_data(self.graph, node.name, target(*node.args, **{**node.kwargs, **here}))
         may_be_opaque = self.opaque or custom_ops.is_custom(target)
         if may_be_opaque and not decompose.can_decompose(target):
             return custom_ops.call(self, node, target)
@@ -358,6 +361,18 @@ class Importer:
             name: self.argument(own.get(name) if given is None else given)
             for name, given in bound.items()
         }
+
+
+def needs_only_numbers(node: Any, target: Any) -> bool:
+    """Whether an op of torch's own makes a tensor, always the same, of what stands in the program.
+
+    Such are the windows of signal processing: torch may as well be asked for them now.
+    """
+    if custom_ops.is_custom(target) or decompose.can_decompose(target):
+        return False
+    returns = [str(each.type) for each in target._schema.returns]
+    is_random = torch.Tag.nondeterministic_seeded in target.tags
+    return returns == ["Tensor"] and not is_random and not node.all_input_nodes
 
 
 def tensor_data(graph: Graph, name: str, tensor: Any) -> Value:

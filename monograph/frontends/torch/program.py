@@ -9,7 +9,7 @@ program that draws random numbers takes a key as its last input.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -85,6 +85,8 @@ class ImportedModel:
     opaque_calls: tuple[str, ...] = ()
     fixed: tuple[Fixed, ...] = ()
     """The arguments that are not inputs of the graph: it holds for these values of them alone."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """The tensors that the program itself brings for its parameters and buffers, by name."""
 
 
 def import_program(
@@ -104,6 +106,7 @@ def import_program(
     tensors = _tensors_by_target(program)
     user = 0
     lifted = []
+    state = {}
     for node in builder.placeholders:
         spec = specs[node.name]
         if spec.target is None:
@@ -117,11 +120,13 @@ def import_program(
         if (training and is_parameter) or spec.target in updated or node.name in updated:
             kind = InputKind.PARAMETER if is_parameter else InputKind.BUFFER
             builder.add_state_input(node, kind, spec.target, tensor)
+            state[spec.target] = tensor
         else:
             builder.add_weight(node, spec, tensor)
     returned, frame = builder.run()
     builder.return_program(returned, frame, signature)
-    return builder.finish(program.call_spec.in_spec, program.call_spec.out_spec)
+    made = builder.finish(program.call_spec.in_spec, program.call_spec.out_spec)
+    return replace(made, state=state)
 
 
 def import_graph_module(

@@ -119,14 +119,49 @@ def test_an_op_without_a_converter_is_taken_apart() -> None:
     check(torch.nn.functional.tanhshrink, torch.randn(5))
 
 
+@pytest.mark.parametrize("shape", [(), (6,), (2, 3)])
+def test_where_alone_finds_the_places_by_axis(shape: tuple[int, ...]) -> None:
+    x = torch.arange(6.0)[2] if not shape else torch.arange(6.0).reshape(shape)
+    check(lambda x: torch.where(x > 1), x)
+
+
+def test_a_window_of_a_known_length_is_data() -> None:
+    model = check(lambda x: x * torch.hamming_window(8) + torch.kaiser_window(8), torch.randn(8))
+    assert "torch.call" not in ops_of(model)
+
+
+def test_torch_s_sign_of_what_is_not_a_number_is_zero() -> None:
+    check(lambda x: (torch.sign(x), torch.sgn(x)), torch.tensor([2.0, -3.0, 0.0, float("nan")]))
+
+
 def test_vmap_is_carried_out() -> None:
     check(torch.func.vmap(lambda row: row.softmax(0) @ row), torch.randn(5, 3))
 
 
-def test_gradients_inside_of_a_program_are_refused_with_another_way() -> None:
-    cubed = torch.func.grad(lambda x: (x**3).sum())
+def test_gradients_that_func_takes_inside_of_a_program_are_written_out() -> None:
+    check(torch.func.grad(lambda x: (x**3).sum()), torch.randn(3))
+
+
+def test_a_training_step_is_a_program_like_any_other() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.LayerNorm(5), torch.nn.GELU())
+
+    def step(x: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            loss = layers(x).square().sum()
+            return loss.detach(), *torch.autograd.grad(loss, list(layers.parameters()))
+
+    check(step, torch.randn(3, 4))
+
+
+def test_gradients_beside_state_that_is_updated_are_refused_with_another_way() -> None:
+    norm = torch.nn.BatchNorm1d(4)
+
+    def step(x: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            return torch.autograd.grad(norm(x).square().sum(), list(norm.parameters()))
+
     with pytest.raises(UnsupportedError, match="backend="):
-        import_torch(lambda x: cubed(x), torch.randn(3))
+        import_torch(step, torch.randn(3, 4))
 
 
 def test_a_while_loop_that_carries_numbers_is_refused() -> None:
@@ -186,3 +221,38 @@ def test_sympy_expressions_become_dimensions() -> None:
     assert table.expression(s**2) == batch * batch
     with pytest.raises(UnsupportedError, match="in the size"):
         table.expression(sympy.sin(s))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_labels_behind_the_first_minus_one_are_none(reduction: str) -> None:
+    targets = torch.tensor([[1, 3, -1, 0, 2], [4, 0, 1, 2, 3], [-1, 1, 1, 1, 1]])
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.multilabel_margin_loss(x, targets, reduction=reduction)
+
+    check(loss, torch.randn(3, 5))
+
+
+def test_a_slice_that_is_written_is_put_between_what_stays() -> None:
+    model = check(
+        lambda x, y: torch.slice_scatter(x, y, 1, 2, 5), torch.randn(3, 7), torch.randn(3, 3)
+    )
+    assert "concat" in ops_of(model) and "scatter" not in ops_of(model)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_equal_size_are_reduced_without_being_scattered(mode: str) -> None:
+    indices = torch.tensor([[0, 2, 2], [1, 3, 0]])
+    bags = torch.nn.EmbeddingBag(5, 4, mode=mode, padding_idx=0).double()
+    model = check(bags, indices)
+    assert "put_along_axis" not in ops_of(model)
+
+
+def test_the_gradient_of_a_max_pool_goes_where_its_indices_say() -> None:
+    def step(x: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_(True)
+            pooled = torch.nn.functional.max_pool2d(x, 3, 2, 1)
+            return torch.autograd.grad(pooled.square().sum(), x)
+
+    check(step, torch.randn(2, 3, 7, 8))

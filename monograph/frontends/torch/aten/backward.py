@@ -16,6 +16,7 @@ from monograph.frontends.torch.node import TorchNode
 from monograph.frontends.torch.registry import converter
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.types import u8
+from monograph.ops.pool import add_at_places
 
 
 def gradients(
@@ -53,8 +54,6 @@ def _convolution(node: TorchNode) -> tuple[Value | None, ...]:
 _POOLS = {
     "aten.avg_pool2d_backward.default": "aten.avg_pool2d.default",
     "aten.avg_pool3d_backward.default": "aten.avg_pool3d.default",
-    "aten.max_pool2d_with_indices_backward.default": "aten.max_pool2d_with_indices.default",
-    "aten.max_pool3d_with_indices_backward.default": "aten.max_pool3d_with_indices.default",
     "aten.replication_pad1d_backward.default": "aten.replication_pad1d.default",
     "aten.replication_pad2d_backward.default": "aten.replication_pad2d.default",
     "aten.replication_pad3d_backward.default": "aten.replication_pad3d.default",
@@ -72,16 +71,28 @@ def _same_arguments(node: TorchNode) -> Value:
     given = dict(node.all_arguments())
     grad = given.pop("grad_output", None)
     grad = given.pop("grad_out") if grad is None else grad
-    given.pop("indices", None)
     x = given.pop("self")
     return gradients(node, _POOLS[node.op_name], {"self": x}, grad, **given)[0]
+
+
+_MAX_POOLS = {
+    "aten.max_pool2d_with_indices_backward.default": 2,
+    "aten.max_pool3d_with_indices_backward.default": 3,
+    "aten.adaptive_max_pool2d_backward.default": 2,
+    "aten.adaptive_max_pool3d_backward.default": 3,
+}
+"""Backward ops that are given where each window's maximum stood, and how many axes that is over."""
+
+
+@converter(*_MAX_POOLS)
+def _max_pool(node: TorchNode) -> Value:
+    spatial = _MAX_POOLS[node.op_name]
+    return add_at_places(node["self"], node["indices"], node["grad_output"], spatial)
 
 
 _ADAPTIVE = {
     "aten._adaptive_avg_pool2d_backward.default": ("aten._adaptive_avg_pool2d.default", 2),
     "aten._adaptive_avg_pool3d_backward.default": ("aten._adaptive_avg_pool3d.default", 3),
-    "aten.adaptive_max_pool2d_backward.default": ("aten.adaptive_max_pool2d.default", 2),
-    "aten.adaptive_max_pool3d_backward.default": ("aten.adaptive_max_pool3d.default", 3),
 }
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch.node import TorchNode
 from monograph.frontends.torch.registry import converter
+from monograph.ir.dims import Dim, provably_equal
 from monograph.ir.graph import Value
 from monograph.ir.types import i64
 
+Join: TypeAlias = Callable[[Value, str], Value]
+"""Rows, one an index, joined bag by bag: ``add`` or ``max``."""
 SUM, MEAN, MAX = range(3)
+_ARANGE = torch.ops.aten.arange.start_step
 
 
 def _require_only_output(node: TorchNode) -> None:
@@ -40,30 +48,56 @@ def _bags(node: TorchNode) -> Value:
     if node["include_last_offset"]:
         offsets = F.slice(offsets, [0], [offsets.shape[0] - 1], axes=[0])
     count, bags = indices.shape[0], offsets.shape[0]
-    depth = table.shape[1]
     if 0 in (count, bags):
-        return F.zeros((bags, depth), table.dtype)
-    bag = F.cast(F.searchsorted(offsets, F.arange(count), right=True), i64) - 1
-    rows = F.take(table, indices, axis=0)
+        return F.zeros((bags, table.shape[1]), table.dtype)
+    join = _join_equal(node, bags, count) or _join_from(offsets, count)
     padding = node.get("padding_idx")
-    counts = F.full((count,), True, "bool")
+    counts = F.full((count, 1), True, "bool")
     if padding is not None and int(padding) >= 0:
-        counts = F.not_equal(indices, int(padding))
-    places = F.expand(F.unsqueeze(bag, -1), (count, depth))
-    some = F.put_along_axis(F.zeros((bags,), i64), bag, F.cast(counts, i64), 0, "add")
+        counts = F.not_equal(F.unsqueeze(indices, -1), int(padding))
+    rows = F.take(table, indices, axis=0)
+    some = join(F.cast(counts, i64), "add")
     mode = int(node["mode"])
     if mode == MAX:
-        kept = F.where(F.unsqueeze(counts, -1), rows, float("-inf"))
-        lowest = F.full((bags, depth), float("-inf"), table.dtype)
-        largest = F.put_along_axis(lowest, places, kept, 0, "max")
-        return F.where(F.unsqueeze(F.equal(some, 0), -1), 0, largest)
+        largest = join(F.where(counts, rows, float("-inf")), "max")
+        return F.where(F.equal(some, 0), 0, largest)
     if node["per_sample_weights"] is not None:
         rows = rows * F.unsqueeze(F.cast(node["per_sample_weights"], table.dtype), -1)
-    kept = F.where(F.unsqueeze(counts, -1), rows, 0)
-    total = F.put_along_axis(F.zeros((bags, depth), table.dtype), places, kept, 0, "add")
-    if mode == SUM:
-        return total
-    return total / F.cast(F.unsqueeze(F.maximum(some, 1), -1), table.dtype)
+    total = join(F.where(counts, rows, 0), "add")
+    return total if mode == SUM else total / F.cast(F.maximum(some, 1), table.dtype)
+
+
+def _join_equal(node: TorchNode, bags: Dim, count: Dim) -> Join | None:
+    """How rows are joined where every bag is known to have as many: indices came as a matrix."""
+    given = node.fx_node.args[2] if len(node.fx_node.args) > 2 else None
+    if given is None or getattr(given, "target", None) is not _ARANGE:
+        return None
+    start, _, size = given.args
+    if start != 0 or not isinstance(size, int) or not provably_equal(bags * size, count):
+        return None
+
+    def join(rows: Value, how: str) -> Value:
+        apart = F.reshape(rows, (bags, size, rows.shape[1]))
+        return F.max(apart, 1) if how == "max" else F.sum(apart, 1)
+
+    return join
+
+
+def _join_from(offsets: Value, count: Dim) -> Join:
+    """How rows are joined in bags that begin at offsets: the number of a row's bag is found by
+    counting the bags that have begun.
+    """
+    bags = offsets.shape[0]
+    begun = F.put_along_axis(F.zeros((count + 1,), i64), offsets, F.ones((bags,), i64), 0, "add")
+    bag = F.slice(F.cumsum(begun, 0), [0], [count]) - 1
+
+    def join(rows: Value, how: str) -> Value:
+        depth = rows.shape[1]
+        first = F.full((bags, depth), float("-inf") if how == "max" else 0, rows.dtype)
+        places = F.expand(F.unsqueeze(bag, -1), (count, depth))
+        return F.put_along_axis(first, places, rows, 0, how)
+
+    return join
 
 
 @converter("aten.embedding_renorm.default")

@@ -385,6 +385,15 @@ def _nonzero_static(node: TorchNode) -> Value:
 
 @converter("aten.nonzero_numpy.default")
 def _nonzero_numpy(node: TorchNode) -> tuple[Value, ...]:
-    x = node["self"]
+    return _places_by_axis(node["self"])
+
+
+@converter("aten.where.default")
+def _where_alone(node: TorchNode) -> tuple[Value, ...]:
+    return _places_by_axis(node["condition"])
+
+
+def _places_by_axis(x: Value) -> tuple[Value, ...]:
+    """Where ``x`` is not zero: a vector of positions for each axis."""
     places = F.nonzero(F.reshape(x, (1,)) if x.rank == 0 else x)
     return tuple(F.getitem(places, (slice(None), axis)) for axis in range(max(x.rank, 1)))

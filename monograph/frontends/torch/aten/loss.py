@@ -6,6 +6,7 @@ from monograph import functional as F
 from monograph.frontends.torch.node import TorchNode, static
 from monograph.frontends.torch.registry import converter
 from monograph.ir.graph import Value
+from monograph.ir.types import i64
 from monograph.ops.loss import Reduction
 
 NAMES: tuple[Reduction, ...] = ("none", "mean", "sum")
@@ -47,3 +48,39 @@ def _of_probabilities(node: TorchNode) -> Value:
         return each
     # The mean is over the batch and its positions, which ``each`` holds one loss of.
     return F.sum(each) if reduction == "sum" else F.mean(each)
+
+
+@converter("aten.multilabel_margin_loss.default")
+def _multilabel_margin(node: TorchNode) -> Value:
+    return _margins(node)[0]
+
+
+@converter("aten.multilabel_margin_loss_forward.default")
+def _multilabel_margin_forward(node: TorchNode) -> tuple[Value, Value]:
+    return _margins(node)
+
+
+def _margins(node: TorchNode) -> tuple[Value, Value]:
+    """By how much each other class comes too near each target, and which classes are targets.
+
+    Targets end at the first -1. torch's own decomposition counts what stands behind it.
+    """
+    scores, targets = node["self"], F.cast(node["target"], i64)
+    whole = scores.shape
+    if scores.rank == 1:
+        scores, targets = F.unsqueeze(scores, 0), F.unsqueeze(targets, 0)
+    classes = scores.shape[1]
+    ended = F.cumsum(F.cast(F.equal(targets, -1), i64), 1)
+    counts = F.equal(ended, 0)
+    wanted = F.take_along_axis(scores, F.where(counts, targets, 0), 1)
+    marked = F.where(counts, targets, -1)
+    is_target = F.any(F.equal(F.unsqueeze(marked, 2), F.arange(classes)), 1)
+    margins = F.maximum(1.0 - F.unsqueeze(wanted, 2) + F.unsqueeze(scores, 1), 0)
+    is_counted = F.logical_and(F.unsqueeze(counts, 2), F.logical_not(F.unsqueeze(is_target, 1)))
+    share = F.cast(F.dim(classes), scores.dtype)
+    each = F.sum(F.where(is_counted, margins, 0), (1, 2)) / share
+    losses = F.reshape(each, whole[:-1])
+    reduction = NAMES[int(node["reduction"])]
+    if reduction != "none":
+        losses = F.sum(losses) if reduction == "sum" else F.mean(losses)
+    return losses, F.reshape(F.cast(is_target, scores.dtype), whole)

@@ -12,7 +12,13 @@ from monograph.errors import UnsupportedError
 from monograph.frontends.torch.node import TorchNode, static
 from monograph.frontends.torch.registry import converter
 from monograph.ir.build import constant
-from monograph.ir.dims import Dim, SymbolicDim, provably_equal, provably_less
+from monograph.ir.dims import (
+    Dim,
+    SymbolicDim,
+    provably_at_least,
+    provably_equal,
+    provably_less,
+)
 from monograph.ir.graph import Value, current_graph
 from monograph.ir.types import Array
 
@@ -165,13 +171,22 @@ def _slice_scatter(node: TorchNode) -> Value:
     x, source = node["self"], node["src"]
     axis = node["dim"] % x.rank
     whole = x.shape[axis]
-    region = F.slice(
-        F.iota((whole,)),
-        [0 if node["start"] is None else node["start"]],
-        [node["end"]],
-        [node["step"]],
-    )
-    return _put(x, F.expand(node.value(source, x.dtype), _replaced(x, axis, region)), region, axis)
+    start = 0 if node["start"] is None else node["start"]
+    region = F.slice(F.iota((whole,)), [start], [node["end"]], [node["step"]])
+    written = F.expand(node.value(source, x.dtype), _replaced(x, axis, region))
+    joined = _joined_in(x, written, start, axis) if node["step"] == 1 else None
+    return _put(x, written, region, axis) if joined is None else joined
+
+
+def _joined_in(x: Value, middle: Value, start: Any, axis: int) -> Value | None:
+    """``middle`` between what stands before and after it in ``x``; None if that is not known."""
+    if not isinstance(start, int | SymbolicDim) or not provably_at_least(start, 0):
+        return None
+    end = start + middle.shape[axis]
+    before = F.slice(x, [0], [start], axes=[axis])
+    after = F.slice(x, [end], [x.shape[axis]], axes=[axis])
+    joined = F.concat([before, middle, after], axis)
+    return joined if provably_equal(joined.shape[axis], x.shape[axis]) else None
 
 
 @converter("aten.select_scatter.default")

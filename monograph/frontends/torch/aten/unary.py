@@ -78,16 +78,13 @@ def _abs(node: TorchNode) -> Value:
     return x if x.dtype is bool_ else F.abs(x)
 
 
-@converter("aten.sign.default")
+@converter("aten.sign.default", "aten.sgn.default")
 def _sign(node: TorchNode) -> Value:
+    """Torch's sign of what is not a number is 0."""
     x: Value = node["self"]
-    return x if x.dtype is bool_ else F.sign(x)
-
-
-@converter("aten.sgn.default")
-def _sgn(node: TorchNode) -> Value:
-    x: Value = node["self"]
-    return x if x.dtype is bool_ else F.sign(x)
+    if x.dtype is bool_:
+        return x
+    return F.where(F.is_nan(x), 0, F.sign(x)) if x.dtype.is_float else F.sign(x)
 
 
 @converter("aten.frac.default")
@@ -268,7 +265,9 @@ def _polar(node: TorchNode) -> Value:
 
 @converter("aten.view_as_real.default")
 def _view_as_real(node: TorchNode) -> Value:
-    return F.stack([F.real(node["self"]), F.imag(node["self"])], -1)
+    """A choice by the last position: it is computed where the number is, not from two arrays."""
+    number = F.unsqueeze(node["self"], -1)
+    return F.where(F.less(F.iota((2,)), 1), F.real(number), F.imag(number))
 
 
 @converter("aten.view_as_complex.default")
