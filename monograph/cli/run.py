@@ -71,7 +71,7 @@ def run(
         executable = executable_of(found.compiled(options))
     arrays = make_inputs(executable.graph, ways, parse_sizes(sizes or ()), seed)
     results = executable.run(arrays)
-    names = _names(executable.graph.outputs, len(results))
+    names = _unique([name for name, _ in executable.outputs])
     _show(names, results)
     if output is not None:
         _keep(output, names, results)
@@ -84,9 +84,8 @@ def run(
         raise typer.Exit(1)
 
 
-def _names(outputs: Sequence[Any], count: int) -> list[str]:
-    """The outputs' names, made unique; a loaded program does not know them."""
-    names = [value.name for value in outputs] or [f"output{k}" for k in range(count)]
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names, numbered where there are equal ones."""
     return [name if names.count(name) == 1 else f"{name}_{k}" for k, name in enumerate(names)]
 
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from monograph.cli import common
-from monograph.runtime.tuning import DEFAULT_SECONDS, TuningReport
+from monograph.runtime.compile import DEFAULT_SECONDS
+from monograph.runtime.tuning import TuningReport
 
 
 def tune(

@@ -50,7 +50,9 @@ class Computed(Data):
     def _evaluate(self) -> Array:
         arrays = [source.array() for source in self.sources]
         with np.errstate(all="ignore"):
-            found = np.asarray(evaluate_op(self.op, arrays)).astype(self.dtype.numpy, order="C")
+            found = np.asarray(evaluate_op(self.op, arrays))
+        is_new = found.base is None and all(found is not each for each in arrays)
+        found = found.astype(self.dtype.numpy, order="C", copy=not is_new)
         found.flags.writeable = False
         return found
 

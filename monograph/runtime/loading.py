@@ -7,11 +7,12 @@ Only a program that calls complete (``runtime.staged``) is saved as its graph, a
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monograph.ir.graph import Graph
 from monograph.runtime.artifact import check_target, read_artifact
-from monograph.runtime.bundle import Bundle
+from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.compiled import (
     CompiledFunction,
     CompiledModel,
@@ -26,6 +27,7 @@ from monograph.runtime.storage import (
     read_code,
     read_graph,
     read_guards,
+    read_outputs,
     read_prepared,
     read_signature,
     read_structure,
@@ -54,8 +56,8 @@ def load(
     if kind == "graph":
         return executable
     if kind == "module":
-        outputs = typed(typed(bundle.manifest.get("signature"), dict).get("outputs"), list)
-        convention = read_convention(call, len(executable.graph.inputs), len(outputs))
+        count = len(executable.outputs)
+        convention = read_convention(call, len(executable.graph.inputs), count)
         return LoadedModule(executable, convention)
     if kind != "function":
         raise unreadable(f"it is called in an unknown way, {kind!r}")
@@ -63,23 +65,27 @@ def load(
     return CompiledFunction(executable, arguments, read_structure(call.get("results")))
 
 
-def _stage(graph: Graph, report: CompileReport, threads: int | None) -> Stage | None:
+def _stage(
+    graph: Graph, report: CompileReport, settings: Json, threads: int | None
+) -> Stage | None:
     """What completes a program call by call, which takes the compiler; None if none is needed."""
     if report.specialised is None:
         return None
-    from monograph.runtime.compile import Options, staged
+    from monograph.runtime.compile import read_settings, staged
 
-    return staged(graph, Options(threads=threads), report)
+    return staged(graph, replace(read_settings(settings), threads=threads), report)
 
 
 def _executable(bundle: Bundle, threads: int | None) -> Executable:
     report = read_report(bundle.manifest.get("report"))
     if not typed(bundle.manifest.get("native"), bool):
         graph = read_graph(bundle)
-        return Executable(graph, None, report, lowered=graph, stage=_stage(graph, report, threads))
+        stage = _stage(graph, report, bundle.manifest.get("settings"), threads)
+        return Executable(graph, None, report, lowered=graph, stage=stage)
     signature = read_signature(bundle.manifest.get("signature"))
+    outputs = read_outputs(bundle.manifest.get("signature"))
     code = read_code(bundle)
     native = Native(
         code, signature, threads, read_guards(bundle), prepared=read_prepared(bundle, code)
     )
-    return Executable(signature, native, report)
+    return Executable(signature, native, report, outputs=outputs)

@@ -30,6 +30,7 @@ from monograph.ops.data import Constant, Weight
 from monograph.ops.sequence import SplitToSequence
 from monograph.passes.dce import DeadCodeElimination
 from monograph.runtime.bounded import taken
+from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import CompileReport, Executable
 from monograph.runtime.cut import Cut, cut, held, not_native
 from monograph.runtime.settle import (
@@ -54,10 +55,14 @@ Compile = Callable[[Graph], Executable]
 class Workshop:
     """What stages of one program share: how to compile, and the report that all of it goes to."""
 
-    def __init__(self, compile_: Compile, report: CompileReport, strict: bool) -> None:
+    def __init__(
+        self, compile_: Compile, report: CompileReport, settings: Mapping[str, Json]
+    ) -> None:
         self._compile = compile_
         self.report = report
-        self.strict = strict
+        self.settings = settings
+        """How parts are compiled, to be stored: see ``runtime.compile.Options.settings``."""
+        self.strict = settings["strict"]
         self.lock = threading.RLock()
 
     def compile(self, graph: Graph) -> Executable:
@@ -105,6 +110,11 @@ class Stage:
         self._refused: dict[str, Interpreted] = {}
         self._types = [value.type for value in graph.inputs]
         self._loose = [k for k, each in enumerate(self._types) if not isinstance(each, TensorType)]
+
+    @property
+    def settings(self) -> Mapping[str, Json]:
+        """How its parts are compiled."""
+        return self._workshop.settings
 
     @property
     def is_settled(self) -> bool:

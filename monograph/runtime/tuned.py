@@ -13,7 +13,7 @@ from monograph.ir.dims import evaluate_dim
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
 from monograph.runtime.executable import Native
-from monograph.runtime.tuning import FINAL_LOOK, Alone, Search, TuningReport, memory_for, tune
+from monograph.runtime.tuning import Alone, Search, TuningReport, memory_for, tune
 from monograph.runtime.turns import Timing, alternate
 from monograph.targets.cpu.build import Program
 from monograph.targets.cpu.choose import likely
@@ -45,6 +45,7 @@ def tuned_program(
     if any(isinstance(step, Repeat) for step in flattened(default.steps)):
         return default, TuningReport(skipped=len(sites))
     machine = host()
+    end = time.perf_counter() + seconds
     arrays = synthetic_inputs(default, graph)
     programs = {"": default}
 
@@ -54,14 +55,14 @@ def tuned_program(
             name: _call(program, graph, threads, arrays)
             for name, program in (("default", default), ("tuned", made))
         }
-        until = time.perf_counter() + FINAL_LOOK * seconds
-        timed = alternate(calls, LONGEST_ROUND, quiet=QUIET, until=until)
+        timed = alternate(calls, LONGEST_ROUND, quiet=QUIET, until=end)
         return timed["default"], timed["tuned"]
 
     bench = Alone(machine, threads, _emptied_cache(default, machine.l3))
     memory = memory_for(machine, threads, cache)
     try:
-        report = tune(sites, Search(bench, machine), seconds, memory, compare)
+        building = sum(default.seconds.values())
+        report = tune(sites, Search(bench, machine), seconds, memory, compare, building)
     except MonographError:  # it refuses data that nobody gave: there is nothing to compare
         return default, TuningReport(skipped=len(sites))
     if not report.kept:

@@ -35,8 +35,6 @@ from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.single import Stage
 from monograph.targets.cpu.tuning import Edits, Site, Tuning
 
-DEFAULT_SECONDS = 20.0
-"""How long ``level="O3"`` searches unless it is told."""
 BETTER = 0.97
 """The share of the time so far under which another value of a knob is taken."""
 CLEARLY = 0.98
@@ -47,6 +45,8 @@ ROUNDS = 9
 """Turns of each way, if there is time."""
 FIRST_LOOK, FINAL_LOOK = 0.3, 0.2
 """Shares of the time for seeing what every site takes, and for the whole program at the end."""
+LEAST_SEARCH = 0.4
+"""The share of the time that is left for searching, however long building the program takes."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 CLOSE = 1e-3
 """How far results may be from the default's, over the largest of them."""
@@ -114,7 +114,11 @@ class Alone:
         """Compile those that are new, drop those that are wrong, and time the others by turns."""
         if site is not self._site:
             self._site, self._stage, self._built = site, Stage(site, self.machine), {}
-        calls = [self._call(edits) for edits in ways]
+        # When the time is over, nothing new is compiled but what a comparison takes.
+        calls = [
+            None if number > 1 and self._is_late(edits, until) else self._call(edits)
+            for number, edits in enumerate(ways)
+        ]
         reference = calls[0]
         if reference is None:
             return [None] * len(ways)
@@ -134,6 +138,9 @@ class Alone:
             array.fill(1)
         call()
         return [array.copy() for array in self._stage.written]
+
+    def _is_late(self, edits: Edits, until: float) -> bool:
+        return tuple(sorted(edits.items())) not in self._built and time.perf_counter() >= until
 
     def _call(self, edits: Edits) -> Callable[[], object] | None:
         key = tuple(sorted(edits.items()))
@@ -215,15 +222,15 @@ class Search:
 
     def site(self, site: Site, before: float, end: float, begin: Edits = NOTHING) -> Finding:
         """Turn one knob after another, and keep what is better, until the time is over."""
-        best, tried, complete = begin, 0, True
+        best, tried = begin, 0
         turned = knobs(site.choice, self.machine) if before >= TRIFLE else {}
         for knob, values in turned.items():
             if self.clock() >= end:
-                complete = False
                 break
             fresh = [value for value in values if best.get(knob) != value]
             best = self._better(site, [best, *({**best, knob: value} for value in fresh)], end)
             tried += len(fresh)
+        complete = not turned or self.clock() < end
         seconds = self._confirmed(site, best, end) if best else None
         default, chosen = seconds or (before, before)
         kept = best if seconds is not None else {}
@@ -307,18 +314,21 @@ def tune(
     seconds: float,
     memory: Memory,
     compare: Callable[[Tuning], tuple[Timing, Timing]],
+    building: float = 0.0,
 ) -> TuningReport:
     """Search for better ways, and see whether they make the whole program faster.
 
-    ``compare`` builds the program with a tuning, and times the default one and it by turns. The
-    report says whether it is to take the place of the default one.
+    ``compare`` builds the program with a tuning, which takes about ``building`` seconds, and times
+    the default one and it by turns. The report says whether it is to take the place of the default
+    one.
     """
     started = search.clock()
     known = {site.digest: old for site in sites if (old := memory.get(site.digest))}
     done = {digest: edits for digest, (edits, complete) in known.items() if complete}
     starts = {digest: edits for digest, (edits, _) in known.items()}
     fresh = [site for site in sites if site.digest not in done]
-    found = search.run(fresh, (1 - FINAL_LOOK) * seconds, starts) if fresh else []
+    for_search = max((1 - FINAL_LOOK) * seconds - building, LEAST_SEARCH * seconds)
+    found = search.run(fresh, for_search, starts) if fresh else []
     searched = {each.digest for each in found}
     recalled = [
         Finding(

@@ -443,3 +443,12 @@ class TestTorchModules:
         again = loaded_module(compiled.save(tmp_path / "m.mono"))
         with pytest.raises(InputError, match=r"\(\(\*, {y: \*, z: \*}\), {shift: \*}\)"):
             again(torch.ones(2, 4), shift=torch.ones(3))
+
+
+def test_the_names_of_outputs_come_back_and_are_saved_again(tmp_path: Path) -> None:
+    graph = CASES["updates"].graph()
+    executable = compile_graph(graph)
+    again = loaded(executable.save(tmp_path / "once.mono"))
+    twice = loaded(again.save(tmp_path / "twice.mono"))
+    expected = tuple((value.name, str(value.type)) for value in graph.outputs)
+    assert expected and again.outputs == twice.outputs == expected

@@ -224,6 +224,19 @@ class TestSaving:
         np.testing.assert_array_equal(loaded.run([X, np.array([6, 4])])[0], expected[0])
         assert loaded.report.variants
 
+    def test_its_parts_are_compiled_as_before(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(staged, "MOST_VARIANTS", 1)
+        options = Options("O1", strict=True, fusion=False, winograd_tolerance=0)
+        executable = compile_graph(reshaped(), options)
+        loaded = monograph.load(executable.save(tmp_path / "program.mono"))
+        assert isinstance(loaded, Executable) and loaded.stage is not None
+        assert loaded.stage.settings == options.settings
+        loaded.run([X, np.array([6, 4])])
+        with pytest.raises(UnsupportedError, match="more than 1 variants"):
+            loaded.run([X, np.array([24])])
+
 
 def test_torch_programs_whose_sizes_depend_on_data_are_native() -> None:
     torch = pytest.importorskip("torch")

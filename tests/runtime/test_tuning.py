@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,10 +16,9 @@ from monograph.kernel.schedule import Schedule
 from monograph.ops.control import while_loop
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.cache import Cache
-from monograph.runtime.compile import Options, compile_graph
+from monograph.runtime.compile import DEFAULT_SECONDS, Options, compile_graph
 from monograph.runtime.edits import read_edits
 from monograph.runtime.tuning import (
-    DEFAULT_SECONDS,
     Alone,
     Memory,
     Search,
@@ -168,6 +168,17 @@ def test_an_unfinished_search_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert ("a", {"keep": 0, "grain": 1}) in bench.asked
 
 
+def test_time_to_build_the_program_again_is_left(tmp_path: Path) -> None:
+    compare = lambda tuning: (Timing((2.0,)), Timing((1.0,)))  # noqa: E731
+    sites = [_site(name) for name in "abcdefgh"]
+    spent = []
+    for building in (0.0, 30.0):
+        search, _ = _search(_faster)
+        tune(sites, search, 100, Memory(None, host(), 2), compare, building)
+        spent.append(search.clock())
+    assert spent[1] <= 100 - 30 < spent[0]
+
+
 def test_other_machines_and_thread_counts_have_a_memory_of_their_own(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     compare = lambda tuning: (Timing((2.0,)), Timing((1.0,)))  # noqa: E731
@@ -208,6 +219,17 @@ def test_kernels_are_measured_alone_and_wrong_ones_have_no_time() -> None:
     assert first.best > 0 and len(first.turns) >= 3
     bench._built[(("grain", 2),)] = lambda: None  # writes nothing at all
     assert bench.times(site, [{}, {"grain": 2}], 0.0)[1] is None
+
+
+def test_nothing_new_is_compiled_when_the_time_is_over() -> None:
+    recorder = Recorder()
+    compile_graph(GRAPH, Options(tuning=recorder, cache=False))
+    (site,) = recorder.sites.values()
+    bench = Alone(host(), 2)
+    ways: list[Edits] = [{}, {"grain": 1}, {"grain": 2}]
+    default, first, late = bench.times(site, ways, 0.0)
+    assert default is not None and first is not None and late is None
+    assert None not in bench.times(site, ways, time.perf_counter() + 60)
 
 
 def test_a_kernel_that_writes_a_part_of_its_output_has_a_time() -> None:

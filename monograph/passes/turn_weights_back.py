@@ -1,0 +1,61 @@
+"""Products read a turned matrix as it was given, so that nobody has to turn it.
+
+A matrix of [inputs, outputs] became one of [outputs, inputs] so that all linear layers look alike
+to the passes. Nothing was moved yet (``ir.computed``), and packing reads either way round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from monograph.ir.build import apply
+from monograph.ir.computed import Computed
+from monograph.ir.data import Data
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ops.data import Weight
+from monograph.ops.linalg import DotGeneral
+from monograph.ops.shape import Transpose
+from monograph.passes.base import Pass, PassResult
+from monograph.rewrite.driver import rewrite_graph
+from monograph.rewrite.rule import rewrite
+
+
+@dataclass(frozen=True)
+class TurnWeightsBack(Pass):
+    """Let a product sum over the other axis of a weight instead of turning the weight.
+
+        %y = dot_general(%x, %t) {lhs_contracting = [1], rhs_contracting = [1]}
+        ─▶ %y = dot_general(%x, %w) {lhs_contracting = [1], rhs_contracting = [0]}
+
+    where ``%t`` is a weight that is still to be computed, as the transpose of ``%w``.
+    """
+
+    name: ClassVar[str] = "turn_weights_back"
+
+    def run(self, graph: Graph) -> PassResult:
+        """Turn back, in regions too."""
+        report = rewrite_graph(graph, [turned_back], during=self.name)
+        return PassResult(report.changed, report.counters)
+
+
+@rewrite("turned_back", root=DotGeneral, floats="exact: the same products in the same order")
+def turned_back(node: Node) -> Value | None:
+    """dot_general(x, transpose(w)) → dot_general(x, w), for a weight that nobody has turned yet."""
+    op = node.op
+    assert isinstance(op, DotGeneral)
+    x, weight = node.operands
+    given = _before_turning(weight)
+    if given is None or len(op.rhs_contracting) != 1 or op.rhs_batch:
+        return None
+    assert isinstance(weight.op, Weight)
+    back = node.graph.add_weight(f"{weight.op.label}.back", given)
+    return apply(replace(op, rhs_contracting=(1 - op.rhs_contracting[0],)), x, back)
+
+
+def _before_turning(weight: Value) -> Data | None:
+    """What a matrix is the transpose of, if it is to be computed."""
+    data = weight.op.data if isinstance(weight.op, Weight) else None
+    if weight.rank != 2 or not isinstance(data, Computed) or not isinstance(data.op, Transpose):
+        return None
+    return data.sources[0] if data.op.permutation[0] % 2 else None
