@@ -28,7 +28,6 @@ WINDOWS = frozenset(
         "max_pool",
         "avg_pool",
         "max_pool_with_indices",
-        "max_pool_gradient",
         "searchsorted",
         "bincount",
     )

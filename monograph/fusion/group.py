@@ -35,11 +35,13 @@ from monograph.fusion.cost import (
 )
 from monograph.fusion.places import (
     Place,
+    cuts_rows_anew,
     identity,
     joint_rows,
     joint_space,
     moved,
     moved_rows,
+    pads_rows,
     reading_place,
     reduced_axes,
     through,
@@ -164,6 +166,7 @@ class _Fuser:
         self.home: dict[Node, Group] = {}
         self.order: dict[Node, int] = {}
         self.exported: set[Value] = set()
+        self.read: dict[Group, tuple[int, Sequence[Node]]] = {}
 
     def run(self) -> Fusion:
         for number, node in enumerate(self.graph.nodes):
@@ -205,6 +208,12 @@ class _Fuser:
                 group.apart.append(f"%{operand.name} is kept in few bits for the product")
                 continue
             source = self.home[producer]
+            if cuts_rows_anew(node) and any(map(pads_rows, source.nodes)):
+                group.apart.append(f"%{operand.name} is read from memory: its rows are cut anew")
+                continue
+            if node.op.name == "conv" and self.is_view(source):
+                group.apart.append(f"%{operand.name} is read from memory: it is a view")
+                continue
             if source.kind is Kind.CONTRACTION and _is_made_for_rows(node):
                 group.apart.append(f"%{operand.name} is read from memory: it is written anyway")
                 continue
@@ -283,6 +292,13 @@ class _Fuser:
         if self.reaches(source, group):
             return "another kernel has to run in between"
         return None
+
+    def is_view(self, source: Group) -> bool:
+        """Whether a group only gives the result of a loop or an interpreted node another shape."""
+        if len(source.nodes) != 1 or source.nodes[0].op.name != "reshape":
+            return False
+        producer = source.nodes[0].operands[0].producer
+        return producer in self.home and self.home[producer].kind is Kind.OPAQUE
 
     def is_prologue(self, source: Group, group: Group) -> bool:
         """Whether a product had better make its operand itself, of what a pointwise group reads."""
@@ -480,20 +496,27 @@ class _Fuser:
     # Order ----------------------------------------------------------------------------------------
 
     def producers(self, group: Group) -> Iterable[Group]:
-        for value in group.inputs():
-            if value.producer is not None and not is_stored(value.producer):
-                yield self.home[value.producer]
+        return map(self.home.__getitem__, self.read_nodes(group))
+
+    def read_nodes(self, group: Group) -> Sequence[Node]:
+        """The nodes whose results a group reads, kept as long as it has no others."""
+        size, found = self.read.get(group, (0, ()))
+        if size != len(group.nodes):
+            producers = (value.producer for value in group.inputs())
+            found = [node for node in producers if node is not None and not is_stored(node)]
+            self.read[group] = len(group.nodes), found
+        return found
 
     def reaches(self, source: Group, group: Group) -> bool:
         """Whether some third group needs ``source`` and is needed by ``group``."""
-        earliest = min(self.order[node] for node in source.nodes)
+        earliest = self.order[next(n for n in source.nodes if n not in source.copies)]
         stack = [other for other in self.producers(group) if other is not source]
         seen: set[int] = {id(group)}
         while stack:
             other = stack.pop()
             if other is source:
                 return True
-            if id(other) in seen or max(self.order[node] for node in other.nodes) < earliest:
+            if id(other) in seen or self.order[other.nodes[-1]] < earliest:
                 continue
             seen.add(id(other))
             stack.extend(self.producers(other))

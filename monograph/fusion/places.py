@@ -40,6 +40,29 @@ def reading_place(node: Node, operand: int) -> Place | None:
     return None
 
 
+def pads_rows(node: Node) -> bool:
+    """Whether a node puts something before, after or between the elements of each row."""
+    if node.op.name != "pad" or not node.results[0].rank:
+        return False
+    attributes = node.op.attributes()
+    interior = attributes["interior"][-1] if attributes["interior"] else 0
+    return any(amount != 0 for amount in (attributes["low"][-1], attributes["high"][-1], interior))
+
+
+def cuts_rows_anew(node: Node) -> bool:
+    """Whether a reshape's rows cross those of what it reads.
+
+    In memory that is nothing at all. Computed where it is read, every element has to find out by
+    division which row it was in.
+    """
+    if node.op.name != "reshape":
+        return False
+    source, result = node.operands[0].shape, node.results[0].shape
+    if not source or not result or result[-1] == 0:
+        return False
+    return not provably_equal(source[-1] % result[-1], 0)
+
+
 def reduced_axes(node: Node) -> tuple[int, ...]:
     """The axes of its operand that a reduction combines."""
     attributes = node.op.attributes()

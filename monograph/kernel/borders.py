@@ -26,6 +26,7 @@ from monograph.ir.dims import (
 )
 from monograph.ir.types import bool_
 from monograph.kernel import expr as e
+from monograph.kernel import whole_numbers
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.loops import Loop, LoopKind, LoopNest, Statement, Write
@@ -127,6 +128,9 @@ def _folded(expr: Apply) -> Expr:
             (Index() as left, Index() as right),
         ):
             return _compared(expr, left.dim - right.dim)
+        case (("less" | "less_equal" | "greater" | "greater_equal"), (_, _)):
+            known = whole_numbers.applied(expr.function, expr.operands)
+            return expr if known is None else known
     return expr
 
 

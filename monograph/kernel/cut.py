@@ -9,7 +9,12 @@ piece, if more of a piece then lies in one stretch:
     for i0 < 64, i2 < 3000:           o0[4500*i0+i2] = b0[3000*i0+i2]
     for i0 < 64, i2 < 1500:           o0[4500*i0+i2+3000] = b1[1500*i0+i2]
 
-Borders along the innermost axis alone stay, for the loop nest to be cut at.
+Borders along the innermost axis alone stay, for the loop nest to be cut at. An innermost axis of
+two positions, as that of two arrays stacked, is no loop at all:
+
+    for i0 < 250, i1 < 2:             o0[2*i0+i1] = where(i1 < 1, b0[i0], b1[i0])
+
+    for i0 < 250:                     o0[2*i0] = b0[i0];  o0[2*i0+1] = b1[i0]
 """
 
 from __future__ import annotations
@@ -19,15 +24,17 @@ from dataclasses import replace
 
 from monograph.ir.dims import Dim, FloorDiv, Mod, Symbol, shape_product
 from monograph.kernel import expr as e
-from monograph.kernel.borders import Piece, on_piece, operations, pieces
+from monograph.kernel.borders import Piece, on_piece, operations, pieces, settled
 from monograph.kernel.expr import Axis, Expr, Index, Reduce
-from monograph.kernel.flatten import merge_axes, typical
+from monograph.kernel.flatten import coefficient, merge_axes, typical
 from monograph.kernel.kernel import Kernel, Store
 
 MOST_PIECES = 16
 """Kernels that one may become."""
 STRETCH = 8
 """Neighbours that an axis must have left where its position is divided."""
+PAIR = 2
+"""Neighbours that are stored together, each by a formula of its own."""
 LONG = 8192
 """Elements from which an innermost axis is cut into kernels, which threads share."""
 
@@ -36,7 +43,7 @@ def cut_kernel(kernel: Kernel) -> list[Kernel]:
     """Kernels that together store what this one does: itself, if there is nothing to gain."""
     if not kernel.axes or not kernel.stores or not _is_plain(kernel):
         return [kernel]
-    whole = _split_axes(kernel)
+    whole = _with_pairs(_split_axes(kernel))
     found = _cut(whole, MOST_PIECES)
     return found if len(found) <= MOST_PIECES else [whole]
 
@@ -70,13 +77,17 @@ def _split_axes(kernel: Kernel) -> Kernel:
 
 def _divisor(kernel: Kernel, axis: Axis) -> Dim | None:
     """The smallest size that the position along an axis is divided by, if it divides the axis."""
+    return min(_divisors(kernel, axis), key=typical, default=None)
+
+
+def _divisors(kernel: Kernel, axis: Axis) -> list[Dim]:
+    """What the position along an axis is divided by and divides the axis."""
     found: set[Dim] = set()
     for position in _positions(kernel, axis.symbol):
         for atom in operations(position, axis.symbol):
             if isinstance(atom, FloorDiv | Mod) and atom.arguments[0] is axis.symbol:
                 found.add(atom.arguments[1])
-    whole = [size for size in found if size != 1 and axis.extent % size == 0]
-    return min(whole, key=typical, default=None)
+    return [size for size in found if size != 1 and axis.extent % size == 0]
 
 
 def _positions(kernel: Kernel, symbol: Symbol) -> Iterator[Dim]:
@@ -100,6 +111,41 @@ def _split(kernel: Kernel, axis: Axis, size: Dim) -> Kernel:
         for store in kernel.stores
     )
     return replace(kernel, axes=axes, stores=stores)
+
+
+# Pairs -----------------------------------------------------------------------------------------
+
+
+def _with_pairs(kernel: Kernel) -> Kernel:
+    """Without an innermost axis of two positions, if the axis before it leads along memory."""
+    *_, last = kernel.axes
+    if last.extent != PAIR and PAIR in _divisors(kernel, last):
+        kernel = _split(kernel, last, PAIR)
+        *_, last = kernel.axes
+    if last.extent != PAIR or last is kernel.axes[0]:
+        return kernel
+    before = kernel.axes[-2]
+    is_along = all(
+        _leads(store.position[0], last, 1) and _leads(store.position[0], before, PAIR)
+        for store in kernel.stores
+    )
+    if not is_along or typical(before.extent) < STRETCH:
+        return kernel
+    stores = tuple(_at(store, last, k) for store in kernel.stores for k in range(PAIR))
+    return merge_axes(replace(kernel, axes=kernel.axes[:-1], stores=stores))
+
+
+def _leads(position: Expr, axis: Axis, step: int) -> bool:
+    return isinstance(position, Index) and coefficient(position.dim, axis.symbol) == step
+
+
+def _at(store: Store, axis: Axis, place: int) -> Store:
+    """What is stored at one position of an axis."""
+
+    def on(expr: Expr) -> Expr:
+        return settled(e.substitute(expr, {axis.symbol: place}), {})
+
+    return Store(store.buffer, tuple(map(on, store.position)), on(store.value))
 
 
 # Pieces ----------------------------------------------------------------------------------------

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim
+from monograph.ir.dims import (
+    Dim,
+    FloorDiv,
+    Mod,
+    Symbol,
+    SymbolicDim,
+    evaluate_dim,
+    shape_product,
+    substitute_dim,
+)
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.kernel import Kernel, Store
@@ -46,7 +55,42 @@ def offset(buffer: Buffer, position: Sequence[Expr]) -> Expr:
     total: Expr = e.index(buffer.offset)
     for place, stride in _rejoined(list(zip(position, buffer.element_strides(), strict=True))):
         total = total + place * stride
-    return total
+    return e.index(_undivided(total.dim)) if isinstance(total, Index) else total
+
+
+def _undivided(dim: Dim) -> Dim:
+    """``n * (x // n) + x % n`` as ``x``: a place that was divided and not moved since."""
+    if not isinstance(dim, SymbolicDim):
+        return dim
+    divided = {a for atoms, _ in dim.terms() for a in atoms if isinstance(a, FloorDiv)}
+    if not divided:
+        return dim
+    for atoms, factor in dim.terms():
+        for rest in (atom for atom in atoms if isinstance(atom, Mod)):
+            step = shape_product((factor, *_without(atoms, rest)))
+            whole = next((x for x in divided if _is_same_division(x, rest)), None)
+            if whole is None:
+                continue
+            numerator, size = whole.arguments
+            without = dim - step * size * whole
+            if len(_terms(without)) < len(dim.terms()):
+                return _undivided(without - step * rest + step * numerator)
+    return dim
+
+
+def _is_same_division(quotient: FloorDiv, rest: Mod) -> bool:
+    (numerator, size), (other, divisor) = quotient.arguments, rest.arguments
+    return size == divisor and (numerator - other) % size == 0
+
+
+def _without(atoms: Sequence[Dim], one: Dim) -> list[Dim]:
+    left = list(atoms)
+    left.remove(one)
+    return left
+
+
+def _terms(dim: Dim) -> Sequence[object]:
+    return dim.terms() if isinstance(dim, SymbolicDim) else ()
 
 
 def _rejoined(places: list[tuple[Expr, Dim]]) -> list[tuple[Expr, Dim]]:
@@ -201,11 +245,21 @@ def _positions(kernel: Kernel) -> Iterable[Dim]:
 def _is_mergeable(dim: Dim, outer: Axis, inner: Axis) -> bool:
     """Whether one step of the outer axis is ``extent`` steps of the inner one, everywhere."""
     step, small = coefficient(dim, outer.symbol), coefficient(dim, inner.symbol)
-    return step is not None and small is not None and step == small * inner.extent
+    if step is not None and small is not None:
+        return step == small * inner.extent
+    joined = _joined(outer, inner)
+    merged = substitute_dim(dim, {outer.symbol: 0, inner.symbol: joined.symbol})
+    back = {joined.symbol: outer.symbol * inner.extent + inner.symbol}
+    return substitute_dim(merged, back) == dim
+
+
+def _joined(outer: Axis, inner: Axis) -> Axis:
+    """One axis for two."""
+    return e.axis(inner.symbol.name, outer.extent * inner.extent)
 
 
 def _merged(kernel: Kernel, outer: Axis, inner: Axis) -> Kernel:
-    joined = e.axis(inner.symbol.name, outer.extent * inner.extent)
+    joined = _joined(outer, inner)
     axes = tuple(joined if each is inner else each for each in kernel.axes if each is not outer)
     return rewritten(kernel, axes, {outer.symbol: 0, inner.symbol: joined.symbol})
 
@@ -261,7 +315,7 @@ def _merge_reduction(reduction: Reduce) -> Expr:
         dims = [expr.dim for expr in e.walk((body,)) if isinstance(expr, Index)]
         for k, (outer, inner) in enumerate(pairwise(axes)):
             if all(_is_mergeable(dim, outer, inner) for dim in dims):
-                joined = e.axis(inner.symbol.name, outer.extent * inner.extent)
+                joined = _joined(outer, inner)
                 body = e.substitute(body, {outer.symbol: 0, inner.symbol: joined.symbol})
                 axes[k : k + 2] = [joined]
                 changed = True

@@ -25,7 +25,7 @@ BASIC: Final = TO_BOOL | frozenset(
         *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"),
         *("abs", "sign", "floor", "ceil", "round", "trunc"),
         *("where", "rarely", "cast", "bitcast", "convert"),
-        *("index_divide", "index_remainder"),
+        *("index_divide", "index_remainder", "frem"),
     )
 )
 """What every target emits itself.
@@ -33,7 +33,7 @@ BASIC: Final = TO_BOOL | frozenset(
 ``fma(a, b, c)`` rounds once. ``rarely`` is ``where`` of a condition that seldom holds: a target may
 branch around what is computed for it alone. ``convert`` is a cast whose operand is known to be in
 range, so that it is one instruction. ``index_divide`` and ``index_remainder`` round towards minus
-infinity and have a positive divisor.
+infinity and have a positive divisor. ``frem`` is ``fmod`` of floats by long division.
 """
 
 PAIRED: Final = frozenset(("multiply_pairs", "widen_pairs"))

@@ -242,6 +242,19 @@ def max_pool_with_indices(
     return apply_many(MaxPoolWithIndices(*geometry, ceil_mode), value)
 
 
+def add_at_places(x: Value, places: Value, updates: Value, spatial: int) -> Value:
+    """Zeros like ``x`` with updates added at places, flat over its last dimensions; -1 is none."""
+    leading = x.shape[: x.rank - spatial]
+    windows = (*leading, shape_product(updates.shape[len(leading) :]))
+    flat = shape_ops.reshape(places, windows)
+    given = elementwise.where(elementwise.less(flat, 0), 0, shape_ops.reshape(updates, windows))
+    zeros = data.zeros((*leading, shape_product(x.shape[len(leading) :])), updates.dtype)
+    first = elementwise.maximum(flat, 0)
+    return shape_ops.reshape(
+        index.put_along_axis(zeros, first, given, len(leading), "add"), x.shape
+    )
+
+
 @op("max_pool_gradient")
 class MaxPoolGradient(MaxWindows):
     """The gradient of ``max_pool`` by its operand: each window's goes to its first maximum."""
@@ -277,20 +290,10 @@ class MaxPoolGradient(MaxWindows):
         np.add.at(result, flat[valid], given[valid])
         return result.reshape(x.shape)
 
-    def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
-        """The sum of the gradients of the windows that this element wins."""
-        leading = len(index) - len(self.kernel)
-        counts = b.operands[1].shape[leading:]
-        own = self.flat(b, index[leading:])
-
-        def part(taps: Position) -> Scalar:
-            exists, windows = self.windows().lower_back(b, index[leading:], taps, counts)
-            window = [*index[:leading], *windows]
-            won = b.both(exists, b.apply("equal", self.lower_winner(b, window), own))
-            grad = b.read(1, window)
-            return b.select(won, grad, b.literal(0, grad.dtype))
-
-        return b.reduce("sum", self.kernel, part)
+    def decompose(self, x: Value, grad: Value) -> Value:
+        """Each window's winner is found once, and its gradient added there."""
+        _, places = apply_many(MaxPoolWithIndices(**self.attributes()), x)
+        return add_at_places(x, places, grad, len(self.kernel))
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """By ``grad`` it is a choice of elements; by ``x`` it is flat almost everywhere."""

@@ -11,6 +11,7 @@ from monograph.rewrite.rule import Rule
 from monograph.rewrite.rules import (
     activations,
     attentions,
+    convolutions,
     linears,
     norms,
     quantized,
@@ -23,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     *norms.RULES,
     *attentions.RULES,
     *linears.RULES,
+    *convolutions.RULES,
     *quantized.RULES,
 )
 
@@ -41,11 +43,11 @@ class Recognize(Pass):
         %h = multiply(%g, %f)
 
     Finds gelu, sigmoid, silu, softplus, mish, relu and their relatives, softmax, log_softmax,
-    logsumexp, layer_norm, rms_norm, attention, linear and products of quantized numbers, in any
-    order of operands and in the usual spellings. The results agree within rounding, and each rule
-    says where they are better; a graph that is to be differentiated is better differentiated first,
-    since a composite may choose another slope at a kink. Constants are looked for as constants:
-    fold them before.
+    logsumexp, layer_norm, rms_norm, attention, linear, padding of convolutions and products of
+    quantized numbers, in any order of operands and in the usual spellings. The results agree within
+    rounding, and each rule says where they are better; a graph that is to be differentiated is
+    better differentiated first, since a composite may choose another slope at a kink. Constants are
+    looked for as constants: fold them before.
     """
 
     name = "recognize"

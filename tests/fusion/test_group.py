@@ -349,3 +349,19 @@ def test_every_node_that_is_needed_is_computed_in_exactly_one_group() -> None:
     assert len(owned) == len(set(owned))
     written = [name for group in fusion.groups for name in outputs(group)]
     assert len(written) == len(set(written))
+
+
+def test_a_convolution_reads_the_view_of_a_loops_result_from_memory() -> None:
+    def net(x: Any, w: Any) -> Any:
+        _, made = F.scan(lambda c, image: (c, F.exp(image)), (), x)
+        return F.conv(F.reshape(made, (4, 8, 6, 6)), w)
+
+    found = grouped(net, "f32[4, 1, 8, 6, 6]", "f32[8, 8, 3, 3]")
+    assert found == [["scan"], ["reshape"], ["conv"]]
+
+
+def test_padded_rows_that_are_cut_anew_are_read_from_memory() -> None:
+    def shifted(x: Any) -> Any:
+        return F.reshape(F.pad(x, [0, 1], [0, 0]), (9, 8)) + 1.0
+
+    assert grouped(shifted, "f32[8, 8]") == [["pad"], ["reshape", "add"]]

@@ -9,7 +9,13 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.fusion.places import identity, reading_place, reduced_axes
+from monograph.fusion.places import (
+    cuts_rows_anew,
+    identity,
+    pads_rows,
+    reading_place,
+    reduced_axes,
+)
 from monograph.ir.graph import Node
 
 
@@ -84,3 +90,17 @@ def test_an_expand_is_read_along_the_dimensions_that_it_keeps() -> None:
 def test_reduced_axes_count_from_the_front() -> None:
     assert reduced_axes(last(lambda x: F.sum(x, axis=-1), "f32[4, 8]")) == (1,)
     assert reduced_axes(last(lambda x: F.argmax(x, -2), "f32[4, 8]")) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("shape", "anew"), [((8, 6), True), ((48,), True), ((6, 4, 2), False), ((3, 2, 8), False)]
+)
+def test_rows_are_cut_anew_unless_each_is_whole_or_divided(
+    shape: tuple[int, ...], anew: bool
+) -> None:
+    assert cuts_rows_anew(last(lambda x: F.reshape(x, shape), "f32[6, 8]")) is anew
+
+
+def test_only_padding_along_rows_pads_rows() -> None:
+    assert pads_rows(last(lambda x: F.pad(x, [0, 1], [0, 0]), "f32[6, 8]"))
+    assert not pads_rows(last(lambda x: F.pad(x, [1, 0], [0, 0]), "f32[6, 8]"))

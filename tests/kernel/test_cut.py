@@ -70,3 +70,21 @@ def test_a_divided_position_is_two_axes() -> None:
 def test_a_reduction_is_not_cut() -> None:
     kernel = flat(lambda a, b: F.sum(F.concat([a, b], 0), 1), "f32[4, 8]", "f32[5, 8]")
     assert cut_kernel(kernel) == [kernel]
+
+
+def test_stacked_arrays_are_stored_in_pairs() -> None:
+    (pairs,) = cut(lambda a, b: F.stack([a, b], -1), "f32[30, 10]", "f32[30, 10]")
+    assert axes(pairs) == ["300"]
+    assert conditions(pairs) == []
+    assert len(pairs.stores) == 2
+
+
+def test_an_element_that_is_repeated_twice_is_read_once() -> None:
+    (pairs,) = cut(lambda a: F.reshape(F.expand(a, (30, 2)), (60,)), "f32[30, 1]")
+    assert axes(pairs) == ["30"]
+    assert len(pairs.stores) == 2
+
+
+def test_pairs_that_lie_apart_stay_a_loop() -> None:
+    (whole,) = cut(lambda a: F.transpose(a, (1, 0)) + 1.0, "f32[2, 3]")
+    assert len(whole.stores) == 1

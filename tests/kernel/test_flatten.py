@@ -99,3 +99,13 @@ def test_how_much_a_position_grows_with_a_variable() -> None:
     assert coefficient(n + 5, i) == 0
     assert coefficient(i * i, i) is None
     assert coefficient((i + 1) // 2, i) is None
+
+
+def test_a_place_that_was_divided_and_not_moved_is_whole_again() -> None:
+    kernel = flat(lambda x: F.reshape(F.slice(x, [1], [9]), (10, 8)), "f32[9, 10]")
+    assert axes(kernel) == ["80"]
+    assert "//" not in str(kernel)
+
+
+def test_axes_that_a_remainder_joins_merge() -> None:
+    assert axes(flat(lambda x: F.roll(x, 3), "f32[4, 8]")) == ["32"]

@@ -28,6 +28,7 @@ BINARY = ("atan2", "power")
 NOT_OPS = ("decay",)
 UNARY = sorted(set(FORMULAS) - set(BINARY) - set(NOT_OPS))
 FLOATS = (f32, f64)
+LARGE, TINY = 3e38, 1e-45
 
 # Where a zero of the formula may have the other sign than the interpreter's: -log(1 + e^-x) is
 # computed as 0 - 0 where e^-x underflows.
@@ -306,3 +307,20 @@ def test_the_reference_is_wider_than_what_it_judges() -> None:
             assert third != np.float64(1 / 3)
     ahead = np.nextafter(np.float32(1), np.float32(2))
     assert distance(np.array([ahead]), np.array([1.0]))[0] == 1.0
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_remainder_is_exact(dtype: DType) -> None:
+    generator = np.random.default_rng(0)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 3.0, -0.1, LARGE, TINY]
+    x, y = (each.ravel().astype(dtype.numpy) for each in np.meshgrid(special, special))
+    far = (generator.normal(size=4096) * 10.0 ** generator.uniform(-9, 30, 4096)).astype(x.dtype)
+    near = generator.integers(-5000, 5000, 4096).astype(x.dtype) * dtype.numpy.type(0.1)
+    x, y = np.concatenate([x, far, near]), np.concatenate([y, far[::-1], near[::-1]])
+    compiled = monograph.compile(functional.fmod, f"{dtype}[n]", f"{dtype}[n]")
+    with np.errstate(all="ignore"):
+        expected = np.fmod(x, y)
+    got = compiled(x, y)
+    np.testing.assert_array_equal(got, expected)
+    known = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(expected[known]))
