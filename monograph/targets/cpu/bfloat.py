@@ -85,8 +85,8 @@ def are_pairs(body: Sequence[Statement], symbol: Symbol, width: int) -> bool:
     Whatever is read or written along the axis is contiguous bf16, and no formula asks where a lane
     is or computes with a bf16 as it is stored.
     """
-    if width < 2 or width % 2:
-        return False
+    if width < 4 or width % 2:
+        return False  # halves of one lane are no vectors
     roots = tuple(_roots(body))
     has_any = any(isinstance(x, Load) and x.dtype is bf16 for x in walk(roots))
     return has_any and all(_may_pair(each, symbol) for each in body)

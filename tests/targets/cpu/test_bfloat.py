@@ -72,3 +72,10 @@ def test_sums_of_pairs_take_every_element(axis: int) -> None:
     x = (np.arange(70 * 90) % 7).reshape(70, 90).astype(BF16)
     compiled = monograph.compile(lambda x: F.cast(F.sum(F.cast(x, "f32"), axis), "bf16"), x)
     agree(compiled(x), x.astype(np.float32).sum(axis).astype(BF16))
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_rows_too_short_for_pairs_keep_their_order(columns: int) -> None:
+    x = np.arange(6 * columns).reshape(6, columns).astype(BF16)
+    compiled = monograph.compile(lambda x: F.pad(x, [1, 0], [0, 1]), x)
+    agree(compiled(x), np.pad(x, ((1, 0), (0, 1))))
