@@ -130,6 +130,20 @@ def test_a_window_of_a_known_length_is_data() -> None:
     assert "torch.call" not in ops_of(model)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis", "size", "step"),
+    [((11,), 0, 4, 2), ((2, 12, 3), 1, 5, 3), ((9, 2), 0, 2, 4), ((40,), 0, 20, 1), ((), 0, 1, 1)],
+)
+def test_windows_laid_over_one_another_are_added(
+    shape: tuple[int, ...], axis: int, size: int, step: int
+) -> None:
+    def laid_over(windows: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.unfold_backward(windows, shape, axis, size, step)
+
+    model = check(laid_over, torch.randn(torch.empty(shape).unfold(axis, size, step).shape))
+    assert ops_of(model).count("scatter") <= 1
+
+
 def test_torch_s_sign_of_what_is_not_a_number_is_zero() -> None:
     check(lambda x: (torch.sign(x), torch.sgn(x)), torch.tensor([2.0, -3.0, 0.0, float("nan")]))
 

@@ -154,6 +154,52 @@ def _unfold(node: TorchNode) -> Value:
     return F.moveaxis(F.take(x, places, axis), axis + 1, -1)
 
 
+MOST_PIECES = 16
+"""So many shifted pieces are added up; of more, each element is sent to its place."""
+
+
+@converter("aten.unfold_backward.default")
+def _unfold_backward(node: TorchNode) -> Value:
+    """Windows laid over one another: what is at the same place is added."""
+    windows, shape = node["grad_in"], node.result_type().shape
+    if not shape:
+        return F.reshape(windows, ())
+    axis, size, step = node["dim"] % len(shape), node["size"], node["step"]
+    apart = F.moveaxis(windows, -1, axis + 1)
+    length, count = shape[axis], apart.shape[axis]
+    if isinstance(length, int) and isinstance(count, int) and size <= MOST_PIECES * step:
+        found = _overlapped(apart, axis, size, step, count, length)
+    else:
+        found = _overlapped_by_place(apart, axis, step, length)
+    return found if found.shape == shape else F.broadcast_to(found, shape)
+
+
+def _overlapped(apart: Value, axis: int, size: int, step: int, count: int, length: int) -> Value:
+    """Pieces of one step of all windows follow one another; shifted, they are added."""
+    rest = [0] * (apart.rank - 1 - axis)
+    total = F.zeros((*apart.shape[:axis], length, *apart.shape[axis + 2 :]), apart.dtype)
+    for start in range(0, size, step):
+        piece = F.slice(apart, [start], [min(start + step, size)], axes=[axis + 1])
+        missing = max(start + step - size, 0)
+        piece = F.pad(piece, [0] * apart.rank, [*[0] * (axis + 1), missing, *rest[1:]])
+        row = F.reshape(piece, (*apart.shape[:axis], count * step, *apart.shape[axis + 2 :]))
+        low, high = [0] * row.rank, [0] * row.rank
+        low[axis], high[axis] = start, length - start - count * step
+        total = F.add(total, F.pad(row, low, high))
+    return total
+
+
+def _overlapped_by_place(apart: Value, axis: int, step: Dim, length: Dim) -> Value:
+    """Every element of a window is added where it belongs."""
+    count, size = apart.shape[axis : axis + 2]
+    starts = F.multiply(F.iota((count, 1), 0), _number(step))
+    places = F.reshape(F.add(starts, F.iota((1, size), 1)), (count * size, 1))
+    first = F.moveaxis(F.moveaxis(apart, axis + 1, 0), axis + 1, 0)
+    updates = F.reshape(first, (count * size, *first.shape[2:]))
+    zeros = F.zeros((length, *first.shape[2:]), apart.dtype)
+    return F.moveaxis(F.scatter(zeros, places, updates, "add"), 0, axis)
+
+
 @converter("aten.combinations.default")
 def _combinations(node: TorchNode) -> Value:
     x, length = node["self"], node["r"]
