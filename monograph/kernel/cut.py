@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from monograph.ir.dims import Dim, FloorDiv, Mod, Symbol, shape_product
+from monograph.ir.dims import Dim, FloorDiv, Mod, Symbol, SymbolicDim, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.borders import Piece, on_piece, operations, pieces, settled
 from monograph.kernel.expr import Axis, Expr, Index, Reduce
@@ -67,12 +67,22 @@ def _split_axes(kernel: Kernel) -> Kernel:
             size = _divisor(kernel, axis)
             if size is None:
                 continue
-            split = merge_axes(_split(kernel, axis, size))
-            if axis is kernel.axes[-1] and typical(split.axes[-1].extent) < STRETCH:
-                continue
+            if size == axis.extent:
+                split = _undivided(kernel, axis)
+            else:
+                split = merge_axes(_split(kernel, axis, size))
+                if axis is kernel.axes[-1] and typical(split.axes[-1].extent) < STRETCH:
+                    continue
+            if _left_to_split(split) >= _left_to_split(kernel):
+                continue  # it was put together again, or is divided deeper inside
             kernel, changed = split, True
             break
     return kernel
+
+
+def _left_to_split(kernel: Kernel) -> tuple[int, int]:
+    """How far it is from having an axis of its own for every position: less is nearer."""
+    return sum(len(_divisors(kernel, axis)) for axis in kernel.axes), -len(kernel.axes)
 
 
 def _divisor(kernel: Kernel, axis: Axis) -> Dim | None:
@@ -88,6 +98,36 @@ def _divisors(kernel: Kernel, axis: Axis) -> list[Dim]:
             if isinstance(atom, FloorDiv | Mod) and atom.arguments[0] is axis.symbol:
                 found.add(atom.arguments[1])
     return [size for size in found if size != 1 and axis.extent % size == 0]
+
+
+def _undivided(kernel: Kernel, axis: Axis) -> Kernel:
+    """With ``i`` for ``i % n`` and 0 for ``i // n`` where an axis has n positions."""
+    plain: dict[Expr, Expr] = {
+        expr: e.index(_plain(expr.dim, axis))
+        for expr in kernel.expressions()
+        if isinstance(expr, Index) and axis.symbol in expr.symbols
+    }
+    stores = tuple(
+        Store(
+            store.buffer,
+            tuple(e.replace(position, plain) for position in store.position),
+            e.replace(store.value, plain),
+        )
+        for store in kernel.stores
+    )
+    return replace(kernel, stores=stores)
+
+
+def _plain(dim: Dim, axis: Axis) -> Dim:
+    for atoms, factor in dim.terms() if isinstance(dim, SymbolicDim) else ():
+        for place, atom in enumerate(atoms):
+            if not isinstance(atom, FloorDiv | Mod):
+                continue
+            if atom.arguments[0] is axis.symbol and atom.arguments[1] == axis.extent:
+                step = shape_product((factor, *atoms[:place], *atoms[place + 1 :]))
+                rest = axis.symbol if isinstance(atom, Mod) else 0
+                return _plain(dim - step * atom + step * rest, axis)
+    return dim
 
 
 def _positions(kernel: Kernel, symbol: Symbol) -> Iterator[Dim]:

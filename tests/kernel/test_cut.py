@@ -67,6 +67,16 @@ def test_a_divided_position_is_two_axes() -> None:
     assert not any(isinstance(atom, FloorDiv | Mod) for atom in atoms)
 
 
+def test_a_position_that_stays_below_the_divisor_is_not_divided() -> None:
+    def turned(x: Any) -> Any:
+        (size, _) = x.shape
+        row = F.reshape(F.cos(F.transpose(F.cast(-x, "f16"), (1, 0))), (size,))
+        return F.reshape(F.log2(row), (1, size))
+
+    (kernel,) = cut(turned, "i64[n, 1]")
+    assert not [x for x in kernel.expressions() if isinstance(x, Index) and "%" in str(x.dim)]
+
+
 def test_a_reduction_is_not_cut() -> None:
     kernel = flat(lambda a, b: F.sum(F.concat([a, b], 0), 1), "f32[4, 8]", "f32[5, 8]")
     assert cut_kernel(kernel) == [kernel]
