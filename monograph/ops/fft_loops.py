@@ -1,4 +1,4 @@
-"""Fourier transforms, as loops: several transforms side by side, one a lane.
+"""Fourier transforms, as loops: several transforms side by side, one a lane, or row by row.
 
 A few transforms are brought together, element by element, into planes of real and imaginary parts
 in which the lanes of a vector are neighbours. There Stockham's algorithm takes one factor of the
@@ -6,13 +6,14 @@ length after the other: 4, 2, then odd primes; each step reads one pair of plane
 other, and the last leaves the frequencies in order. So every access is of whole vectors, whatever
 the length, and the turns of a step are the same in all lanes.
 
+Long contiguous rows, and few, go one by one instead (``fft_rows``).
+
 Real numbers of even length are transformed as half as many complex ones, every other number being
 the imaginary part. A length that only the call knows is one step of that many terms.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,19 @@ from typing import TypeAlias
 
 from monograph.ir.dims import Dim, Shape, shape_product
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
-from monograph.ir.types import DType, c128, f32, f64
+from monograph.ir.types import c128, f32, f64
+from monograph.ops.fft_rows import FirstTurns, Row, suits_rows
+from monograph.ops.fft_steps import (
+    UNROLLED,
+    Factor,
+    Pair,
+    Source,
+    Turns,
+    factors,
+    minus,
+    multiplied,
+    plus,
+)
 
 LANES = 8
 """Transforms side by side."""
@@ -33,28 +46,11 @@ LONG = 32
 
 A length that only the call knows is summed term by term, where roundings would add up.
 """
-UNROLLED = 13
-"""The largest prime whose step is written out."""
 
-Pair: TypeAlias = tuple[Scalar, Scalar]
-"""A real and an imaginary part."""
 Line: TypeAlias = Callable[[Scalar, Scalar], Pair]
 """(position along the axis, lane) → an element of what is transformed."""
 Parts: TypeAlias = tuple[Scalar, ...]
 """One part of a real number, two of a complex one."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """What an axis is read from: the operand, or what an earlier axis left."""
-
-    memory: Memory | None = None
-
-    def element(self, b: LoopBuilder, shape: Shape, place: Sequence[Scalar]) -> Scalar:
-        """The element at a place of the numbers seen in a shape."""
-        if self.memory is None:
-            return b.reshaped(0, shape, place)
-        return b.load(b.viewed(self.memory, shape), place)
 
 
 # What the ops are -------------------------------------------------------------------------------
@@ -99,23 +95,6 @@ def lower_irfft(b: LoopBuilder, axes: Sequence[int], length: Dim, scale: str) ->
     _Axis(b, shape, b.results[0].shape, last, factor).to_real(source, b.result(), length)
 
 
-@dataclass(frozen=True)
-class Factor:
-    """What sums are divided by: a number of elements, or its root."""
-
-    count: Dim
-    is_root: bool
-
-    def scaled(self, b: LoopBuilder, part: Scalar) -> Scalar:
-        """A part of a sum, divided."""
-        if isinstance(self.count, int):
-            by = 1.0 / (math.sqrt(self.count) if self.is_root else self.count)
-            return b.apply("multiply", part, b.literal(by, part.dtype))
-        count = b.cast(b.index(self.count), f64)
-        divisor = b.apply("sqrt", count) if self.is_root else count
-        return b.apply("divide", part, b.cast(divisor, part.dtype))
-
-
 def _factor(scale: str, sizes: Sequence[Dim]) -> Factor | None:
     return None if scale == "none" else Factor(shape_product(sizes), scale == "root")
 
@@ -144,11 +123,17 @@ class _Axis:
     def complex(self, source: Source, result: Memory, inverse: bool) -> None:
         """Complex numbers to as many."""
         b = self.b
-        turns = _Turns(b, self.dtype, self.size, 1, inverse)
+        turns = Turns(b, self.dtype, self.size, 1, inverse)
+        if self.is_row(self.size, is_written=source.memory == result):
+            with self.row(turns) as (lines, row):
+                row.transform(
+                    lambda k: lines.read(source, k, 0), lambda k, x: lines.put(result, k, 0, x)
+                )
+            return
         with self.lines() as lines:
             planes = lines.planes(self.size)
             lines.gather(self.size, planes, lambda k, lane: lines.read(source, k, lane))
-            done = turns.transformed(lines, planes, self.size)
+            done = _Steps(b, turns).transformed(lines, planes, self.size)
             lines.scatter(self.size, result, lambda k, lane: done.get(b, k, lane))
 
     def from_real(self, result: Memory) -> None:
@@ -156,15 +141,18 @@ class _Axis:
         b, size = self.b, self.size
         zero = b.literal(0, self.dtype)
         if not isinstance(size, int) or size % 2:
-            turns = _Turns(b, self.dtype, size, 1, False)
+            turns = Turns(b, self.dtype, size, 1, False)
             with self.lines() as lines:
                 planes = lines.planes(size)
                 lines.gather(size, planes, lambda k, lane: (lines.real(k, lane), zero))
-                whole = turns.transformed(lines, planes, size)
+                whole = _Steps(b, turns).transformed(lines, planes, size)
                 lines.scatter(size // 2 + 1, result, lambda k, lane: whole.get(b, k, lane))
             return
         half = size // 2
-        turns = _Turns(b, self.dtype, half, 2, False)
+        turns = Turns(b, self.dtype, half, 2, False)
+        if self.is_row(half):
+            self._row_from_real(result, turns, half)
+            return
         with self.lines() as lines:
             planes = lines.planes(half)
             lines.gather(
@@ -172,12 +160,27 @@ class _Axis:
                 planes,
                 lambda k, lane: (lines.real(k * 2, lane), lines.real(k * 2 + 1, lane)),
             )
-            done = turns.transformed(lines, planes, half)
+            done = _Steps(b, turns).transformed(lines, planes, half)
 
             def element(k: Scalar, lane: Scalar) -> Pair:
-                return _unfolded(b, turns, done, (k, lane), half)
+                here = done.get(b, k % half, lane)
+                there = done.get(b, (half - k) % half, lane)
+                return _unfolded(b, here, there, turns.turn(k))
 
             lines.scatter(half + 1, result, element)
+
+    def _row_from_real(self, result: Memory, turns: Turns, half: int) -> None:
+        b = self.b
+        with self.row(turns) as (lines, row):
+            done = row.spectrum(lambda k: (lines.real(k * 2, 0), lines.real(k * 2 + 1, 0)))
+
+            def unfold(k: Scalar) -> None:
+                here, there = done.get(b, k), done.get(b, half - k)
+                lines.put(result, k, 0, _unfolded(b, here, there, turns.turn(k)))
+
+            with b.loop(half, lanes=True, registers=1) as k:
+                unfold(k)
+            unfold(b.index(half))
 
     def to_real(self, source: Source, result: Memory, length: Dim) -> None:
         """Half a spectrum to real numbers."""
@@ -186,7 +189,7 @@ class _Axis:
             self._folded_to_real(source, result, length // 2)
             return
         half = length // 2 + 1
-        turns = _Turns(b, self.dtype, length, 1, True)
+        turns = Turns(b, self.dtype, length, 1, True)
         with self.lines() as lines:
             planes = lines.planes(length)
 
@@ -202,28 +205,29 @@ class _Axis:
 
             lines.gather(half, planes, ends_real)
             lines.gather(length - half, planes, mirrored, half)
-            done = turns.transformed(lines, planes, length)
+            done = _Steps(b, turns).transformed(lines, planes, length)
             lines.scatter(length, result, lambda k, lane: done.get(b, k, lane)[:1])
 
     def _folded_to_real(self, source: Source, result: Memory, half: int) -> None:
         b = self.b
-        turns = _Turns(b, self.dtype, half, 2, True)
+        turns = Turns(b, self.dtype, half, 2, True)
         zero = b.literal(0, self.dtype)
+        if self.is_row(half):
+            self._row_to_real(source, result, turns, half)
+            return
         with self.lines() as lines:
             planes = lines.planes(half)
 
             def folded(k: Scalar, lane: Scalar) -> Pair:
-                """(X[k] + X*[m-k]) + i w (X[k] - X*[m-k]); the ends of the spectrum are real."""
+                """The ends of the spectrum are real."""
                 here, there = lines.read(source, k, lane), lines.read(source, half - k, lane)
                 first = b.apply("equal", k, b.index(0))
                 here = (here[0], b.select(first, zero, here[1]))
                 there = (there[0], b.select(first, zero, b.apply("negate", there[1])))
-                total, difference = _plus(b, here, there), _minus(b, here, there)
-                real, imaginary = _times(b, difference, turns.turn(k))
-                return _plus(b, total, (b.apply("negate", imaginary), real))
+                return _folded(b, here, there, turns.turn(k))
 
             lines.gather(half, planes, folded)
-            done = turns.transformed(lines, planes, half)
+            done = _Steps(b, turns).transformed(lines, planes, half)
             for step, begin, times in _in_blocks(half):
                 with b.loop(times) as block, lines.lanes() as lane:
                     for number in range(step):
@@ -231,6 +235,40 @@ class _Axis:
                         even, odd = done.get(b, k, lane)
                         lines.put(result, k * 2, lane, (even,))
                         lines.put(result, k * 2 + 1, lane, (odd,))
+
+    def _row_to_real(self, source: Source, result: Memory, turns: Turns, half: int) -> None:
+        b = self.b
+        zero = b.literal(0, self.dtype)
+        with self.row(turns) as (lines, row):
+            given = row.strips[1]
+            with b.loop(half, lanes=True, registers=1) as k:
+                given.set(b, k, lines.read(source, k, 0))
+            for end in (b.index(0), b.index(half)):  # both are real
+                given.set(b, end, (lines.read(source, end, 0)[0], zero))
+
+            def folded(k: Scalar) -> Pair:
+                real, imaginary = given.get(b, half - k)
+                there = real, b.apply("negate", imaginary)
+                return _folded(b, given.get(b, k), there, turns.turn(k))
+
+            def write(k: Scalar, value: Pair) -> None:
+                lines.put(result, k * 2, 0, value[:1])
+                lines.put(result, k * 2 + 1, 0, value[1:])
+
+            row.transform(folded, write)
+
+    def is_row(self, size: Dim, *, is_written: bool = False) -> bool:
+        """Whether transforms of so many complex numbers are done one by one."""
+        return self.inner == 1 and suits_rows(size, self.outer, self.dtype, is_written=is_written)
+
+    @contextmanager
+    def row(self, turns: Turns) -> Iterator[tuple[_Lines, Row]]:
+        """The transforms one by one: a line of one lane, and its steps."""
+        b = self.b
+        first = FirstTurns(turns, self.dtype)
+        with b.parallel((self.outer,)) as (row,):
+            lines = _Lines(self, row, (row, self.outer), b.index(0), b.index(1), 1)
+            yield lines, Row(turns, first, (row, self.outer))
 
     @contextmanager
     def lines(self) -> Iterator[_Lines]:
@@ -247,7 +285,7 @@ class _Axis:
                 width = b.index(LANES)
             tile = place[0] * tiles + place[-1] if beside else place[-1]
             whole = self.outer * tiles if beside else tiles
-            yield _Lines(self, place[0] if beside else None, (tile, whole), start, width)
+            yield _Lines(self, place[0] if beside else None, (tile, whole), start, width, count)
 
 
 @dataclass(frozen=True)
@@ -282,12 +320,20 @@ class _Lines:
     """Which of how many."""
     start: Scalar
     width: Scalar
+    count: Dim
+    """All the transforms of which a few are these."""
 
     def lanes(self) -> AbstractContextManager[Scalar]:
         """The lanes, all at once."""
-        return self.axis.b.loop(self.width, lanes=True)
+        return self.axis.b.loop(self.width, lanes=True, registers=1)
 
-    def place(self, k: Scalar, lane: Scalar) -> list[Scalar]:
+    def steps(self) -> AbstractContextManager[Scalar]:
+        """The lanes of the planes: all of them, as no vector is then cut, unless there is one."""
+        if isinstance(self.count, int) and self.count < FEW:
+            return self.lanes()
+        return self.axis.b.loop(LANES, lanes=True, registers=1)
+
+    def place(self, k: Scalar, lane: Scalar | int) -> list[Scalar]:
         """Where position ``k`` of a lane's transform is: before, along and behind the axis."""
         line = self.start + lane
         if self.outer is not None:
@@ -295,12 +341,12 @@ class _Lines:
         inner = self.axis.inner
         return [line // inner, k, line % inner]
 
-    def real(self, k: Scalar, lane: Scalar) -> Scalar:
+    def real(self, k: Scalar, lane: Scalar | int) -> Scalar:
         """An element of an operand of real numbers."""
         element = self.axis.b.reshaped(0, self.axis.shape, self.place(k, lane))
         return self.axis.b.cast(element, self.axis.dtype)
 
-    def read(self, source: Source, k: Scalar, lane: Scalar) -> Pair:
+    def read(self, source: Source, k: Scalar, lane: Scalar | int) -> Pair:
         """An element of complex numbers."""
         b = self.axis.b
         element = source.element(b, self.axis.shape, self.place(k, lane))
@@ -339,7 +385,7 @@ class _Lines:
                     place = block * step + begin + k
                     self.put(result, place, lane, element(place, lane))
 
-    def put(self, result: Memory, k: Scalar, lane: Scalar, value: Parts) -> None:
+    def put(self, result: Memory, k: Scalar, lane: Scalar | int, value: Parts) -> None:
         """Store an element of the result, scaled: both parts of a complex number."""
         b, factor = self.axis.b, self.axis.factor
         scaled = [part if factor is None else factor.scaled(b, part) for part in value]
@@ -361,76 +407,32 @@ def _in_blocks(count: Dim) -> Iterator[tuple[int, Dim, Dim]]:
 # Steps --------------------------------------------------------------------------------------------
 
 
-def _plus(b: LoopBuilder, x: Pair, y: Pair) -> Pair:
-    return b.apply("add", x[0], y[0]), b.apply("add", x[1], y[1])
+def _folded(b: LoopBuilder, here: Pair, there: Pair, turn: Pair) -> Pair:
+    """(X[k] + X*[m-k]) + i w (X[k] - X*[m-k]), given X[k] and X*[m-k]."""
+    total, difference = plus(b, here, there), minus(b, here, there)
+    real, imaginary = multiplied(b, difference, turn)
+    return plus(b, total, (b.apply("negate", imaginary), real))
 
 
-def _minus(b: LoopBuilder, x: Pair, y: Pair) -> Pair:
-    return b.apply("subtract", x[0], y[0]), b.apply("subtract", x[1], y[1])
-
-
-def _times(b: LoopBuilder, x: Pair, y: Pair) -> Pair:
-    (a, c), (d, e) = x, y
-    real = b.apply("subtract", b.apply("multiply", a, d), b.apply("multiply", c, e))
-    return real, b.apply("fma", a, e, b.apply("multiply", c, d))
-
-
-def _unfolded(
-    b: LoopBuilder, turns: _Turns, planes: _Planes, place: tuple[Scalar, Scalar], half: int
-) -> Pair:
+def _unfolded(b: LoopBuilder, here: Pair, there: Pair, turn: Pair) -> Pair:
     """X[k] = ½ (Z[k] + Z*[m-k]) - ½ i w (Z[k] - Z*[m-k]), of the spectrum of folded numbers."""
-    k, lane = place
-    zr, zi = planes.get(b, k % half, lane)
-    yr, yi = planes.get(b, (half - k) % half, lane)
+    (zr, zi), (yr, yi) = here, there
     total = b.apply("add", zr, yr), b.apply("subtract", zi, yi)
     difference = b.apply("add", zi, yi), b.apply("subtract", yr, zr)  # times -i
-    turned = _times(b, difference, turns.turn(k))
+    turned = multiplied(b, difference, turn)
     point = b.literal(0.5, zr.dtype)
-    real, imaginary = _plus(b, total, turned)
+    real, imaginary = plus(b, total, turned)
     return b.apply("multiply", real, point), b.apply("multiply", imaginary, point)
 
 
-def factors(size: int) -> list[int]:
-    """The steps of a length: fours, a two, odd primes."""
-    found = []
-    for factor in (4, 2):
-        while size % factor == 0:
-            found.append(factor)
-            size //= factor
-    factor = 3
-    while size > 1:
-        if factor * factor > size:
-            factor = size
-        while size % factor == 0:
-            found.append(factor)
-            size //= factor
-        factor += 2
-    return found
+class _Steps:
+    """The steps of a length, one after the other."""
 
-
-class _Turns:
-    """exp(∓2πi t/n) for t < n, where n is ``fold`` times the length, and the steps made of them."""
-
-    def __init__(self, b: LoopBuilder, dtype: DType, size: Dim, fold: int, inverse: bool) -> None:
+    def __init__(self, b: LoopBuilder, turns: Turns) -> None:
         self.b = b
-        self.fold = fold
-        self.size = size
-        self.sign = 1.0 if inverse else -1.0
-        whole = size * fold
-        self.cosine, self.sine = (b.temporary(dtype, (whole,)) for _ in range(2))
-
-        def angle(t: Scalar) -> Scalar:
-            count = b.cast(b.index(whole), f64)
-            share = b.apply("divide", b.cast(t, f64), count)
-            return b.apply("multiply", share, b.literal(2 * math.pi, f64))
-
-        b.fill(self.cosine, lambda at: b.apply("cos", angle(at[0])))
-        sign = b.literal(self.sign, f64)
-        b.fill(self.sine, lambda at: b.apply("multiply", sign, b.apply("sin", angle(at[0]))))
-
-    def turn(self, t: Scalar) -> Pair:
-        """The t-th turn of the whole, folded, length."""
-        return self.b.load(self.cosine, [t]), self.b.load(self.sine, [t])
+        self.turns = turns
+        self.size = turns.size
+        self.fold = turns.fold
 
     def transformed(self, lines: _Lines, planes: tuple[_Planes, _Planes], size: Dim) -> _Planes:
         """The planes that hold the transform once all steps are done."""
@@ -450,11 +452,11 @@ class _Turns:
             if not isinstance(radix, int) or radix > UNROLLED:
                 self._long_step(lines, (source, target), radix, done, p)
                 return
-            turns = [self.turn(p * (k * done * self.fold)) for k in range(1, radix)]
-            with b.loop(done) as q, lines.lanes() as lane:
+            turns = [self.turns.turn(p * (k * done * self.fold)) for k in range(1, radix)]
+            with b.loop(done) as q, lines.steps() as lane:
                 inputs = [source.get(b, q + (p + rest * k) * done, lane) for k in range(radix)]
-                for k, value in enumerate(self._butterfly(inputs)):
-                    turned = value if rest == 1 or k == 0 else _times(b, value, turns[k - 1])
+                for k, value in enumerate(self.turns.butterfly(inputs)):
+                    turned = value if rest == 1 or k == 0 else multiplied(b, value, turns[k - 1])
                     target.set(b, q + (p * radix + k) * done, lane, turned)
 
     def _long_step(
@@ -470,67 +472,14 @@ class _Turns:
         rest = self.size // (radix * done)
         zero = b.literal(0, lines.axis.dtype)
         with b.loop(done) as q, b.loop(radix) as k:
-            outer = self.turn(p * k * (done * self.fold))
-            with lines.lanes() as lane:
+            outer = self.turns.turn(p * k * (done * self.fold))
+            with lines.steps() as lane:
                 real, imaginary = b.variable(zero), b.variable(zero)
                 with b.loop(radix) as j:
-                    turn = self.turn(((j * k) % radix) * (self.size // radix * self.fold))
+                    turn = self.turns.turn(((j * k) % radix) * (self.size // radix * self.fold))
                     value = source.get(b, q + (p + j * rest) * done, lane)
-                    product = _times(b, value, turn)
+                    product = multiplied(b, value, turn)
                     real.set(b.apply("add", real.get(), product[0]))
                     imaginary.set(b.apply("add", imaginary.get(), product[1]))
-                total = _times(b, (real.get(), imaginary.get()), outer)
+                total = multiplied(b, (real.get(), imaginary.get()), outer)
                 target.set(b, q + (p * radix + k) * done, lane, total)
-
-    def _butterfly(self, x: list[Pair]) -> list[Pair]:
-        """The transform of a few numbers."""
-        b = self.b
-        if len(x) == 2:
-            return [_plus(b, *x), _minus(b, *x)]
-        if len(x) == 4:
-            return self._four(x)
-        return self._odd(x)
-
-    def _turned(self, x: Pair) -> Pair:
-        """A number times ∓i."""
-        b, (real, imaginary) = self.b, x
-        if self.sign < 0:
-            return imaginary, b.apply("negate", real)
-        return b.apply("negate", imaginary), real
-
-    def _four(self, x: list[Pair]) -> list[Pair]:
-        b = self.b
-        even, odd = _plus(b, x[0], x[2]), _plus(b, x[1], x[3])
-        across, aside = _minus(b, x[0], x[2]), self._turned(_minus(b, x[1], x[3]))
-        return [
-            _plus(b, even, odd),
-            _plus(b, across, aside),
-            _minus(b, even, odd),
-            _minus(b, across, aside),
-        ]
-
-    def _odd(self, x: list[Pair]) -> list[Pair]:
-        """Σ x[j] wʲᵏ by the sums and differences of mirrored terms: cosines and sines alone."""
-        b, radix = self.b, len(x)
-        pairs = range(1, radix // 2 + 1)
-        sums = [_plus(b, x[j], x[radix - j]) for j in pairs]
-        differences = [_minus(b, x[j], x[radix - j]) for j in pairs]
-        first = x[0]
-        for each in sums:
-            first = _plus(b, first, each)
-        found = [first, *x[1:]]
-        for k in pairs:
-            straight, across = x[0], (b.literal(0, x[0][0].dtype),) * 2
-            for j in pairs:
-                angle = 2 * math.pi * (j * k % radix) / radix
-                straight = self._with(straight, sums[j - 1], math.cos(angle))
-                across = self._with(across, differences[j - 1], math.sin(angle))
-            aside = self._turned(across)
-            found[k], found[radix - k] = _plus(b, straight, aside), _minus(b, straight, aside)
-        return found
-
-    def _with(self, total: Pair, x: Pair, factor: float) -> Pair:
-        """``total + factor * x``."""
-        b = self.b
-        by = b.literal(factor, x[0].dtype)
-        return b.apply("fma", by, x[0], total[0]), b.apply("fma", by, x[1], total[1])

@@ -12,7 +12,7 @@ from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.types import Array, TensorType, c64, f32, type_of_array
 from monograph.ops import fft
-from monograph.ops.fft_loops import factors
+from monograph.ops.fft_steps import factors
 from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.program import Launch, SlotKind
 
@@ -56,7 +56,13 @@ def test_axes_that_are_not_the_last() -> None:
 
 
 def test_planes_too_long_for_a_thread_lie_in_memory() -> None:
-    z = np.asarray(numbers(2, 8192) + 1j, np.complex64)
+    z = np.asarray(numbers(8, 4104) + 1j, np.complex64)
+    executable = compiled(fft.fft, type_of_array(z))
+    check(executable.run([z])[0], np.fft.fft(z.astype(np.complex128)))
+
+
+def test_the_last_rows_do_not_fill_the_lanes() -> None:
+    z = np.asarray(numbers(35, 48) + 1j, np.complex64)
     executable = compiled(fft.fft, type_of_array(z))
     check(executable.run([z])[0], np.fft.fft(z.astype(np.complex128)))
 
