@@ -12,6 +12,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from monograph.errors import InputError, UnsupportedError
+from monograph.frontends.torch import shapes  # noqa: F401  # torch is told of them
+from monograph.frontends.torch.held import HeldNumbers
 from monograph.frontends.torch.spelled import SpelledOut
 
 FUNCTORCH = "torch._functorch.predispatch"
@@ -35,7 +37,7 @@ def export(
     """``torch.export`` of a module or function, in eval or training mode."""
     module = target if isinstance(target, torch.nn.Module) else as_module(target)
     positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
-    with _mode(module, training), SpelledOut():
+    with _mode(module, training), HeldNumbers(), SpelledOut():
         try:
             program = torch.export.export(
                 module,
@@ -98,11 +100,7 @@ def _exported_with_gradients(
             traced = trace(*leaves)
     except Exception as error:  # torch raises errors of every kind here
         raise _not_captured(target, error) from error
-    written = _written_state(traced)
-    if written is not None:
-        raise UnsupportedError(
-            f"gradients inside of a program that updates its own state: {written}", hint=hint
-        )
+    _tell_writes(traced)
 
     def replay(*arguments: Any, **keywords: Any) -> Any:
         flat, _ = torch.utils._pytree.tree_flatten((arguments, keywords))
@@ -128,22 +126,14 @@ def _without_onednn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-def _written_state(traced: Any) -> str | None:
-    """The first call that changes a tensor which the program holds, as running averages are."""
+def _tell_writes(traced: Any) -> None:
+    """Averages that a batch norm updates, by an op whose schema says so: then they are state."""
+    legit = torch.ops.aten._native_batch_norm_legit.default
     for node in traced.graph.nodes:
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-            continue
-        held = [isinstance(x, torch.fx.Node) and x.op == "get_attr" for x in node.args]
-        written = [x.alias_info is not None and x.alias_info.is_write for x in _parameters(node)]
-        if node.target is torch.ops.aten.native_batch_norm.default and node.args[5]:
-            written[3] = written[4] = True
-        if any(a and b for a, b in zip(held, written, strict=False)):
-            return str(node.target)
-    return None
-
-
-def _parameters(node: Any) -> Any:
-    return node.target._schema.arguments
+        silent = node.target is torch.ops.aten.native_batch_norm.default
+        if silent and node.args[5] and None not in node.args[3:5]:
+            node.target = legit
+    traced.recompile()
 
 
 def _told_apart(module: Any, examples: Any) -> Any:

@@ -34,7 +34,9 @@ class Parts:
         leaves = list(results)
         if self.structure.is_leaf():
             return leaves[0]
-        return leaves
+        if self.structure.num_leaves == self.structure.num_children:
+            return leaves
+        return pytree.tree_unflatten(leaves, self.structure)
 
 
 _CACHE: dict[Any, tuple[Any, Any]] = {}

@@ -6,10 +6,12 @@ and cannot be captured as it stands; the same formula without the question can.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 
@@ -51,10 +53,60 @@ def _corrcoef(x: Any) -> torch.Tensor:
     return torch.complex(found.real.clamp(-1, 1), found.imag.clamp(-1, 1))
 
 
+def _gaussian_nll_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    var: torch.Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """The formula, with the variances checked when the program runs."""
+    if isinstance(var, float):
+        return F.gaussian_nll_loss(input, target, var, full=full, eps=eps, reduction=reduction)
+    torch._assert_async(torch.logical_not(torch.any(var < 0)), "var has negative entry/entries")
+    if var.shape != input.shape and var.shape == input.shape[:-1]:
+        var = var.unsqueeze(-1)
+    differing = [b for a, b in zip(input.shape, var.shape, strict=False) if a != b]
+    if var.ndim != input.ndim or differing not in ([], [1]):
+        raise ValueError("var is of incorrect size")
+    clamped = var + (var.clamp(min=eps) - var).detach()  # the gradient does not see the limit
+    loss = 0.5 * (torch.log(clamped) + (input - target) ** 2 / clamped)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return _reduced(loss, reduction)
+
+
+def _reduced(loss: torch.Tensor, reduction: str) -> torch.Tensor:
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
+def _with_lengths_as_tensors(loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A CTC loss that writes no list of lengths into a tensor that has no data."""
+
+    def ctc_loss(
+        log_probs: Any,
+        targets: Any,
+        input_lengths: Any,
+        target_lengths: Any,
+        *args: Any,
+        **named: Any,
+    ) -> torch.Tensor:
+        inputs, labels = map(torch.as_tensor, (input_lengths, target_lengths))
+        return loss(log_probs, targets, inputs, labels, *args, **named)
+
+    return ctc_loss
+
+
 _SPELLED: dict[Any, Callable[..., Any]] = {
     torch.cov: _cov,
     torch.Tensor.cov: _cov,
     torch.corrcoef: _corrcoef,
+    F.gaussian_nll_loss: _gaussian_nll_loss,
+    F.ctc_loss: _with_lengths_as_tensors(F.ctc_loss),
+    torch.ctc_loss: _with_lengths_as_tensors(torch.ctc_loss),
     torch.Tensor.corrcoef: _corrcoef,
 }
 

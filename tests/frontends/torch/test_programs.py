@@ -167,17 +167,6 @@ def test_a_training_step_is_a_program_like_any_other() -> None:
     check(step, torch.randn(3, 4))
 
 
-def test_gradients_beside_state_that_is_updated_are_refused_with_another_way() -> None:
-    norm = torch.nn.BatchNorm1d(4)
-
-    def step(x: torch.Tensor) -> Any:
-        with torch.enable_grad():
-            return torch.autograd.grad(norm(x).square().sum(), list(norm.parameters()))
-
-    with pytest.raises(UnsupportedError, match="backend="):
-        import_torch(step, torch.randn(3, 4))
-
-
 def test_a_while_loop_that_carries_numbers_is_refused() -> None:
     def function(x: torch.Tensor) -> Any:
         return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (0, x))
@@ -247,6 +236,10 @@ def test_labels_behind_the_first_minus_one_are_none(reduction: str) -> None:
     check(loss, torch.randn(3, 5))
 
 
+def test_one_class_without_an_axis_has_a_margin_too() -> None:
+    check(lambda x: torch.nn.functional.multilabel_margin_loss(x, torch.tensor(0)), torch.ones(()))
+
+
 def test_a_slice_that_is_written_is_put_between_what_stays() -> None:
     model = check(
         lambda x, y: torch.slice_scatter(x, y, 1, 2, 5), torch.randn(3, 7), torch.randn(3, 3)
@@ -270,3 +263,78 @@ def test_the_gradient_of_a_max_pool_goes_where_its_indices_say() -> None:
             return torch.autograd.grad(pooled.square().sum(), x)
 
     check(step, torch.randn(2, 3, 7, 8))
+
+
+BAG = torch.nn.functional.embedding_bag
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "sum"},
+        {"mode": "mean"},
+        {"mode": "max"},
+        {"mode": "mean", "padding_idx": 2},
+        {"mode": "max", "padding_idx": 2},
+        {"mode": "sum", "include_last_offset": True},
+    ],
+)
+def test_the_gradient_of_bags_goes_to_the_rows_they_read(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    indices, offsets = torch.tensor([1, 2, 4, 5, 4, 3, 2]), torch.tensor([0, 2, 2, 6, 7])
+
+    def step(table: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            table = table.detach().requires_grad_(True)
+            return torch.autograd.grad(
+                BAG(indices, table, offsets, **options).square().sum(), table
+            )
+
+    check(step, torch.randn(6, 3, dtype=torch.float64))
+
+
+def test_the_gradient_of_bags_reaches_the_weights_of_their_samples() -> None:
+    indices, offsets = torch.tensor([1, 2, 4, 5, 4]), torch.tensor([0, 2, 2])
+
+    def step(table: torch.Tensor, weights: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            leaves = [x.detach().requires_grad_(True) for x in (table, weights)]
+            bags = BAG(indices, leaves[0], offsets, mode="sum", per_sample_weights=leaves[1])
+            return torch.autograd.grad(bags.square().sum(), leaves)
+
+    check(step, torch.randn(6, 3, dtype=torch.float64), torch.randn(5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("repeats", [[1, 3, 2], [0, 0, 2], [2], 2])
+@pytest.mark.parametrize("axis", [0, -1, None])
+def test_elements_are_repeated_as_often_as_a_tensor_says(repeats: Any, axis: int | None) -> None:
+    x = torch.arange(9.0).reshape(3, 3)
+    line = x if axis is not None else x[0]
+    check(lambda x, repeats: x.repeat_interleave(repeats, axis) * 2, line, torch.tensor(repeats))
+    check(lambda x: x.repeat_interleave(torch.tensor(repeats), axis), line)
+
+
+def test_a_list_inside_of_an_op_s_results_stays_one() -> None:
+    check(lambda x: torch.histogramdd(x, [2, 3]), torch.randn(5, 2))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: torch.linalg.solve(a, b),
+        lambda a, b: torch.linalg.solve(a, b.mT, left=False),
+        lambda a, b: torch.linalg.det(a) * b,
+        lambda a, b: torch.linalg.slogdet(a)[1] * b,
+    ],
+)
+def test_gradients_through_factors_that_torch_saves(function: Any, transposed: bool) -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(3, 3, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
+
+    def step(a: torch.Tensor, b: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            leaves = [x.detach().requires_grad_(True) for x in (a, b)]
+            return torch.autograd.grad(function(*leaves).square().sum(), leaves)
+
+    check(step, a.mT if transposed else a, b)

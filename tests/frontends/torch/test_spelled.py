@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from monograph.errors import MonographError
 from monograph.frontends.torch import import_torch
 from monograph.frontends.torch.runner import TorchModel
 
@@ -30,3 +31,30 @@ def test_covariances_agree_with_torch(function: Any, dtype: torch.dtype) -> None
     torch.manual_seed(0)
     x = torch.randn(3, 5, dtype=dtype)
     torch.testing.assert_close(TorchModel(import_torch(function, x))(x), function(x))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (4,), (4, 1)])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_a_gaussian_loss_agrees_with_torch(shape: tuple[int, ...], reduction: str) -> None:
+    torch.manual_seed(0)
+    inputs = (torch.randn(4, 3), torch.randn(4, 3), torch.rand(shape))
+
+    def loss(x: Any, y: Any, variance: Any) -> Any:
+        formula = torch.nn.functional.gaussian_nll_loss
+        return formula(x, y, variance, full=True, eps=0.3, reduction=reduction)
+
+    def gradient(x: Any, y: Any, variance: Any) -> Any:
+        with torch.enable_grad():
+            leaf = variance.detach().requires_grad_(True)
+            return torch.autograd.grad(loss(x, y, leaf).sum(), leaf)[0]
+
+    for function in (loss, gradient):
+        got = TorchModel(import_torch(function, *inputs))(*inputs)
+        torch.testing.assert_close(got, function(*inputs))
+
+
+def test_a_gaussian_loss_refuses_negative_variances_when_it_runs() -> None:
+    x = torch.ones(3)
+    model = TorchModel(import_torch(torch.nn.functional.gaussian_nll_loss, x, x, x))
+    with pytest.raises(MonographError, match="negative"):
+        model(x, x, -x)

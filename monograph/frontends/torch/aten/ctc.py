@@ -41,7 +41,7 @@ def _ctc_loss(node: TorchNode) -> tuple[Value, Value]:
 
 def _lengths(given: Any) -> Value:
     if isinstance(given, Value):
-        return F.cast(given, i64)
+        return F.reshape(F.cast(given, i64), (-1,))
     return constant(given, i64, current_graph())
 
 

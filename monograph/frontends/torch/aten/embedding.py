@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
+from monograph.frontends.torch.aten.index import as_number
 from monograph.frontends.torch.node import TorchNode
 from monograph.frontends.torch.registry import converter
 from monograph.ir.dims import Dim, provably_equal
@@ -20,15 +21,26 @@ Join: TypeAlias = Callable[[Value, str], Value]
 """Rows, one an index, joined bag by bag: ``add`` or ``max``."""
 SUM, MEAN, MAX = range(3)
 _ARANGE = torch.ops.aten.arange.start_step
+_BACKWARD = (
+    torch.ops.aten._embedding_bag_backward.default,
+    torch.ops.aten._embedding_bag_per_sample_weights_backward.default,
+)
+"""They look at the offsets again: of what the forward pass has saved they read the winners of
+``max`` alone.
+"""
 
 
 def _require_only_output(node: TorchNode) -> None:
     """The other results serve torch's own backward pass, and half of them are left unwritten."""
     for user in node.fx_node.users:
-        if user.target is operator.getitem and (user.args[1] == 0 or not user.users):
+        if user.target is operator.getitem and (user.args[1] == 0 or _only_backward(user)):
             continue
         if user.users or user.op == "output":
             raise UnsupportedError(f"{node.op_name}: only the first result can be used")
+
+
+def _only_backward(result: Any) -> bool:
+    return all(user.target in _BACKWARD for user in result.users)
 
 
 @converter(
@@ -40,31 +52,63 @@ def _require_only_output(node: TorchNode) -> None:
 def _embedding_bag(node: TorchNode) -> tuple[Value, ...]:
     _require_only_output(node)
     rest = [type_ for type_ in node.result_types()[1:] if type_ is not None]
-    return _bags(node), *(F.zeros(type_.shape, type_.dtype) for type_ in rest)
+    saved = [F.zeros(type_.shape, type_.dtype) for type_ in rest]
+    bags, winners = _bags(node)
+    if winners is not None and saved and saved[-1].rank == 2:
+        saved[-1] = winners
+    return bags, *saved
 
 
-def _bags(node: TorchNode) -> Value:
+def _bags(node: TorchNode) -> tuple[Value, Value | None]:
+    """The bags; of ``max`` also which row of the table each element is from, -1 for none."""
     table, indices, offsets = node["weight"], node["indices"], F.cast(node["offsets"], i64)
     if node["include_last_offset"]:
         offsets = F.slice(offsets, [0], [offsets.shape[0] - 1], axes=[0])
     count, bags = indices.shape[0], offsets.shape[0]
     if 0 in (count, bags):
-        return F.zeros((bags, table.shape[1]), table.dtype)
+        return F.zeros((bags, table.shape[1]), table.dtype), None
     join = _join_equal(node, bags, count) or _join_from(offsets, count)
-    padding = node.get("padding_idx")
-    counts = F.full((count, 1), True, "bool")
-    if padding is not None and int(padding) >= 0:
-        counts = F.not_equal(F.unsqueeze(indices, -1), int(padding))
+    counts = _counted(node, indices)
     rows = F.take(table, indices, axis=0)
     some = join(F.cast(counts, i64), "add")
     mode = int(node["mode"])
     if mode == MAX:
         largest = join(F.where(counts, rows, float("-inf")), "max")
-        return F.where(F.equal(some, 0), 0, largest)
+        joined = F.where(F.equal(some, 0), 0, largest)
+        if not _tells_winners(node):
+            return joined, None
+        return joined, _winners(indices, counts, rows, largest, _bag_of(offsets, count))
     if node["per_sample_weights"] is not None:
         rows = rows * F.unsqueeze(F.cast(node["per_sample_weights"], table.dtype), -1)
     total = join(F.where(counts, rows, 0), "add")
-    return total if mode == SUM else total / F.cast(F.maximum(some, 1), table.dtype)
+    if mode == MEAN:
+        total = total / F.cast(F.maximum(some, 1), table.dtype)
+    return total, None
+
+
+def _counted(node: TorchNode, indices: Value) -> Value:
+    """Which indices count, [indices, 1]: all that are not the padding."""
+    padding = node.get("padding_idx")
+    if padding is None or int(padding) < 0:
+        return F.full((indices.shape[0], 1), True, "bool")
+    return F.not_equal(F.unsqueeze(indices, -1), int(padding))
+
+
+def _tells_winners(node: TorchNode) -> bool:
+    """Whether a backward pass reads which rows were the largest."""
+    return any(user.args[1] == 3 and user.users for user in node.fx_node.users)
+
+
+def _winners(indices: Value, counts: Value, rows: Value, largest: Value, bag: Value) -> Value:
+    """The index of the first row of each bag that holds the largest element, depth by depth."""
+    hit = F.logical_and(counts, F.equal(rows, F.take(largest, bag, axis=0)))
+    none = as_number(indices.shape[0])
+    places = F.where(hit, F.iota(rows.shape, 0), none)
+    first = F.expand(F.cast(none, i64), largest.shape)
+    spread = F.expand(F.unsqueeze(bag, -1), rows.shape)
+    found = F.put_along_axis(first, spread, places, 0, "min")
+    table = F.concat([F.cast(indices, i64), F.full((1,), -1, i64)], 0)
+    return F.take(table, found, axis=0)
 
 
 def _join_equal(node: TorchNode, bags: Dim, count: Dim) -> Join | None:
@@ -84,12 +128,9 @@ def _join_equal(node: TorchNode, bags: Dim, count: Dim) -> Join | None:
 
 
 def _join_from(offsets: Value, count: Dim) -> Join:
-    """How rows are joined in bags that begin at offsets: the number of a row's bag is found by
-    counting the bags that have begun.
-    """
+    """How rows are joined in bags that begin at offsets."""
     bags = offsets.shape[0]
-    begun = F.put_along_axis(F.zeros((count + 1,), i64), offsets, F.ones((bags,), i64), 0, "add")
-    bag = F.slice(F.cumsum(begun, 0), [0], [count]) - 1
+    bag = _bag_of(offsets, count)
 
     def join(rows: Value, how: str) -> Value:
         depth = rows.shape[1]
@@ -98,6 +139,63 @@ def _join_from(offsets: Value, count: Dim) -> Join:
         return F.put_along_axis(first, places, rows, 0, how)
 
     return join
+
+
+def _bag_of(offsets: Value, count: Dim) -> Value:
+    """The number of each row's bag, found by counting the bags that have begun."""
+    ones = F.ones(offsets.shape, i64)
+    begun = F.put_along_axis(F.zeros((count + 1,), i64), offsets, ones, 0, "add")
+    return F.slice(F.cumsum(begun, 0), [0], [count]) - 1
+
+
+# The way back.
+
+
+@converter("aten._embedding_bag_backward.default")
+def _embedding_bag_backward(node: TorchNode) -> Value:
+    """The gradient of the table: each row's bag's, added up over the places that read the row."""
+    grad, indices = node["grad"], F.cast(node["indices"], i64)
+    if node["sparse"]:
+        raise UnsupportedError("a sparse gradient of an embedding bag")
+    if node[
+        "scale_grad_by_freq"
+    ]:  # torch divides by the counts of other rows than those it adds to
+        raise UnsupportedError("a gradient of an embedding bag that is scaled by frequency")
+    table = F.zeros((node["num_weights"], grad.shape[1]), grad.dtype)
+    if 0 in (indices.shape[0], grad.shape[0]):
+        return table
+    if int(node["mode"]) == MAX:
+        winners = node["maximum_indices"]
+        read = F.where(F.less(winners, 0), 0, grad)
+        return F.put_along_axis(table, F.maximum(winners, 0), read, 0, "add")
+    bag = _bag_of(_offsets_of(node), indices.shape[0])
+    counts = _counted(node, indices)
+    rows = F.take(grad, bag, axis=0)
+    if node["per_sample_weights"] is not None:
+        rows = rows * F.unsqueeze(F.cast(node["per_sample_weights"], grad.dtype), -1)
+    if int(node["mode"]) == MEAN:
+        amounts = F.cast(F.squeeze(counts, (1,)), grad.dtype)
+        none = F.zeros((grad.shape[0],), grad.dtype)
+        sizes = F.take(F.put_along_axis(none, bag, amounts, 0, "add"), bag, axis=0)
+        rows = rows / F.unsqueeze(F.maximum(sizes, 1), -1)
+    places = F.expand(F.unsqueeze(indices, -1), rows.shape)
+    return F.put_along_axis(table, places, F.where(counts, rows, 0), 0, "add")
+
+
+@converter("aten._embedding_bag_per_sample_weights_backward.default")
+def _sample_weights_backward(node: TorchNode) -> Value:
+    """The gradient of each weight: its row times its bag's gradient."""
+    grad, indices = node["grad"], F.cast(node["indices"], i64)
+    if 0 in (indices.shape[0], grad.shape[0]):
+        return F.zeros(indices.shape, grad.dtype)
+    bag = _bag_of(_offsets_of(node), indices.shape[0])
+    products = F.take(grad, bag, axis=0) * F.take(node["weight"], indices, axis=0)
+    return F.sum(F.where(_counted(node, indices), products, 0), 1)
+
+
+def _offsets_of(node: TorchNode) -> Value:
+    """Where the bags begin; there may be one more, where the last ends."""
+    return F.slice(F.cast(node["offsets"], i64), [0], [node["grad"].shape[0]], axes=[0])
 
 
 @converter("aten.embedding_renorm.default")

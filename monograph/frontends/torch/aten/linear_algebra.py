@@ -39,7 +39,9 @@ def _singular(packed: Value) -> Value:
 
 
 def _factored_as_saved(node: TorchNode) -> tuple[Value, Value]:
-    """The factors that torch keeps: of the transpose where A is real and contiguous."""
+    """The factors that torch keeps of a determinant: of the transpose where A is real and
+    contiguous.
+    """
     a: Value = node["A"]
     recorded = node.fx_node.args[0].meta["val"]
     if recorded.is_contiguous() and not a.dtype.is_complex:
@@ -198,7 +200,7 @@ def _solve(node: TorchNode) -> Value:
 
 @converter("aten._linalg_solve_ex.default")
 def _solve_ex(node: TorchNode) -> tuple[Value, Value, Value, Value]:
-    packed, pivots = _factored_as_saved(node)
+    packed, pivots = F.lu_factor(node["A"])
     return _solve(node), packed, pivots, _singular(packed)
 
 
@@ -287,10 +289,12 @@ def _pinv(node: TorchNode) -> Value:
 @converter("aten.linalg_lstsq.default")
 def _lstsq(node: TorchNode) -> tuple[Value, ...]:
     a, b = node["self"], node["b"]
-    if b.rank < a.rank or 0 in a.shape or 0 in b.shape:
-        raise UnsupportedError("linalg_lstsq of vectors or of no elements")
+    if 0 in a.shape or 0 in b.shape:
+        raise UnsupportedError("linalg_lstsq of no elements")
     relative = node["rcond"]
     types = node.result_types()
+    is_vector = types[0] is not None and types[0].rank < max(a.rank, b.rank)
+    b = F.unsqueeze(b, -1) if is_vector else b
     solution = F.least_squares(a, b, None if relative is None else float(relative))
     residuals, rank, singular = (_empty(node, index) for index in (1, 2, 3))
     if types[1] is not None and 0 not in types[1].shape:
@@ -301,7 +305,7 @@ def _lstsq(node: TorchNode) -> tuple[Value, ...]:
         rank = F.matrix_rank(a, given)
     if types[3] is not None and 0 not in types[3].shape:
         singular = F.singular_values(a)
-    return solution, residuals, rank, singular
+    return F.squeeze(solution, (-1,)) if is_vector else solution, residuals, rank, singular
 
 
 # Determinants and powers.

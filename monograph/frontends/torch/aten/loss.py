@@ -67,8 +67,8 @@ def _margins(node: TorchNode) -> tuple[Value, Value]:
     """
     scores, targets = node["self"], F.cast(node["target"], i64)
     whole = scores.shape
-    if scores.rank == 1:
-        scores, targets = F.unsqueeze(scores, 0), F.unsqueeze(targets, 0)
+    if scores.rank < 2:
+        scores, targets = F.reshape(scores, (1, -1)), F.reshape(targets, (1, -1))
     classes = scores.shape[1]
     ended = F.cumsum(F.cast(F.equal(targets, -1), i64), 1)
     counts = F.equal(ended, 0)

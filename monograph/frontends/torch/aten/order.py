@@ -160,8 +160,24 @@ def _wanted(node: TorchNode, results: tuple[Value, ...]) -> tuple[Value, ...]:
 
 @converter("aten.repeat_interleave.Tensor")
 def _repeat_interleave(node: TorchNode) -> Value:
+    return _run_of_each(node["repeats"])
+
+
+@converter("aten.repeat_interleave.self_Tensor")
+def _repeat_elements(node: TorchNode) -> Value:
+    """Each element as often as its number says, or as the one number for all says."""
+    x, repeats, axis = node["self"], node["repeats"], node["dim"]
+    if axis is None or x.rank == 0:
+        x, axis = F.reshape(x, (-1,)), 0
+    axis = axis_of(x, axis)
+    if repeats.rank == 0 or repeats.shape == (1,):
+        repeats = F.expand(F.reshape(repeats, (1,)), (x.shape[axis],))
+    return F.take(x, _run_of_each(repeats), axis)
+
+
+def _run_of_each(repeats: Value) -> Value:
     """Which run each place lies in: as many runs have ended before it as it counts."""
-    ends = F.cumsum(F.cast(node["repeats"], i64), 0)
+    ends = F.cumsum(F.cast(repeats, i64), 0)
     ended = F.cumsum(F.bincount(ends), 0)
     return F.getitem(ended, slice(0, -1))
 
