@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from monograph.errors import InputError, UnsupportedError
 from monograph.frontends.torch import shapes  # noqa: F401  # torch is told of them
-from monograph.frontends.torch.held import HeldNumbers
+from monograph.frontends.torch.held import HeldTensors
 from monograph.frontends.torch.spelled import SpelledOut
 
 FUNCTORCH = "torch._functorch.predispatch"
@@ -37,7 +37,7 @@ def export(
     """``torch.export`` of a module or function, in eval or training mode."""
     module = target if isinstance(target, torch.nn.Module) else as_module(target)
     positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
-    with _mode(module, training), HeldNumbers(), SpelledOut():
+    with _mode(module, training), HeldTensors(), SpelledOut():
         try:
             program = torch.export.export(
                 module,

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from monograph.frontends.torch.schema import bind, mutated_arguments
 from monograph.ir.graph import Value
 
 
@@ -45,14 +46,37 @@ class Frame:
 
     def write(self, node: Any, value: Any) -> None:
         """Let ``node``, and every node that is the same piece of memory, mean ``value``."""
-        place = _place(node.meta.get("val"))
+        targets = list(_targets(node))
+        places = [_place(target.meta.get("val")) for target in targets]
         for other in list(self.values):
-            if other is not node and not _shares(other, place):
+            if other not in targets and not any(_shares(other, place) for place in places):
                 continue
-            same = other is node or _place(other.meta.get("val")) == place
+            same = other in targets or _place(other.meta.get("val")) in places
             self.values[other] = value if same else Stale(str(node))
             if other.op == "placeholder":
                 self.written[other] = self.values[other]
+
+
+def _targets(node: Any) -> Iterator[Any]:
+    """A node and, if it is what an in-place op returned, the node that the op wrote, and so on.
+
+    torch may have recorded other memory for a tensor that a function holds than for what an op
+    that wrote it returned.
+    """
+    while True:
+        yield node
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            return
+        names = mutated_arguments(node.target)
+        written = bind(node, node.target._schema)[names[0]] if len(names) == 1 else None
+        if not isinstance(written, torch.fx.Node) or not _returns_what_it_writes(node.target):
+            return
+        node = written
+
+
+def _returns_what_it_writes(op: Any) -> bool:
+    (*rest, last) = op._schema.returns or (None,)
+    return not rest and last is not None and last.alias_info is not None
 
 
 def shares_memory(a: Any, b: Any) -> bool:

@@ -1,6 +1,6 @@
-"""Keeps the numbers that a function closes over as they are while it is traced.
+"""Keeps the tensors that a function closes over as they are while it is traced.
 
-A tracer computes with tensors of one element when it is sure of them: a counter that the program
+A tracer computes with tensors that have data when it is sure of them: a counter that the program
 increments (a batch norm's number of batches) would be incremented by the trace itself too.
 """
 
@@ -22,8 +22,11 @@ class _Held(NamedTuple):
     version: int
 
 
-class HeldNumbers(TorchFunctionMode):
-    """While it is on, tensors of one element are remembered; at its end they are put back."""
+class HeldTensors(TorchFunctionMode):
+    """While it is on, what calls may write is remembered; at its end it is put back.
+
+    Those are tensors of one element, and larger ones that a call names as its target.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +41,8 @@ class HeldNumbers(TorchFunctionMode):
     ) -> Any:
         """Remember what a call may write, and make the call."""
         if not torch.compiler.is_dynamo_compiling():
-            self._remember(args)
+            target = args[0] if args and _writes(func) else None
+            self._remember([x for x in args if _has_data(x) and (x is target or x.numel() == 1)])
         return func(*args, **(kwargs or {}))
 
     def __exit__(self, *raised: Any) -> None:
@@ -49,19 +53,25 @@ class HeldNumbers(TorchFunctionMode):
                 if tensor._version != version:
                     tensor.copy_(before)
 
-    def _remember(self, args: Sequence[Any]) -> None:
-        for given in args:
-            if id(given) in self._held or not _is_number(given):
+    def _remember(self, tensors: Sequence[torch.Tensor]) -> None:
+        for given in tensors:
+            if id(given) in self._held:
                 continue
             with _disable_current_modes():
                 before = given.detach().clone()
             self._held[id(given)] = _Held(given, before, given._version)
 
 
-def _is_number(given: Any) -> bool:
-    """Whether something is a tensor of one element that has data and counts its writes."""
+def _writes(func: Any) -> bool:
+    """Whether a call names its first argument as its target: ``add_``, ``+=``, ``x[i] = y``."""
+    name = getattr(func, "__name__", "")
+    if name.startswith("__"):
+        return name == "__setitem__" or name.startswith("__i")
+    return bool(name.endswith("_"))
+
+
+def _has_data(given: Any) -> bool:
+    """Whether something is a tensor that has data and counts its writes."""
     if type(given) not in (torch.Tensor, torch.nn.Parameter) or given.layout is not torch.strided:
         return False
-    if torch._C._functorch.is_functorch_wrapped_tensor(given) or given.is_inference():
-        return False
-    return bool(given.numel() == 1)
+    return not torch._C._functorch.is_functorch_wrapped_tensor(given) and not given.is_inference()

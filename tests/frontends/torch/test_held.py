@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import monograph
-from monograph.frontends.torch.held import HeldNumbers
+from monograph.frontends.torch.held import HeldTensors
 
 
 class Step(torch.nn.Module):
@@ -44,10 +44,12 @@ def test_gradients_and_updates_of_state_agree_with_eager(features: int) -> None:
         same_state(step, expected)
 
 
-def test_numbers_that_are_written_are_put_back_and_larger_tensors_are_not() -> None:
-    number, vector = torch.ones(1), torch.ones(2)
-    with HeldNumbers():
+def test_what_is_written_is_put_back() -> None:
+    number, vector, table = torch.ones(1), torch.ones(2), torch.ones(2, 2)
+    with HeldTensors():
         number.add_(1)
-        vector.add_(1)
+        vector += 1
+        table[0] = 5
     assert number.item() == 1
-    assert vector.tolist() == [2, 2]
+    assert vector.tolist() == [1, 1]
+    assert table.tolist() == [[1, 1], [1, 1]]
