@@ -19,7 +19,7 @@ two positions, as that of two arrays stacked, is no loop at all:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from monograph.ir.dims import Dim, FloorDiv, Mod, Symbol, SymbolicDim, shape_product
@@ -107,15 +107,7 @@ def _undivided(kernel: Kernel, axis: Axis) -> Kernel:
         for expr in kernel.expressions()
         if isinstance(expr, Index) and axis.symbol in expr.symbols
     }
-    stores = tuple(
-        Store(
-            store.buffer,
-            tuple(e.replace(position, plain) for position in store.position),
-            e.replace(store.value, plain),
-        )
-        for store in kernel.stores
-    )
-    return replace(kernel, stores=stores)
+    return replace(kernel, stores=_stores(kernel, lambda expr: e.replace(expr, plain)))
 
 
 def _plain(dim: Dim, axis: Axis) -> Dim:
@@ -142,15 +134,16 @@ def _split(kernel: Kernel, axis: Axis, size: Dim) -> Kernel:
     bindings: dict[Symbol, Dim] = {axis.symbol: outer.symbol * size + inner.symbol}
     place = kernel.axes.index(axis)
     axes = (*kernel.axes[:place], outer, inner, *kernel.axes[place + 1 :])
-    stores = tuple(
-        Store(
-            store.buffer,
-            tuple(e.substitute(position, bindings) for position in store.position),
-            e.substitute(store.value, bindings),
-        )
+    stores = _stores(kernel, lambda expr: e.substitute(expr, bindings))
+    return replace(kernel, axes=axes, stores=stores)
+
+
+def _stores(kernel: Kernel, on: Callable[[Expr], Expr]) -> tuple[Store, ...]:
+    """What is stored, and where, with every formula changed."""
+    return tuple(
+        Store(store.buffer, tuple(map(on, store.position)), on(store.value))
         for store in kernel.stores
     )
-    return replace(kernel, axes=axes, stores=stores)
 
 
 # Pairs -----------------------------------------------------------------------------------------
