@@ -12,8 +12,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from monograph.errors import InputError, UnsupportedError
-from monograph.frontends.torch import shapes  # noqa: F401  # torch is told of them
 from monograph.frontends.torch.held import HeldTensors
+from monograph.frontends.torch.shapes import tell_torch
 from monograph.frontends.torch.spelled import SpelledOut
 
 FUNCTORCH = "torch._functorch.predispatch"
@@ -23,6 +23,8 @@ GRADIENTS_INSIDE = (
     "apply meta conversion to view functorch tensor",
 )
 """What torch.export complains of where a program differentiates something."""
+
+tell_torch()  # every way into the frontend, and torch's own tracing, needs these shapes
 
 
 def export(

@@ -2,7 +2,7 @@
 
 A program is captured on tensors without data. torch's CTC loss and least squares have kernels for
 data alone, though their shapes follow from those of their arguments; told here, they are captured
-like other ops. Importing this module registers them with torch, unless torch has its own by now.
+like other ops. ``tell_torch`` registers them, unless torch has its own by now.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def _registered(shapes: Callable[..., Any]) -> Callable[..., Any]:
     return fake
 
 
-for _op, _shapes in SHAPES.items():
-    if _op not in fake_impls.op_implementations_dict:
-        fake_impls.register_op_impl(_op)(_registered(_shapes))
+def tell_torch() -> None:
+    """Register the shapes that torch does not know; again it does nothing."""
+    for op, shapes in SHAPES.items():
+        if op not in fake_impls.op_implementations_dict:
+            fake_impls.register_op_impl(op)(_registered(shapes))
