@@ -19,7 +19,7 @@ import numpy as np
 from monograph.errors import EvaluationError
 from monograph.ir.data import Data
 from monograph.ir.dims import evaluate_dim
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
 from monograph.runtime.addresses import address_of
@@ -28,7 +28,7 @@ from monograph.runtime.holding import Held, read_by_calls, weights_of
 from monograph.runtime.lives import arena_requests, copies_of
 from monograph.runtime.pool import OutputPool
 from monograph.runtime.preparing import Packing, in_order
-from monograph.runtime.sizes import check_sizes, nodes_to_check
+from monograph.runtime.sizes import Guard, check_sizes, guards_of
 from monograph.runtime.threads import symbols as register_pool_symbols
 from monograph.runtime.threads import thread_count
 from monograph.targets.cpu.machine import Library
@@ -80,7 +80,7 @@ class Native:
         program: Code,
         graph: Graph,
         threads: int | None = None,
-        guards: tuple[Node, ...] | None = None,
+        guards: tuple[Guard, ...] | None = None,
         *,
         prepared: dict[int, Array] | None = None,
         lets_go: bool = False,
@@ -113,7 +113,7 @@ class Native:
         self.requests = arena_requests(program)
         self.plans: dict[tuple[int, ...], Plan] = {}
         if guards is None:  # a loaded program brings its own: its graph has no nodes
-            guards = () if self.static else nodes_to_check(graph)
+            guards = () if self.static else guards_of(graph)
         self.guards = guards
 
     @property

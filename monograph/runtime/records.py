@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from monograph.ir.dims import Symbol, SymbolicDim, parse_dim
+from monograph.ir.dims import Dim, Symbol, SymbolicDim, parse_dim
 from monograph.ir.types import DTYPES, DType
 from monograph.runtime.bundle import Json
 from monograph.runtime.container import ArtifactError
@@ -114,15 +114,18 @@ class RecordReader:
         if type(None) in choices and value is None:
             return None
         if SymbolicDim in choices:
-            return value if type(value) is int else self._size(typed(value, str))
+            return self.size(value)
         if set(choices) == set(_STEPS.values()):
             return self.step(value)
         (only,) = (choice for choice in choices if choice is not type(None))
         return self._read(only, value)
 
-    def _size(self, text: str) -> object:
+    def size(self, value: Json) -> Dim:
+        """A number, or an expression of the program's symbols."""
+        if type(value) is int:
+            return value
         try:
-            return parse_dim(text, self._symbols)
+            return parse_dim(typed(value, str), self._symbols)
         except (ValueError, ArithmeticError) as problem:
             raise unreadable(str(problem)) from None
 

@@ -3,29 +3,58 @@
 A type rule lets a symbolic shape pass unless it is surely wrong: ``pad`` with a border of two, of
 a dimension that may have any size, is refused only when a size of one turns up. The interpreter
 finds out as it runs; native code would read where nothing is. So before a program first runs at
-some sizes, the type rules are asked again with the numbers in place of the symbols.
+some sizes, the type rules are asked again with the numbers in place of the symbols. A loop that
+takes no step at these sizes is not asked about its body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from monograph.errors import EvaluationError, MonographError
-from monograph.ir.dims import Symbol, SymbolicDim, substitute_shape
+from monograph.ir.dims import Dim, Symbol, SymbolicDim, substitute_shape
 from monograph.ir.graph import Graph, Node, infer_types
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType, ValueType
 
 
-def nodes_to_check(graph: Graph) -> tuple[Node, ...]:
-    """Nodes whose type rule may refuse some sizes of the symbols that they depend on."""
-    return tuple(node for node in graph.walk() if _depends_on_sizes(node) and not _is_safe(node))
+class Guard(NamedTuple):
+    """A node whose type rule may refuse some sizes, and the lengths of the scans around it."""
+
+    node: Node
+    lengths: tuple[Dim, ...] = ()
 
 
-def check_sizes(nodes: tuple[Node, ...], bindings: Mapping[Symbol, int]) -> None:
+def guards_of(graph: Graph) -> tuple[Guard, ...]:
+    """The nodes whose type rules may refuse some sizes of the symbols that they depend on."""
+    found = []
+    waiting: list[tuple[Graph, tuple[Dim, ...]]] = [(graph, ())]
+    while waiting:
+        inside, lengths = waiting.pop()
+        for node in inside.nodes:
+            if _depends_on_sizes(node) and not _is_safe(node):
+                found.append(Guard(node, lengths))
+            waiting += [(region, (*lengths, *_length(node))) for region in node.regions]
+    return tuple(found)
+
+
+def check_sizes(guards: Sequence[Guard], bindings: Mapping[Symbol, int]) -> None:
     """Hold every node's type rule against these sizes; the first refusal is the error."""
-    for node in nodes:
-        _check(node, bindings)
+    for node, lengths in guards:
+        if 0 not in substitute_shape(lengths, bindings):
+            _check(node, bindings)
+
+
+def _length(node: Node) -> tuple[Dim, ...]:
+    """How many steps a scan takes."""
+    from monograph.ops.control import Scan  # which a loaded program does without
+
+    if not isinstance(node.op, Scan):
+        return ()
+    _, sequences, _ = node.op.split(node.operands)
+    length = sequences[0].shape[0] if sequences else node.op.length
+    return () if length is None else (length,)
 
 
 def _depends_on_sizes(node: Node) -> bool:

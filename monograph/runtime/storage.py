@@ -44,6 +44,7 @@ from monograph.runtime.records import (
     write_record,
     write_symbols,
 )
+from monograph.runtime.sizes import Guard
 from monograph.targets.program import Code, SlotKind
 
 Named: TypeAlias = tuple[str, str]
@@ -78,7 +79,7 @@ class Parts:
 def write_code(
     code: Code,
     model: Graph | None = None,
-    guards: Sequence[Node] = (),
+    guards: Sequence[Guard] = (),
     prepared: Mapping[int, Array] | None = None,
 ) -> Parts:
     """The parts of a program; ``model`` is the graph that its reader will have at hand.
@@ -105,7 +106,7 @@ def write_code(
         "failures": write_failures(code.steps, code.failures),
         "weights": weights,
         "fallbacks": [_write_node(node, model, parts) for node in code.fallbacks],
-        "guards": [_write_node(node, model, parts) for node in _different(guards)],
+        "guards": [_write_guard(guard, code, parts) for guard in _different(guards)],
         "prepared": [
             {"slot": slot, "array": parts.add_array(f"packed.{code.slots[slot].name}", array)}
             for slot, array in (prepared or {}).items()
@@ -134,11 +135,16 @@ def read_code(bundle: Bundle, model: Graph | None = None) -> Code:
     )
 
 
-def read_guards(bundle: Bundle) -> tuple[Node, ...]:
-    """The nodes that were stored as guards."""
-    return tuple(
-        _read_node(each, bundle, None) for each in typed(_document(bundle).get("guards"), list)
-    )
+def read_guards(bundle: Bundle) -> tuple[Guard, ...]:
+    """The nodes that were stored as guards, with the lengths of the scans around them."""
+    document = _document(bundle)
+    reader = RecordReader(read_symbols(document.get("symbols")))
+    found = []
+    for each in typed(document.get("guards"), list):
+        given = typed(each, dict)
+        lengths = tuple(map(reader.size, typed(given.get("lengths"), list)))
+        found.append(Guard(_read_node(given.get("node"), bundle, None), lengths))
+    return tuple(found)
 
 
 def read_prepared(bundle: Bundle, code: Code) -> dict[int, Array] | None:
@@ -156,12 +162,12 @@ def read_prepared(bundle: Bundle, code: Code) -> dict[int, Array] | None:
     return found if found or not wanted else None
 
 
-def _different(nodes: Sequence[Node]) -> list[Node]:
+def _different(guards: Sequence[Guard]) -> list[Guard]:
     """One node of those that apply an op to the same types: twelve equal layers ask one layer's."""
-    found: dict[object, Node] = {}
-    for node in nodes:
-        types = tuple(value.type for value in (*node.operands, *node.results))
-        found.setdefault((node.op, types), node)
+    found: dict[object, Guard] = {}
+    for guard in guards:
+        types = tuple(value.type for value in (*guard.node.operands, *guard.node.results))
+        found.setdefault((guard.node.op, types, guard.lengths), guard)
     return list(found.values())
 
 
@@ -248,6 +254,16 @@ def _write_node(node: Node, model: Graph | None, parts: Parts) -> Json:
         "weights": _write_weights(graph, parts),
         "at": next(same, None),
     }
+
+
+def _write_guard(guard: Guard, code: Code, parts: Parts) -> Json:
+    """A node to ask, with those lengths of scans that the sizes of a call decide."""
+    lengths = [
+        dim if isinstance(dim, int) else str(dim)
+        for dim in guard.lengths
+        if isinstance(dim, int) or set(dim.symbols()) <= set(code.sizes)
+    ]
+    return {"node": _write_node(guard.node, None, parts), "lengths": cast(Json, lengths)}
 
 
 def _read_node(value: Json, bundle: Bundle, model: Graph | None) -> Node:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import monograph
 from monograph.errors import InputError, MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.interpret import interpret
 from monograph.ir.types import TensorType, f32
-from monograph.ops import joining, linalg, math, reduce, shape, slicing
+from monograph.ops import control, data, elementwise, joining, linalg, math, reduce, shape, slicing
 from monograph.ops.softmax import softmax
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
@@ -99,3 +101,28 @@ def test_sizes_that_an_op_cannot_take_are_refused_before_anything_is_read(mode: 
         with pytest.raises(MonographError, match="border"):
             run(x[:size])
     np.testing.assert_array_equal(run(x)[0], interpret(run.graph, [x])[0])
+
+
+def test_a_scan_that_takes_no_step_is_not_asked_about_its_body(tmp_path: Path) -> None:
+    def lowest_so_far(x: Any) -> Any:
+        def step(low: Any, row: Any) -> Any:
+            return (elementwise.minimum(low, reduce.min(row)),) * 2
+
+        return control.scan(step, data.full((), 9.0, f32), x)
+
+    run = _compiled(lowest_so_far, TensorType(f32, (N, N)))
+    run.save(tmp_path / "lowest.mono")
+    loaded = monograph.load(tmp_path / "lowest.mono")
+    assert isinstance(loaded, Executable)
+    for each in (run, loaded):
+        assert [float(low.sum()) for low in each(np.ones((2, 2), np.float32))] == [1, 2]
+        assert [float(low.sum()) for low in each(np.ones((0, 0), np.float32))] == [9, 0]
+
+
+def test_a_scan_that_takes_steps_is_asked_about_its_body() -> None:
+    def lowest(x: Any) -> Any:
+        return control.scan(lambda _, row: (reduce.min(row), row), data.full((), 9.0, f32), x)
+
+    run = _compiled(lowest, TensorType(f32, (3, N)))
+    with pytest.raises(MonographError, match="no elements"):
+        run(np.ones((3, 0), np.float32))
