@@ -3,8 +3,9 @@
 A type rule lets a symbolic shape pass unless it is surely wrong: ``pad`` with a border of two, of
 a dimension that may have any size, is refused only when a size of one turns up. The interpreter
 finds out as it runs; native code would read where nothing is. So before a program first runs at
-some sizes, the type rules are asked again with the numbers in place of the symbols. A loop that
-takes no step at these sizes is not asked about its body.
+some sizes, the type rules are asked again with the numbers in place of the symbols. A scan that
+takes no step at these sizes is not asked about its body; a branch or the body of a ``while`` is,
+though it may turn out not to run.
 """
 
 from __future__ import annotations

@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from monograph.errors import MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.graph import Graph
-from monograph.ir.interpret import interpret
+from monograph.ir.interpret import bind_inputs, interpret
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.ops import control, elementwise, math, reduce
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
+from monograph.runtime.sizes import check_sizes, guards_of
 from tests.properties.graphs import graphs, inputs_for
 from tests.properties.meaning import assert_same_bits
 from tests.properties.noise import explained
@@ -52,7 +53,11 @@ def check(graph: Graph, inputs: Sequence[Array], executable: Executable) -> None
     except MonographError:
         _check_failure(executable, inputs)
         return
-    got = executable.run(inputs)
+    try:
+        got = executable.run(inputs)
+    except MonographError:
+        assert _refuses_what_may_not_run(executable.lowered, inputs)
+        return
     try:
         assert_same_bits(got, expected)
     except AssertionError:
@@ -67,6 +72,19 @@ def _check_failure(executable: Executable, inputs: Sequence[Array]) -> None:
     except MonographError:
         with pytest.raises(MonographError):
             executable.run(inputs)
+
+
+def _refuses_what_may_not_run(graph: Graph, inputs: Sequence[Array]) -> bool:
+    """Sizes that a branch or the body of a ``while`` cannot take are refused at once."""
+    _, bindings = bind_inputs(graph, inputs)
+    for node in graph.walk():
+        if isinstance(node.op, control.If | control.While):
+            try:
+                for region in node.regions:
+                    check_sizes(guards_of(region), bindings)
+            except MonographError:
+                return True
+    return False
 
 
 def check_many(number: int, count: int, **options: Any) -> int:
