@@ -1,4 +1,4 @@
-"""Winograd convolution: 3×3 windows at stride 1 with fewer multiplications.
+"""Winograd convolution: 3×3 windows at stride 1 or 2 with fewer multiplications.
 
 A square of ``m × m`` results needs ``(m+2)²`` elements of the input. Both the square and the nine
 weights are turned into ``(m+2)²`` numbers, the *planes*; their products, summed over the channels
@@ -7,7 +7,8 @@ plane by plane, are turned back into the ``m × m`` results:
     V[plane][tile][c] = Bᵀ d B        M[plane] = V[plane] × U[plane]        y = Aᵀ M A
     U[plane][c][o]    = G g Gᵀ        (matrix products, over tiles)
 
-16 multiplications for 4 results instead of 36 with F(2×2), 36 for 16 instead of 144 with F(4×4).
+16 multiplications for 4 results instead of 36 with F(2×2), 36 for 16 instead of 144 with F(4×4), 25
+for 4 at stride 2, where a square needs 5² elements and some planes of weights serve several others.
 The weights' planes are made once, if the weights are constant. The tiles of the result are
 visited in blocks, so that the planes of a block stay in a core's own cache.
 
@@ -37,7 +38,7 @@ from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.loops import If, Let, Loop, LoopKind, LoopNest, Prefetch, Statement, Write
 from monograph.kernel.nest import build_nest
 from monograph.kernel.schedule import Schedule
-from monograph.kernel.winograd_transform import TAPS, Line, Transform, down_columns
+from monograph.kernel.winograd_transform import TAPS, Line, Part, Transform, down_columns
 
 Point: TypeAlias = tuple[Symbol, Symbol, Symbol, Symbol]
 PADDING = 16
@@ -49,7 +50,7 @@ PADDING = 16
 
 @dataclass(frozen=True)
 class Convolution:
-    """A 3×3 convolution at stride 1 with what is computed of its result, as formulas.
+    """A 3×3 convolution with what is computed of its result, as formulas.
 
     The formulas are of flat buffers. ``element`` is the input at the symbols ``at``: batch,
     channel, row, column; ``weight`` is at output channel, channel of the group, row, column;
@@ -83,6 +84,7 @@ class Convolution:
     """Rows and columns of zeros that the windows see before the input."""
     border: tuple[int, int] = (0, 0)
     """Rows and columns of zeros around the input that are there in memory."""
+    stride: int = 1
 
     def formulas(self) -> tuple[Expr, ...]:
         """Everything that is computed, but for the transforms."""
@@ -169,7 +171,7 @@ class Winograd:
     def weight_count(self) -> int:
         """Numbers in the planes of the weights."""
         c, plan = self.convolution, self.plan
-        panels = c.groups * self.panels * self.transform.planes
+        panels = c.groups * self.panels * self.transform.weight_planes
         return panels * c.channels * plan.columns
 
     def plane_stride(self) -> Dim:
@@ -212,9 +214,10 @@ class Winograd:
             for row in range(TAPS)
         ]
         of_weights = self.transform.of_weights
-        planes = [x for row in down_columns(of_weights, taps) for x in of_weights(row)]
+        square = [of_weights(row) for row in down_columns(of_weights, taps)]
         stores = []
-        for number, value in enumerate(planes):
+        for (i, j), number in self.transform.weight_numbers.items():
+            value = square[i][j]
             if not exists:
                 value = e.select(_less(place, c.features), value, e.literal(0.0, f32))
             at = self.weight_offset(number, channel.symbol, lane.symbol)
@@ -225,7 +228,7 @@ class Winograd:
     def weight_offset(self, plane: Dim, channel: Dim, lane: Dim) -> Dim:
         """Where a plane of the weights has a number."""
         panel = self.group * self.panels + self.panel
-        row = (panel * self.transform.planes + plane) * self.convolution.channels + channel
+        row = (panel * self.transform.weight_planes + plane) * self.convolution.channels + channel
         return row * self.plan.columns + lane
 
     # Statements -----------------------------------------------------------------------------------
@@ -241,8 +244,8 @@ class Winograd:
         """Transform a tile of the input into row ``row`` of its planes."""
         c, span = self.convolution, self.transform.span
         top, left = (
-            self.y * self.transform.results - c.before[0],
-            self.x * self.transform.results - c.before[1],
+            self.y * self.transform.step - c.before[0],
+            self.x * self.transform.step - c.before[1],
         )
         plain = self.transformed(row, lambda i, j: self.element(top + i, left + j))
         inside = _all((*self.readable(top, left), *self.readable(top + span - 1, left + span - 1)))
@@ -276,7 +279,7 @@ class Winograd:
             named, lets = _named(f"t{i}", line)
             body += lets
             for j, value in enumerate(self.transform.of_input(named)):
-                at = self.plane_offset(i * span + j, row, lane.symbol)
+                at = self.plane_offset(self.transform.numbers[i, j], row, lane.symbol)
                 body.append(Write(self.input_planes, e.index(at), value))
         return Loop(lane.symbol, 0, c.channels, tuple(body), LoopKind.VECTOR, self.plan.lanes)
 
@@ -304,31 +307,39 @@ class Winograd:
 
     def product_statements(self, first: Dim) -> tuple[Statement, ...]:
         """Multiply the planes of a block, from row ``first``, with a panel of the weights."""
+        parts = self.transform.parts()
+        return tuple(each for part in parts for each in self.part_statements(first, part))
+
+    def part_statements(self, first: Dim, part: Part) -> tuple[Statement, ...]:
+        """Multiply the planes of a part: each plane of its weights with all that it serves."""
         c, plan = self.convolution, self.plan
-        plane = e.axis("_i_plane", self.transform.planes)
+        weight, served = e.axis("_i_plane", part.count), e.axis("_i_served", part.copies)
         count = (self.block_tiles() + plan.rows - 1) // plan.rows
         row, lane = e.axis("_i_row", count), e.axis("_i_lane", plan.columns)
         depth = e.axis("_r0_0", c.channels)
-        right = self.weight_offset(plane.symbol, depth.symbol, lane.symbol)
+        right = self.weight_offset(part.weight + weight.symbol, depth.symbol, lane.symbol)
+        plane = part.first + weight.symbol * part.copies
+        if part.copies > 1:
+            plane = plane + served.symbol
         stores = []
         for copy in range(plan.rows):
             here = row.symbol * plan.rows + copy
-            left = self.plane_offset(plane.symbol, first + here, depth.symbol)
+            left = self.plane_offset(plane, first + here, depth.symbol)
             terms = (
                 e.load(self.input_planes, (e.index(left),)),
                 e.load(self.weights, (e.index(right),)),
             )
             value = e.reduce("sum", (depth,), e.apply("multiply", *terms))
-            at = self.product_offset(plane.symbol, here, lane.symbol)
+            at = self.product_offset(plane, here, lane.symbol)
             stores.append(Store(self.products, (e.index(at),), value))
-        axes = (plane, row, lane)
+        axes = (weight, row, lane) if part.copies == 1 else (weight, served, row, lane)
         order = tuple(axis.symbol for axis in axes)
         kernel = Kernel(
             "product", (self.input_planes, self.weights), (self.products,), axes, tuple(stores)
         )
         schedule = Schedule(
             order,
-            rows=3,
+            rows=len(axes),
             parallel=0,
             vector=(lane.symbol,),
             width=plan.columns,
@@ -337,21 +348,24 @@ class Winograd:
         body = build_nest(kernel, schedule).body
         if not plan.ahead:
             return body
-        asked = self.asked_ahead(plane.symbol, row, depth, lane.symbol)
+        tile: Dim = row.symbol
+        if part.copies > 1:
+            tile = tile + served.symbol * (plan.block // plan.rows)
+        asked = self.asked_ahead(part, part.weight + weight.symbol + 1, tile, depth, lane.symbol)
         return tuple(_extended(each, depth.symbol, asked) for each in body)
 
-    def asked_ahead(self, plane: Dim, row: Axis, depth: Axis, lane: Dim) -> Prefetch:
+    def asked_ahead(self, part: Part, plane: Dim, tile: Dim, depth: Axis, lane: Dim) -> Prefetch:
         """Ask for the next plane of the weights, some of it at every step of this one.
 
         The planes lie in the order in which they are visited, and each register tile that a plane
         is multiplied with asks for its share of the next. Spread over the steps like that, requests
         never wait for each other, and memory is read while the processor multiplies.
         """
-        tiles = self.plan.block // self.plan.rows
+        tiles = self.plan.block // self.plan.rows * part.copies
         share = -(-self.convolution.channels // tiles)
         slower = 1 << (tiles.bit_length() - 1)
-        channel = row.symbol * share + depth.symbol // slower
-        place = self.weight_offset(plane + 1, channel, lane)
+        channel = tile * share + depth.symbol // slower
+        place = self.weight_offset(plane, channel, lane)
         return Prefetch(self.weights, e.index(place), far=True)
 
     def product_offset(self, plane: Dim, row: Dim, lane: Dim) -> Dim:
@@ -368,7 +382,7 @@ class Winograd:
         extent = plan.columns if c.features % plan.columns == 0 else dim_min(plan.columns, left)
         span = self.transform.span
         square = [
-            [self.product(i * span + j, tile.symbol, lane) for j in range(span)]
+            [self.product(self.transform.numbers[i, j], tile.symbol, lane) for j in range(span)]
             for i in range(span)
         ]
         body: list[Statement] = []

@@ -18,11 +18,11 @@ from monograph.kernel.loops import If, Loop, LoopNest, Statement
 from monograph.kernel.lower import is_lowerable
 from monograph.kernel.verify import ScheduleError, verify_nest
 from monograph.kernel.winograd import Convolution, Plan, Winograd
-from monograph.kernel.winograd_transform import F2, F4, Transform
+from monograph.kernel.winograd_transform import F2, F2_STRIDED, F4, Transform
 from monograph.targets.cpu.winograd import find
 from tests.kernel.evaluate_kernel import run_kernel
 
-BOTH = pytest.mark.parametrize("transform", [F2, F4], ids=["F2", "F4"])
+EACH = pytest.mark.parametrize("transform", [F2, F4, F2_STRIDED], ids=["F2", "F4", "strided"])
 
 
 def convolution(
@@ -33,12 +33,13 @@ def convolution(
     padding: Any = 1,
     groups: int = 1,
     border: int = 0,
+    stride: int = 1,
 ) -> Convolution:
     """The convolution of a channels-last image, with a bias and a rectifier after it."""
     shape = f"f32[{batch}, {channels}, {size[0]}, {size[1]}]"
     weight = f"f32[{features}, {channels // groups}, 3, 3]"
     graph = monograph.trace(
-        lambda x, w, b: F.relu(F.conv(x, w, b, padding=padding, groups=groups)),
+        lambda x, w, b: F.relu(F.conv(x, w, b, stride=stride, padding=padding, groups=groups)),
         *(shape, weight, f"f32[{features}]"),
     )
     (group,) = fuse(graph, {node: is_lowerable(node) for node in graph.nodes}).groups
@@ -71,12 +72,12 @@ def conditions(statements: Sequence[Statement]) -> int:
 # Weights.
 
 
-@BOTH
+@EACH
 def test_planes_of_weights_are_zero_beyond_the_last_channel(transform: Transform) -> None:
     kernels = Winograd(convolution(features=5), Plan(transform, 6, 3, 8, 4))
     weight = np.ones((5, 3, 3, 3), np.float32)
     (planes,) = run_kernel(kernels.weight_kernel(), [weight.ravel()])
-    panels = planes.reshape(transform.planes, 3, 8)
+    panels = planes.reshape(transform.weight_planes, 3, 8)
     assert np.all(panels[..., 5:] == 0)
     assert np.all(panels[0, :, :5] == 1)  # the first plane is the first tap itself
 
@@ -84,17 +85,18 @@ def test_planes_of_weights_are_zero_beyond_the_last_channel(transform: Transform
 # Loops.
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("size", [(1, 1), (5, 6), (4, 4), (3, 9)])
 @pytest.mark.parametrize("padding", [1, 2, ((0, 2), (2, 1))], ids=["1", "2", "uneven"])
 def test_nests_stay_inside_their_buffers(transform: Transform, size: Any, padding: Any) -> None:
-    for nest in nests(convolution(batch=2, size=size, padding=padding), transform):
+    given = convolution(batch=2, size=size, padding=padding, stride=transform.stride)
+    for nest in nests(given, transform):
         assert verify_nest(nest) > 0
 
 
-@BOTH
+@EACH
 def test_nests_of_groups_and_symbolic_sizes_stay_inside_their_buffers(transform: Transform) -> None:
-    given = convolution("n", 4, 6, ("h", "w"), groups=2)
+    given = convolution("n", 4, 6, ("h", "w"), groups=2, stride=transform.stride)
     sizes = {Symbol("n"): 2, Symbol("h"): 5, Symbol("w"): 3}
     for nest in nests(given, transform):
         assert verify_nest(nest, sizes) > 0

@@ -7,6 +7,8 @@ a report can say what they cost.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from monograph.fusion.group import Group
 from monograph.ir.dims import Dim, Shape, shape_product
 from monograph.ir.graph import Value
@@ -16,7 +18,13 @@ from monograph.kernel.expr import Axis, Buffer
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout
+from monograph.kernel.schedule import Schedule
+from monograph.targets.cpu.choose import choose
 from monograph.targets.cpu.launches import Conversion, Launches
+from monograph.targets.cpu.machine import Machine
+
+LEAST_SHARED = 8 << 10
+"""Bytes of zeros from which two processors write half of them each."""
 
 
 def converted(launches: Launches, group: Group, value: Value, layout: Layout) -> int:
@@ -98,7 +106,26 @@ def clear_border(
                 place = place + run.symbol * layout.strides[each]
         store = Store(buffer, (e.index(place),), zero)
         kernel = Kernel(f"{group.name}_border", (), (buffer,), axes, (store,))
-        launches.launch_flat(group, flatten(kernel), [], [slot])
+        flat = flatten(kernel)
+        launches.launch_flat(group, flat, [], [slot], _in_halves(flat, launches.machine))
+
+
+def _in_halves(border: Kernel, machine: Machine) -> Schedule:
+    """How zeros are written: a processor that has half of an image also writes what is around it.
+
+    It is little work, but lines that another processor wrote come slowly.
+    """
+    schedule = choose(border, machine)
+    extents = {axis.symbol: axis.extent for axis in border.axes}
+    total = shape_product(extents[symbol] for symbol in schedule.order[: schedule.parallel])
+    if schedule.tile:
+        (vector,) = schedule.vector
+        total = total * ((extents[vector] + schedule.tile - 1) // schedule.tile)
+    (buffer,) = border.outputs
+    written = shape_product(extents.values()) * buffer.dtype.bits // 8
+    if not isinstance(total, int) or not isinstance(written, int) or written < LEAST_SHARED:
+        return schedule
+    return replace(schedule, grain=min(schedule.grain, max(1, -(-total // 2))))
 
 
 def _gap(layout: Layout, axes: list[int]) -> Dim:

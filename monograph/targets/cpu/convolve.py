@@ -15,6 +15,9 @@ stays row-major (an input of the graph whose result is an output), vectors run a
 tiles along the rows. Taps have to be in range, which the layout's border sees to. The weights are
 packed beforehand, in the order in which they are read.
 
+Channels of an image are computed block by block (``depthwise.CHANNELS``), in bands of rows: threads
+that share an image then each have some of its rows, as in the products before and after it.
+
 Other convolutions are contractions, whose left operand is the image as it lies (``contract``), or
 are computed by Winograd's method (``winograd``), which is asked first.
 """
@@ -24,15 +27,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 
 from monograph.fusion.group import Group
 from monograph.ir.dims import Dim, Shape, Symbol, dim_min, is_static, shape_product
 from monograph.ir.graph import Value
-from monograph.ir.types import f32, f64
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce
-from monograph.kernel.flatten import coefficient, flatten, typical
+from monograph.kernel.expr import Axis, Buffer, Expr, Load
+from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout
 from monograph.kernel.loops import (
@@ -48,70 +49,18 @@ from monograph.kernel.loops import (
 from monograph.kernel.nest import substituted
 from monograph.kernel.product import unflattened
 from monograph.targets.cpu.choose import WORK, likely
+from monograph.targets.cpu.depthwise import CHANNELS, Depthwise, as_depthwise
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.machine import Machine
 
 PLANE_BYTES = 1 << 17
 """The largest channel that is copied on the way: it should stay near."""
-CHANNELS = 32
-"""Channels of a column that are computed before the row below: two cache lines."""
+BANDS = (4, 3, 2)
+"""Into how many bands the rows of an image are cut, if they can be."""
 NARROWEST = 4
 """Lanes of the shortest vectors that a short row is read in."""
 FEW_TAPS = 25
 """Taps up to which a short row is read in whole, shorter vectors."""
-MOST_TAPS = 256
-"""Taps of a window up to which they are multiplied one by one."""
-LONGEST_ROW = 15
-"""Taps along one side of a window up to which they are written out."""
-
-
-@dataclass(frozen=True)
-class Depthwise:
-    """A kernel that is a convolution of each channel by itself.
-
-    ``lane`` is the axis that vectors run along, the last in memory, and ``tile`` the one before.
-    """
-
-    kernel: Kernel
-    reduction: Reduce
-    image: Load
-    weight: Expr
-    outer: tuple[Axis, ...]
-    tile: Axis
-    lane: Axis
-
-    @property
-    def taps(self) -> tuple[Axis, ...]:
-        """The axes of a window."""
-        return self.reduction.axes
-
-    @property
-    def has_channels_last(self) -> bool:
-        """Whether vectors hold channels, each with weights of its own."""
-        return self.lane.symbol in self.weight.symbols
-
-    @property
-    def has_blocks(self) -> bool:
-        """Whether a few of its many channels are followed down the image at a time.
-
-        That pays where the next row reads the same rows but one.
-        """
-        if not self.has_channels_last or likely(self.lane.extent) <= CHANNELS or not self.outer:
-            return False
-        row = self.steps(self.outer[-1])
-        return any(self.steps(axis) == row for axis in self.taps)
-
-    def weight_axes(self) -> tuple[Axis, ...]:
-        """The axes of the weights, in the order in which they are packed."""
-        outer = tuple(axis for axis in self.outer if axis.symbol in self.weight.symbols)
-        return (*outer, *self.taps, *((self.lane,) if self.has_channels_last else ()))
-
-    def steps(self, axis: Axis) -> int:
-        """How far apart in the image neighbours along an axis are, about."""
-        (place,) = self.image.operands
-        assert isinstance(place, Index)
-        step = coefficient(place.dim, axis.symbol)
-        return 0 if step is None else typical(step)
 
 
 def convolve(
@@ -170,51 +119,6 @@ def _launch(
     group.joined.append(f"each channel is convolved by itself: {along}, {count} at a time beside")
     built = launches.built_nest(group, nest, how=f"each channel by itself, {along}")
     launches.launch_built(built, group, [slots[each.name] for each in nest.inputs], outputs)
-
-
-def as_depthwise(kernel: Kernel) -> Depthwise | None:
-    """The kernel as a convolution whose channels do not mix, contiguous along its last axis."""
-    reductions = [x for x in kernel.expressions() if isinstance(x, Reduce)]
-    if len(reductions) != 1 or reductions[0].kind != "sum" or len(kernel.axes) < 2:
-        return None
-    (reduction,) = reductions
-    body = reduction.body
-    if not isinstance(body, Apply) or body.function != "multiply" or body.dtype not in (f32, f64):
-        return None
-    *outer, tile, lane = kernel.axes
-    axes = frozenset(axis.symbol for axis in kernel.axes)
-    taps = frozenset(axis.symbol for axis in reduction.axes)
-    if not _is_window(reduction):
-        return None
-    if not all(_lies(store.position[0], axes, lane) for store in kernel.stores):
-        return None
-    for image, weight in (body.operands, body.operands[::-1]):
-        if not isinstance(image, Load) or image.dtype is not body.dtype:
-            continue
-        fits = tile.symbol not in weight.symbols and taps <= weight.symbols
-        steps = (1,) if lane.symbol in weight.symbols else (1, 2)
-        if fits and _lies(image.operands[0], axes | taps, lane, steps):
-            return Depthwise(kernel, reduction, image, weight, tuple(outer), tile, lane)
-    return None
-
-
-def _is_window(reduction: Reduce) -> bool:
-    """Whether it has a few taps, known beforehand."""
-    extents = [axis.extent for axis in reduction.axes]
-    known = [extent for extent in extents if isinstance(extent, int)]
-    if len(known) != len(extents) or not known:
-        return False
-    return prod(known) <= MOST_TAPS and max(known) <= LONGEST_ROW
-
-
-def _lies(
-    position: Expr, symbols: frozenset[Symbol], lane: Axis, steps: tuple[int, ...] = (1,)
-) -> bool:
-    """Whether a position steps evenly along these symbols, and by so much along the lanes."""
-    if not isinstance(position, Index) or not symbols <= position.symbols:
-        return False
-    even = all(coefficient(position.dim, symbol) is not None for symbol in symbols)
-    return even and coefficient(position.dim, lane.symbol) in steps
 
 
 def packed_weight(depthwise: Depthwise) -> Kernel:
@@ -341,7 +245,9 @@ def depthwise_nest(
     tiled = tuple(_tile(depthwise, weight, _places(depthwise.tile, tiles, count)))
     block, body = _lane_loop(depthwise, lanes, tiled)
     *images, row = depthwise.outer or (e.axis("_i_row", 1),)
-    leading: tuple[Axis, ...] = (*images, block, tiles, row)
+    band, row, row_place = _bands(depthwise, row)
+    body = substituted(body, row_place)
+    leading: tuple[Axis, ...] = (*images, band, block, tiles, row)
     if block.extent == 1:
         leading = (*images, row, tiles)
         body = substituted(body, {block.symbol: 0})
@@ -370,9 +276,35 @@ def depthwise_nest(
         kernel.sizes,
         parallel.symbol,
         parallel.extent,
-        max(1, WORK // max(work, 1)),
+        _portion(parallel.extent, max(1, WORK // max(work, 1))),
         tuple(substituted(each, places) for each in statements),
     )
+
+
+def _bands(depthwise: Depthwise, row: Axis) -> tuple[Axis, Axis, Mapping[Symbol, Dim]]:
+    """The rows as bands and rows of a band, where channels are taken in blocks, and their places.
+
+    A band reads a few rows of the next one, so it has more than four times as many as a window.
+    """
+    once = Axis(Symbol("_i_band", 0, 0), 1)
+    if not depthwise.has_blocks or not isinstance(row.extent, int):
+        return once, row, {}
+    step = depthwise.steps(row)
+    taps = max(likely(axis.extent) for axis in depthwise.taps if depthwise.steps(axis) == step)
+    sizes = [(count, row.extent // count) for count in BANDS if row.extent % count == 0]
+    count, size = next((each for each in sizes if each[1] > 4 * taps), (1, row.extent))
+    if count == 1:
+        return once, row, {}
+    band, within = e.axis("_i_band", count), e.axis("_i_within", size)
+    return band, within, {row.symbol: band.symbol * size + within.symbol}
+
+
+def _portion(total: Dim, grain: int) -> int:
+    """The grain as an even number of equal portions, so that two threads end together."""
+    if not isinstance(total, int) or 2 * total <= grain:
+        return grain
+    pairs = -(-total // (2 * grain))
+    return -(-total // (2 * pairs))
 
 
 def _lane_loop(

@@ -37,9 +37,9 @@ SHARES = 8
 """Blocks that a large product is cut into at least, so that threads end together."""
 PORTIONS = 16
 """Portions that the columns of one block of rows are handed out in at least."""
-PORTION = 5 << 20
-"""Multiplications of a portion, about 100 microseconds: its first panel comes from far away, and
-nobody has asked for it."""
+PORTION = 2 << 20
+"""Multiplications of a portion, about 40 microseconds: a thread takes neighbours one by one, so
+that all but its first panel are asked for in time."""
 FEW = 16
 """Rows up to which an array is read in place rather than packed first."""
 FEWEST = 3
@@ -48,6 +48,10 @@ SHARING = 8
 """Tiles of a block that can ask for a panel together, a few lines each."""
 MANY = 384
 """Rows up to which packing the right operand for a block of rows is packing it once."""
+MOST_EVEN = 8
+"""Blocks among which the most equal ones are looked for, where few would do."""
+SHARED_ROWS = 96
+"""Rows from which threads can share them, a few tiles each."""
 TILED_ROWS = 96
 TILED_COLUMNS = 384
 """Rows and columns from which the left operand is packed in tiles."""
@@ -92,11 +96,12 @@ def is_worth_cutting(contraction: Contraction) -> bool:
 
 
 def choose_tiling(
-    contraction: Contraction, machine: Machine, constant: bool
+    contraction: Contraction, machine: Machine, constant: bool, in_network: bool = False
 ) -> tuple[Contraction, Tiling]:
     """The contraction with k in the order in which it is read, and how it is cut up.
 
-    ``constant`` tells whether the right operand is known when the program is loaded.
+    ``constant`` tells whether the right operand is known when the program is loaded, and
+    ``in_network`` whether the left one is an image that the kernel before has just written.
     """
     left = choose_left(contraction, machine)
     if constant and left is Reading.IN_PLACE and _has_rows_apart(contraction, machine):
@@ -108,7 +113,8 @@ def choose_tiling(
     right = Reading.PACKED if constant else choose_right(contraction, machine)
     if constant and left is not Reading.TILES and likely(contraction.size(contraction.m)) <= FEW:
         contraction = in_groups(contraction)
-    return contraction, _Chooser(contraction, machine, left, right, constant).tiling()
+    chooser = _Chooser(contraction, machine, left, right, constant, in_network)
+    return contraction, chooser.tiling()
 
 
 def choose_left(contraction: Contraction, machine: Machine) -> Reading:
@@ -199,6 +205,7 @@ class _Chooser:
     left: Reading
     right: Reading
     constant: bool
+    in_network: bool
 
     @property
     def element(self) -> int:
@@ -215,6 +222,8 @@ class _Chooser:
         in_blocks = self.right is Reading.PACKED and not self.is_whole()
         most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
         block_tiles = groups_of(tiles, groups_of(tiles, most))
+        if self.is_by_rows():
+            block_tiles = even_block(tiles, max(1, BLOCK_ROWS // height))
         block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
         steps = likely(contraction.size(contraction.k))
         work = 2 * block_tiles * height * block_panels * vectors * steps
@@ -276,10 +285,25 @@ class _Chooser:
         """
         contraction = self.contraction
         rows = contraction.size(contraction.m)
-        if self.right is not Reading.PACKED or not isinstance(rows, int):
+        if self.right is not Reading.PACKED or not isinstance(rows, int) or self.is_by_rows():
             return False
         steps = DEPTH if self.left is Reading.TILES else likely(contraction.size(contraction.k))
         return rows * steps * self.element <= self.machine.l2 // 2
+
+    def is_by_rows(self) -> bool:
+        """Whether threads share the rows alone, as they do in the layers before and after.
+
+        Each then reads all weights, which stay near, and few rows that another one wrote.
+        """
+        contraction = self.contraction
+        rows = contraction.size(contraction.m)
+        if not self.in_network or not self.constant or self.right is not Reading.PACKED:
+            return False
+        is_plain = not contraction.batch and not contraction.outer
+        if not isinstance(rows, int) or rows < SHARED_ROWS or not is_plain:
+            return False
+        weights = likely(contraction.size((*contraction.n, *contraction.k))) * self.element
+        return weights <= self.machine.l2 // 2
 
     def portion(self, columns: int, width: int) -> int:
         """Blocks of so many columns that a thread takes at a time, where they have all rows."""
@@ -296,6 +320,8 @@ class _Chooser:
         """Panels of a block."""
         contraction = self.contraction
         panels = groups_of(columns, width)
+        if self.is_by_rows():
+            return panels
         if self.is_streamed():
             most = min(WIDE, SUMS // (2 * rows * self.element))
             return groups_of(min(max(columns // 2, 256), most), width)
@@ -305,6 +331,19 @@ class _Chooser:
             return 1
         outside = likely(contraction.size((*contraction.batch, *contraction.outer)))
         return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // SHARES))
+
+
+def even_block(tiles: int, most: int) -> int:
+    """Tiles of a block, at most so many, where an even number of blocks is as equal as can be."""
+    least = max(MOST_EVEN // 2, groups_of(tiles, most))
+    counts = range(least + least % 2, max(least, MOST_EVEN) + 2, 2)
+
+    def longest(size: int) -> int:
+        return min(tiles, groups_of(groups_of(tiles, size), 2) * size)
+
+    return min(
+        (groups_of(tiles, count) for count in counts), key=lambda size: (longest(size), -size)
+    )
 
 
 def is_one_tile(contraction: Contraction, machine: Machine) -> bool:

@@ -1,9 +1,9 @@
 """Convolutions by Winograd's method, where that is less work than multiplying directly.
 
-``winograd`` looks for a group around one 3×3 convolution at stride 1, weighs the method against the
-direct one, says among the group's reasons what it chose and why, and launches the kernels of
-``kernel.winograd``. F(2×2) is about as exact as direct summation and needs no leave; F(4×4) rounds
-more, and is taken only if the caller stated a tolerance that its error stays within.
+``winograd`` looks for a group around one 3×3 convolution at stride 1 or 2, weighs the method
+against the direct one, says among the group's reasons what it chose and why, and launches the
+kernels of ``kernel.winograd``. F(2×2) is about as exact as direct summation and needs no leave;
+F(4×4) rounds more, and is taken only if the caller stated a tolerance that its error stays within.
 
 What is compared are cycles, roughly: of the products, which wait for the weights' planes if those
 have to come from far, and of the transforms on either side.
@@ -26,7 +26,7 @@ from monograph.kernel.kernel import Store
 from monograph.kernel.layout import Layout
 from monograph.kernel.lower import GroupLowering
 from monograph.kernel.winograd import Convolution, Plan, Point, Winograd, flat_store
-from monograph.kernel.winograd_transform import F2, F4, TAPS, Transform
+from monograph.kernel.winograd_transform import F2, F2_STRIDED, F4, TAPS, Transform
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.choose import WORK, likely
 from monograph.targets.cpu.launches import Launches
@@ -36,9 +36,9 @@ LEAST_CHANNELS = 16
 """Channels of a group, on either side, from which the method is considered."""
 GAIN = 0.9
 """The share of direct convolution's cycles under which the method is taken."""
-ERROR = {F2: 1.5e-6, F4: 6e-6}
+ERROR = {F2: 1.5e-6, F2_STRIDED: 1.5e-6, F4: 6e-6}
 """Largest error over largest result that each stays within (``kernel.winograd_transform``)."""
-TRANSFORM_CYCLES = {F2: (40, 32), F4: (190, 170)}
+TRANSFORM_CYCLES = {F2: (40, 32), F2_STRIDED: (60, 45), F4: (190, 170)}
 """To transform a vector of a tile's input, and of its products, measured."""
 START = 24
 """Cycles before and after the products of a register tile."""
@@ -101,7 +101,7 @@ def _main(group: Group) -> Node | None:
 def find(
     group: Group, node: Node, outputs: Mapping[Value, Place], layouts: Mapping[Value, Layout]
 ) -> Found | None:
-    """The group as a convolution and what is computed of it, if its windows are 3×3 at stride 1."""
+    """The group as a convolution and what is computed of it, if its windows are 3×3."""
     x, weight, *bias = node.operands
     op, result = node.op, node.results[0]
     assert isinstance(op, Conv)
@@ -148,15 +148,16 @@ def find(
         result_size=(result.shape[2], result.shape[3]),
         before=(op.padding[0][0], op.padding[1][0]),
         border=_border(x, group, layouts),
+        stride=op.stride[0],
     )
     return Found(convolution, {buffer.name: value for value, buffer in lowering.inputs.items()})
 
 
 def _fits(op: Conv, x: Value, weight: Value, result: Value) -> bool:
-    """Whether its windows are 3×3 at stride 1, and there are some."""
+    """Whether its windows are 3×3 at stride 1 or 2, and there are some."""
     if x.rank != 4 or weight.shape[2:] != (TAPS, TAPS) or result.dtype not in (f32, f16, bf16):
         return False
-    if op.stride != (1, 1) or op.dilation != (1, 1):
+    if op.stride not in ((1, 1), (2, 2)) or op.dilation != (1, 1):
         return False
     if not all(isinstance(dim, int) for dim in weight.shape[:2]):
         return False
@@ -227,7 +228,7 @@ def choose(
         few = f"{c.channels} to {c.features} channels are too few to pay for transforms"
         return Choice(None, f"multiplied directly: {few}")
     direct = direct_cycles(c, machine)
-    plans = [plan_for(c, transform, machine) for transform in allowed(tolerance)]
+    plans = [plan_for(c, transform, machine) for transform in allowed(tolerance, c.stride)]
     if not plans:
         return Choice(None, f"multiplied directly: no transform stays within {tolerance:g}")
     plan = min(plans, key=lambda each: winograd_cycles(c, each, machine, constant))
@@ -241,18 +242,20 @@ def choose(
     return Choice(plan, f"3×3 windows by Winograd's {name}: {saves}; {exact}")
 
 
-def allowed(tolerance: float | None) -> list[Transform]:
+def allowed(tolerance: float | None, stride: int = 1) -> list[Transform]:
     """The transforms within a tolerance; None allows what is as exact as summing directly."""
+    exact = F2 if stride == 1 else F2_STRIDED
     if tolerance is None:
-        return [F2]
-    return [transform for transform in (F2, F4) if ERROR[transform] <= tolerance]
+        return [exact]
+    known = (exact, F4) if stride == 1 else (exact,)
+    return [transform for transform in known if ERROR[transform] <= tolerance]
 
 
 def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Plan:
     """Blocks of tiles that stay in a core's cache, and are enough for what the weights cost."""
     lanes = machine.vector_bytes * 8 // f32.bits
     tiles = likely(tile_count(c, transform))
-    weights = 4 * transform.planes * c.channels * c.features
+    weights = 4 * transform.weight_planes * c.channels * c.features
     wanted = 24 if weights <= machine.l3 // 8 else 48 if weights <= machine.l3 // 4 else 96
     whole = -(-tiles // wanted) * c.groups < ENOUGH_BLOCKS
     if whole:
@@ -282,7 +285,7 @@ def winograd_cycles(c: Convolution, plan: Plan, machine: Machine, constant: bool
     panels = -(-c.features // plan.columns)
     planes = transform.planes * panels * c.groups
     products = planes * -(-tiles // plan.rows) * (c.channels * plan.rows + START)
-    nbytes = 4 * planes * c.channels * plan.columns
+    nbytes = 4 * transform.weight_planes * panels * c.groups * c.channels * plan.columns
     speed = FAR if nbytes > machine.l2 else NEAR
     fetched = nbytes * -(-tiles // plan.block) / speed
     of_input, of_products = TRANSFORM_CYCLES[transform]
@@ -291,7 +294,7 @@ def winograd_cycles(c: Convolution, plan: Plan, machine: Machine, constant: bool
     if not lie_together(c, c.stored(), c.result_at[1]):
         of_products *= SCATTERED
     vectors = -(-c.channels // plan.lanes) * of_input + 2 * panels * of_products
-    prepared = 0 if constant else 2 * transform.planes * c.channels * c.features
+    prepared = 0 if constant else 2 * transform.weight_planes * c.channels * c.features
     return max(products, fetched) + c.groups * (tiles * vectors + prepared)
 
 

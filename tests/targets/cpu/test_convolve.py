@@ -16,16 +16,9 @@ from monograph.kernel.layout import Layout, channels_last, laid_out
 from monograph.kernel.lower import lower_group
 from monograph.kernel.verify import verify_nest
 from monograph.runtime.compile import Options, compile_graph
-from monograph.targets.cpu.convolve import (
-    Depthwise,
-    as_depthwise,
-    as_plane,
-    choose_tile,
-    depthwise_nest,
-    packed_weight,
-)
+from monograph.targets.cpu.convolve import as_plane, choose_tile, depthwise_nest, packed_weight
+from monograph.targets.cpu.depthwise import Depthwise, as_depthwise
 from monograph.targets.cpu.machine import machine_named
-from tests.kernel.build import flat
 
 MACHINE = machine_named("x86-64")
 
@@ -204,6 +197,30 @@ def test_the_next_row_of_a_block_of_channels_is_asked_for() -> None:
     assert not asked(depthwise(1, 96, 8, 14, stride=2)), "the next row shares too little"
 
 
+def test_blocks_of_channels_are_visited_in_bands_of_rows() -> None:
+    def blocks(rows: int, size: int = 3) -> str:
+        found = depthwise(1, 64, rows, 7, size=size)
+        (weight,) = packed_weight(found).outputs
+        nest = depthwise_nest(found, weight, MACHINE)
+        assert verify_nest(nest) > 0
+        return next(x.strip() for x in str(nest).splitlines() if "vector i1" in x)
+
+    assert blocks(56) == blocks(28) == "vector i1 from 32*(_p//14%2) < 32 by 8:"
+    assert blocks(12) == "vector i1 from 32*(_p//12) < 32 by 8:", "too few rows for two bands"
+    assert blocks(31) == "vector i1 from 32*(_p//31) < 32 by 8:", "no two bands are alike"
+    assert blocks(28, size=7) == "vector i1 from 32*(_p//28) < 32 by 8:", "bands share too much"
+    check((1, 64, 28, 7), (64, 1, 3, 3), groups=64, padding=1)
+
+
+def test_two_threads_have_equal_shares() -> None:
+    found = depthwise(1, 64, 56, 7)
+    (weight,) = packed_weight(found).outputs
+    nest = depthwise_nest(found, weight, MACHINE)
+    assert nest.extent == 112 and nest.grain == 56
+    small = depthwise_nest(depthwise(1, 64, 14, 7), weight, MACHINE)
+    assert isinstance(small.extent, int) and small.grain > small.extent, "it is no work for two"
+
+
 @pytest.mark.parametrize("columns", [5, 7, 11])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_short_rows_fill_their_vectors(columns: int, stride: int) -> None:
@@ -219,11 +236,3 @@ def test_short_rows_fill_their_vectors(columns: int, stride: int) -> None:
         extent, _, width = line.partition("<")[2].rstrip(":").partition(" by ")
         assert int(extent) == int(width), line
     check((1, 3, side, side), (3, 1, 3, 3), groups=3, padding=1, stride=stride)
-
-
-def test_what_mixes_channels_or_strides_through_them_is_not_one() -> None:
-    product = flat(lambda x, w: x @ w, "f32[8, 4]", "f32[4, 8]")
-    assert as_depthwise(product) is None
-    types = "f32[1, 8, 16, 16]", "f32[8, 1, 3, 3]"
-    apart = flat(lambda x, w: F.conv(x, w, stride=3, groups=8), *types)
-    assert as_depthwise(apart) is None

@@ -14,7 +14,7 @@ from monograph import functional as F
 from monograph.errors import InputError
 from monograph.ir.types import DType, bf16, f16
 from monograph.kernel.winograd import Winograd
-from monograph.kernel.winograd_transform import F2, F4, Transform
+from monograph.kernel.winograd_transform import F2, F2_STRIDED, F4, Transform
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu import winograd as family
@@ -102,17 +102,28 @@ def test_every_shape(shape: Any, outputs: int, padding: Any, tolerance: float | 
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["fused", "whole"])
-@pytest.mark.parametrize("transform", [F2, F4], ids=["F2", "F4"])
+@pytest.mark.parametrize("transform", [F2, F4, F2_STRIDED], ids=["F2", "F4", "strided"])
 @pytest.mark.parametrize("block", [6, 60])
 def test_every_plan(
     monkeypatch: pytest.MonkeyPatch, transform: Transform, block: int, whole: bool
 ) -> None:
     force(monkeypatch, transform, block=block, rows=6, whole=whole, ahead=block == 6)
     weight = draw(20, 16, 3, 3)
-    x = draw(2, 16, 11, 9)
-    function = lambda x: F.conv(x, weight.astype(x.dtype.numpy), padding=1)  # noqa: E731
+    x, stride = draw(2, 16, 11, 9), transform.stride
+    function = lambda x: F.conv(x, weight.astype(x.dtype.numpy), stride=stride, padding=1)  # noqa: E731
     (got,), (exact,) = compiled(function, x).run([x]), doubled(function, [x])
     assert np.abs(got - exact).max() <= ERROR[transform] * np.abs(exact).max()
+
+
+@pytest.mark.parametrize(("shape", "outputs", "padding"), SHAPES, ids=str)
+def test_every_shape_at_stride_two(shape: Any, outputs: int, padding: Any) -> None:
+    weight, bias = draw(outputs, shape[1], 3, 3), draw(outputs)
+
+    def function(x: Any) -> Any:
+        made = [array.astype(x.dtype.numpy) for array in (weight, bias)]
+        return F.relu(F.conv(x, *made, stride=2, padding=padding))
+
+    compare(function, [draw(*shape)])
 
 
 @BOTH
@@ -191,6 +202,17 @@ def test_symbolic_sizes(sizes: Any, tolerance: float | None) -> None:
     )
 
 
+@pytest.mark.parametrize("sizes", [(1, 5, 6), (3, 8, 4), (2, 1, 1)])
+def test_symbolic_sizes_and_groups_at_stride_two(sizes: Any) -> None:
+    weight = draw(32, 16, 3, 3)
+    batch, height, width = sizes
+    compare(
+        lambda x: F.conv(x, weight.astype(x.dtype.numpy), stride=2, padding=1, groups=2),
+        [draw(batch, 32, height, width)],
+        types=["f32[n, 32, h, w]"],
+    )
+
+
 def test_an_empty_batch() -> None:
     weight = draw(16, 16, 3, 3)
     executable = compiled(lambda x: F.conv(x, weight, padding=1), "f32[0, 16, 4, 4]")
@@ -238,8 +260,18 @@ def test_the_stated_error_holds(channels: int, size: int, tolerance: float | Non
     )
 
 
+@pytest.mark.parametrize("channels", [16, 256, 1024])
+def test_the_stated_error_holds_at_stride_two(channels: int) -> None:
+    weight, x = draw(32, channels, 3, 3), draw(2, channels, 9, 9)
+    function = lambda x: F.conv(x, weight.astype(x.dtype.numpy), stride=2, padding=1)  # noqa: E731
+    for inputs in ([x], [np.abs(x)], [x**3]):
+        compare(function, inputs)
+
+
 def test_a_tolerance_allows_what_stays_within_it() -> None:
     assert allowed(None) == [F2]
+    assert allowed(None, 2) == allowed(ERROR[F4], 2) == [F2_STRIDED]
+    assert allowed(0.0, 2) == []
     assert allowed(0.0) == []
     assert allowed(ERROR[F4] / 2) == [F2]
     assert allowed(ERROR[F4]) == [F2, F4]
@@ -269,7 +301,8 @@ def test_the_cache_tells_tolerances_apart(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("function", "types"),
     [
-        (lambda x, w: F.conv(x, w, padding=1, stride=2), ["f32[1,16,8,8]", "f32[16,16,3,3]"]),
+        (lambda x, w: F.conv(x, w, padding=1, stride=3), ["f32[1,16,8,8]", "f32[16,16,3,3]"]),
+        (lambda x, w: F.conv(x, w, padding=1, stride=(1, 2)), ["f32[1,16,8,8]", "f32[16,16,3,3]"]),
         (lambda x, w: F.conv(x, w, padding=2, dilation=2), ["f32[1,16,8,8]", "f32[16,16,3,3]"]),
         (lambda x, w: F.conv(x, w, padding=2), ["f32[1,16,8,8]", "f32[16,16,5,5]"]),
         (lambda x, w: F.conv(x, w, padding=1), ["f32[1,16,8]", "f32[16,16,3]"]),
@@ -277,7 +310,7 @@ def test_the_cache_tells_tolerances_apart(tmp_path: Path, monkeypatch: pytest.Mo
         (lambda x, w: F.conv(x, w, padding=1), ["i32[1,16,8,8]", "i32[16,16,3,3]"]),
         (lambda x, w: F.conv(x, w), ["f32[1,16,2,8]", "f32[16,16,3,3]"]),
     ],
-    ids=["stride", "dilation", "5×5", "1-d", "f64", "integers", "no window"],
+    ids=["stride", "uneven stride", "dilation", "5×5", "1-d", "f64", "integers", "no window"],
 )
 def test_what_it_is_not_for(function: Any, types: list[str]) -> None:
     executable = compiled(function, *types)
@@ -304,6 +337,16 @@ def test_many_channels_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
         choice = choose(convolution(1, channels, channels, (size, size), border=1), MACHINE, True)
         assert choice.plan is not None
         assert "Winograd's F(2×2)" in choice.reason
+
+
+def test_stride_two_is_transformed_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    many = convolution(1, 128, 128, (56, 56), border=1, stride=2)
+    choice = choose(many, MACHINE, True)
+    assert choice.plan is not None and choice.plan.transform is F2_STRIDED
+    assert "F(2×2) at stride 2: 1.44 times fewer multiplications" in choice.reason
+    few = convolution(1, 16, 16, (56, 56), border=1, stride=2)
+    assert choose(few, MACHINE, True).plan is None
 
 
 def test_the_larger_transform_needs_enough_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
