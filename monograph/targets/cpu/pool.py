@@ -54,6 +54,9 @@ RESET = "monograph_pool_reset"
 INVALID = 22
 """What ``monograph_parallel_for`` returns, having run nothing, for a grain or threads below 1."""
 
+MOST_STRETCHES = 16
+"""Stretches that a region is cut into at most: whoever has nothing left looks at all of them."""
+
 
 @dataclass(frozen=True)
 class Platform:
@@ -125,6 +128,7 @@ def pool_module(triple: str, platform: Platform | None = None) -> str:
     )
     return header + Template(text).substitute(
         most_workers=MOST_THREADS - 1,
+        most_stretches=MOST_STRETCHES,
         invalid=INVALID,
         pause=pause,
         futex=platform.futex,

@@ -8,11 +8,13 @@ STATE = """
 ; lines apart, since cores fetch lines in pairs.
 @gate = internal global { i64, [120 x i8] } zeroinitializer, align 128
 
-; The next index that nobody has taken.
-@next = internal global { i64, [120 x i8] } zeroinitializer, align 128
+; The indices are cut into stretches, one a thread or nearly so: how much of each is taken.
+%Taken = type { i64, [120 x i8] }
+@taken = internal global [$most_stretches x %Taken] zeroinitializer, align 128
 
-; What the open region does: body, context, total, and how many indices are taken at a time.
-%Region = type { ptr, ptr, i64, i64, [96 x i8] }
+; What the open region does: body, context, total, how many indices are taken at a time, how long a
+; stretch is, and how many there are.
+%Region = type { ptr, ptr, i64, i64, i64, i64, [80 x i8] }
 @region = internal global %Region zeroinitializer, align 128
 
 ; 1 while somebody owns the pool. The owner alone changes @region, @started and the workers.
@@ -97,8 +99,26 @@ open:
   store ptr %context, ptr getelementptr (%Region, ptr @region, i64 0, i32 1)
   store i64 %total, ptr getelementptr (%Region, ptr @region, i64 0, i32 2)
   store i64 %step, ptr getelementptr (%Region, ptr @region, i64 0, i32 3)
+  %team = add i64 %helpers, 1
+  %stretches = call i64 @llvm.umin.i64(i64 %team, i64 $most_stretches)
+  %last = sub i64 %total, 1
+  %last_chunk = udiv i64 %last, %step
+  %shared = udiv i64 %last_chunk, %stretches
+  %chunks = add i64 %shared, 1
+  %length = mul i64 %chunks, %step
+  store i64 %length, ptr getelementptr (%Region, ptr @region, i64 0, i32 4)
+  store i64 %stretches, ptr getelementptr (%Region, ptr @region, i64 0, i32 5)
   ; The caller takes the first chunk unasked.
-  store atomic i64 %step, ptr @next monotonic, align 8
+  store atomic i64 %step, ptr @taken monotonic, align 8
+  br label %untaken
+untaken:
+  %stretch = phi i64 [ 1, %open ], [ %following, %untaken ]
+  %place = getelementptr %Taken, ptr @taken, i64 %stretch
+  store atomic i64 0, ptr %place monotonic, align 8
+  %following = add i64 %stretch, 1
+  %all = icmp uge i64 %following, %stretches
+  br i1 %all, label %admit, label %untaken
+admit:
   %shut = load atomic i64, ptr @gate monotonic, align 8
   %newer = add i64 %shut, u0x100000000
   %seats = shl i64 %helpers, 16
@@ -107,12 +127,12 @@ open:
   store atomic i64 %opened, ptr @gate seq_cst, align 8
   call void @wake_workers(i64 %helpers)
   call void %body(ptr %context, i64 0, i64 %step)
-  call void @take_chunks(ptr %body, ptr %context, i64 %total, i64 %step)
+  call void @take_chunks(i64 0)
   %closing = atomicrmw and ptr @gate, i64 u0xFFFFFFFF0000FFFF acquire
   br label %look
 look:
-  %seen = phi i64 [ %closing, %open ], [ %again, %wait ]
-  %turn = phi i64 [ 0, %open ], [ %next_turn, %wait ]
+  %seen = phi i64 [ %closing, %admit ], [ %again, %wait ]
+  %turn = phi i64 [ 0, %admit ], [ %next_turn, %wait ]
   %inside = and i64 %seen, u0xFFFF
   %left = icmp eq i64 %inside, 0
   br i1 %left, label %done, label %stay
@@ -132,20 +152,47 @@ done:
   ret void
 }
 
-define internal void @take_chunks(ptr %body, ptr %context, i64 %total, i64 %step) {
+; Take chunks until there are none: of one's own stretch, then of those that others left.
+define internal void @take_chunks(i64 %own) {
 enter:
+  %body = load ptr, ptr @region
+  %context = load ptr, ptr getelementptr (%Region, ptr @region, i64 0, i32 1)
+  %total = load i64, ptr getelementptr (%Region, ptr @region, i64 0, i32 2)
+  %step = load i64, ptr getelementptr (%Region, ptr @region, i64 0, i32 3)
+  %length = load i64, ptr getelementptr (%Region, ptr @region, i64 0, i32 4)
+  %stretches = load i64, ptr getelementptr (%Region, ptr @region, i64 0, i32 5)
+  %first = urem i64 %own, %stretches
+  br label %visit
+visit:
+  %stretch = phi i64 [ %first, %enter ], [ %wrapped, %leave ]
+  %visited = phi i64 [ 1, %enter ], [ %more, %leave ]
+  %begin = mul i64 %stretch, %length
+  %some = icmp ult i64 %begin, %total
+  br i1 %some, label %measure, label %leave
+measure:
+  %rest = sub i64 %total, %begin
+  %size = call i64 @llvm.umin.i64(i64 %rest, i64 %length)
+  %place = getelementptr %Taken, ptr @taken, i64 %stretch
   br label %take
 take:
-  %begin = atomicrmw add ptr @next, i64 %step monotonic
-  %some = icmp ult i64 %begin, %total
-  br i1 %some, label %run, label %done
+  %offset = atomicrmw add ptr %place, i64 %step monotonic
+  %inside = icmp ult i64 %offset, %size
+  br i1 %inside, label %run, label %leave
 run:
-  %rest = sub i64 %total, %begin
-  %size = call i64 @llvm.umin.i64(i64 %rest, i64 %step)
-  %end = add i64 %begin, %size
-  call void %body(ptr %context, i64 %begin, i64 %end)
+  %left = sub i64 %size, %offset
+  %chunk = call i64 @llvm.umin.i64(i64 %left, i64 %step)
+  %from = add i64 %begin, %offset
+  %to = add i64 %from, %chunk
+  call void %body(ptr %context, i64 %from, i64 %to)
   br label %take
-done:
+leave:
+  %next = add i64 %stretch, 1
+  %wraps = icmp eq i64 %next, %stretches
+  %wrapped = select i1 %wraps, i64 0, i64 %next
+  %more = add i64 %visited, 1
+  %done = icmp ugt i64 %more, %stretches
+  br i1 %done, label %end, label %visit
+end:
   ret void
 }
 

@@ -11,11 +11,10 @@ wait:
   %entered = call i1 @await_region(ptr %worker)
   br i1 %entered, label %share, label %stop
 share:
-  %body = load ptr, ptr @region
-  %context = load ptr, ptr getelementptr (%Region, ptr @region, i64 0, i32 1)
-  %total = load i64, ptr getelementptr (%Region, ptr @region, i64 0, i32 2)
-  %step = load i64, ptr getelementptr (%Region, ptr @region, i64 0, i32 3)
-  call void @take_chunks(ptr %body, ptr %context, i64 %total, i64 %step)
+  %index_place = getelementptr %Worker, ptr %worker, i64 0, i32 2
+  %index = load i64, ptr %index_place
+  %seat = add i64 %index, 1
+  call void @take_chunks(i64 %seat)
   %ignored = atomicrmw sub ptr @gate, i64 1 release
   br label %wait
 stop:

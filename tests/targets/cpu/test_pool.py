@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from monograph.runtime.threads import Pool, compile_pool, load_pool
-from monograph.targets.cpu.pool import CONFIGURE, INVALID, Platform, platform_of, pool_module
+from monograph.targets.cpu.pool import (
+    CONFIGURE,
+    INVALID,
+    MOST_STRETCHES,
+    Platform,
+    platform_of,
+    pool_module,
+)
 from tests.targets.cpu.bodies import covers_once, repeat, run
 
 HOST = llvm.get_process_triple()
@@ -72,6 +79,22 @@ def test_as_many_threads_as_allowed_take_part(pool: Pool, threads: int) -> None:
     seen = np.zeros(120, np.int64)
     run(pool, "identify", seen, len(seen), 1, threads)
     assert len(set(seen.tolist())) == threads
+
+
+def test_more_threads_than_stretches_run_every_index_once(pool: Pool) -> None:
+    pool.configure(MOST_STRETCHES + 4)
+    try:
+        for total in (2, MOST_STRETCHES + 1, 997):
+            assert covers_once(pool, total, 1, MOST_STRETCHES + 4), f"{total} indices"
+    finally:
+        pool.configure(4)
+
+
+@needs_threads
+def test_a_thread_takes_neighbours_before_it_takes_what_others_left(pool: Pool) -> None:
+    seen = np.zeros(40, np.int64)
+    run(pool, "identify", seen, len(seen), 1, 2)
+    assert np.count_nonzero(np.diff(seen)) <= len(seen) // 2 + 1
 
 
 @needs_threads
