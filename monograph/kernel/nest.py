@@ -32,8 +32,10 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
+from monograph.kernel.picking import with_picks
 from monograph.kernel.scalar import cost
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.shortening import with_short_formulas
 from monograph.kernel.softmax import is_sum_of_decays, with_decays
 
 PARALLEL = "_p"
@@ -43,7 +45,8 @@ KEEP_BYTES = 256 * 1024
 
 def build_nest(kernel: Kernel, schedule: Schedule) -> LoopNest:
     """The loops of a flat kernel under a schedule."""
-    kernel = jammed(with_decays(kernel), schedule)
+    kernel = with_short_formulas(with_decays(with_picks(kernel)))
+    kernel = jammed(kernel, schedule)
     if schedule.partial:
         kernel = with_partial_sums(kernel, schedule.partial)
     if schedule.block is not None:

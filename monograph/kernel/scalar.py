@@ -58,12 +58,15 @@ APPROXIMATED: Final = frozenset(
 )
 """Functions that ``mathlib`` expands into basic ones.
 
-``decay`` is exp of what is not positive, with 0 for what would be subnormal.
+``decay`` is exp of what is not positive, with 0 for what would be subnormal and next to it.
 """
 
 COST: Final = {
     **dict.fromkeys(("divide", "sqrt", "truncate_divide", "fmod"), 5),
     **dict.fromkeys(("exp", "exp2", "decay", "sigmoid", "silu"), 20),
+    **dict.fromkeys(("exp_bf16", "decay_bf16", "sigmoid_bf16", "silu_bf16", "gelu_tanh_bf16"), 12),
+    **dict.fromkeys(("exp_f16", "decay_f16", "sigmoid_f16", "silu_f16", "gelu_tanh_f16"), 13),
+    **dict.fromkeys(("tanh_bf16", "tanh_f16", "gelu_erf_bf16", "gelu_erf_f16"), 24),
     **dict.fromkeys(("tanh", "erf", "gelu_erf", "gelu_tanh", "sinh", "cosh"), 30),
     **dict.fromkeys(("log", "log2", "log10", "erfc", "log1p", "expm1", "softplus", "atan"), 40),
     **dict.fromkeys(("asinh", "acosh", "atanh"), 55),

@@ -12,10 +12,12 @@ Both hold for whatever is made of such a sum by arithmetic: softmax, its logarit
 from __future__ import annotations
 
 from monograph.ir.dims import Dim, Symbol
+from monograph.ir.types import bf16, f16
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Expr, Reduce
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.mathlib.number import FORMATS
+from monograph.kernel.mathlib.shortened import name_of
 
 LARGEST_NUMBER = "max_number"
 """The reduction to the largest element, of those that are not NaN."""
@@ -23,6 +25,7 @@ ARITHMETIC = frozenset(
     ("add", "subtract", "multiply", "divide", "negate", "fma", "log", "log2", "exp", "sqrt")
 )
 """Functions that give NaN if any operand is NaN."""
+DECAYS = frozenset(("decay", *(name_of("decay", dtype) for dtype in (bf16, f16))))
 
 
 def with_decays(kernel: Kernel) -> Kernel:
@@ -40,12 +43,17 @@ def with_decays(kernel: Kernel) -> Kernel:
     return _without_care_for_nan(_rewritten(kernel, replaced))
 
 
+def is_decay(expr: Expr) -> bool:
+    """Whether it is a decay, to as many digits as a result keeps."""
+    return isinstance(expr, Apply) and expr.function in DECAYS
+
+
 def is_sum_of_decays(expr: Expr) -> bool:
     """Whether it is the sum of ``decay(x - max(x))``, of which one term is 1 (or it is NaN)."""
     if not isinstance(expr, Reduce) or expr.kind != "sum":
         return False
     term = expr.body
-    if not isinstance(term, Apply) or term.function != "decay":
+    if not isinstance(term, Apply) or not is_decay(term):
         return False
     largest = _largest(term)
     return largest is not None and largest.axes == expr.axes
@@ -107,7 +115,7 @@ def _without_care_for_nan(kernel: Kernel) -> Kernel:
         if largest is None or not _starts_before(each.axes):
             continue
         values = [s.value for s in kernel.stores if largest in set(e.walk((s.value,)))]
-        if all(_is_nan_with(value, each) for value in values):
+        if all(_shows(value, each, largest) for value in values):
             replaced[largest] = e.reduce(LARGEST_NUMBER, largest.axes, largest.body)
     return _rewritten(kernel, replaced) if replaced else kernel
 
@@ -115,6 +123,21 @@ def _without_care_for_nan(kernel: Kernel) -> Kernel:
 def _starts_before(axes: tuple[Axis, ...]) -> bool:
     """Whether there is an element at all: of none, the largest is -inf and the sum 0."""
     return all(isinstance(axis.extent, int) and axis.extent > 0 for axis in axes)
+
+
+def _shows(value: Expr, cause: Expr, largest: Expr) -> bool:
+    """Whether a value is NaN whenever ``cause`` is, unless it does without the largest element."""
+    if largest not in set(e.walk((value,))):
+        return True
+    if not isinstance(value, Apply):
+        return _is_nan_with(value, cause)
+    if value.function == "where":
+        condition, *ways = value.operands
+        unknown = largest in set(e.walk((condition,)))
+        return not unknown and all(_shows(way, cause, largest) for way in ways)
+    if value.function in ("negate", "cast") and value.dtype.is_float:
+        return _shows(value.operands[0], cause, largest)
+    return _is_nan_with(value, cause)
 
 
 def _is_nan_with(value: Expr, cause: Expr) -> bool:

@@ -250,3 +250,15 @@ def test_several_parallel_axes_are_one_range() -> None:
     nest = build_nest(kernel, columns(kernel))
     assert nest.extent == 60
     assert "_p//5%4" in str(nest) or "_p//5 % 4" in str(nest) or "(_p//5)%4" in str(nest)
+
+
+# Sums in parts.
+
+
+def test_a_sum_of_what_another_sum_says_is_in_parts_too() -> None:
+    kernel = flat(lambda x: F.variance(x, 0), "f32[1000, 64]")
+    (column,) = kernel.axes
+    schedule = Schedule((column.symbol,), 1, 0, (column.symbol,), 8, partial=64)
+    text = str(build_nest(kernel, schedule))
+    assert "r9_0" in text
+    assert "r9_1" in text

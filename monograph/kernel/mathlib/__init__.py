@@ -14,6 +14,7 @@ from typing import Final
 
 from monograph.errors import InputError
 from monograph.kernel.expr import Apply, Expr
+from monograph.kernel.mathlib import shortened
 from monograph.kernel.mathlib.activations import (
     gelu_erf,
     gelu_tanh,
@@ -47,6 +48,7 @@ from monograph.kernel.mathlib.normal import erfcx, log_ndtr, ndtri
 from monograph.kernel.mathlib.number import FORMATS, Number
 from monograph.kernel.mathlib.power import power
 from monograph.kernel.mathlib.roots import reciprocal, rsqrt
+from monograph.kernel.mathlib.shortened import SHORTENED
 from monograph.kernel.mathlib.trigonometric import cos, sin, tan
 
 FORMULAS: Final[dict[str, Callable[..., Number]]] = {
@@ -163,9 +165,16 @@ ZEROS_INSIDE: Final = frozenset(
 """Functions with zeros that are not floats: the bound for f64 is in units of max(|result|, 1)."""
 
 
+def is_formula(function: str) -> bool:
+    """Whether a function is one that ``expand`` knows."""
+    return function in FORMULAS or function in SHORTENED
+
+
 def expand(expression: Apply) -> Expr:
     """The same value as an expression of basic functions, of an f32 or f64 operand."""
     formula = FORMULAS.get(expression.function)
+    if expression.function in SHORTENED:
+        formula = shortened.formula(expression.function)
     dtype = expression.operands[0].dtype
     if formula is None or dtype not in FORMATS:
         raise InputError(

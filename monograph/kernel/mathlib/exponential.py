@@ -39,8 +39,8 @@ class Tables:
     """(2^r - 1) / r"""
     ordinary: float
     """Up to this size exp is neither subnormal nor infinite, nor next to it."""
-    lowest_normal: float
-    """Below this exp is subnormal, or next to it."""
+    nearly_zero: float
+    """e to this is next to the power of two whose exponent field is 0: its bits are those of 0."""
     lowest: float
     """Below this exp is 0."""
     highest: float
@@ -72,7 +72,7 @@ TABLES: dict[DType, Tables] = {
             float.fromhex("0x1.417a5cp-13"),
         ),
         ordinary=86.5,
-        lowest_normal=-87.25,
+        nearly_zero=-88.25,
         lowest=-104.0,
         highest=89.0,
         binary_range=(-151.0, 129.0),
@@ -111,7 +111,7 @@ TABLES: dict[DType, Tables] = {
             float.fromhex("0x1.c2cc967477620p-36"),
         ),
         ordinary=707.0,
-        lowest_normal=-708.25,
+        nearly_zero=-709.125,
         lowest=-746.0,
         highest=710.0,
         binary_range=(-1076.0, 1025.0),
@@ -208,17 +208,17 @@ def exp_of_negative(x: Number) -> Number:
 
 
 def decay(x: Number) -> Number:
-    """e to the x for x ≤ 0; what is less than the smallest normal number is 0."""
+    """e to the x for x ≤ 0; what is less than about half the smallest normal number is 0."""
     tables = TABLES[x.dtype]
+    held = x.at_least(tables.nearly_zero)
     shifter = x.format.shifter + x.format.bias
-    shifted = fma(x, LOG2_E, shifter)
+    shifted = fma(held, LOG2_E, shifter)
     whole = shifted - shifter
     if x.dtype is f32:  # n is so small that ln 2 need not be in two parts
-        rest = fma(whole, -LN2, x)
+        rest = fma(whole, -LN2, held)
     else:
-        rest = rest_of(whole, fma(whole, -tables.ln2_high, x))
-    result = exp_of_rest(rest) * power_of_two(shifted.unsigned_bits(), x.dtype)
-    return where(x < tables.lowest_normal, 0.0, result)
+        rest = rest_of(whole, fma(whole, -tables.ln2_high, held))
+    return exp_of_rest(rest) * power_of_two(shifted.unsigned_bits(), x.dtype)
 
 
 def exp2(x: Number) -> Number:

@@ -12,10 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from monograph.ir.dims import Symbol
-from monograph.ir.types import bf16, f64
+from monograph.ir.types import bf16, bool_, f64
 from monograph.kernel.expr import Apply, Expr, Index, Load, Variable, walk
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import Accumulator, Combine, Let, Loop, Prefetch, Statement, Write
+from monograph.kernel.loops import (
+    Accumulator,
+    Combine,
+    Let,
+    Loop,
+    LoopNest,
+    Prefetch,
+    Statement,
+    Write,
+)
 from monograph.targets.cpu.assembly import Builder, Lanes, constant_vector, vector_type
 
 CONVERSIONS = ("cast", "convert")
@@ -28,9 +37,9 @@ def widened(b: Builder, x: Lanes) -> Lanes:
     return b.convert("bitcast", b.binary("shl", wide, _number(16, wide)), "float")
 
 
-def narrowed(b: Builder, x: Lanes) -> Lanes:
+def narrowed(b: Builder, x: Lanes, short_nans: bool = False) -> Lanes:
     """f32 as the nearest bf16, of two the even one; a NaN stays one."""
-    bits = _rounded(b, x)
+    bits = _rounded(b, x, short_nans)
     return b.convert("trunc", b.binary("lshr", bits, _number(16, bits)), "i16")
 
 
@@ -43,10 +52,10 @@ def widened_pairs(b: Builder, x: Lanes) -> Lanes:
     return b.convert("bitcast", _shuffled(b, even, odd, range(x.lanes)), "float")
 
 
-def narrowed_pairs(b: Builder, x: Lanes) -> Lanes:
+def narrowed_pairs(b: Builder, x: Lanes, short_nans: bool = False) -> Lanes:
     """f32, even ones first, as bf16s in the order of memory."""
     half = x.lanes // 2
-    bits = _rounded(b, x)
+    bits = _rounded(b, x, short_nans)
     even = _shuffled(b, bits, bits, range(half))
     odd = _shuffled(b, bits, bits, range(half, x.lanes))
     low = b.binary("lshr", even, _number(16, even))
@@ -56,11 +65,16 @@ def narrowed_pairs(b: Builder, x: Lanes) -> Lanes:
     return _shuffled(b, first, second, order)
 
 
-def _rounded(b: Builder, x: Lanes) -> Lanes:
-    """The bits of f32, rounded where the upper half ends; all ones for a NaN."""
+def _rounded(b: Builder, x: Lanes, short_nans: bool = False) -> Lanes:
+    """The bits of f32, rounded where the upper half ends; all ones for a NaN.
+
+    A NaN of which the lower half is 0 stays one by itself: nothing is carried into its upper half.
+    """
     bits = b.convert("bitcast", x, "i32")
     odd = b.binary("and", b.binary("lshr", bits, _number(16, bits)), _number(1, bits))
     rounded = b.binary("add", b.binary("add", bits, _number(0x7FFF, bits)), odd)
+    if short_nans:
+        return rounded
     is_nan = b.convert("sext", b.compare("fcmp uno", x, x), "i32")
     return b.binary("or", rounded, is_nan)
 
@@ -74,6 +88,18 @@ def _shuffled(b: Builder, x: Lanes, y: Lanes, lanes: Iterable[int]) -> Lanes:
     numbers = ", ".join(f"i32 {lane}" for lane in order)
     mask = f"<{len(order)} x i32> <{numbers}>"
     return b.assign(x.element, len(order), f"shufflevector {x}, {y}, {mask}")
+
+
+def has_short_nans(nest: LoopNest) -> bool:
+    """Whether the lower half of every f32 that is NaN is 0 in a nest.
+
+    Those that arithmetic makes are such, and those that bf16s bring in.
+    """
+    floats = [b for b in nest.inputs if not b.dtype.is_integer and b.dtype is not bool_]
+    if any(b.dtype is not bf16 for b in floats):
+        return False
+    roots = tuple(_roots(nest.body))
+    return not any(isinstance(x, Apply) and x.function == "bitcast" for x in walk(roots))
 
 
 # Which loops --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ cache is written past it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 
 from monograph.ir.dims import Dim, Symbol, evaluate_dim, shape_product
@@ -19,6 +19,7 @@ from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.nest import KEEP_BYTES
+from monograph.kernel.picking import with_picks
 from monograph.kernel.scalar import APPROXIMATED, cost
 from monograph.kernel.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
@@ -41,16 +42,25 @@ HEAVY = 40
 """Instructions an element from which on fewer elements at a time keep registers from spilling."""
 SHARED = 4
 """Instructions that rows have in common from which on several are worth visiting at once."""
+PREFETCHED_SHARE = 4
+"""Of the last cache, the part that results share with the rows that are asked for ahead of time."""
 AHEAD = 1536
 """Bytes before it is read that an element is asked for, where it comes from memory."""
 TURNED = 8
 """Squares side by side that are turned at once: what is written then reaches over several lines."""
+FAR_TURNED = 16
+"""The same for what comes from far: memory likes longer runs."""
+READ_BESIDE = 32
+"""The same where lines fall on few sets of the cache anyway, and others are read beside them."""
+FAR = 4
+"""How many times a core's own cache is far."""
 WORK = 1 << 15
 """Instructions that are worth handing to a thread: about ten microseconds of work."""
 
 
 def choose(kernel: Kernel, machine: Machine) -> Schedule:
     """A schedule for a flat kernel."""
+    kernel = with_picks(kernel)
     reductions = [expr for expr in kernel.expressions() if isinstance(expr, Reduce)]
     top = [each for each in reductions if not _inside_reduction(each)]
     if not top:
@@ -65,7 +75,7 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     vector = _vector_axis(kernel, symbols, extents)
     order = (*(s for s in symbols if s is not vector), vector)
-    width = _width(kernel, machine, extents[vector])
+    width = _width(kernel, machine, extents[vector], {vector})
     outer = likely(shape_product(extents[s] for s in order[:-1]))
     inner = likely(extents[vector])
     if width > inner > 2:
@@ -95,10 +105,18 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         block=block,
         along_tiles=crossed is not None and order[-2] is crossed[0],
         jam=jam,
-        ahead=AHEAD if _from_memory(kernel, machine) and _work(kernel) > FEW else 0,
+        ahead=AHEAD if crossed is None and _asks_ahead(kernel, machine) else 0,
         streaming=_streaming(kernel, machine),
         grain=max(1, WORK // max(per_iteration, 1)),
     )
+
+
+def _asks_ahead(kernel: Kernel, machine: Machine) -> bool:
+    """Whether elements come from memory, and so much is done that the processor asks too late.
+
+    Not in squares: little is left along their vector axis, and the next block is elsewhere.
+    """
+    return _from_memory(kernel, machine) and _work(kernel) > FEW
 
 
 def _vector_axis(kernel: Kernel, symbols: tuple[Symbol, ...], extents: dict[Symbol, Dim]) -> Symbol:
@@ -137,21 +155,25 @@ def _turned(kernel: Kernel, vector: Symbol, axis: Symbol, width: int, machine: M
     """Squares side by side: no more than the first cache keeps the lines of until all is read.
 
     Lines a power of two apart fall on few of its sets. Where those that are written do so too,
-    long runs of them are worth more.
+    long runs of them are worth more, above all if others are read beside them.
     """
+    most = FAR_TURNED if _from_memory(kernel, machine, FAR) else TURNED
 
     def room(position: Expr, symbol: Symbol, dtype: DType) -> int:
         step = coefficient(position.dim, symbol) if isinstance(position, Index) else None
         if not isinstance(step, int) or step == 0:
-            return TURNED * width
+            return most * width
         distance = math.gcd(PAGE, step * dtype.numpy.itemsize)
         return PAGE // max(distance, LINE) * max(1, machine.l1 // PAGE)
 
     read = [room(load.operands[0], vector, load.dtype) for load in kernel.loads()]
     stores = [room(each.position[0], axis, each.buffer.dtype) for each in kernel.stores]
-    if min(stores) < TURNED * width:
-        return TURNED
-    return max(1, min(TURNED, min(read, default=TURNED * width) // width))
+    if min(stores) >= TURNED * width:
+        return max(1, min(most, min(read, default=most * width) // width))
+    is_beside = any(_score(load.operands[0], vector) > 0 for load in kernel.loads())
+    if most > TURNED and is_beside:
+        return READ_BESIDE
+    return TURNED if _streaming(kernel, machine) else most
 
 
 def _squares(extent: Dim, width: int, line: int) -> int:
@@ -209,9 +231,11 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         return _columns(kernel, machine, rows, best, inner, reductions)
     vector = {each.axes[-1].symbol for each in reductions if each.axes}
     vector |= set(inner[-1:])
-    width = _width(kernel, machine, longest)
+    # Registers hold more partial results where nothing is written on the way.
+    width = _width(kernel, machine, longest, vector, HEAVY if inner else 2 * HEAVY)
     per_row = _work(kernel) * _row_size(reductions) // width
     jam = _jam(kernel, reductions, rows, extents) if not inner else ()
+    prefetch = rows[-1] if rows and _hides_reading(kernel, machine) else None
     return Schedule(
         (*rows, *inner),
         rows=len(rows),
@@ -220,9 +244,9 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         width=width,
         jam=jam,
         keep=True,
-        prefetch=rows[-1] if rows and _hides_reading(kernel, machine) else None,
+        prefetch=prefetch,
         ahead=AHEAD if _from_memory(kernel, machine) and _finds_places(reductions) else 0,
-        streaming=_streaming(kernel, machine),
+        streaming=_streaming(kernel, machine, 1 if prefetch is None else PREFETCHED_SHARE),
         grain=max(1, WORK // max(per_row, 1)),
     )
 
@@ -233,7 +257,7 @@ def _across(
     """Neighbouring rows in one vector: their elements are next to each other in memory."""
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     order = (*(s for s in rows if s is not vector), vector)
-    width = _width(kernel, machine, extents[vector])
+    width = _width(kernel, machine, extents[vector], {vector})
     if _work(kernel) <= LIGHT and likely(extents[vector]) >= 16 * width:
         # Whole cache lines, several at a time: each row is far from the next.
         width *= 4 if len(reductions) == 1 else 2
@@ -270,7 +294,7 @@ def _columns(
     """Rows that lie across memory, and are written along: a vector of neighbouring ones at once."""
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     order = (*(s for s in rows if s is not vector), vector, *inner)
-    width = _width(kernel, machine, extents[vector])
+    width = _width(kernel, machine, extents[vector], {vector})
     length = _row_size(reductions)
     is_long = length * width * 4 > KEEP_BYTES
     return Schedule(
@@ -367,11 +391,13 @@ def _score(position: Expr, symbol: Symbol, near: tuple[int, ...] = (-1,)) -> int
     return 1 if len(steps) == 1 and steps[0] in near else -1
 
 
-def _width(kernel: Kernel, machine: Machine, extent: Dim) -> int:
+def _width(
+    kernel: Kernel, machine: Machine, extent: Dim, along: Collection[Symbol], heavy: int = HEAVY
+) -> int:
     """Lanes: a few registers' worth, fewer where much is computed of each element."""
-    bits = max((d.bits for d in _computed(kernel)), default=32)
+    bits = max((d.bits for d in _computed(kernel, along)), default=32)
     lanes = machine.vector_bytes * 8 // max(bits, 32)
-    width = lanes * (2 if _work(kernel) > HEAVY else 4)
+    width = lanes * (2 if _work(kernel) > heavy else 4)
     size = likely(extent)
     while width > lanes and width > size:
         width //= 2
@@ -380,8 +406,11 @@ def _width(kernel: Kernel, machine: Machine, extent: Dim) -> int:
     return max(width, 1)
 
 
-def _computed(kernel: Kernel) -> Iterable[DType]:
+def _computed(kernel: Kernel, along: Collection[Symbol]) -> Iterable[DType]:
+    """The dtypes of what differs from lane to lane."""
     for expr in kernel.expressions():
+        if expr.symbols.isdisjoint(along):
+            continue
         is_number = isinstance(expr, Apply) and not expr.function.startswith("index_")
         if is_number or isinstance(expr, Load):
             yield expr.dtype
@@ -454,10 +483,10 @@ def _hides_reading(kernel: Kernel, machine: Machine) -> bool:
     return _from_memory(kernel, machine) and (is_narrow or _work(kernel) > HEAVY)
 
 
-def _from_memory(kernel: Kernel, machine: Machine) -> bool:
-    """Whether more is read than a core's own cache holds."""
+def _from_memory(kernel: Kernel, machine: Machine, times: int = 1) -> bool:
+    """Whether more is read than a core's own cache holds (so many times over)."""
     sizes = [likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.inputs]
-    return sum(sizes) > machine.l2
+    return sum(sizes) > times * machine.l2
 
 
 def _finds_places(reductions: list[Reduce]) -> bool:
@@ -469,9 +498,10 @@ def _least(dim: Dim) -> int:
     return dim if isinstance(dim, int) else max(dim.bounds()[0] or 0, 0)
 
 
-def _streaming(kernel: Kernel, machine: Machine) -> frozenset[str]:
-    """Outputs so large that nobody would find them in the cache."""
+def _streaming(kernel: Kernel, machine: Machine, share: int = 1) -> frozenset[str]:
+    """Outputs so large that nobody would find them in the cache, or in such a share of it."""
     sizes = {b.name: _least(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.buffers}
-    if sum(sizes.values()) <= machine.l3:
+    room = machine.l3 // share
+    if sum(sizes.values()) <= room:
         return frozenset()
-    return frozenset(b.name for b in kernel.outputs if sizes[b.name] > machine.l3 // 4)
+    return frozenset(b.name for b in kernel.outputs if sizes[b.name] > room // 4)

@@ -438,7 +438,12 @@ def cast(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lanes:
     if dtype.is_float and result.is_float:
         if dtype is f64 and result is f16:
             return b.convert("fptrunc", _round_to_odd(b, x), target)
-        return b.convert("fpext" if result.bits > dtype.bits else "fptrunc", x, target)
+        if result.bits < dtype.bits:
+            return b.convert("fptrunc", x, target)
+        widened = b.convert("fpext", x, target)
+        # LLVM would compare the halves themselves, and make masks of words of those of half words.
+        is_half = dtype is f16 and widened.lanes > 1
+        return b.intrinsic("arithmetic.fence", widened) if is_half else widened
     if dtype.is_float and 8 <= result.bits <= 16:
         return _to_small_integer(b, x, dtype, result)
     if dtype.is_float:

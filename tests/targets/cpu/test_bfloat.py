@@ -79,3 +79,27 @@ def test_rows_too_short_for_pairs_keep_their_order(columns: int) -> None:
     x = np.arange(6 * columns).reshape(6, columns).astype(BF16)
     compiled = monograph.compile(lambda x: F.pad(x, [1, 0], [0, 1]), x)
     agree(compiled(x), np.pad(x, ((1, 0), (0, 1))))
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x * 3.0, F.sigmoid, lambda x: F.softmax(F.reshape(x, (64, 1024)), 1)]
+)
+def test_nans_of_bf16_need_no_care(function: Any) -> None:
+    assert "fcmp uno" not in kernel_of(function, "bf16[65536]").text
+
+
+def test_every_nan_comes_out_as_one() -> None:
+    x = EVERY[np.isnan(EVERY.astype(np.float32))]
+    for function in (F.exp, F.sigmoid, F.tanh, F.log, F.sin, F.sqrt, lambda x: x + 1.0):
+        got = np.asarray(monograph.compile(function, x)(x)).astype(np.float32)
+        assert np.isnan(got).all()
+    rows = np.zeros((len(x), 40), BF16)
+    rows[:, 7] = x
+    assert np.isnan(np.asarray(monograph.compile(lambda x: F.softmax(x, 1), rows)(rows))).all()
+
+
+def test_nans_of_f16_and_f32_do() -> None:
+    for kind, bits in ((np.float16, np.uint16(0x7FFF)), (np.float32, np.uint32(0x7FFFFFFF))):
+        x = np.full(64, bits).view(kind)
+        got = np.asarray(monograph.compile(lambda x: F.cast(F.cast(x, "f32") * 2.0, "bf16"), x)(x))
+        assert np.isnan(got.astype(np.float32)).all()

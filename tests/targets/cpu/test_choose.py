@@ -81,6 +81,19 @@ def test_lines_that_share_few_sets_of_the_cache_are_read_a_few_at_a_time() -> No
     assert (tile(960), tile(256), tile(512), tile(2048)) == (64, 32, 16, 8)
 
 
+def test_what_comes_from_far_is_turned_in_longer_runs() -> None:
+    def squares(columns: int, *, beside: bool = False) -> int:
+        def turned(x: Any, y: Any) -> Any:
+            return F.transpose(x, (1, 0)) + (y if beside else 1.0)
+
+        found = schedule(turned, f"f32[{columns}, {columns}]", f"f32[{columns}, {columns}]")
+        assert found.ahead == 0
+        return found.tile // found.width
+
+    assert (squares(500), squares(3000), squares(4096)) == (8, 16, 8)
+    assert (squares(512, beside=True), squares(4096, beside=True)) == (8, 32)
+
+
 def test_the_rows_that_a_transpose_reads_are_read_on() -> None:
     found = schedule(lambda x: F.transpose(x, (1, 0)), "f32[512, 512]")
     assert found.along_tiles and found.tile == 8 * found.width
@@ -221,3 +234,29 @@ def test_what_the_cache_holds_or_hardly_computes_is_not() -> None:
 
 def test_looking_for_a_position_in_memory_asks_ahead() -> None:
     assert schedule(lambda x: F.argmax(x, 1), "f32[4096, 4096]").ahead
+
+
+def test_what_is_the_same_in_every_lane_does_not_narrow_the_vector() -> None:
+    found = schedule(
+        lambda x, y: F.cross_entropy(x, y, reduction="none"), "f32[512, 32000]", "i64[512]"
+    )
+    assert found.width == 32
+
+
+def test_rows_that_are_only_reduced_have_registers_to_spare() -> None:
+    def sum_of_exponentials(x: Any) -> Any:
+        return F.sum(F.exp(x - F.max(x, axis=1, keepdims=True)), 1)
+
+    assert schedule(sum_of_exponentials, "f32[64, 4096]").width == 32
+    assert schedule(lambda x: F.softmax(x, 1), "f32[64, 4096]").width == 16
+
+
+def test_results_stream_earlier_beside_rows_that_are_asked_for_ahead() -> None:
+    def streams(function: Any, rows: int) -> bool:
+        return bool(schedule(function, f"f32[{rows}, 1024]").streaming)
+
+    def softmax(x: Any) -> Any:
+        return F.softmax(x, 1)
+
+    assert (streams(softmax, 512), streams(softmax, 2048)) == (False, True)
+    assert not streams(lambda x: x - F.mean(x, axis=1, keepdims=True), 2048)

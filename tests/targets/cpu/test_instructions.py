@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monograph import functional as F
 from monograph.errors import MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
@@ -16,6 +17,7 @@ from monograph.ir.types import dtype_of
 from monograph.ops import elementwise, reduce
 from monograph.runtime.compile import Options, compile_graph
 from tests.properties.meaning import assert_same_bits
+from tests.targets.cpu.stepping import kernel_of
 
 Array = np.ndarray[Any, Any]
 
@@ -143,3 +145,8 @@ def test_a_row_divided_by_a_tiny_number_is_not_nan() -> None:
         return a / reduce.sum(a, axis=1, keepdims=True)
 
     assert_as_interpreted(function, x)
+
+
+def test_halves_are_compared_as_the_f32_that_they_are_read_as() -> None:
+    text = kernel_of(lambda x: F.relu(x) * 2.0, "f16[4096]").text
+    assert "llvm.arithmetic.fence.v32f32" in text
