@@ -47,6 +47,8 @@ def work(node: Node) -> int:
     """Instructions for one element of a node's result, roughly."""
     if node.op.name in MOVES | GENERATORS or node.op.family is Family.DATA:
         return 0
+    if node.op.name == "pad_border":  # where an element is from is asked twice, and it is gathered
+        return 6
     return 12 if node.op.name in EXPENSIVE else 1
 
 

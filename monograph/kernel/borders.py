@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from monograph.ir.dims import (
     Dim,
@@ -29,21 +30,16 @@ from monograph.kernel import expr as e
 from monograph.kernel import whole_numbers
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import Loop, LoopKind, LoopNest, Statement, Write
+from monograph.kernel.loops import Loop, LoopKind, LoopNest, Prefetch, Statement, Write
 
 MOST_BORDERS = 7
 """Borders along one axis up to which a loop for each piece is worth its code."""
-_TURNS = {
-    # For position + rest: where the comparison with zero turns, and whether it holds below.
-    ("less", 1): (0, True),
-    ("less_equal", 1): (1, True),
-    ("greater", 1): (1, False),
-    ("greater_equal", 1): (0, False),
-    # For rest - position.
-    ("less", -1): (1, False),
-    ("less_equal", -1): (0, False),
-    ("greater", -1): (0, True),
-    ("greater_equal", -1): (1, True),
+_LEAST = {
+    # What a difference is at least, if it compares so with zero: else the contrary.
+    "less": (0, False),
+    "less_equal": (1, False),
+    "greater": (1, True),
+    "greater_equal": (0, True),
 }
 
 
@@ -65,16 +61,24 @@ class Piece:
 
 
 def pieces(
-    roots: tuple[Expr, ...], axis: Axis, moving: Collection[Symbol], most: int = MOST_BORDERS
+    roots: tuple[Expr, ...],
+    axis: Axis,
+    moving: Collection[Symbol],
+    most: int = MOST_BORDERS,
+    *,
+    is_coarse: bool = False,
 ) -> list[Piece]:
     """The axis cut at its borders; one piece if there are none, or too many, or in no known order.
 
-    ``moving`` are the loop variables: a border that moves with another loop is none.
+    ``moving`` are the loop variables: a border that moves with another loop is none. If there are
+    too many, a coarse cut still parts a long stretch without any from what lies before and behind.
     """
     turns = dict(_turns(roots, axis.symbol, moving))
     borders = {turn.at for turn in turns.values()} | set(_restarts(roots, axis, most))
     inside = [at for at in borders if not _is_outside(at, axis.extent)]
     ordered = _in_order(inside, axis.extent)
+    if ordered is not None and len(ordered) > most and is_coarse:
+        ordered = _around_widest(ordered, axis.extent)
     if ordered is None or not 0 < len(ordered) <= most:
         return [Piece(0, axis.extent, {})]
     ends = [*ordered, axis.extent]
@@ -117,6 +121,8 @@ def _folded(expr: Apply) -> Expr:
     match expr.function, expr.operands:
         case "where", (condition, yes, no):
             return e.select(condition, yes, no)
+        case "cast", (only,):  # what was widened to be chosen from is as it was
+            return e.cast(only, expr.dtype)
         case "logical_not", (Literal() as only,):
             return e.literal(not only.value, bool_)
         case ("logical_and" | "logical_or") as function, (left, right):
@@ -174,13 +180,16 @@ def _turns(
             continue
         difference = left.dim - right.dim
         step = coefficient(difference, symbol)
-        if not isinstance(step, int) or (expr.function, step) not in _TURNS:
+        if not isinstance(step, int) or step == 0 or expr.function not in _LEAST:
             continue
         rest = difference - symbol * step
         if not _is_fixed(rest, moving):
             continue
-        later, holds_below = _TURNS[expr.function, step]
-        yield expr, Turn(rest * -step + later, holds_below)
+        least, holds_from_there = _LEAST[expr.function]
+        if step > 0:  # the difference is at least that from here on
+            yield expr, Turn(-((rest - least) // step), not holds_from_there)
+        else:
+            yield expr, Turn((rest - least) // -step + 1, holds_from_there)
 
 
 def _restarts(roots: tuple[Expr, ...], axis: Axis, most: int) -> Iterator[Dim]:
@@ -239,6 +248,17 @@ def _in_order(borders: list[Dim], extent: Dim) -> list[Dim] | None:
     return ordered
 
 
+def _around_widest(ordered: list[Dim], extent: Dim) -> list[Dim]:
+    """The ends of the widest stretch without a border, if most of the axis lies there."""
+    if not isinstance(extent, int):
+        return ordered
+    known = [0, *(at for at in ordered if isinstance(at, int)), extent]
+    start, end = max(pairwise(known), key=lambda each: each[1] - each[0])
+    if len(known) < len(ordered) + 2 or 2 * (end - start) < extent:
+        return ordered
+    return [at for at in (start, end) if 0 < at < extent]
+
+
 # Loops ------------------------------------------------------------------------------------------
 
 
@@ -261,29 +281,33 @@ def _cut(body: tuple[Statement, ...], moving: Collection[Symbol]) -> tuple[State
 
 
 def _cut_loop(loop: Loop, moving: Collection[Symbol]) -> list[Statement]:
-    writes = [each for each in loop.body if isinstance(each, Write)]
-    if loop.start != 0 or len(writes) != len(loop.body) or _is_short(loop):
+    body = [each for each in loop.body if isinstance(each, Write | Prefetch)]
+    if loop.start != 0 or len(body) != len(loop.body) or _is_short(loop):
         return [loop]
     axis = Axis(loop.symbol, loop.extent)
+    writes = [each for each in body if isinstance(each, Write)]
     roots = tuple(expr for write in writes for expr in (write.offset, write.value))
-    found = pieces(roots, axis, moving)
+    found = pieces(roots, axis, moving, is_coarse=True)
     if len(found) == 1:
         return [loop]
     loops: list[Statement] = []
     for number, piece in enumerate(found):
         part = e.axis(f"{loop.symbol.name}p{number}", piece.extent)
-        body = tuple(
-            replace(
-                write,
-                offset=on_piece(write.offset, axis, part.symbol, piece),
-                value=on_piece(write.value, axis, part.symbol, piece),
-            )
-            for write in writes
-        )
+        inner = tuple(_statement_on(each, axis, part.symbol, piece) for each in body)
         width = _width_for(piece.extent, loop.width)
         kind = loop.kind if width > 1 else LoopKind.SERIAL
-        loops.append(Loop(part.symbol, 0, piece.extent, body, kind, width))
+        loops.append(Loop(part.symbol, 0, piece.extent, inner, kind, width))
     return loops
+
+
+def _statement_on(
+    statement: Write | Prefetch, axis: Axis, inside: Symbol, piece: Piece
+) -> Write | Prefetch:
+    """A statement of a loop, on a piece of its axis."""
+    offset = on_piece(statement.offset, axis, inside, piece)
+    if isinstance(statement, Prefetch):
+        return replace(statement, offset=offset)
+    return replace(statement, offset=offset, value=on_piece(statement.value, axis, inside, piece))
 
 
 def _is_short(loop: Loop) -> bool:

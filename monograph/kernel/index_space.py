@@ -7,7 +7,7 @@ partial(128)   sum(r: x[r])            →   sum(r8: sum(r9 < 128: x[128*r8+r9])
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from monograph.ir.dims import Dim, Symbol, dim_min
@@ -29,28 +29,42 @@ def with_partial_sums(kernel: Kernel, size: int) -> Kernel:
     """
     replaced: dict[Expr, Expr] = {}
     for expr in kernel.expressions():
-        if not isinstance(expr, Reduce) or expr.kind != "sum" or not expr.dtype.is_float:
-            continue
-        first, *others = expr.axes
-        if isinstance(first.extent, int) and first.extent <= 2 * size:
-            continue
-        if any(isinstance(x, Reduce) for x in e.walk((expr.body,))):
-            continue
-        outer, inner = _in_parts(first, size, "_r8_0", "_r9_0")
-        place = outer.symbol * size + inner.symbol
-        partial = e.reduce("sum", (inner, *others), e.substitute(expr.body, {first.symbol: place}))
-        if not isinstance(outer.extent, int) or outer.extent > PARTS:
-            whole = outer
-            outer, inner = _in_parts(whole, PARTS, "_r6_0", "_r7_0")
-            place = outer.symbol * PARTS + inner.symbol
-            partial = e.reduce("sum", (inner,), e.substitute(partial, {whole.symbol: place}))
-        replaced[expr] = e.reduce("sum", (outer,), partial)
+        if isinstance(expr, Reduce) and _is_long_sum(expr, size):
+            replaced[expr] = _in_shorter_sums(expr, replaced, size)
     if not replaced:
         return kernel
     stores = tuple(
         Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
     )
     return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+
+
+def _is_long_sum(expr: Reduce, size: int) -> bool:
+    """Whether it is a sum of many terms, none of which is a sum along the same axes."""
+    if expr.kind != "sum" or not expr.dtype.is_float:
+        return False
+    extent = expr.axes[0].extent
+    if isinstance(extent, int) and extent <= 2 * size:
+        return False
+    moving = {axis.symbol for axis in expr.axes}
+    inner = (x for x in e.walk((expr.body,)) if isinstance(x, Reduce))
+    return not any(moving & x.symbols for x in inner)
+
+
+def _in_shorter_sums(expr: Reduce, replaced: Mapping[Expr, Expr], size: int) -> Expr:
+    """A sum of partial sums; what its terms are made of has been replaced before."""
+    number = len(replaced)
+    first, *others = expr.axes
+    body = e.replace(expr.body, replaced)
+    outer, inner = _in_parts(first, size, f"_r8_{number}", f"_r9_{number}")
+    place = outer.symbol * size + inner.symbol
+    partial = e.reduce("sum", (inner, *others), e.substitute(body, {first.symbol: place}))
+    if not isinstance(outer.extent, int) or outer.extent > PARTS:
+        whole = outer
+        outer, inner = _in_parts(whole, PARTS, f"_r6_{number}", f"_r7_{number}")
+        place = outer.symbol * PARTS + inner.symbol
+        partial = e.reduce("sum", (inner,), e.substitute(partial, {whole.symbol: place}))
+    return e.reduce("sum", (outer,), partial)
 
 
 def _in_parts(axis: Axis, size: int, outer_name: str, inner_name: str) -> tuple[Axis, Axis]:

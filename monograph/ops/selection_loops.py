@@ -1,12 +1,16 @@
 """The first few of an order, as loops: a heap of the best elements that a row has shown so far.
 
-An element is held as one unsigned integer: its key, which compares as the element does, above its
-index, so that of equal elements the lower index is better. The worst of the heap is at its top:
-most elements are not better than that one, which takes one comparison to see. A better one takes
-its place and sinks. In the end the heap is emptied, the worst first.
+An element is held by its key, which compares as the element does, and its index, so that of equal
+elements the lower index is better: both in one unsigned integer if the key is short, else beside
+each other. The worst of the heap is at its top: most elements are not better than that one, which
+takes one comparison to see. A better one takes its place and sinks. In the end the heap is emptied,
+the worst first.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from monograph.ir.dims import Dim, shape_product
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
@@ -19,10 +23,13 @@ FEW = 8
 """How many times as many elements as are wanted a row has, for a heap to be quicker than a sort."""
 INDEX_BITS = 32
 
+Entry: TypeAlias = tuple[Scalar, ...]
+"""A key above an index, in one number or in two; the first decides before the second."""
 
-def may_select(dtype: DType, size: Dim, k: Dim) -> bool:
-    """Whether selecting is possible and quicker than sorting: few of many, with small keys."""
-    if not isinstance(k, int) or not 0 < k <= LARGEST or key_dtype(dtype).bits > INDEX_BITS:
+
+def may_select(size: Dim, k: Dim) -> bool:
+    """Whether selecting is possible and quicker than sorting: few of many."""
+    if not isinstance(k, int) or not 0 < k <= LARGEST:
         return False
     low, high = (size, size) if isinstance(size, int) else size.bounds()
     return low is not None and low >= FEW * k and high is not None and high < 1 << INDEX_BITS
@@ -36,78 +43,118 @@ def lower_top_k_indices(b: LoopBuilder, k: int, axis: int, largest: bool) -> Non
     outer = shape_product(x.shape[:normal])
     result = b.viewed(b.result(), (outer, k, inner))
     with b.parallel((outer, inner)) as (before, after):
-        heap = b.local(u64, k)
-        with b.loop(k) as place:
-            b.store(heap, [place], b.literal((1 << u64.bits) - 1, u64))
 
         def element(place: Scalar) -> Scalar:
             return b.reshaped(0, (outer, size, inner), [before, place, after])
 
+        heap = _Heap.of(b, element(b.index(0)).dtype, k, largest)
         with b.loop(k) as place:
-            _sink(b, heap, b.index(k), _packed(b, element(place), place, largest))
-        worst = b.variable(_worst(b, heap, element(b.index(0)).dtype, largest))
+            heap.sink(b.index(k), heap.entry(element(place), place))
+        worst = b.variable(heap.worst())
         beyond = "less_equal" if largest else "greater_equal"
         with b.loop(size - k) as rest:
             place = rest + k
             value = element(place)
             is_no_better = b.apply(beyond, value, worst.get())  # a NaN is looked at closely
             with b.when(b.apply("logical_not", is_no_better)):
-                packed = _packed(b, value, place, largest)
-                with b.when(b.apply("less", packed, b.load(heap, [b.index(0)]))):
-                    _sink(b, heap, b.index(k), packed)
-                    worst.set(_worst(b, heap, value.dtype, largest))
+                entry = heap.entry(value, place)
+                with b.when(heap.is_less(entry, heap.get(b.index(0)))):
+                    heap.sink(b.index(k), entry)
+                    worst.set(heap.worst())
         with b.loop(k) as done:
             last = b.index(k - 1) - done
-            b.store(result, [before, last, after], _index(b, b.load(heap, [b.index(0)])))
-            _sink(b, heap, last, b.load(heap, [last]))
+            b.store(result, [before, last, after], heap.index(heap.get(b.index(0))))
+            heap.sink(last, heap.get(last))
 
 
-def _packed(b: LoopBuilder, value: Scalar, place: Scalar, largest: bool) -> Scalar:
-    """An element's key above its index."""
-    key = b.cast(sort_key(b, value, largest), u64)
-    high = b.apply("shift_left", key, b.literal(INDEX_BITS, u64))
-    return b.apply("bitwise_or", high, b.cast(place, u64))
+@dataclass(frozen=True)
+class _Heap:
+    """Entries in memory, none of them better than its parent."""
 
+    b: LoopBuilder
+    dtype: DType
+    largest: bool
+    parts: tuple[Memory, ...]
 
-def _index(b: LoopBuilder, packed: Scalar) -> Scalar:
-    mask = b.literal((1 << INDEX_BITS) - 1, u64)
-    return b.cast(b.apply("bitwise_and", packed, mask), i64)
+    @staticmethod
+    def of(b: LoopBuilder, dtype: DType, size: int, largest: bool) -> _Heap:
+        """A heap of entries that are worse than any element."""
+        count = 1 if key_dtype(dtype).bits <= INDEX_BITS else 2
+        parts = tuple(b.local(u64, size) for _ in range(count))
+        with b.loop(size) as place:
+            for part in parts:
+                b.store(part, [place], b.literal((1 << u64.bits) - 1, u64))
+        return _Heap(b, dtype, largest, parts)
 
+    def entry(self, value: Scalar, place: Scalar) -> Entry:
+        """An element's key above its index."""
+        b = self.b
+        key, index = b.cast(sort_key(b, value, self.largest), u64), b.cast(place, u64)
+        if len(self.parts) > 1:
+            return key, index
+        high = b.apply("shift_left", key, b.literal(INDEX_BITS, u64))
+        return (b.apply("bitwise_or", high, index),)
 
-def _worst(b: LoopBuilder, heap: Memory, dtype: DType, largest: bool) -> Scalar:
-    """The element at the top of the heap, of its key."""
-    key = key_dtype(dtype)
-    packed = b.load(heap, [b.index(0)])
-    number = b.cast(b.apply("shift_right", packed, b.literal(INDEX_BITS, u64)), key)
-    if largest:
-        number = b.apply("bitwise_not", number)
-    top = b.literal(1 << (key.bits - 1), key)
-    if dtype.is_float:
-        ones = b.literal((1 << key.bits) - 1, key)
-        negative = b.apply("less", number, top)
-        bits = b.apply("bitwise_xor", number, b.select(negative, ones, top))
-        return b.apply("bitcast", bits, dtype=dtype)
-    if dtype is bool_ or dtype is key:
-        return b.cast(number, dtype)
-    return b.cast(b.apply("bitwise_xor", number, top), dtype)
+    def index(self, entry: Entry) -> Scalar:
+        b = self.b
+        mask = b.literal((1 << INDEX_BITS) - 1, u64)
+        return b.cast(b.apply("bitwise_and", entry[-1], mask), i64)
 
+    def get(self, place: Scalar) -> Entry:
+        return tuple(self.b.load(part, [place]) for part in self.parts)
 
-def _sink(b: LoopBuilder, heap: Memory, size: Scalar, value: Scalar) -> None:
-    """Put a value in place of the top of the first ``size`` elements, and let it sink."""
-    place = b.variable(b.index(0))
-    with b.while_(lambda: b.apply("less", place.get() * 2 + 1, size)):
-        here = place.get()
-        left = here * 2 + 1
-        right = b.apply("minimum", left + 1, size - 1)
-        first, second = b.load(heap, [left]), b.load(heap, [right])
-        child = b.select(b.apply("greater", second, first), right, left)
-        worse = b.apply("maximum", first, second)
-        sinks = b.apply("greater", worse, value)
-        with b.when(sinks):
-            b.store(heap, [here], worse)
-            place.set(child)
-        with b.when(b.apply("logical_not", sinks)):
-            b.store(heap, [here], value)
-            place.set(size)
-    with b.when(b.apply("less", place.get(), size)):
-        b.store(heap, [place.get()], value)
+    def set(self, place: Scalar, entry: Entry) -> None:
+        for part, number in zip(self.parts, entry, strict=True):
+            self.b.store(part, [place], number)
+
+    def is_less(self, left: Entry, right: Entry) -> Scalar:
+        """Whether an entry is better than another."""
+        b = self.b
+        first = b.apply("less", left[0], right[0])
+        if len(left) == 1:
+            return first
+        is_tied = b.apply("equal", left[0], right[0])
+        return b.apply(
+            "logical_or", first, b.apply("logical_and", is_tied, b.apply("less", left[1], right[1]))
+        )
+
+    def worst(self) -> Scalar:
+        """The element at the top of the heap, of its key."""
+        b, dtype, key = self.b, self.dtype, key_dtype(self.dtype)
+        number = self.get(b.index(0))[0]
+        if len(self.parts) == 1:
+            number = b.apply("shift_right", number, b.literal(INDEX_BITS, u64))
+        number = b.cast(number, key)
+        if self.largest:
+            number = b.apply("bitwise_not", number)
+        top = b.literal(1 << (key.bits - 1), key)
+        if dtype.is_float:
+            ones = b.literal((1 << key.bits) - 1, key)
+            negative = b.apply("less", number, top)
+            bits = b.apply("bitwise_xor", number, b.select(negative, ones, top))
+            return b.apply("bitcast", bits, dtype=dtype)
+        if dtype is bool_ or dtype is key:
+            return b.cast(number, dtype)
+        return b.cast(b.apply("bitwise_xor", number, top), dtype)
+
+    def sink(self, size: Scalar, entry: Entry) -> None:
+        """Put an entry in place of the top of the first ``size``, and let it sink."""
+        b = self.b
+        place = b.variable(b.index(0))
+        with b.while_(lambda: b.apply("less", place.get() * 2 + 1, size)):
+            here = place.get()
+            left = here * 2 + 1
+            right = b.apply("minimum", left + 1, size - 1)
+            first, second = self.get(left), self.get(right)
+            is_second = self.is_less(first, second)
+            both = zip(first, second, strict=True)
+            worse = tuple(b.select(is_second, y, x) for x, y in both)
+            sinks = self.is_less(entry, worse)
+            with b.when(sinks):
+                self.set(here, worse)
+                place.set(b.select(is_second, right, left))
+            with b.when(b.apply("logical_not", sinks)):
+                self.set(here, entry)
+                place.set(size)
+        with b.when(b.apply("less", place.get(), size)):
+            self.set(place.get(), entry)

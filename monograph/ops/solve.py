@@ -44,6 +44,7 @@ from monograph.ops.matrices import (
     sample_matrix,
     square_type,
 )
+from monograph.ops.matrix_exp_loops import lower_matrix_exp
 from monograph.ops.reduce import as_float
 from monograph.ops.rules import broadcast_shapes, require, same_dim, same_dtype
 
@@ -341,7 +342,7 @@ class MatrixExp(Op):
         return total
 
     def lower_loops(self, b: LoopBuilder) -> None:
-        matrix_loops.lower_matrix_exp(b)
+        lower_matrix_exp(b)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         """The upper right block of exp([[xᴴ, g], [0, xᴴ]])."""

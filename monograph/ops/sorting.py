@@ -22,7 +22,7 @@ from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, i64
 from monograph.ops import index, reduce, slicing
 from monograph.ops.rules import normalize_axis, require
-from monograph.ops.selection_loops import INDEX_BITS, lower_top_k_indices, may_select
+from monograph.ops.selection_loops import lower_top_k_indices, may_select
 from monograph.ops.sorting_loops import lower_argsort
 
 
@@ -95,8 +95,7 @@ def sort(x: Operand, axis: int = -1, descending: bool = False, stable: bool = Tr
 class TopKIndices(Op):
     """The indices of the ``k`` largest (or smallest) elements along ``axis``, in order of size.
 
-    Of equal elements the lower index comes first. Elements have 32 bits at most: a key and an
-    index are compared as one number.
+    Of equal elements the lower index comes first.
     """
 
     k: int
@@ -105,12 +104,6 @@ class TopKIndices(Op):
 
     def infer(self, x: TensorType) -> TensorType:
         _, indices = TopK(self.k, self.axis, self.largest).infer(x)
-        require(
-            x.dtype.bits <= INDEX_BITS,
-            f"top_k_indices: {x.dtype} has too many bits",
-            expected=f"elements of at most {INDEX_BITS} bits",
-            found=str(x),
-        )
         return indices
 
     def evaluate(self, x: Array) -> Array:
@@ -122,7 +115,7 @@ class TopKIndices(Op):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         for x, axis, descending, note, _ in _operands():
-            if x.ndim and x.shape[axis] and x.dtype.itemsize * 8 <= INDEX_BITS:
+            if x.ndim and x.shape[axis]:
                 yield Sample(cls(2, axis, descending), (x,), note)
 
 
@@ -165,7 +158,7 @@ class TopK(Op):
         return np.take_along_axis(x, chosen, self.axis), chosen
 
     def decompose(self, x: Value) -> tuple[Value, Value]:
-        if isinstance(self.k, int) and may_select(x.dtype, x.shape[self.axis], self.k):
+        if isinstance(self.k, int) and may_select(x.shape[self.axis], self.k):
             chosen = apply(TopKIndices(self.k, self.axis, self.largest), x)
         else:
             order = apply(Argsort(self.axis, self.largest), x)

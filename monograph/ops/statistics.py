@@ -70,16 +70,22 @@ class Bincount(Op):
         return weights.with_shape((self.length,))
 
     def evaluate(self, x: Array, weights: Array | None = None) -> Array:
-        needed = int(x.max()) + 1 if x.size else 0
-        length = self.length if isinstance(self.length, int) else max(needed, self.minimum)
-        if x.size and (int(x.min()) < 0 or needed > length):
+        is_known = isinstance(self.length, int)
+        least = self.length if isinstance(self.length, int) else self.minimum
+        if x.size and (int(x.min()) < 0 or (is_known and int(x.max()) >= least)):
             raise EvaluationError(
                 "bincount: an element has no bin",
-                expected=f"0 to {length - 1}" if isinstance(self.length, int) else "0 or more",
-                found=f"{int(x.min())} to {needed - 1}",
+                expected=f"0 to {least - 1}" if is_known else "0 or more",
+                found=f"{int(x.min())} to {int(x.max())}",
             )
-        counts = np.zeros(length, np.int64 if weights is None else weights.dtype)
-        np.add.at(counts, x.astype(np.int64), 1 if weights is None else weights)
+        bins = x.astype(np.int64, copy=False)
+        if weights is None:
+            return np.bincount(bins, minlength=least)
+        if weights.dtype.kind == "f":
+            return np.bincount(bins, weights, least).astype(weights.dtype)
+        length = max(int(x.max()) + 1 if x.size else 0, least)
+        counts = np.zeros(length, weights.dtype)
+        np.add.at(counts, bins, weights)
         return counts
 
     def binds(self) -> tuple[Symbol, ...]:

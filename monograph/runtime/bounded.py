@@ -15,10 +15,10 @@ from monograph import functional as F
 from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Op
-from monograph.ir.types import Array, bool_, i64, string, wide
+from monograph.ir.types import Array, bool_, i64, string, symbols_of, wide
 from monograph.ops import data
 from monograph.ops.detection import NonMaxSuppression
-from monograph.ops.found import found_rows
+from monograph.ops.found import found_rows, numbered_runs
 from monograph.ops.index.lookup import Nonzero
 from monograph.ops.statistics import Unique, UniqueConsecutive
 from monograph.ops.suppression import kept_boxes
@@ -34,11 +34,28 @@ def bounded(node: Node, operands: Sequence[Value]) -> Results | None:
     if rule is None or any(value.dtype is string for value in operands):
         return None
     with operands[0].graph.as_current():
-        return rule(node.op, *operands)
+        results = rule(node.op, *operands)
+        if results is None:
+            return None
+        made = zip(node.results, results[:-1], strict=True)
+        found = [x if is_told(value) else data.zeros((0,) * x.rank, x.dtype) for value, x in made]
+        return *found, results[-1]
+
+
+def is_told(value: Value) -> bool:
+    """Whether a result matters: it is used, or no used one says how many there are."""
+    node = value.producer
+    assert node is not None
+    sizes = set(node.op.binds())
+    others = [other for other in node.results if other.uses]
+    return bool(value.uses) or not any(sizes <= set(symbols_of(x.type)) for x in others)
 
 
 def taken(node: Node, results: Sequence[Array], length: int) -> list[Array]:
-    """The results in the length that they have, along the axes that the node names it for."""
+    """The results in the length that they have, along the axes that the node names it for.
+
+    Those that do not matter are empty.
+    """
     (size,) = node.op.binds()
     return [
         np.ascontiguousarray(each[tuple(slice(length if dim == size else None) for dim in v.shape)])
@@ -75,6 +92,11 @@ def _first(x: Value, size: Dim) -> Value:
     return F.slice(x, [0], [size], axes=[0])
 
 
+def _lengths(begins: Value, size: Dim) -> Value:
+    """How long the runs are: each ends where the next one begins."""
+    return F.slice(begins, [1], [size + 1], axes=[0]) - _first(begins, size)
+
+
 def _unique(op: Unique, x: Value) -> Results | None:
     """Sort, begin a run wherever an element differs from the one before it, and count the runs."""
     slices = _slices(x, op.axis)
@@ -84,17 +106,15 @@ def _unique(op: Unique, x: Value) -> Results | None:
     for column in reversed(F.unstack(slices, 1)):
         order = F.take(order, F.argsort(F.take(column, order, 0), 0), 0)
     starts = _starts(F.take(slices, order, 0), op.equal_nan)
-    run = F.cumsum(starts, 0) - 1
-    size, length = slices.shape[0], F.sum(F.cast(starts, i64), 0)
+    run, begins, length = numbered_runs(starts)
+    size = slices.shape[0]
     inverse = _scattered(size, order, run)
-    first = _scattered(size + 1, F.where(starts, run, _number(size)), order)
-    first = F.where(F.less(F.iota((size,)), length), _first(first, size), _number(size))
+    is_run, counts = F.less(F.iota((size,)), length), _lengths(begins, size)
+    first = F.take(order, F.where(is_run, _first(begins, size), 0), 0)
     if not op.sorted:
-        by_place = F.argsort(first, 0)
-        first = F.take(first, by_place, 0)
+        by_place = F.argsort(F.where(is_run, first, _number(size)), 0)
+        first, counts = F.take(first, by_place, 0), F.take(counts, by_place, 0)
         inverse = F.take(_scattered(size, by_place, F.iota((size,))), inverse, 0)
-    counts = _scattered(size, inverse, F.full((size,), 1, i64), "add")
-    first = F.minimum(first, _number(size) - 1)  # what is behind the last one reads something
     if op.axis is None:
         return F.take(F.reshape(x, (size,)), first, 0), first, inverse, counts, length
     return F.take(x, first, op.axis), first, inverse, counts, length
@@ -104,11 +124,10 @@ def _unique_consecutive(op: UniqueConsecutive, x: Value) -> Results | None:
     slices = _slices(x, op.axis)
     if slices is None:
         return None
-    starts = _starts(slices, equal_nan=False)
-    first, length = _places(starts)
-    run = F.cumsum(starts, 0) - 1
+    run, begins, length = numbered_runs(_starts(slices, equal_nan=False))
     size = slices.shape[0]
-    counts = _scattered(size, run, F.full((size,), 1, i64), "add")
+    first = F.where(F.less(F.iota((size,)), length), _first(begins, size), 0)
+    counts = _lengths(begins, size)
     source, axis = (F.reshape(x, (size,)), 0) if op.axis is None else (x, op.axis)
     return F.take(source, first, axis), run, counts, length
 
@@ -129,7 +148,7 @@ def _slices(x: Value, axis: int | None) -> Value | None:
 def _starts(rows: Value, equal_nan: bool) -> Value:
     """Whether each row differs from the one before it; the first one does."""
     size = rows.shape[0]
-    now, before = rows, F.take(rows, F.maximum(F.iota((size,)) - 1, 0), 0)
+    now, before = rows, F.pad(rows, [1, 0], [-1, 0])
     differs = F.not_equal(now, before)
     if equal_nan and rows.dtype.is_float:
         differs = F.logical_and(differs, ~F.logical_and(F.is_nan(now), F.is_nan(before)))

@@ -296,8 +296,9 @@ def usable_strides(
 
 
 def has_own_loops(op: type[Op]) -> bool:
-    """Whether a composite says how one element is computed, and so needs no decomposition."""
-    return op.has_lowering() or is_scalar_function(op)
+    """Whether a composite says how its elements are computed, and so needs no decomposition."""
+    has_loops = op.lower_loops is not Op.lower_loops
+    return op.has_lowering() or has_loops or is_scalar_function(op)
 
 
 def _refuse_if_strict(options: Options, report: CompileReport) -> None:

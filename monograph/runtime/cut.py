@@ -16,7 +16,7 @@ from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node, Value, copy_node
 from monograph.ir.types import symbols_of
 from monograph.ops.data import Constant, Weight
-from monograph.runtime.bounded import bounded
+from monograph.runtime.bounded import bounded, is_told
 from monograph.runtime.unheld import why_not_native, why_unheld
 
 
@@ -124,7 +124,8 @@ def _made(graph: Graph, between: Sequence[Node], contents: Sequence[Value]) -> C
         for node in graph.nodes
         if node in done
         for value in node.results
-        if any(use.node not in done for use in value.uses) or (node in between and node.binds())
+        if any(use.node not in done for use in value.uses)
+        or (node in between and node.binds() and is_told(value))
     ]
     computed = dict.fromkeys(
         value

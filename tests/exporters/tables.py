@@ -22,7 +22,7 @@ UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("bessel_y0", "bessel_y1", "digamma", "erfcx", "lgamma"), NUMERIC),
     **dict.fromkeys(("igamma", "igammac", "log_ndtr", "ndtri", "polygamma"), NUMERIC),
     **dict.fromkeys(("polynomial", "zeta"), NUMERIC),
-    **dict.fromkeys(("found_rows", "kept_boxes"), RUNTIME),
+    **dict.fromkeys(("found_rows", "kept_boxes", "numbered_runs"), RUNTIME),
 }
 """Ops of which every sample is refused, and why."""
 

@@ -23,7 +23,7 @@ def compared(function: str, left: Any, right: Any) -> e.Expr:
 
 
 @pytest.mark.parametrize("function", ["less", "less_equal", "greater", "greater_equal"])
-@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("step", [1, -1, 2, -3])
 def test_each_piece_knows_what_holds_in_it(function: str, step: int) -> None:
     axis = e.axis("_i0", 10)
     condition = compared(function, 2 + step * axis.symbol, 2 + step * 6)
@@ -63,10 +63,25 @@ def test_borders_in_no_known_order_are_left() -> None:
     assert len(pieces((first,), axis, {axis.symbol})) == 2
 
 
+def test_of_too_many_borders_those_around_the_longest_stretch_are_cut_at() -> None:
+    axis = e.axis("_i0", 100)
+    conditions = tuple(compared("less", axis.symbol, at) for at in (*range(1, 9), 97, 98))
+    moving = {axis.symbol}
+    assert len(pieces(conditions, axis, moving)) == 1
+    found = pieces(conditions, axis, moving, is_coarse=True)
+    assert [(piece.start, piece.extent) for piece in found] == [(0, 8), (8, 89), (97, 3)]
+    assert len(found[1].settled) == len(conditions)
+
+
 def test_a_padded_row_is_read_without_gathering() -> None:
     kernel = kernel_of(lambda x: F.pad(x, [0, 3], [0, 3], value=1.0), "f32[4, 50]")
     assert "gather" not in kernel.text
     assert verify_nest(kernel.nest) > 0
+
+
+def test_narrow_floats_are_moved_as_they_are() -> None:
+    kernel = kernel_of(lambda x, y: F.concat([x, y], 1), "bf16[50, 30]", "bf16[50, 41]")
+    assert "cast" not in str(kernel.nest)
 
 
 @pytest.mark.parametrize("size", [17, 33, 64, 100])

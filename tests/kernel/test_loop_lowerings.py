@@ -208,6 +208,18 @@ def test_an_order_along_the_first_axis() -> None:
     np.testing.assert_array_equal(got, np.argsort(x, 0, kind="stable"))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint64, np.int16])
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_first_few_of_an_order_are_selected(dtype: type, largest: bool) -> None:
+    """Many ties, and in floats both zeros and NaN."""
+    x = np.random.default_rng(0).integers(0, 60, (5, 400)).astype(dtype)
+    if np.issubdtype(dtype, np.floating):
+        x[:, ::50], x[:, 1::50], x[:, 2::90] = -0.0, 0.0, np.nan
+    graph = trace(lambda x: sorting.top_k(x, 9, 1, largest), x)
+    for got, expected in zip(_native(graph, [x]), interpret(graph, [x]), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_elements_are_counted_and_their_weights_added() -> None:
     x = np.random.default_rng(6).integers(0, 50, size=10_000)
     weights = _normal(10_000)

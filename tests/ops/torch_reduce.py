@@ -117,6 +117,7 @@ TORCH = {
     "cumsum": _scan(torch.cumsum, 0),
     "cumprod": _scan(torch.cumprod, 1),
     "cummax": _scan(_cummax, 0),
+    "logcumsumexp": _scan(torch.logcumsumexp, 0),
     "sort": _sort,
     "argsort": _argsort,
     "top_k": _top_k,

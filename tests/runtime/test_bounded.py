@@ -14,6 +14,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.types import type_of_array
 from monograph.ops.statistics import unique, unique_consecutive
+from monograph.runtime.bounded import is_told
 from monograph.runtime.compile import Options, compile_graph
 
 STRICT = Options(cache=False, strict=True)
@@ -69,6 +70,25 @@ def test_distinct_elements_with_nan(equal_nan: bool) -> None:
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_runs_of_equal_slices(axis: int | None) -> None:
     assert_native(lambda x: unique_consecutive(x, axis), np.sort(ROWS, axis=0))
+
+
+def test_results_that_nothing_uses_are_not_computed() -> None:
+    graph = trace(lambda x: unique_consecutive(x)[0], "i64[6]")
+    x = np.array([1, 1, 2, 2, 2, 1])
+    (node,) = graph.nodes
+    assert [is_told(value) for value in node.results] == [True, False, False]
+    np.testing.assert_array_equal(compile_graph(graph, STRICT).run([x])[0], [1, 2, 1])
+
+
+def test_a_length_that_no_used_result_has_is_told_all_the_same() -> None:
+    graph = trace(lambda x: unique_consecutive(x)[1], "i64[6]")
+    x = np.array([1, 1, 2, 2, 2, 1])
+    np.testing.assert_array_equal(compile_graph(graph, STRICT).run([x])[0], [0, 0, 1, 1, 1, 2])
+
+
+@pytest.mark.parametrize("density", [0.02, 0.5, 1.0])
+def test_many_and_few_places_are_found(density: float) -> None:
+    assert_native(F.nonzero, np.random.default_rng(0).random((7, 90)) < density)
 
 
 @pytest.mark.parametrize("centered", [False, True])

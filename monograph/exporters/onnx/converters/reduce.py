@@ -17,7 +17,7 @@ from monograph.ir.build import apply, cast_to
 from monograph.ir.dims import Dim, provably_at_least, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import bool_, i32, i64, u64
-from monograph.ops import cumulative, data, joining, reduce, slicing
+from monograph.ops import cumulative, data, joining, log_cumulative, math, reduce, slicing
 from monograph.ops import elementwise as e
 from monograph.ops import shape as shape_ops
 from monograph.ops.control import scan
@@ -255,6 +255,20 @@ def cummax(op: cumulative.Cummax, x: Value) -> Value:
     def step(before: Value, item: Value) -> tuple[Value, Value]:
         largest = e.maximum(before, item)
         return largest, largest
+
+    return _scanned(x, op.axis, op.reverse, start, step)
+
+
+@expands(log_cumulative.Logcumsumexp)
+def logcumsumexp(op: log_cumulative.Logcumsumexp, x: Value) -> Value:
+    """Running sums of exponentials, step by step."""
+    start = data.full((), -np.inf, x.dtype)
+
+    def step(before: Value, item: Value) -> tuple[Value, Value]:
+        top = e.maximum(before, item)
+        apart = e.where(e.equal(before, item), 0.0, e.negate(e.abs(before - item)))
+        total = top + math.log1p(math.exp(apart))
+        return total, total
 
     return _scanned(x, op.axis, op.reverse, start, step)
 

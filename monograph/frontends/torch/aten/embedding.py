@@ -67,7 +67,10 @@ def _bags(node: TorchNode) -> tuple[Value, Value | None]:
     count, bags = indices.shape[0], offsets.shape[0]
     if 0 in (count, bags):
         return F.zeros((bags, table.shape[1]), table.dtype), None
-    join = _join_equal(node, bags, count) or _join_from(offsets, count)
+    equal = _join_equal(node, bags, count)
+    if equal is None and _is_plain(node):
+        return _summed(node, indices, offsets), None
+    join = equal or _join_from(indices, offsets)
     counts = _counted(node, indices)
     rows = F.take(table, indices, axis=0)
     some = join(F.cast(counts, i64), "add")
@@ -77,13 +80,33 @@ def _bags(node: TorchNode) -> tuple[Value, Value | None]:
         joined = F.where(F.equal(some, 0), 0, largest)
         if not _tells_winners(node):
             return joined, None
-        return joined, _winners(indices, counts, rows, largest, _bag_of(offsets, count))
+        return joined, _winners(indices, counts, rows, largest, F.bag_numbers(indices, offsets))
     if node["per_sample_weights"] is not None:
         rows = rows * F.unsqueeze(F.cast(node["per_sample_weights"], table.dtype), -1)
     total = join(F.where(counts, rows, 0), "add")
     if mode == MEAN:
         total = total / F.cast(F.maximum(some, 1), table.dtype)
     return total, None
+
+
+def _is_plain(node: TorchNode) -> bool:
+    """Whether every index counts, in a sum or a mean."""
+    padding = node.get("padding_idx")
+    return int(node["mode"]) != MAX and (padding is None or int(padding) < 0)
+
+
+def _summed(node: TorchNode, indices: Value, offsets: Value) -> Value:
+    """The sums or means of bags in which every index counts."""
+    table, weights = node["weight"], node["per_sample_weights"]
+    if weights is not None:
+        weights = F.cast(weights, table.dtype)
+    total = F.bag_sums(table, indices, offsets, weights)
+    if int(node["mode"]) == SUM:
+        return total
+    count = F.reshape(F.cast(as_number(indices.shape[0]), i64), (1,))
+    ends = F.concat([F.slice(offsets, [1], [offsets.shape[0]], axes=[0]), count], 0)
+    sizes = F.cast(F.maximum(ends - offsets, 1), table.dtype)
+    return total / F.unsqueeze(sizes, -1)
 
 
 def _counted(node: TorchNode, indices: Value) -> Value:
@@ -116,7 +139,8 @@ def _join_equal(node: TorchNode, bags: Dim, count: Dim) -> Join | None:
     given = node.fx_node.args[2] if len(node.fx_node.args) > 2 else None
     if given is None or getattr(given, "target", None) is not _ARANGE:
         return None
-    start, _, size = given.args
+    start, _, *step = given.args
+    size = step[0] if step else 1
     if start != 0 or not isinstance(size, int) or not provably_equal(bags * size, count):
         return None
 
@@ -127,10 +151,10 @@ def _join_equal(node: TorchNode, bags: Dim, count: Dim) -> Join | None:
     return join
 
 
-def _join_from(offsets: Value, count: Dim) -> Join:
+def _join_from(indices: Value, offsets: Value) -> Join:
     """How rows are joined in bags that begin at offsets."""
-    bags = offsets.shape[0]
-    bag = _bag_of(offsets, count)
+    count, bags = indices.shape[0], offsets.shape[0]
+    bag = F.bag_numbers(indices, offsets)
 
     def join(rows: Value, how: str) -> Value:
         depth = rows.shape[1]
@@ -139,13 +163,6 @@ def _join_from(offsets: Value, count: Dim) -> Join:
         return F.put_along_axis(first, places, rows, 0, how)
 
     return join
-
-
-def _bag_of(offsets: Value, count: Dim) -> Value:
-    """The number of each row's bag, found by counting the bags that have begun."""
-    ones = F.ones(offsets.shape, i64)
-    begun = F.put_along_axis(F.zeros((count + 1,), i64), offsets, ones, 0, "add")
-    return F.slice(F.cumsum(begun, 0), [0], [count]) - 1
 
 
 # The way back.
@@ -168,7 +185,7 @@ def _embedding_bag_backward(node: TorchNode) -> Value:
         winners = node["maximum_indices"]
         read = F.where(F.less(winners, 0), 0, grad)
         return F.put_along_axis(table, F.maximum(winners, 0), read, 0, "add")
-    bag = _bag_of(_offsets_of(node), indices.shape[0])
+    bag = F.bag_numbers(indices, _offsets_of(node))
     counts = _counted(node, indices)
     rows = F.take(grad, bag, axis=0)
     if node["per_sample_weights"] is not None:
@@ -188,7 +205,7 @@ def _sample_weights_backward(node: TorchNode) -> Value:
     grad, indices = node["grad"], F.cast(node["indices"], i64)
     if 0 in (indices.shape[0], grad.shape[0]):
         return F.zeros(indices.shape, grad.dtype)
-    bag = _bag_of(_offsets_of(node), indices.shape[0])
+    bag = F.bag_numbers(indices, _offsets_of(node))
     products = F.take(grad, bag, axis=0) * F.take(node["weight"], indices, axis=0)
     return F.sum(F.where(_counted(node, indices), products, 0), 1)
 

@@ -10,9 +10,10 @@ from monograph import functional as F
 from monograph.frontends.torch.aten.reduce import axis_of
 from monograph.frontends.torch.node import TorchNode, static
 from monograph.frontends.torch.registry import converter
-from monograph.ir.build import constant
+from monograph.ir.build import apply, constant
 from monograph.ir.graph import Value
 from monograph.ir.types import i32, i64
+from monograph.ops.statistics import Bincount
 
 
 @converter("aten.sort.default", "aten.sort.stable")
@@ -160,7 +161,7 @@ def _wanted(node: TorchNode, results: tuple[Value, ...]) -> tuple[Value, ...]:
 
 @converter("aten.repeat_interleave.Tensor")
 def _repeat_interleave(node: TorchNode) -> Value:
-    return _run_of_each(node["repeats"])
+    return _run_of_each(node["repeats"], node["output_size"])
 
 
 @converter("aten.repeat_interleave.self_Tensor")
@@ -172,14 +173,17 @@ def _repeat_elements(node: TorchNode) -> Value:
     axis = axis_of(x, axis)
     if repeats.rank == 0 or repeats.shape == (1,):
         repeats = F.expand(F.reshape(repeats, (1,)), (x.shape[axis],))
-    return F.take(x, _run_of_each(repeats), axis)
+    return F.take(x, _run_of_each(repeats, node["output_size"]), axis)
 
 
-def _run_of_each(repeats: Value) -> Value:
-    """Which run each place lies in: as many runs have ended before it as it counts."""
+def _run_of_each(repeats: Value, size: int | None) -> Value:
+    """Which run each place lies in: as many runs have ended before it as it counts.
+
+    If the number of places is given and wrong, a run is named that there is not, or has no bin.
+    """
     ends = F.cumsum(F.cast(repeats, i64), 0)
-    ended = F.cumsum(F.bincount(ends), 0)
-    return F.getitem(ended, slice(0, -1))
+    counts = F.bincount(ends) if size is None else apply(Bincount(size + 1), ends)
+    return F.getitem(F.cumsum(counts, 0), slice(0, -1))
 
 
 @converter("aten.isin.Tensor_Tensor", "aten.isin.Tensor_Scalar", "aten.isin.Scalar_Tensor")

@@ -12,7 +12,7 @@ from typing import Any
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
-from monograph.frontends.torch.node import TorchNode, as_list, static
+from monograph.frontends.torch.node import TorchNode, as_list
 from monograph.frontends.torch.registry import converter
 from monograph.ir.dims import provably_equal, shape_product
 from monograph.ir.graph import Value
@@ -259,22 +259,7 @@ def _logcumsumexp(node: TorchNode) -> Value:
         return x
     if x.dtype.is_complex:
         raise UnsupportedError("logcumsumexp of complex numbers")
-    axis = axis_of(x, node["dim"])
-    peak = F.cummax(x, axis)
-    return _running_logsumexp(x, peak, axis)
-
-
-def _running_logsumexp(x: Value, peak: Value, axis: int) -> Value:
-    """log(sum of exp) of each prefix, in a square of (prefix, element): nothing overflows."""
-    size = static(x.shape[axis], "the axis of logcumsumexp")
-    moved = F.moveaxis(x, axis, -1)
-    top = F.unsqueeze(F.moveaxis(peak, axis, -1), -1)
-    finite = F.where(F.is_finite(top), top, 0)
-    places = F.arange(size)
-    inside = F.less_equal(F.unsqueeze(places, 0), F.unsqueeze(places, 1))
-    terms = F.where(inside, F.exp(F.unsqueeze(moved, -2) - finite), 0)
-    total = F.log(F.sum(terms, -1)) + F.squeeze(finite, (-1,))
-    return F.moveaxis(total, -1, axis)
+    return F.logcumsumexp(x, axis_of(x, node["dim"]))
 
 
 @converter("aten.cummax.default")

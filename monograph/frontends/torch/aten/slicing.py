@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from itertools import combinations, combinations_with_replacement
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
-from monograph.frontends.torch.node import TorchNode, static
+from monograph.frontends.torch.node import TorchNode, as_list, static
 from monograph.frontends.torch.registry import converter
 from monograph.ir.build import constant
 from monograph.ir.dims import (
@@ -274,6 +276,9 @@ def _put(x: Value, source: Value, places: Value, axis: int) -> Value:
 @converter("aten.as_strided.default", "aten.as_strided_copy.default")
 def _as_strided(node: TorchNode) -> Value:
     x: Value = node["self"]
+    counted = _counted_places(node)
+    if counted is not None:
+        return F.take(F.reshape(x, (-1,)), counted, 0)
     places = _strided_places(node)
     if (places < 0).any():
         memory = node.memory_behind(0)
@@ -297,6 +302,25 @@ def _as_strided_scatter(node: TorchNode) -> Value:
 
 def _constant(array: Array) -> Value:
     return constant(array, graph=current_graph())
+
+
+def _counted_places(node: TorchNode) -> Value | None:
+    """Which element of ``self`` each element of the view is, by arithmetic: frames, for one.
+
+    Only where the elements lie in memory in their own order, and none is known to lie beyond them.
+    """
+    x, fake = node["self"], node.fx_node.args[0].meta["val"]
+    offset = node["storage_offset"]
+    sizes, strides = as_list(node["size"]), as_list(node["stride"])
+    if not fake.is_contiguous() or type(fake.storage_offset()) is not int or fake.storage_offset():
+        return None
+    start = 0 if offset is None else offset
+    last = start + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    if not sizes or 0 in sizes or provably_at_least(last, x.tensor.size):
+        return None
+    steps = [F.iota(tuple(sizes), axis) * _number(step) for axis, step in enumerate(strides)]
+    found: Value = functools.reduce(operator.add, steps) + _number(start)
+    return found
 
 
 def _strided_places(node: TorchNode) -> Array:

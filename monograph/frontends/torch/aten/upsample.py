@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from monograph.frontends.torch.node import TorchNode, as_list, static, to_dtype
 from monograph.frontends.torch.registry import converter
 from monograph.ir.build import apply, constant
 from monograph.ir.graph import Value, current_graph
-from monograph.ir.types import i64
+from monograph.ir.types import i32, i64, u8, wide
 from monograph.ops.resize import Coordinates, Mode, Resize, Rounding
 
 
@@ -86,6 +86,14 @@ def _register() -> None:
 _register()
 
 
+Weights: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+WHAT = "the size of an antialiased image"
+WEIGHT_BITS = 15
+"""Bits of a weight of bytes, beside its sign."""
+MOST_BITS = 22
+"""Bits behind the point that a weight of bytes may have."""
+
+
 def _triangle(x: float) -> float:
     return max(1.0 - abs(x), 0.0)
 
@@ -100,26 +108,58 @@ def _keys(x: float) -> float:
 
 def _antialiased(node: TorchNode, weigh: Callable[[float], float], width: int) -> Value:
     x, scales = _image(node), _scales(node)
-    if not x.dtype.is_float:
+    if not x.dtype.is_float and x.dtype is not u8:
         raise UnsupportedError(f"{node.op_name} of {x.dtype}")
-    result = to_dtype(x, x.dtype)
-    for position, size in enumerate(node.result_type().shape[2:]):
-        wanted = static(size, "the size of an antialiased image")
-        given = static(x.shape[2 + position], "the size of an antialiased image")
+    result = to_dtype(x, i32 if x.dtype is u8 else wide(x.dtype))
+    blend = _blended_bytes if x.dtype is u8 else _blended
+    sizes = [
+        (static(given, WHAT), static(wanted, WHAT))
+        for given, wanted in zip(x.shape[2:], node.result_type().shape[2:], strict=True)
+    ]
+    # Rows are the cheaper ones to blend, and first if there are fewer then; not so among bytes.
+    rows_first = x.dtype is not u8 and sizes[0][1] < sizes[0][0]
+    for position in (0, 1) if rows_first else (1, 0):
+        given, wanted = sizes[position]
         if node["align_corners"]:
             scale = (given - 1) / (wanted - 1) if wanted > 1 else 0.0
         else:
             scale = 1.0 / scales[position] if scales else given / wanted
-        weights = _weights(given, wanted, scale, weigh, width)
-        moved = F.moveaxis(result, 2 + position, -1)
-        blended = F.matmul(moved, F.cast(weights.T.astype(np.float64), x.dtype))
-        result = F.moveaxis(blended, -1, 2 + position)
-    return result
+        result = blend(result, 2 + position, _weights(given, wanted, scale, weigh, width))
+    return to_dtype(result, x.dtype)
+
+
+def _blended_bytes(x: Value, axis: int, weights: Weights) -> Value:
+    """Bytes blended by whole numbers, as torch does it: weights of 16 bits, each axis rounded."""
+    largest = float(weights.max(initial=0.0))
+    bits = (n for n in range(MOST_BITS) if int(0.5 + largest * (2 << n)) >= 1 << WEIGHT_BITS)
+    precision = next(bits, MOST_BITS)
+    scaled = weights * (1 << precision)
+    whole = np.trunc(scaled + np.copysign(0.5, scaled))
+    total = _blended(x, axis, whole) + (1 << precision >> 1)
+    return F.clip(F.shift_right(total, precision), 0, 255)
+
+
+def _blended(x: Value, axis: int, weights: Weights) -> Value:
+    """Each row of weights applied along an axis: a sum over the stretch that has any.
+
+    The stretches are equally long, so those at the far end begin a little early.
+    """
+    wanted, given = weights.shape
+    taken = weights != 0
+    first = np.argmax(taken, 1)
+    last = given - 1 - np.argmax(taken[:, ::-1], 1)
+    length = int(np.max(np.where(taken.any(1), last - first + 1, 1), initial=1))
+    first = np.minimum(first, given - length)
+    places = np.arange(length)[:, None] + first
+    chosen = np.take_along_axis(weights.T, places, 0)
+    beside = (1,) * (x.rank - 1 - axis)
+    factors = F.cast(chosen.reshape(length, wanted, *beside), x.dtype)
+    return F.sum(F.take(x, places, axis) * factors, axis)
 
 
 def _weights(
     given: int, wanted: int, scale: float, weigh: Callable[[float], float], width: int
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+) -> Weights:
     """How much of each input element each output element takes."""
     weights = np.zeros((wanted, given))
     stretch = max(scale, 1.0)
