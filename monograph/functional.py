@@ -17,6 +17,7 @@ _FAMILIES = {
     "activation": "celu elu gelu log_sigmoid mish selu silu softplus softsign",
     "adaptive_pool": "adaptive_avg_pool adaptive_max_pool global_avg_pool global_max_pool",
     "attention": "attention",
+    "bags": "bag_numbers bag_sums",
     "batch_norm": "batch_norm batch_norm_training",
     "bessel": (
         "airy_ai bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_k0 "
@@ -54,6 +55,7 @@ _FAMILIES = {
         "irfftn rfft rfftn stft"
     ),
     "gamma": "digamma igamma igammac lgamma multigamma polygamma zeta",
+    "grouped": "grouped_matmul grouped_outer",
     "index.lookup": "embedding nonzero one_hot",
     "index.reading": "gather take take_along_axis",
     "index.subscript": "getitem",
@@ -61,6 +63,7 @@ _FAMILIES = {
     "joining": "concat split stack unstack",
     "ldl": "ldl_factor ldl_solve",
     "linalg": "dot_general inner linear matmul outer tensordot",
+    "log_cumulative": "logcumsumexp",
     "loss": "cross_entropy mse",
     "math": (
         "cos erf erfc exp exp2 expm1 log log1p log2 log10 reciprocal rsqrt sigmoid sin sqrt "

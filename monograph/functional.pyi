@@ -19,6 +19,8 @@ from monograph.ops.adaptive_pool import adaptive_max_pool as adaptive_max_pool
 from monograph.ops.adaptive_pool import global_avg_pool as global_avg_pool
 from monograph.ops.adaptive_pool import global_max_pool as global_max_pool
 from monograph.ops.attention import attention as attention
+from monograph.ops.bags import bag_numbers as bag_numbers
+from monograph.ops.bags import bag_sums as bag_sums
 from monograph.ops.batch_norm import batch_norm as batch_norm
 from monograph.ops.batch_norm import batch_norm_training as batch_norm_training
 from monograph.ops.bessel import airy_ai as airy_ai
@@ -154,6 +156,8 @@ from monograph.ops.gamma import lgamma as lgamma
 from monograph.ops.gamma import multigamma as multigamma
 from monograph.ops.gamma import polygamma as polygamma
 from monograph.ops.gamma import zeta as zeta
+from monograph.ops.grouped import grouped_matmul as grouped_matmul
+from monograph.ops.grouped import grouped_outer as grouped_outer
 from monograph.ops.index.lookup import embedding as embedding
 from monograph.ops.index.lookup import nonzero as nonzero
 from monograph.ops.index.lookup import one_hot as one_hot
@@ -175,6 +179,7 @@ from monograph.ops.linalg import linear as linear
 from monograph.ops.linalg import matmul as matmul
 from monograph.ops.linalg import outer as outer
 from monograph.ops.linalg import tensordot as tensordot
+from monograph.ops.log_cumulative import logcumsumexp as logcumsumexp
 from monograph.ops.loss import cross_entropy as cross_entropy
 from monograph.ops.loss import mse as mse
 from monograph.ops.math import cos as cos

@@ -315,6 +315,8 @@ class _Fuser:
         joint = joint_space(source.space, made_at, group.space, reading)
         if joint is None:
             return self.inlined(source, group, value)
+        if source.kind is Kind.CONTRACTION and _grows(value, group):  # a gate of whole channels
+            return "each element is read several times, and costs more to compute than to read"
         space, source_axes, group_axes = joint
         places = {v: moved(p, source_axes) for v, p in source.places.items()}
         places |= {v: moved(p, group_axes) for v, p in group.places.items()}

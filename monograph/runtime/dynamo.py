@@ -8,7 +8,7 @@ optimised and run on torch tensors. The backend registers itself through the ent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,8 +18,9 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.utils._python_dispatch import _disable_current_modes
 
 from monograph.errors import InputError
-from monograph.frontends.torch.program import ImportedModel, import_graph_module
+from monograph.frontends.torch.program import ImportedModel, InputKind, import_graph_module
 from monograph.frontends.torch.runner import TorchModel
+from monograph.ops.shape import transpose
 from monograph.runtime.compile import Options as CompileOptions
 from monograph.runtime.compile import compile_graph
 from monograph.runtime.quick_calls import cannot
@@ -102,22 +103,28 @@ class CompiledGraph:
 
     def __init__(self, module: Any, options: Options) -> None:
         self.model: ImportedModel = import_graph_module(module)
+        output = next(node for node in module.graph.nodes if node.op == "output")
+        leaves = torch.utils._pytree.tree_leaves(output.args[0])
+        self._orders = [_memory_order(leaf) for leaf in leaves]
+        self._is_laid_out = all(order is None for order in self._orders)
+        self._turned = _turn_outputs(self.model, self._orders)
         settings = CompileOptions(
             options.level,
             threads=options.threads,
             strict=options.strict,
+            strides=tuple(_strides(self.model, module)),
             winograd_tolerance=options.winograd_tolerance,
         )
         executable = compile_graph(self.model.graph, settings)
         program = TorchModel(self.model, run=executable.run)
         self._run = program.run
         self._executable = executable
-        self._is_plain = program.returned is list
+        order = program.order
+        self._is_plain = order is not None
+        # A backward pass returns None for what needs no gradient.
+        in_order = order == list(range(len(self.model.graph.outputs)))
+        self._order = None if in_order else order
         self._quick: Callable[..., Any] | None = None
-        output = next(node for node in module.graph.nodes if node.op == "output")
-        leaves = torch.utils._pytree.tree_leaves(output.args[0])
-        self._orders = [_memory_order(leaf) for leaf in leaves]
-        self._is_laid_out = all(order is None for order in self._orders)
 
     def __call__(self, *arguments: Any) -> list[Any]:
         """The graph's results, laid out in memory as torch expects them."""
@@ -128,13 +135,32 @@ class CompiledGraph:
             results = self._executable.run_tensors(arguments)
         if results is None:
             results = self._run(arguments)
+        elif self._order is not None:
+            results = [None if k is None else results[k] for k in self._order]
         if self._is_laid_out:
             return results
-        return [_laid_out(*pair) for pair in zip(results, self._orders, strict=True)]
+        return [
+            _laid_out(result, order, number in self._turned)
+            for number, (result, order) in enumerate(zip(results, self._orders, strict=True))
+        ]
 
     def _quickest(self) -> Callable[..., Any]:
-        """A built-in function, where the graph's outputs are returned in order."""
+        """A built-in function, where tensors are passed and returned as they are."""
         return self._executable.quick_tensors(LIST) if self._is_plain else cannot
+
+
+def _strides(model: ImportedModel, module: Any) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The inputs that are not row-major: a backward pass reads many a weight transposed."""
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    for number, each in enumerate(model.inputs):
+        if each.kind is not InputKind.USER or each.position is None:
+            continue
+        fake = nodes[each.position].meta.get("val")
+        if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+            continue
+        known = all(isinstance(size, int) for size in (*fake.shape, *fake.stride()))
+        if known and fake.numel() > 0 and not fake.is_contiguous():
+            yield number, tuple(fake.stride())
 
 
 def _memory_order(node: Any) -> tuple[int, ...] | None:
@@ -151,8 +177,26 @@ def _hint(stride: Any) -> int:
     return stride if isinstance(stride, int) else int(stride.node.hint or 0)
 
 
-def _laid_out(result: Any, order: tuple[int, ...] | None) -> Any:
+def _turn_outputs(model: ImportedModel, orders: Sequence[tuple[int, ...] | None]) -> set[int]:
+    """Let the graph give results as they lie in memory, so that a view is all that is left.
+
+    A transposition at the end is part of where a kernel stores. Results that are given twice, or
+    written back, stay as they are.
+    """
+    places = [each.position for each in model.outputs]
+    graph = model.graph
+    turned = set()
+    for number, (place, order) in enumerate(zip(places, orders, strict=True)):
+        if place is None or order is None or places.count(place) > 1 or place in graph.updates:
+            continue
+        with graph.inserting_before(None):
+            graph.output_node.set_operand(place, transpose(graph.outputs[place], order))
+        turned.add(number)
+    return turned
+
+
+def _laid_out(result: Any, order: tuple[int, ...] | None, is_turned: bool) -> Any:
     if order is None or not isinstance(result, torch.Tensor):
         return result
     inverse = [order.index(axis) for axis in range(len(order))]
-    return result.permute(order).contiguous().permute(inverse)
+    return (result if is_turned else result.permute(order).contiguous()).permute(inverse)

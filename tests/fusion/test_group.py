@@ -226,6 +226,18 @@ def test_a_contraction_takes_in_its_epilogue() -> None:
     assert ops(group) == ["dot_general", "add", "relu"]
 
 
+def test_a_contraction_whose_result_is_stretched_is_computed_once() -> None:
+    def gated(x: Any, pooled: Any, weight: Any) -> Any:
+        gate = F.sigmoid(F.matmul(pooled, weight))
+        return x * F.reshape(gate, (1, 32, 1, 1))
+
+    found = grouped(gated, "f32[1, 32, 56, 56]", "f32[1, 8]", "f32[8, 32]")
+    assert [("multiply" in names, "sigmoid" in names) for names in found] == [
+        (False, True),
+        (True, False),
+    ]
+
+
 def test_a_contraction_takes_in_moves_of_its_operands() -> None:
     assert grouped(lambda x, w: F.transpose(x, (1, 0)) @ w, "f32[16, 16]", "f32[16, 16]") == [
         ["transpose", "dot_general"]

@@ -59,6 +59,20 @@ class TorchModel:
         is_flat = spec.type in (tuple, list) and all(each.is_leaf() for each in spec.children())
         return spec.type if is_flat else nested
 
+    @property
+    def order(self) -> list[int | None] | None:
+        """Which of the graph's outputs are returned one after another; None stands for None.
+
+        None altogether if the arguments are something else than the graph's inputs in order, or
+        what is returned is more than tensors just as the graph gives them.
+        """
+        outputs = self.model.outputs
+        if self._plain_arguments is None or not _are_plain(
+            [each for each in outputs if each.position is not None]
+        ):
+            return None
+        return [each.position for each in outputs]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the torch program returns for these arguments."""
         is_flat = not kwargs and len(args) == self._plain_arguments

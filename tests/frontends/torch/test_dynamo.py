@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from monograph.errors import InputError
+from monograph.frontends.torch.runner import TorchModel
 from monograph.runtime.dynamo import Options, monograph
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,6 +49,20 @@ def test_training_gives_the_gradients_of_eager() -> None:
     got = torch.autograd.grad((compiled(x) * weights).sum(), (x, module.weight))
     expected = torch.autograd.grad((module(x) * weights).sum(), (x, module.weight))
     torch.testing.assert_close(got, expected)
+
+
+def test_a_backward_pass_reads_transposed_weights_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def copied(*_: Any) -> None:
+        raise AssertionError("tensors were copied to arrays")
+
+    monkeypatch.setattr(TorchModel, "run", copied)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+    compiled = torch.compile(model, backend=monograph)
+    x = torch.randn(5, 8)
+    expected = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+    got = torch.autograd.grad(compiled(x).square().sum(), list(model.parameters()))
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_dynamic_shapes_compile_once() -> None:

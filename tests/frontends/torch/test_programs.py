@@ -255,6 +255,23 @@ def test_bags_of_equal_size_are_reduced_without_being_scattered(mode: str) -> No
     assert "put_along_axis" not in ops_of(model)
 
 
+def test_a_bag_of_one_index_is_that_row() -> None:
+    model = check(torch.nn.EmbeddingBag(5, 4, mode="sum").double(), torch.tensor([[3], [0], [3]]))
+    assert "put_along_axis" not in ops_of(model)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((24, 8), (3, 8, 16)), ((3, 16, 8), (8, 24)), ((16, 24), (24, 8))]
+)
+def test_grouped_products_are_one_op(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    ends = torch.tensor([9, 9, 24], dtype=torch.int32)
+    check(
+        lambda x, y: torch.nn.functional.grouped_mm(x, y, offs=ends),
+        torch.randn(*left, dtype=torch.bfloat16),
+        torch.randn(*right, dtype=torch.bfloat16),
+    )
+
+
 def test_the_gradient_of_a_max_pool_goes_where_its_indices_say() -> None:
     def step(x: torch.Tensor) -> Any:
         with torch.enable_grad():
@@ -338,3 +355,43 @@ def test_gradients_through_factors_that_torch_saves(function: Any, transposed: b
             return torch.autograd.grad(function(*leaves).square().sum(), leaves)
 
     check(step, a.mT if transposed else a, b)
+
+
+def test_elements_are_repeated_to_a_length_that_is_given() -> None:
+    x, repeats = torch.randn(3, 2), torch.tensor([1, 3, 2])
+    model = check(lambda x, n: x.repeat_interleave(n, 0, output_size=6), x, repeats)
+    assert model.graph.outputs[0].shape == (6, 2)
+
+
+@pytest.mark.parametrize(
+    "options", [{"mode": "sum"}, {"mode": "mean", "include_last_offset": True}]
+)
+def test_bags_that_begin_anywhere_are_one_op(options: dict[str, Any]) -> None:
+    indices, offsets = torch.tensor([1, 2, 4, 5, 4]), torch.tensor([0, 2, 2, 5])
+    model = check(lambda table: BAG(indices, table, offsets, **options), torch.randn(6, 3).double())
+    assert "bag_sums" in ops_of(model)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(5, 30), (17, 9), (1, 1)])
+def test_images_are_blended_without_aliasing(mode: str, size: tuple[int, int]) -> None:
+    def resize(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, size=size, mode=mode, antialias=True)
+
+    model = check(resize, torch.randn(2, 3, 13, 20, dtype=torch.float64))
+    assert "dot_general" not in ops_of(model)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(5, 30), (17, 9), (13, 4)])
+def test_images_of_bytes_are_blended_by_whole_numbers(mode: str, size: tuple[int, int]) -> None:
+    def resize(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, size=size, mode=mode, antialias=True)
+
+    check(resize, torch.randint(0, 256, (2, 3, 13, 20), dtype=torch.uint8))
+
+
+def test_frames_of_a_signal_are_counted_not_listed() -> None:
+    model = check(lambda x: x.as_strided((3, 5, 8), (40, 6, 1), 2) * 2, torch.randn(3, 40))
+    constants = [node.result for node in model.graph.nodes if node.op.name == "constant"]
+    assert all(value.tensor.size == 1 for value in constants)
