@@ -188,7 +188,8 @@ def _pass_effects(executable: Executable) -> tuple[PassEffect, ...]:
 def _launches(code: Code | None) -> Counter[str]:
     """How often each kernel is launched, a loop's body counted once."""
     steps = () if code is None else code.steps
-    return Counter(step.kernel for step in flattened(steps) if isinstance(step, Launch))
+    launches = [step for step in flattened(steps) if isinstance(step, Launch)]
+    return Counter(step.kernel for step in launches for _ in range(step.times))
 
 
 def _noted(executable: Executable, sizes: Mapping[Symbol, int]) -> tuple[KernelExplanation, ...]:
@@ -206,7 +207,9 @@ def _noted(executable: Executable, sizes: Mapping[Symbol, int]) -> tuple[KernelE
         step = steps.get(note.name)
         if step is None:
             return _explained(note, 0, 0, 0)
-        inputs, outputs = step.slots[: -step.outputs], step.slots[-step.outputs :]
+        made = step.outputs // step.times
+        slots = step.runs[0]
+        inputs, outputs = slots[:-made], slots[-made:]
         return _explained(note, launches[note.name], held(inputs), held(outputs))
 
     return tuple(explained(note) for note in executable.report.kernels)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product
-from monograph.ir.types import bool_, f32, f64, i32
+from monograph.ir.types import DType, bool_, f32, f64, i32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
@@ -253,11 +253,84 @@ def tiles_of(
     groups = depth // GROUP
     batch = flat_position(contraction.batch)
     begin = (batch * rounds + group.symbol // groups) * tile.extent + tile.symbol
-    inside = (group.symbol % groups * height + row.symbol) * GROUP + step.symbol
+    inside = tile_place(begin, depth, height, group.symbol % groups, row.symbol, step.symbol)
     size = shape_product((contraction.size(contraction.batch), rounds, tile.extent, depth, height))
     buffer = Buffer("left", value.dtype, (size,))
     space = (*contraction.batch, tile, group, row, step)
-    return _packing(contraction, buffer, space, begin * depth * height + inside, value)
+    return _packing(contraction, buffer, space, inside, value)
+
+
+def tile_place(begin: Dim, depth: int, height: int, group: Dim, row: Dim, step: Dim) -> Dim:
+    """Where the ``begin``-th of all tiles holds a step of one of its groups."""
+    return begin * depth * height + (group * height + row) * GROUP + step
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How the rows of a whole array lie in tiles, as ``tiles_of`` stores them."""
+
+    segments: tuple[Segment, ...]
+    height: int
+    rows: int
+    steps: int
+    depth: int
+    """Steps of k in a round."""
+    dtype: DType
+
+    @property
+    def buffer(self) -> Buffer:
+        """All tiles."""
+        size = -(-self.steps // self.depth) * self.count * self.depth * self.height
+        return Buffer("tiles", self.dtype, (size,))
+
+    @property
+    def count(self) -> int:
+        """How many tiles cover the rows."""
+        return sum(each.count for each in self.segments)
+
+    def place(self, tile: Dim, row: int, column: Dim, lane: Symbol) -> Dim:
+        """Where an element of a row of a tile lies: ``lane`` beyond a column that begins a group.
+
+        No lane goes beyond the round in which the column is.
+        """
+        begin = column // self.depth * self.count + tile
+        group = column % self.depth // GROUP + lane // GROUP
+        return tile_place(begin, self.depth, self.height, group, row, lane % GROUP)
+
+
+def tiles_read(
+    contraction: Contraction, height: int, depth: int, segments: tuple[Segment, ...]
+) -> Tiles | None:
+    """The tiles of a left operand that is all of an array, one row after the other."""
+    rows, steps = contraction.size(contraction.m), contraction.size(contraction.k)
+    left = contraction.left
+    if not isinstance(rows, int) or not isinstance(steps, int) or not isinstance(left, Load):
+        return None
+    if contraction.batch or not segments or not _has_rows(left.operands[0], contraction, "k"):
+        return None
+    return Tiles(segments, height, rows, steps, depth, left.dtype)
+
+
+def can_store_tiles(contraction: Contraction, tiles: Tiles, width: int) -> bool:
+    """Whether a result that is computed ``width`` columns at a time can be stored so."""
+    store, *others = contraction.kernel.stores
+    if others or contraction.batch or contraction.outer or store.value.dtype is not tiles.dtype:
+        return False
+    sizes = contraction.size(contraction.m), contraction.size(contraction.n)
+    if sizes != (tiles.rows, tiles.steps):
+        return False
+    if tiles.steps % width or tiles.depth % width or width % GROUP:
+        return False
+    return _has_rows(store.position[0], contraction, "n")
+
+
+def _has_rows(place: Expr, contraction: Contraction, along: str) -> bool:
+    """Whether an array that is read or stored is rows of ``k`` or ``n``, one after the other."""
+    axes = contraction.k if along == "k" else contraction.n
+    row, column = Symbol("_row", 0, None), Symbol("_column", 0, None)
+    found = decoded(decoded(place, contraction.m, row), axes, column)
+    whole = row * contraction.size(axes) + column
+    return isinstance(found, Index) and found.dim == whole
 
 
 def panels_of(contraction: Contraction, columns: int, part: Expr | None = None) -> Kernel:

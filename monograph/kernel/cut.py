@@ -28,9 +28,14 @@ from monograph.kernel.borders import Piece, on_piece, operations, pieces, settle
 from monograph.kernel.expr import Axis, Expr, Index, Reduce
 from monograph.kernel.flatten import coefficient, merge_axes, typical
 from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.pieces import on_pieces, without_unread
 
-MOST_PIECES = 16
-"""Kernels that one may become."""
+MOST_KINDS = 16
+"""Kernels that one may become, those that differ only in where they begin counted once."""
+MOST_PIECES = 256
+"""Kernels that one may become in all."""
+FEW = 4
+"""Pieces that are made of a kernel in one go: of more, each half is made first."""
 STRETCH = 8
 """Neighbours that an axis must have left where its position is divided."""
 PAIR = 2
@@ -45,7 +50,17 @@ def cut_kernel(kernel: Kernel) -> list[Kernel]:
         return [kernel]
     whole = _with_pairs(_split_axes(kernel))
     found = _cut(whole, MOST_PIECES)
-    return found if len(found) <= MOST_PIECES else [whole]
+    if len(found) > MOST_PIECES or (len(found) > MOST_KINDS and _kinds(found) > MOST_KINDS):
+        return [whole]
+    return found
+
+
+def _kinds(kernels: list[Kernel]) -> int:
+    """How many of them differ in more than where they begin."""
+    read = (without_unread(kernel)[0] for kernel in kernels)
+    moved = (on_pieces(each, [b.name for b in each.buffers]) for each in read)
+    pairs = zip(kernels, moved, strict=True)
+    return len({(own if each is None else each.kernel).digest for own, each in pairs})
 
 
 def _is_plain(kernel: Kernel) -> bool:
@@ -186,21 +201,48 @@ def _at(store: Store, axis: Axis, place: int) -> Store:
 
 def _cut(kernel: Kernel, most: int) -> list[Kernel]:
     """A kernel for each piece of the first axis that gains from it, and so on for those."""
-    moving = {axis.symbol for axis in kernel.axes}
-    roots = tuple(x for store in kernel.stores for x in (*store.position, store.value))
     for axis in kernel.axes:
-        found = pieces(roots, axis, moving, most - 1)
-        if len(found) == 1:
+        found = _pieces(kernel, axis, most - 1)
+        if len(found) == 1 or not _gains(kernel, axis, found):
             continue
-        parts = [merge_axes(_part(kernel, axis, piece)) for piece in found]
-        if not _gains(kernel, axis, parts):
-            continue
+        parts = _parts(kernel, axis, found)
         rest = most - len(parts) + 1
         return [each for part in parts for each in _cut(part, rest)]
     return [kernel]
 
 
-def _part(kernel: Kernel, axis: Axis, piece: Piece) -> Kernel:
+def _pieces(kernel: Kernel, axis: Axis, most: int) -> list[Piece]:
+    moving = {axis.symbol for axis in kernel.axes}
+    roots = tuple(x for store in kernel.stores for x in (*store.position, store.value))
+    return pieces(roots, axis, moving, most)
+
+
+def _parts(kernel: Kernel, axis: Axis, found: list[Piece]) -> list[Kernel]:
+    """A kernel for each piece. Of many, the halves are made first, which are half as long each."""
+    if len(found) <= FEW:
+        return [merge_axes(_part(kernel, axis, piece)[0]) for piece in found]
+    parts: list[Kernel] = []
+    middle = len(found) // 2
+    for half in (found[:middle], found[middle:]):
+        part, inside = _part(kernel, axis, _joined(half))
+        again = _pieces(part, inside, len(half) - 1)
+        parts += _parts(part, inside, again)
+    return parts
+
+
+def _joined(found: list[Piece]) -> Piece:
+    """Neighbours as one piece, with the comparisons that hold all along it."""
+    first, *others = found
+    settled = {
+        comparison: holds
+        for comparison, holds in first.settled.items()
+        if all(other.settled.get(comparison) == holds for other in others)
+    }
+    return Piece(first.start, sum((each.extent for each in others), first.extent), settled)
+
+
+def _part(kernel: Kernel, axis: Axis, piece: Piece) -> tuple[Kernel, Axis]:
+    """The kernel on a piece of an axis, and that piece of the axis."""
     inside = e.axis(axis.symbol.name, piece.extent)
 
     def on(expr: Expr) -> Expr:
@@ -211,7 +253,7 @@ def _part(kernel: Kernel, axis: Axis, piece: Piece) -> Kernel:
         Store(store.buffer, tuple(map(on, store.position)), on(store.value))
         for store in kernel.stores
     )
-    return _without_units(replace(kernel, axes=axes, stores=stores))
+    return _without_units(replace(kernel, axes=axes, stores=stores)), inside
 
 
 def _without_units(kernel: Kernel) -> Kernel:
@@ -231,13 +273,9 @@ def _without_units(kernel: Kernel) -> Kernel:
     return replace(kernel, axes=axes, stores=stores)
 
 
-def _gains(kernel: Kernel, axis: Axis, parts: list[Kernel]) -> bool:
+def _gains(kernel: Kernel, axis: Axis, found: list[Piece]) -> bool:
     """Whether most of the elements lie in longer stretches, or those are long enough already."""
     if axis is kernel.axes[-1] and typical(axis.extent) >= LONG:
         return True
-    largest = max(parts, key=lambda part: typical(_size(part)))
-    return len(largest.axes) < len(kernel.axes)
-
-
-def _size(kernel: Kernel) -> Dim:
-    return shape_product(axis.extent for axis in kernel.axes)
+    largest = max(found, key=lambda piece: typical(piece.extent))
+    return len(merge_axes(_part(kernel, axis, largest)[0]).axes) < len(kernel.axes)

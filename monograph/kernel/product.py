@@ -21,6 +21,7 @@ Many columns are worth a copy of ``left`` in tiles, each of which is one run of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.ir.types import bool_
@@ -28,6 +29,8 @@ from monograph.kernel import expr as e
 from monograph.kernel.contraction import (
     GROUP,
     Contraction,
+    Tiles,
+    can_store_tiles,
     ceiling,
     decoded,
     flat_position,
@@ -52,22 +55,49 @@ from monograph.kernel.tiles import Ahead, Reading, Tiling, tile_count
 from monograph.kernel.widening import widened
 
 
+@dataclass(frozen=True)
+class Product:
+    """What the loops are made of; ``left`` and ``right`` are buffers of packed operands."""
+
+    contraction: Contraction
+    tiling: Tiling
+    left: Buffer | None
+    right: Buffer | None
+
+    def can_store(self, tiles: Tiles) -> bool:
+        """Whether the result can be stored as the next product reads it."""
+        tiling = self.tiling
+        if (tiling.rows, tiling.height) != (tiles.segments, tiles.height):
+            return False
+        return can_store_tiles(self.contraction, tiles, tiling.columns)
+
+
 def product_nest(
     contraction: Contraction,
     tiling: Tiling,
     left: Buffer | None,
     right: Buffer | None,
+    stored: Tiles | None = None,
 ) -> LoopNest:
-    """The loops of a contraction; ``left`` and ``right`` are buffers of packed operands."""
-    return _ProductBuilder(contraction, tiling, left, right).build()
+    """The loops of a contraction; ``left`` and ``right`` are buffers of packed operands.
+
+    The result may be ``stored`` in tiles, as the next product reads it.
+    """
+    return _ProductBuilder(contraction, tiling, left, right, stored).build()
 
 
 class _ProductBuilder:
     def __init__(
-        self, contraction: Contraction, tiling: Tiling, left: Buffer | None, right: Buffer | None
+        self,
+        contraction: Contraction,
+        tiling: Tiling,
+        left: Buffer | None,
+        right: Buffer | None,
+        stored: Tiles | None,
     ) -> None:
         self.contraction = contraction
         self.tiling = tiling
+        self.stored = stored
         self.left, self.right = left, right
         self.dtype = contraction.reduction.dtype
         self.m, self.n = contraction.size(contraction.m), contraction.size(contraction.n)
@@ -122,7 +152,7 @@ class _ProductBuilder:
         return LoopNest(
             kernel.name,
             inputs,
-            kernel.outputs,
+            kernel.outputs if self.stored is None else (self.stored.buffer,),
             tuple(self.scratch),
             kernel.sizes,
             parallel.symbol,
@@ -301,7 +331,7 @@ class _ProductBuilder:
         statements += [Accumulator(each, "sum") for each in variables]
         if self.tiling.left is Reading.TILES:
             statements.append(self._packed_steps(number, variables))
-            return statements + self._finished(row, kept, variables, guarded)
+            return statements + self._finished(number, row, kept, variables, guarded)
         right = self._right()
         position = e.index(0)
         body: list[Statement] = []
@@ -315,7 +345,7 @@ class _ProductBuilder:
         for axis in reversed(self.inner_k):
             loops = (Loop(axis.symbol, 0, axis.extent, loops),)
         statements += loops
-        return statements + self._finished(row, kept, variables, guarded)
+        return statements + self._finished(number, row, kept, variables, guarded)
 
     def _asked(self, row: Dim, variables: Sequence[Variable]) -> list[Statement]:
         """Ask for what the epilogue reads of each row, before the tile is summed.
@@ -360,14 +390,14 @@ class _ProductBuilder:
         return Loop(group.symbol, 0, group.extent, tuple(body))
 
     def _finished(
-        self, row: Dim, kept: Dim, variables: Sequence[Variable], guarded: bool
+        self, number: Dim, row: Dim, kept: Dim, variables: Sequence[Variable], guarded: bool
     ) -> list[Statement]:
         """A tile is summed over one round of k: keep the sums, or store the result.
 
         The sums of many short rounds are summed by themselves before they join the total.
         """
         if self.sums is None:
-            return self._stored(row, variables, guarded)
+            return self._stored(number, row, variables, guarded)
         done = flat_position(self.outer_k)
         last = shape_product(axis.extent for axis in self.outer_k) - 1
         run = self.run
@@ -386,7 +416,8 @@ class _ProductBuilder:
             if self.totals is not None:
                 totals[-1] = self._added(self.totals, offset, _less(done, run), total)
                 kept_totals.append(Write(self.totals, offset, totals[-1]))
-        statements.append(If(_equal(done, last), tuple(self._stored(row, totals, guarded))))
+        stored = self._stored(number, row, totals, guarded)
+        statements.append(If(_equal(done, last), tuple(stored)))
         if self.totals is None:
             return [*statements, If(_less(done, last), tuple(kept_sums))]
         statements.append(If(_less(done % run, run - 1), tuple(kept_sums)))
@@ -397,17 +428,23 @@ class _ProductBuilder:
         zero = e.literal(0, self.dtype)
         return e.apply("add", e.select(is_first, zero, e.load(buffer, (offset,))), value)
 
-    def _stored(self, row: Dim, variables: Sequence[Expr], guarded: bool) -> list[Statement]:
+    def _stored(
+        self, number: Dim, row: Dim, variables: Sequence[Expr], guarded: bool
+    ) -> list[Statement]:
         """The epilogue of a tile, row by row."""
-        contraction = self.contraction
+        contraction, lane = self.contraction, self.lane.symbol
         statements: list[Statement] = []
         for copy, variable in enumerate(variables):
             known: Mapping[Expr, Expr] = {contraction.reduction: variable}
             writes = []
             for store in contraction.kernel.stores:
                 value = self._placed(e.replace(store.value, known), row + copy)
-                place = self._placed(store.position[0], row + copy)
-                writes.append(Write(store.buffer, place, value))
+                if self.stored is None:
+                    place = self._placed(store.position[0], row + copy)
+                    writes.append(Write(store.buffer, place, value))
+                    continue
+                at = self.stored.place(number, copy, self.column - lane, lane)
+                writes.append(Write(self.stored.buffer, e.index(at), value))
             if guarded:
                 statements.append(If(_less(row + copy, self.m), tuple(writes)))
             else:
@@ -460,13 +497,14 @@ def depth_loops(
         size = -(-cut.extent // -(-cut.extent // size))
         size = -(-size // SQUARE) * SQUARE if size > SQUARE else size
     count = ceiling(cut.extent, size)
+    if count == 1:  # a size that is known only later, and is never as large
+        return tuple(rest), (cut, *inner), {}
     outer = e.axis(f"{cut.symbol.name}b", count)
     whole = isinstance(cut.extent, int) and cut.extent % size == 0
     extent = size if whole else dim_min(size, cut.extent - outer.symbol * size)
     part = Axis(Symbol(f"{cut.symbol.name}i", 0, size - 1), extent)
     places: dict[Symbol, Dim] = {cut.symbol: outer.symbol * size + part.symbol}
-    outside = (*rest, outer) if count != 1 else tuple(rest)
-    return outside, (part, *inner), places
+    return (*rest, outer), (part, *inner), places
 
 
 def round_size(axes: tuple[Axis, ...], depth: int) -> int:

@@ -74,6 +74,21 @@ class Launch:
     """How many of the slots, the last ones, it writes."""
     complaint: str = ""
     """What went wrong if a check fails, unless it is an index that is out of range."""
+    offsets: tuple[int, ...] = ()
+    """How many bytes into each slot its buffer begins; empty if all begin where their slots do."""
+    times: int = 1
+    """How often it is run, side by side: slots are the inputs of every run, then the outputs."""
+
+    @property
+    def runs(self) -> tuple[tuple[int, ...], ...]:
+        """The slots of each run."""
+        inputs = (len(self.slots) - self.outputs) // self.times
+        outputs = self.outputs // self.times
+        first = inputs * self.times
+        return tuple(
+            self.slots[k * inputs :][:inputs] + self.slots[first + k * outputs :][:outputs]
+            for k in range(self.times)
+        )
 
 
 @dataclass(frozen=True)

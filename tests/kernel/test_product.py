@@ -9,7 +9,15 @@ import pytest
 
 from monograph.ir.dims import Symbol
 from monograph.kernel import expr as e
-from monograph.kernel.contraction import Contraction, as_contraction, panels_of, rows_of, tiles_of
+from monograph.kernel.contraction import (
+    Contraction,
+    as_contraction,
+    can_store_tiles,
+    panels_of,
+    rows_of,
+    tiles_of,
+    tiles_read,
+)
 from monograph.kernel.expr import Axis
 from monograph.kernel.product import depth_loops, product_nest, round_size
 from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
@@ -49,6 +57,19 @@ def test_packed_tiles_of_the_left_operand_stay_in_bounds(right: Reading, depth: 
     panels = panels_of(found, 8).outputs[0] if right is Reading.PACKED else None
     nest = product_nest(found, tiling, tiles, panels)
     assert verify_nest(nest) > 14 * 20 * 21
+
+
+@pytest.mark.parametrize("depth", [0, 8])
+def test_a_result_is_stored_in_tiles_of_the_next_product_in_bounds(depth: int) -> None:
+    found = contraction(lambda x, w: x @ w, "f32[14, 20]", "f32[20, 32]")
+    following = contraction(lambda x, w: x @ w, "f32[14, 32]", "f32[32, 24]")
+    segments = (Segment(0, 4, 3), Segment(12, 2, 1))
+    tiles = tiles_read(following, 4, 16, segments)
+    assert tiles is not None and can_store_tiles(found, tiles, 8)
+    assert not can_store_tiles(found, replace(tiles, steps=24), 8)
+    assert tiles.buffer.shape == tiles_of(following, 4, 16, segments).outputs[0].shape
+    tiling = replace(PLAIN, rows=segments, depth=depth)
+    assert verify_nest(product_nest(found, tiling, None, None, tiles)) > 14 * 20 * 32
 
 
 def test_tiles_ask_for_what_their_epilogue_reads_of_each_row() -> None:

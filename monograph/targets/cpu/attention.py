@@ -282,11 +282,14 @@ class _Attended(GroupLowering):
             place = self.place(value, position)
             if place is None:
                 return False
-            found = e.walk((self.element(value, place),))
-            reads = [x for x in found if isinstance(x, Load) and x.buffer is self.placeholder]
-            if any(read is not own for read in reads):
+            if any(read is not own for read in self.own_reads(self.element(value, place))):
                 return False
         return True
+
+    def own_reads(self, formula: Expr) -> list[Expr]:
+        """What a formula reads of the attention's result."""
+        found = e.walk((formula,))
+        return [x for x in found if isinstance(x, Load) and x.buffer == self.placeholder]
 
     def place(self, value: Value, position: Position) -> Position | None:
         """Where an output has the element that belongs to one of the attention."""
@@ -302,15 +305,19 @@ class _Attended(GroupLowering):
         return tuple(e.index(0) if axis is None else at[axis] for axis in other)
 
     def writes(self, outputs: Sequence[Value], position: Position, result: Expr) -> list[Write]:
-        """Stores of every output at one position of the attention's result."""
+        """Stores of every output at one position of the attention's result.
+
+        What they read of the attention is the element at that position (``can_store``), even
+        where its subscript is a remainder that nothing shows to be the position itself.
+        """
         position = _settled(position, self.node.result.shape)
-        own = e.load(self.placeholder, position)
         found = []
         for number, value in enumerate(outputs):
             place = self.place(value, position)
             assert place is not None
             buffer = Buffer(f"o{number}", value.dtype, value.shape, self.layouts.get(value))
-            formula = e.replace(self.element(value, place), {own: result})
+            formula = self.element(value, place)
+            formula = e.replace(formula, dict.fromkeys(self.own_reads(formula), result))
             stored = self.flattened(e.cast(formula, value.dtype))
             where = self.flattened(offset(buffer, place))
             found.append(Write(flat_buffer(buffer), where, stored))

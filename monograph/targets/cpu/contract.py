@@ -17,15 +17,17 @@ from monograph.kernel.contraction import (
     panels_of,
     rows_of,
     tiles_of,
+    tiles_read,
     with_k_ordered,
 )
 from monograph.kernel.expr import Buffer, Load, walk
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.pairs import image_in_pairs, in_pairs
-from monograph.kernel.product import product_nest, round_size
+from monograph.kernel.product import Product, product_nest, round_size
 from monograph.kernel.tiles import Reading, Tiling
 from monograph.kernel.widening import narrowed
+from monograph.ops.conv import Conv
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.tiling import (
     PIECES,
@@ -35,6 +37,7 @@ from monograph.targets.cpu.tiling import (
     tile_packing,
 )
 from monograph.targets.cpu.tuning import Launcher
+from monograph.targets.program import Launch
 
 
 def contract(
@@ -57,11 +60,18 @@ def contract(
             launches.launch_flat(group, pieces.rest, rest, outputs)
             return True
     contraction, inputs = _in_pairs(launches, group, contraction, inputs, constant)
-    contraction, tiling = choose_tiling(contraction, launches.machine, constant)
+    in_network = is_in_network(group)
+    contraction, tiling = choose_tiling(contraction, launches.machine, constant, in_network)
     launch = _alone(group, contraction)
     tiling = launches.decide(flat.digest, group, tiling, inputs, outputs, launch)
     launch(launches, tiling, inputs, outputs)
     return True
+
+
+def is_in_network(group: Group) -> bool:
+    """Whether it convolves an image that an earlier kernel wrote."""
+    images = [node.operands[0] for node in group.nodes if isinstance(node.op, Conv)]
+    return any(image.producer is not None for image in images)
 
 
 def _in_pairs(
@@ -125,9 +135,14 @@ def launch_product(
     if tiling.left is Reading.TILES:
         depth = round_size(contraction.k, tiling.depth)
         left = packed(tiles_of(contraction, tiling.height, depth, tiling.rows), in_tiles=True)
+        tiles = tiles_read(contraction, tiling.height, depth, tiling.rows)
+        last = launches.steps[-1] if launches.steps else None
+        if tiles is not None and isinstance(last, Launch) and last.slots[-1] == known[left.name]:
+            launches.packings[last.kernel] = tiles
     if tiling.right is Reading.PACKED:
         part = narrowed(contraction) if tiling.narrow else None
         right = packed(panels_of(contraction, tiling.columns, part))
     nest = product_nest(contraction, tiling, left, right)
     built = launches.built_nest(group, nest, contraction.kernel, tiling)
+    launches.products[built.name] = Product(contraction, tiling, left, right)
     launches.launch_built(built, group, [known[each.name] for each in nest.inputs], outputs)

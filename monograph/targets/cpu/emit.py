@@ -56,9 +56,10 @@ from monograph.targets.cpu.combining import (
     sums_of_sums,
 )
 from monograph.targets.cpu.joined_writes import joined_writes
+from monograph.targets.cpu.memory import LINE
 from monograph.targets.cpu.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.reductions import Partial, reduction_of
-from monograph.targets.cpu.values import ALIGNMENT, LINE, ValueEmitter
+from monograph.targets.cpu.values import ALIGNMENT, ValueEmitter
 
 MANY_LINES = 64
 """Cache lines of a row from which on it pays to write them past the cache wherever it begins."""

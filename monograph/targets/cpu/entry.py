@@ -46,6 +46,7 @@ class EntryEmitter:
         self.declarations: set[str] = set()
         self.failures: list[Step] = []
         self.counters: dict[int, str] = {}
+        self.together: set[str] = set()
         self.functions: list[str] = []
         """Functions that the entry points call, besides kernels."""
 
@@ -63,7 +64,7 @@ class EntryEmitter:
         """Begin a function that runs these steps."""
         self.function = Function(header)
         self.b = Builder(self.function, self.function.entry, self.declarations)
-        widest = max([len(s.slots) + len(s.sizes) + 1 for s in _launches(steps)], default=1)
+        widest = max([len(s.slots) + len(s.sizes) + s.times for s in _launches(steps)], default=1)
         self.b.line(f"%arguments = alloca [{widest} x i64], align 64")
 
     def prepare(self, steps: Sequence[Step]) -> None:
@@ -109,7 +110,13 @@ class EntryEmitter:
 
     def launch(self, step: Launch) -> None:
         """Fill in the arguments and run the kernel, on all threads if it is large enough."""
+        if step.times > 1:
+            self.launch_together(step)
+            return
         values = [self.slot(k) for k in step.slots]
+        for k, offset in enumerate(step.offsets):
+            if offset:
+                values[k] = self.b.binary("add", values[k], Lanes(str(offset), "i64"))
         values += [self.word(self.sizes[symbol]) for symbol in step.sizes]
         for k, value in enumerate(values):
             self.store_argument(k, value)
@@ -129,6 +136,50 @@ class EntryEmitter:
         if step.checked:
             flag = self.b.assign("i32", 1, "load i32, ptr %status, align 4")
             self.fail_if(self.b.compare("icmp ne", flag, Lanes("0", "i32")), step)
+
+    def launch_together(self, step: Launch) -> None:
+        """Run a kernel several times in one region: each run has arguments of its own."""
+        assert isinstance(step.extent, int), "kernels of unknown sizes run one after the other"
+        for number, slots in enumerate(step.runs):
+            first = number * (len(slots) + 1)
+            for k, slot in enumerate(slots):
+                self.store_argument(first + k, self.slot(slot))
+            self.store_argument(first + len(slots), "ptr %status")
+        words = len(step.slots) // step.times + 1
+        name = self.together_function(step.kernel, step.times, step.extent, words)
+        self.declarations.add(f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64, i64)")
+        self.b.assign(
+            "i32",
+            1,
+            f"call i32 @{PARALLEL_FOR}(ptr @{name}, ptr %arguments, "
+            f"i64 {step.times * step.extent}, i64 {step.grain}, i64 %threads)",
+        )
+
+    def together_function(self, kernel: str, times: int, extent: int, words: int) -> str:
+        """A function over the ranges of several runs of a kernel, one after the other."""
+        name = f"{kernel}.{times}"
+        if name in self.together:
+            return name
+        self.together.add(name)
+        outer = self.function, self.b
+        self.open(f"define internal void @{name}(ptr %all, i64 %begin, i64 %end) #1", ())
+        for number in range(times):
+            first, last = (Lanes(str(extent * k), "i64") for k in (number, number + 1))
+            begin = self.b.intrinsic("smax", Lanes("%begin", "i64"), first)
+            end = self.b.intrinsic("smin", Lanes("%end", "i64"), last)
+            some = self.b.compare("icmp slt", begin, end)
+            run, after = self.function.block("run"), self.function.block("after")
+            self.b.line(f"br {some}, label %{run.label}, label %{after.label}")
+            self.b.block = self.function.place(run)
+            place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %all, i64 {words * number}")
+            begin, end = (self.b.binary("sub", each, first) for each in (begin, end))
+            self.b.line(f"call void @{kernel}({place}, {begin}, {end})")
+            self.b.line(f"br label %{after.label}")
+            self.b.block = self.function.place(after)
+        self.b.line("ret void")
+        self.functions.append(self.function.text())
+        self.function, self.b = outer
+        return name
 
     def interpret(self, step: Interpret) -> None:
         """Run a node in Python."""

@@ -7,7 +7,8 @@ call.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from monograph.fusion.group import Group, is_stored
@@ -15,6 +16,7 @@ from monograph.ir.data import Data
 from monograph.ir.dims import Dim, is_static
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType, i32
+from monograph.kernel.contraction import Tiles
 from monograph.kernel.cut import cut_kernel
 from monograph.kernel.expr import Buffer, Load, Reduce
 from monograph.kernel.kernel import Kernel
@@ -22,12 +24,16 @@ from monograph.kernel.layout import Layout
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.nest import build_nest
 from monograph.kernel.pairs import holds_small, is_small
+from monograph.kernel.pieces import without_unread
+from monograph.kernel.product import Product
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.taps import write_out_taps
 from monograph.kernel.tiles import Tiling
 from monograph.targets.cpu.choose import choose
 from monograph.targets.cpu.emit import NestEmitter
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.tuning import Chosen, Launcher, Site, Tuning
+from monograph.targets.cpu.moves import Moved, Moves
+from monograph.targets.cpu.tuning import Chosen, Launcher, Recorder, Site, Tuning
 from monograph.targets.program import Copy, Launch, Slot, SlotKind, Step
 
 LOOKED_AT = 1 << 12
@@ -85,6 +91,10 @@ class Launches:
         self.prepared: dict[tuple[str, tuple[int, ...]], int] = {}
         self.packs: set[int] = set()
         """Slots of operands that are packed in every call."""
+        self.packings: dict[str, Tiles] = {}
+        """What the kernels that pack the rows of an array in tiles make of it, by their names."""
+        self.products: dict[str, Product] = {}
+        """What the loops of products are made of, by the names of their kernels."""
         self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
         self.declarations: set[str] = set()
         self.nests: dict[Hashable, LoopNest] = {}
@@ -95,6 +105,7 @@ class Launches:
         self.small: set[int] = set()
         """Slots of words that a kernel fills with small integers."""
         self.filled: set[int] = set()
+        self.moves = Moves(self.slots)
 
     # Slots ----------------------------------------------------------------------------------------
 
@@ -169,6 +180,10 @@ class Launches:
 
     # Kernels --------------------------------------------------------------------------------------
 
+    def is_any_view(self, slots: Sequence[int]) -> bool:
+        """Whether one of these begins at any address, in the middle of another."""
+        return any(self.slots[slot].kind is SlotKind.VIEW for slot in slots)
+
     def is_constant(self, slots: Sequence[int]) -> bool:
         """Whether all of these are weights."""
         return all(self.slots[slot].kind is SlotKind.WEIGHT for slot in slots)
@@ -213,13 +228,50 @@ class Launches:
 
         One that is better cut into pieces has a step for each.
         """
-        parts = [flat] if schedule is not None else cut_kernel(flat)
+        parts = [flat] if schedule is not None else cut_kernel(write_out_taps(flat))
         if len(parts) == 1:
-            shared = tuple(inputs[k] for k in _in_place(parts[0]))
-            self.launch_whole(group, parts[0], inputs, outputs, schedule, shared)
+            shared = () if self.is_any_view(outputs) else _in_place(parts[0])
+            given = tuple(inputs[k] for k in shared if not self.is_any_view([inputs[k]]))
+            self.launch_whole(group, parts[0], inputs, outputs, schedule, given)
             return
         for part in parts:
-            self.launch_whole(group, part, inputs, outputs)
+            self.launch_part(group, part, inputs, outputs)
+
+    def launch_part(
+        self, group: Group, part: Kernel, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        """Emit what a kernel was cut into; most parts differ only in where they begin."""
+        flat, kept = without_unread(part)
+        read = [inputs[k] for k in kept]
+        moved = self.moved(flat, read, outputs)
+        if moved is None:
+            self.launch_whole(group, flat, read, outputs)
+            return
+        with self.settling(moved):
+            self.launch_whole(group, moved.kernel, moved.read, moved.written)
+
+    def moved(self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]) -> Moved | None:
+        """The kernel as one that was met before, if it differs so little (``moves``).
+
+        Whoever records choices wants to hear of each kernel by its own name.
+        """
+        if isinstance(self.tuning, Recorder):
+            return None
+        found = self.moves.moved(flat, inputs, outputs)
+        if found is not None:
+            self.small.update(
+                piece
+                for whole, piece in zip(inputs, found.read, strict=True)
+                if piece != whole and self.is_small(whole)
+            )
+        return found
+
+    @contextmanager
+    def settling(self, moved: Moved) -> Iterator[None]:
+        """What is launched meanwhile is launched for a kernel that another is taken for."""
+        steps, step, slot = self.steps, len(self.steps), len(self.slots)
+        yield
+        self.moves.settle(moved, steps, step, slot)
 
     def launch_whole(
         self,
@@ -231,7 +283,7 @@ class Launches:
         shared: tuple[int, ...] = (),
     ) -> None:
         """Emit a kernel as it is; it may write its result over the inputs that are ``shared``."""
-        aligned = all(self.slots[slot].kind is not SlotKind.VIEW for slot in outputs)
+        aligned = not self.is_any_view(outputs)
         key = (flat.digest, bool(shared), aligned)
         if key not in self.kernels:
             chosen = choose(flat, self.machine) if schedule is None else schedule

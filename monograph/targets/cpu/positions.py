@@ -179,3 +179,32 @@ def is_multiple(dim: Dim, elements: int, vector: Symbol) -> bool:
         if factor % elements and not (factor == 1 and atoms == (vector,)):
             return False
     return True
+
+
+def runs_of(offset: Expr, vector: Vector) -> tuple[int, int] | None:
+    """The lanes of a vector as runs of neighbours: how long, and how far from one to the next.
+
+    Of a position ``d * (lane // n) + lane % n + …`` the runs are n long and d apart.
+    """
+    if not isinstance(offset, Index) or not vector.is_aligned or isinstance(offset.dim, int):
+        return None
+    lane = vector.symbol
+    varying = [
+        (atoms, k) for atoms, k in offset.dim.terms() if any(lane in a.symbols() for a in atoms)
+    ]
+    lengths: set[Dim] = set()
+    factors: dict[type, int] = {}
+    for atoms, factor in varying:
+        if len(atoms) != 1 or not isinstance(atoms[0], FloorDiv | Mod) or type(atoms[0]) in factors:
+            return None
+        numerator, length = atoms[0].arguments
+        if numerator is not lane:
+            return None
+        lengths.add(length)
+        factors[type(atoms[0])] = factor
+    if len(lengths) != 1 or factors.get(Mod) != 1 or FloorDiv not in factors:
+        return None
+    (length,) = lengths
+    if not isinstance(length, int) or vector.width % length:
+        return None
+    return length, factors[FloorDiv]

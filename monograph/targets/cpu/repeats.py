@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from monograph.fusion.group import Group
+from monograph.ir.dims import Symbol, substitute_dim, substitute_shape
 from monograph.kernel.kernel import Kernel
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.tuning import Recorder
@@ -46,9 +47,18 @@ class Repeats:
         self._launches = launches
         self._taken: dict[Hashable, _Taken] = {}
 
-    def again(self, group: Group, flat: Kernel, slots: Sequence[int]) -> bool:
-        """Take again what an equal kernel took, if there was one."""
-        taken = self._taken.get(self._key(flat, slots))
+    def again(
+        self,
+        group: Group,
+        flat: Kernel,
+        slots: Sequence[int],
+        names: Mapping[Symbol, Symbol] | None = None,
+    ) -> bool:
+        """Take again what an equal kernel took, if there was one.
+
+        ``names`` are what the sizes of the slots are called in the kernel, if not the same.
+        """
+        taken = self._taken.get(self._key(flat, slots, names or {}))
         if taken is None or isinstance(self._launches.tuning, Recorder):
             return False  # whoever records choices wants to hear of each of them
         launches = self._launches
@@ -74,7 +84,13 @@ class Repeats:
         known[packing.slot] = launches.prepared[key]
 
     @contextmanager
-    def noting(self, group: Group, flat: Kernel, slots: Sequence[int]) -> Iterator[None]:
+    def noting(
+        self,
+        group: Group,
+        flat: Kernel,
+        slots: Sequence[int],
+        names: Mapping[Symbol, Symbol] | None = None,
+    ) -> Iterator[None]:
         """Note what is taken meanwhile."""
         launches = self._launches
         before = len(launches.slots), len(launches.steps), len(launches.prepare), len(group.joined)
@@ -96,7 +112,7 @@ class Repeats:
             for key, each in zip(keys, plain, strict=False)
         )
         scratch = {k: slot for k, slot in made.items() if slot.kind is not SlotKind.PREPARED}
-        self._taken[self._key(flat, slots)] = _Taken(
+        self._taken[self._key(flat, slots, names or {})] = _Taken(
             tuple(slots),
             scratch,
             packings,
@@ -104,10 +120,19 @@ class Repeats:
             tuple(group.joined[reason:]),
         )
 
-    def _key(self, flat: Kernel, slots: Sequence[int]) -> Hashable:
+    def _key(self, flat: Kernel, slots: Sequence[int], names: Mapping[Symbol, Symbol]) -> Hashable:
         """The kernel, the kinds of its slots, and which of them are the same, or small."""
         found = [self._launches.slots[slot] for slot in slots]
-        kinds = tuple((s.kind, s.dtype, s.shape, s.strides, s.span) for s in found)
+        kinds = tuple(
+            (
+                s.kind,
+                s.dtype,
+                substitute_shape(s.shape, names),
+                s.strides,
+                None if s.span is None else substitute_dim(s.span, names),
+            )
+            for s in found
+        )
         small = tuple(self._launches.is_small(slot) for slot in slots)
         return flat.digest, kinds, tuple(slots.index(slot) for slot in slots), small
 

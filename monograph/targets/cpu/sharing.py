@@ -41,7 +41,7 @@ class Sharing:
             )
             target = each.slots[-1]
             if target in launches.packs and writers[target] == 1 and not step.checked:
-                key = (step.kernel, step.slots[:-1])
+                key = (step.kernel, step.slots[:-1], step.offsets)
                 found = self._left.setdefault(key, target)
                 if found != target:
                     known[target] = found

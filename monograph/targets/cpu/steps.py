@@ -11,14 +11,16 @@ from collections.abc import Mapping, Sequence
 
 from monograph.fusion.group import Fusion, Group, Kind, fuse, is_stored
 from monograph.fusion.places import Place
-from monograph.ir.dims import Dim
+from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import u8
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
 from monograph.kernel.loop_lower import LoweredLoops, has_loops, lower_node
+from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import is_lowerable, lower_group
+from monograph.kernel.pieces import without_doubles
 from monograph.kernel.split import split_reductions
 from monograph.kernel.turned import turn_operand
 from monograph.ops import control
@@ -28,12 +30,14 @@ from monograph.targets.cpu.attention import attend, is_streamed
 from monograph.targets.cpu.contract import contract
 from monograph.targets.cpu.convert import clear_border, convert_back, converted
 from monograph.targets.cpu.convolve import convolve, convolve_planes
+from monograph.targets.cpu.joined_packs import join_packs
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.layout import convolution_layouts, plan_layouts
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.patches import gathered, has_patches
 from monograph.targets.cpu.repeats import Repeats
 from monograph.targets.cpu.sharing import Sharing
+from monograph.targets.cpu.side_by_side import join_equal
 from monograph.targets.cpu.tuning import Tuning
 from monograph.targets.cpu.visiting import convolution_walks
 from monograph.targets.cpu.windows import has_windows, in_windows, multiply_windows
@@ -83,6 +87,8 @@ class StepBuilder(Launches):
             for number, value in enumerate(graph.outputs)
         ]
         self.graph(graph, targets)
+        join_packs(self, self.ends)
+        join_equal(self, self.ends)
 
     def graph(self, graph: Graph, targets: Sequence[int]) -> None:
         """The steps of a graph or region whose results are wanted in ``targets``."""
@@ -236,11 +242,30 @@ class StepBuilder(Launches):
         self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
     ) -> None:
         """Steps for a kernel: those that an equal one took, if there was one."""
+        flat, written = without_doubles(flat, written)
         self.note_sizes(flat, read, written)
         slots = (*read, *written)
         if self.repeats.again(group, flat, slots):
             return
-        with self.repeats.noting(group, flat, slots):
+        moved = self.moved(flat, read, written)
+        if moved is None:
+            self.launch_noted(group, flat, read, written)
+            return
+        with self.settling(moved):
+            slots = (*moved.read, *moved.written)
+            if not self.repeats.again(group, moved.kernel, slots, moved.names):
+                self.launch_noted(group, moved.kernel, moved.read, moved.written, moved.names)
+
+    def launch_noted(
+        self,
+        group: Group,
+        flat: Kernel,
+        read: Sequence[int],
+        written: Sequence[int],
+        names: Mapping[Symbol, Symbol] | None = None,
+    ) -> None:
+        """Steps for a kernel that there is none equal to, which are noted for the next one."""
+        with self.repeats.noting(group, flat, (*read, *written), names):
             self.launch_anew(group, flat, read, written)
 
     def launch_anew(
@@ -284,7 +309,7 @@ class StepBuilder(Launches):
                 self.interpret(node)
 
     def loops(self, group: Group, node: Node) -> None:
-        """A launch a stage of the loops that the op states."""
+        """A launch a stage of the loops that the op states, but for those that never turn."""
         lowered = lower_node(node, self.layouts, self.machine.vector_bytes)
         slots = {name: self.slot(value) for name, value in lowered.operands.items()}
         slots |= {name: self.slot(value) for name, value in lowered.results.items()}
@@ -294,7 +319,7 @@ class StepBuilder(Launches):
             for name, each in lowered.temporaries.items()
         }
         for stage in lowered.stages:
-            if stage in tables.values():
+            if stage in tables.values() or (isinstance(stage, LoopNest) and stage.extent == 0):
                 continue
             inputs = [slots[buffer.name] for buffer in stage.inputs]
             outputs = [slots[buffer.name] for buffer in stage.outputs]

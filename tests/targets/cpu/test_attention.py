@@ -250,6 +250,19 @@ def test_a_depth_of_one_is_stored_where_it_belongs() -> None:
     run_both(program, *operands(2, 40, depth=1))
 
 
+def test_a_single_head_of_many_queries_is_stored_in_the_shape_of_an_image() -> None:
+    arrays = [draw(1, 1, 3136, 32), draw(1, 1, 49, 32), draw(1, 1, 49, 32)]
+
+    def image(x: Any, y: Any, z: Any) -> Any:
+        rows = F.reshape(F.attention(x, y, z), (1, 3136, 32))
+        return F.reshape(F.transpose(rows, (0, 2, 1)), (1, 32, 56, 56)) + 1.0
+
+    (got,) = compiled(image, *types_of(arrays)).run(arrays)
+    attended = Attention().evaluate(*(array.astype(np.float64) for array in arrays))
+    expected = attended[0].transpose(0, 2, 1).reshape(1, 32, 56, 56) + 1.0
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6)
+
+
 def test_what_follows_element_by_element_is_computed_as_it_is_stored() -> None:
     def program(x: Any, y: Any, z: Any, more: Any) -> Any:
         return F.relu(F.attention(x, y, z) * 2.0 + more)

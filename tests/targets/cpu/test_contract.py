@@ -9,14 +9,18 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.ir.types import DTYPES
+from monograph.fusion.group import Kind, fuse
+from monograph.ir.dims import Symbol
+from monograph.ir.types import DTYPES, TensorType
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
 from monograph.runtime.compile import Options, compile_graph
+from monograph.targets.cpu.contract import is_in_network
 from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.tiling import (
     choose_tiling,
+    even_block,
     is_worth_tiling,
     row_segments,
 )
@@ -53,6 +57,35 @@ def test_tiles_cover_the_rows_exactly(rows: int, expected: list[tuple[int, int, 
     assert [(each.start, each.rows, each.count) for each in found] == expected
 
 
+@pytest.mark.parametrize("tiles", [16, 33, 66, 131, 523])
+def test_two_threads_share_the_blocks_of_rows_evenly(tiles: int) -> None:
+    size = even_block(tiles, 21)
+    blocks = -(-tiles // size)
+    assert size <= 21 and blocks >= 4
+    assert -(-blocks // 2) * size <= 0.56 * tiles
+
+
+def test_layers_of_a_network_with_few_weights_are_shared_by_rows() -> None:
+    found = contraction(lambda x, w: x @ w, "f32[196, 64]", "f32[64, 384]")
+    alone = choose_tiling(found, MACHINE, True)[1]
+    assert (alone.block_panels, alone.block_tiles) == (1, 32)
+    within = choose_tiling(found, MACHINE, True, in_network=True)[1]
+    assert (within.block_panels, within.block_tiles) == (24, 8)
+    many = contraction(lambda x, w: x @ w, "f32[196, 256]", "f32[256, 1024]")
+    assert choose_tiling(many, MACHINE, True, in_network=True)[1].block_panels == 1
+
+
+def test_a_convolution_of_what_another_one_wrote_is_in_a_network() -> None:
+    weights = [np.full((32, 32, 1, 1), 0.01, np.float32) for _ in range(2)]
+
+    def network(x: Any) -> Any:
+        return F.conv(F.relu(F.conv(x, weights[0])), weights[1])
+
+    graph = monograph.trace(network, "f32[1, 32, 16, 16]")
+    groups = [x for x in fuse(graph).groups if x.kind is Kind.CONTRACTION]
+    assert [is_in_network(group) for group in groups] == [False, True]
+
+
 def test_rows_of_unknown_number_have_one_kind_of_tile() -> None:
     found = tiling("n", 64, 512)
     assert found.rows == ()
@@ -82,7 +115,7 @@ def test_tall_tiles_do_not_read_rows_that_lie_on_the_same_lines() -> None:
 def test_rows_that_fit_the_cache_are_one_block_handed_out_in_portions() -> None:
     found = tiling(197, 768, 768)
     assert (found.block_tiles, found.block_panels) == (found.rows[0].count, 1)
-    assert [tiling(rows, 768, 768).grain for rows in (16, 128, 240)] == [3, 3, 2]
+    assert [tiling(rows, 768, 768).grain for rows in (16, 128, 240)] == [3, 2, 1]
     assert tiling(512, 768, 768).block_tiles < 512 // 6
 
 
@@ -170,6 +203,15 @@ def test_every_layout_is_right_to_the_rounding(sizes: tuple[int, int, int], layo
     size = np.abs(left) @ np.abs(right)
     (got,) = executable(x, w)
     assert np.all(np.abs(got - exact) <= 4 * np.finfo(np.float32).eps * size)
+
+
+def test_a_depth_that_is_unknown_and_never_large_is_one_round() -> None:
+    depth = Symbol("s", 1, 200)
+    left, right = (TensorType(DTYPES["f32"], (depth, size)) for size in (10, 128))
+    graph = monograph.trace(lambda x, w: F.transpose(x) @ w, left, right)
+    program = compile_graph(graph, Options(threads=1, cache=False))
+    x, w = np.ones((8, 10), np.float32), np.arange(1024, dtype=np.float32).reshape(8, 128)
+    np.testing.assert_allclose(program.run([x, w])[0], x.T @ w, rtol=1e-6)
 
 
 def test_unknown_sizes_of_every_side_are_right() -> None:

@@ -215,6 +215,10 @@ def test_nothing_is_launched_for_an_empty_result() -> None:
     assert steps_of(lambda x: F.exp(x), "f32[0, 4]").steps == []
 
 
+def test_nothing_is_launched_for_the_order_of_no_columns() -> None:
+    assert steps_of(lambda x: F.argsort(x, 0), "i64[m, 0]").steps == []
+
+
 def test_a_result_in_another_shape_is_written_where_it_is_wanted() -> None:
     builder = steps_of(lambda x: F.reshape(F.transpose(x, (1, 0, 2)), (12, 4)), "f32[3, 4, 4]")
     assert [type(step) for step in builder.steps] == [Launch]

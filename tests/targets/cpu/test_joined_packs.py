@@ -1,0 +1,77 @@
+"""A product stores its result as the next one reads it, if nobody else does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import monograph
+from monograph import functional as F
+from monograph.ir.graph import Graph
+from monograph.passes.lower_composites import decompose_composites
+from monograph.runtime.compile import Options, compile_graph, has_own_loops
+from monograph.targets.cpu.build import Program, build
+from monograph.targets.cpu.machine import machine_named
+from monograph.targets.program import Launch
+
+GENERATOR = np.random.default_rng(11)
+
+
+def weight(rows: int, columns: int) -> NDArray[np.float32]:
+    made: NDArray[np.float32] = GENERATOR.standard_normal((rows, columns), np.float32)
+    return made / np.float32(rows**0.5)
+
+
+UP, DOWN = weight(64, 768), weight(768, 384)
+
+
+def layer(x: Any) -> Any:
+    return F.relu(x @ UP) @ DOWN
+
+
+def built(function: Any, shape: str) -> Program:
+    graph: Graph = monograph.trace(function, shape)
+    decompose_composites(graph, has_own_loops)
+    return build(graph, machine_named("x86-64"))
+
+
+def packings(program: Program) -> int:
+    launches = [step for step in program.steps if isinstance(step, Launch)]
+    assert {step.kernel for step in launches} <= {each.name for each in program.kernels}
+    assert program.ends[-1] == len(program.steps)
+    return sum("pack_left" in step.kernel for step in launches)
+
+
+def test_what_only_a_product_reads_is_not_packed_again() -> None:
+    assert packings(built(layer, "f32[128, 64]")) == 1
+
+
+def test_what_somebody_else_reads_is_packed() -> None:
+    def both(x: Any) -> Any:
+        middle = F.relu(x @ UP)
+        return middle @ DOWN, middle
+
+    assert packings(built(both, "f32[128, 64]")) == 2
+
+
+def test_an_unknown_number_of_rows_is_packed() -> None:
+    assert packings(built(layer, "f32[rows, 64]")) == 2
+
+
+def test_kernels_that_nobody_launches_are_not_compiled() -> None:
+    program = built(layer, "f32[128, 64]")
+    assert not any("pack_left" in each.name for each in program.kernels[1:])
+
+
+@pytest.mark.parametrize("rows", [96, 100, 128, 197, 300])
+@pytest.mark.parametrize("columns", [400, 768])
+def test_a_result_in_tiles_is_read_as_it_was_stored(rows: int, columns: int) -> None:
+    up, down = weight(64, columns), weight(columns, 384)
+    x = GENERATOR.standard_normal((rows, 64)).astype(np.float32)
+    graph = monograph.trace(lambda x: F.relu(x @ up) @ down, f"f32[{rows}, 64]")
+    (got,) = compile_graph(graph, Options(cache=False)).run([x])
+    expected = np.maximum(x.astype(np.float64) @ up, 0) @ down
+    np.testing.assert_allclose(got, expected, atol=1e-5)

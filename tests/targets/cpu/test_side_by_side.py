@@ -1,0 +1,58 @@
+"""Equal kernels that do not wait for each other run in one region."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.passes.lower_composites import decompose_composites
+from monograph.runtime.compile import Options, compile_graph, has_own_loops
+from monograph.targets.cpu.build import build
+from monograph.targets.cpu.machine import machine_named
+from monograph.targets.program import Launch
+
+GENERATOR = np.random.default_rng(7)
+WEIGHTS = [GENERATOR.standard_normal((64, 64)).astype(np.float32) for _ in range(3)]
+
+
+def together(function: Any, shape: str) -> list[int]:
+    graph = monograph.trace(function, shape)
+    decompose_composites(graph, has_own_loops)
+    program = build(graph, machine_named("x86-64"))
+    assert program.ends[-1] == len(program.steps)
+    return [step.times for step in program.steps if isinstance(step, Launch)]
+
+
+def apart(x: Any) -> Any:
+    return tuple(x @ weight for weight in WEIGHTS)
+
+
+def chained(x: Any) -> Any:
+    for weight in WEIGHTS:
+        x = x @ weight
+    return x
+
+
+def test_products_of_one_input_run_together() -> None:
+    assert together(apart, "f32[2048, 64]") == [3]
+
+
+def test_products_of_each_other_run_one_after_the_other() -> None:
+    assert together(chained, "f32[2048, 64]") == [1, 1, 1]
+
+
+def test_an_unknown_number_of_rows_is_multiplied_one_after_the_other() -> None:
+    assert set(together(apart, "f32[rows, 64]")) == {1}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_every_run_computes_its_own_result(threads: int) -> None:
+    x = GENERATOR.standard_normal((2048, 64)).astype(np.float32)
+    graph = monograph.trace(lambda x: apart(F.tanh(x)), "f32[2048, 64]")
+    got = compile_graph(graph, Options(cache=False, threads=threads)).run([x])
+    for made, weight in zip(got, WEIGHTS, strict=True):
+        np.testing.assert_allclose(made, np.tanh(x.astype(np.float64)) @ weight, atol=1e-4)
