@@ -168,3 +168,9 @@ def test_importing_the_package_is_quick() -> None:
 def test_importing_loads_no_framework_and_no_target(module: str) -> None:
     loaded = run_python(f"import sys, {module}; print(*sys.modules)").split()
     assert not set(HEAVY) & set(loaded)
+
+
+def test_loading_the_compiler_leaves_the_garbage_collector_as_it_was() -> None:
+    program = "import gc, monograph; {}monograph.compile; print(gc.isenabled())"
+    assert run_python(program.format("")).strip() == "True"
+    assert run_python(program.format("gc.disable(); ")).strip() == "False"

@@ -12,10 +12,11 @@ limited in size, so that neither a hostile file nor a runaway pass can exhaust m
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from math import gcd, prod
-from threading import Lock
+from threading import RLock
 from typing import ClassVar, NoReturn, TypeAlias, TypeGuard, TypeVar, Union
 from weakref import WeakValueDictionary
 
@@ -323,6 +324,8 @@ def provably_different(a: Dim, b: Dim) -> bool:
 
 def provably_at_least(a: Dim, b: Dim) -> bool:
     """Whether a >= b for every binding within the declared ranges."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a >= b
     lower, _ = _difference_bounds(a, b)
     return lower is not None and lower >= 0
 
@@ -394,7 +397,18 @@ def parse_dim(text: str, symbols: Mapping[str, Symbol]) -> Dim:
 
 _Interned = TypeVar("_Interned", bound=SymbolicDim)
 _interned: WeakValueDictionary[tuple[object, ...], SymbolicDim] = WeakValueDictionary()
-_interned_lock = Lock()
+_interned_lock = RLock()
+"""Taken again by its own thread where a finalizer, which may run at any moment, makes a size."""
+
+
+def _renew_lock() -> None:
+    """A thread that held the lock in the parent of a fork does not exist in the child."""
+    global _interned_lock
+    _interned_lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _intern(key: tuple[object, ...], build: Callable[[], _Interned]) -> _Interned:

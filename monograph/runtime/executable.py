@@ -8,7 +8,6 @@ calls from several threads each have a frame of their own.
 from __future__ import annotations
 
 import ctypes
-import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from monograph.runtime.addresses import address_of
 from monograph.runtime.arena import Plan, plan
 from monograph.runtime.holding import Held, read_by_calls, weights_of
 from monograph.runtime.lives import arena_requests, copies_of
+from monograph.runtime.locks import ForkedLock
 from monograph.runtime.pool import OutputPool
 from monograph.runtime.preparing import Packing, in_order
 from monograph.runtime.sizes import Guard, check_sizes, guards_of
@@ -100,7 +100,7 @@ class Native:
         self._lets_go = lets_go
         self.has_let_go = False
         """Whether weights have been released."""
-        self._preparing = threading.Lock()
+        self._preparing = ForkedLock()
         self.active: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
         self.callback = _callback(self)
         self.inputs = [

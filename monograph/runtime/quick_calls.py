@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -24,6 +23,7 @@ from monograph.ir.types import Array, DType
 from monograph.runtime.arguments import Arguments, Expected
 from monograph.runtime.array_layout import array_layout
 from monograph.runtime.executable import SMALL, Native
+from monograph.runtime.locks import ForkedLock
 from monograph.runtime.pool import OutputPool
 from monograph.runtime.shared_code import compile_quickly, load_for_good, stored_object
 from monograph.targets.cpu.python_call import (
@@ -281,7 +281,7 @@ def _address(function: Any) -> int:
 
 # The code -----------------------------------------------------------------------------------------
 
-_lock = threading.Lock()
+_lock = ForkedLock()
 _methods: dict[str, _Method] = {}
 """The functions that were compiled; Python refers to their descriptions for good."""
 

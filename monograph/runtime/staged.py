@@ -14,7 +14,6 @@ See docs/decisions/21-programs-are-completed-by-the-call.md.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -33,6 +32,7 @@ from monograph.runtime.bounded import taken
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import CompileReport, Executable
 from monograph.runtime.cut import Cut, cut, held, not_native
+from monograph.runtime.locks import ForkedLock
 from monograph.runtime.settle import (
     Settled,
     leaves_of,
@@ -63,7 +63,7 @@ class Workshop:
         self.settings = settings
         """How parts are compiled, to be stored: see ``runtime.compile.Options.settings``."""
         self.strict = settings["strict"]
-        self.lock = threading.RLock()
+        self.lock = ForkedLock()
 
     def compile(self, graph: Graph) -> Executable:
         """Native code for a graph that can have it."""
