@@ -8,6 +8,7 @@ separates (Paterson and Stockmeyer): six products of matrices instead of fifteen
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import factorial
 
 from monograph.ir.dims import Dim
@@ -112,19 +113,10 @@ def _multiply(
     Of a large matrix some columns are first laid side by side: in their own rows they would lie too
     far apart to stay in the nearest cache.
     """
+    sums = partial(_sum_products, b, target, left, at, size, start)
     if not isinstance(size, int) or size <= NEAR or size > FAR:
         with b.loop(-(-size // ROWS)) as block, b.loop(size, lanes=True) as column:
-            _sum_products(
-                b,
-                target,
-                left,
-                at,
-                size,
-                start,
-                block,
-                column,
-                lambda k: b.load(right, [*at, k, column]),
-            )
+            sums(block, column, lambda k: b.load(right, [*at, k, column]))
         return
     strip = b.local(right.dtype, size * COLUMNS)
     with b.loop(-(-size // COLUMNS)) as number_:
@@ -132,17 +124,7 @@ def _multiply(
         with b.loop(size) as k, b.loop(count, lanes=True) as column:
             b.store(strip, [k * COLUMNS + column], b.load(right, [*at, k, first + column]))
         with b.loop(-(-size // ROWS)) as block, b.loop(count, lanes=True) as column:
-            _sum_products(
-                b,
-                target,
-                left,
-                at,
-                size,
-                start,
-                block,
-                first + column,
-                lambda k: b.load(strip, [k * COLUMNS + column]),
-            )
+            sums(block, first + column, lambda k: b.load(strip, [k * COLUMNS + column]))
 
 
 def _sum_products(
