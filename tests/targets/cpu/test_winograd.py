@@ -110,7 +110,10 @@ def test_every_plan(
     force(monkeypatch, transform, block=block, rows=6, whole=whole, ahead=block == 6)
     weight = draw(20, 16, 3, 3)
     x, stride = draw(2, 16, 11, 9), transform.stride
-    function = lambda x: F.conv(x, weight.astype(x.dtype.numpy), stride=stride, padding=1)  # noqa: E731
+
+    def function(x: Any) -> Any:
+        return F.conv(x, weight.astype(x.dtype.numpy), stride=stride, padding=1)
+
     (got,), (exact,) = compiled(function, x).run([x]), doubled(function, [x])
     assert np.abs(got - exact).max() <= ERROR[transform] * np.abs(exact).max()
 
@@ -263,7 +266,10 @@ def test_the_stated_error_holds(channels: int, size: int, tolerance: float | Non
 @pytest.mark.parametrize("channels", [16, 256, 1024])
 def test_the_stated_error_holds_at_stride_two(channels: int) -> None:
     weight, x = draw(32, channels, 3, 3), draw(2, channels, 9, 9)
-    function = lambda x: F.conv(x, weight.astype(x.dtype.numpy), stride=2, padding=1)  # noqa: E731
+
+    def function(x: Any) -> Any:
+        return F.conv(x, weight.astype(x.dtype.numpy), stride=2, padding=1)
+
     for inputs in ([x], [np.abs(x)], [x**3]):
         compare(function, inputs)
 
