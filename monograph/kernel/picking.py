@@ -1,9 +1,10 @@
 """Sums of which one term is picked: that term is read, and the others are not visited.
 
     sum(r < 32000: where(r == label[i], x[i, r], 0))    as it is said: another visit of every row
-    where(0 <= label[i] < 32000, x[i, label[i]], 0)     as it is computed
+    where(0 <= label[i] < 32000, x[i, label[i]] + 0, 0) as it is computed
 
-Losses say it so, because their gradients are then sums as well, not scattered writes.
+Losses say it so, because their gradients are then sums as well, not scattered writes. The zero that
+is added makes 0 of -0, as the sum would.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _picked(reduction: Reduce) -> Expr | None:
         e.apply("less", place, size, dtype=bool_),
     )
     found = _at(term, axis.symbol, e.select(inside, place, e.index(0)))
-    return None if found is None else e.select(inside, found, other)
+    return None if found is None else e.select(inside, e.apply("add", found, other), other)
 
 
 def _place(condition: Expr, axis: Axis) -> Expr | None:

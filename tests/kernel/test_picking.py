@@ -53,6 +53,12 @@ def test_other_elements_do_not_matter_even_if_they_are_nan() -> None:
     )
 
 
+def test_a_negative_zero_is_summed_to_zero() -> None:
+    x, labels = np.full((4, 16), -0.0, np.float32), np.array([0, 3, 15, 7])
+    found = np.asarray(monograph.compile(picked, x, labels)(x, labels))
+    assert not np.signbit(found).any()
+
+
 def test_a_sum_of_more_than_one_term_stays() -> None:
     def function(x: Any, labels: Any) -> Any:
         places = F.unsqueeze(F.iota((8,)), 0)
