@@ -155,10 +155,7 @@ def _split(kernel: Kernel, axis: Axis, size: Dim) -> Kernel:
 
 def _stores(kernel: Kernel, on: Callable[[Expr], Expr]) -> tuple[Store, ...]:
     """What is stored, and where, with every formula changed."""
-    return tuple(
-        Store(store.buffer, tuple(map(on, store.position)), on(store.value))
-        for store in kernel.stores
-    )
+    return tuple(store.mapped(on) for store in kernel.stores)
 
 
 # Pairs -----------------------------------------------------------------------------------------

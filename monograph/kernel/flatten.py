@@ -267,13 +267,7 @@ def _merged(kernel: Kernel, outer: Axis, inner: Axis) -> Kernel:
 def rewritten(kernel: Kernel, axes: tuple[Axis, ...], bindings: Mapping[Symbol, Dim]) -> Kernel:
     """A kernel over other axes, with its variables replaced in every place and value."""
     stores = tuple(
-        Store(
-            store.buffer,
-            tuple(e.substitute(place, bindings) for place in store.position),
-            e.substitute(store.value, bindings),
-            None if store.guard is None else e.substitute(store.guard, bindings),
-        )
-        for store in kernel.stores
+        store.mapped(lambda expr: e.substitute(expr, bindings)) for store in kernel.stores
     )
     return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)
 

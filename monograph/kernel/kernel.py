@@ -11,7 +11,7 @@ named by their place in the signature, so two equal layers of a model are one ke
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +27,11 @@ class Store:
     position: tuple[Expr, ...]
     value: Expr
     guard: Expr | None = None
+
+    def mapped(self, on: Callable[[Expr], Expr]) -> Store:
+        """The store with each of its formulas changed."""
+        guard = None if self.guard is None else on(self.guard)
+        return Store(self.buffer, tuple(map(on, self.position)), on(self.value), guard)
 
 
 @dataclass(frozen=True)

@@ -75,15 +75,7 @@ def without_unread(kernel: Kernel) -> tuple[Kernel, tuple[int, ...]]:
     for load in kernel.loads():
         operands = tuple(e.replace(operand, loads) for operand in load.operands)
         loads[load] = e.load(replace(load.buffer, name=names[load.buffer.name]), operands)
-    stores = tuple(
-        Store(
-            store.buffer,
-            tuple(e.replace(place, loads) for place in store.position),
-            e.replace(store.value, loads),
-            None if store.guard is None else e.replace(store.guard, loads),
-        )
-        for store in kernel.stores
-    )
+    stores = tuple(store.mapped(lambda expr: e.replace(expr, loads)) for store in kernel.stores)
     inputs = tuple(replace(kernel.inputs[k], name=names[kernel.inputs[k].name]) for k in kept)
     return replace(kernel, inputs=inputs, stores=stores), kept
 
