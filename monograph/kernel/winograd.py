@@ -1,16 +1,18 @@
 """Winograd convolution: 3×3 windows at stride 1 or 2 with fewer multiplications.
 
-A square of ``m × m`` results needs ``(m+2)²`` elements of the input. Both the square and the nine
-weights are turned into ``(m+2)²`` numbers, the *planes*; their products, summed over the channels
-plane by plane, are turned back into the ``m × m`` results:
+A tile of ``m × n`` results needs ``(m+2) × (n+2)`` elements of the input. Both they and the nine
+weights are turned into as many numbers, the *planes*; their products, summed over the channels
+plane by plane, are turned back into the ``m × n`` results:
 
     V[plane][tile][c] = Bᵀ d B        M[plane] = V[plane] × U[plane]        y = Aᵀ M A
     U[plane][c][o]    = G g Gᵀ        (matrix products, over tiles)
 
-16 multiplications for 4 results instead of 36 with F(2×2), 36 for 16 instead of 144 with F(4×4), 25
-for 4 at stride 2, where a square needs 5² elements and some planes of weights serve several others.
-The weights' planes are made once, if the weights are constant. The tiles of the result are
-visited in blocks, so that the planes of a block stay in a core's own cache.
+16 multiplications for 4 results instead of 36 with F(2×2), 24 for 8 instead of 72 with F(2×4), 36
+for 16 instead of 144 with F(4×4), 25 for 4 at stride 2, where a tile needs 5² elements and some
+planes of weights serve several others. Windows with gaps see every few rows and columns of the
+input alone, and a tile is made of such. The weights' planes are made once, if the weights are
+constant. The tiles of the result are visited in blocks, so that the planes of a block stay in a
+core's own cache.
 
 What the transforms are, and their error, is told in ``kernel.winograd_transform``.
 """
@@ -18,9 +20,10 @@ What the transforms are, and their error, is told in ``kernel.winograd_transform
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import (
     Dim,
     Symbol,
@@ -85,6 +88,8 @@ class Convolution:
     border: tuple[int, int] = (0, 0)
     """Rows and columns of zeros around the input that are there in memory."""
     stride: int = 1
+    dilation: tuple[int, int] = (1, 1)
+    """How far apart the rows and columns of a window are, at stride 1."""
 
     def formulas(self) -> tuple[Expr, ...]:
         """Everything that is computed, but for the transforms."""
@@ -149,9 +154,8 @@ class Winograd:
         self.convolution = convolution
         self.plan = plan
         self.transform = plan.transform
-        c, m = convolution, plan.transform.results
-        self.tile_rows: Dim = (c.result_size[0] + m - 1) // m
-        self.tile_columns: Dim = (c.result_size[1] + m - 1) // m
+        c = convolution
+        self.tile_rows, self.tile_columns = tile_counts(c, plan.transform)
         self.tiles: Dim = c.batch * self.tile_rows * self.tile_columns
         self.blocks: Dim = (self.tiles + plan.block - 1) // plan.block
         self.panels = -(-c.features // plan.columns)
@@ -213,8 +217,8 @@ class Winograd:
             ]
             for row in range(TAPS)
         ]
-        of_weights = self.transform.of_weights
-        square = [of_weights(row) for row in down_columns(of_weights, taps)]
+        down, along = self.transform.down, self.transform.along
+        square = [along.of_weights(row) for row in down_columns(down.of_weights, taps)]
         stores = []
         for (i, j), number in self.transform.weight_numbers.items():
             value = square[i][j]
@@ -242,16 +246,20 @@ class Winograd:
 
     def input_statements(self, tile: Dim, row: Dim) -> Loop:
         """Transform a tile of the input into row ``row`` of its planes."""
-        c, span = self.convolution, self.transform.span
-        top, left = (
-            self.y * self.transform.step - c.before[0],
-            self.x * self.transform.step - c.before[1],
-        )
-        plain = self.transformed(row, lambda i, j: self.element(top + i, left + j))
-        inside = _all((*self.readable(top, left), *self.readable(top + span - 1, left + span - 1)))
+        c, down, along = self.convolution, self.transform.down, self.transform.along
+        below, beside = c.dilation
+        top = _first(self.y, down.step, below) - c.before[0]
+        left = _first(self.x, along.step, beside) - c.before[1]
+        bottom, right = top + (down.span - 1) * below, left + (along.span - 1) * beside
+
+        def place(i: int, j: int) -> tuple[Dim, Dim]:
+            return top + i * below, left + j * beside
+
+        plain = self.transformed(row, lambda i, j: self.element(*place(i, j)))
+        inside = _all((*self.readable(top, left), *self.readable(bottom, right)))
         if inside is None:
             return self.located(tile, (plain,))
-        masked = self.transformed(row, lambda i, j: self.masked_element(top + i, left + j))
+        masked = self.transformed(row, lambda i, j: self.masked_element(*place(i, j)))
         border = e.apply("logical_not", inside, dtype=bool_)
         return self.located(tile, (If(inside, (plain,)), If(border, (masked,))))
 
@@ -271,14 +279,14 @@ class Winograd:
 
     def transformed(self, row: Dim, element: Callable[[int, int], Expr]) -> Loop:
         """Transform the elements of a tile, channel by channel."""
-        c, span = self.convolution, self.transform.span
+        c, down, along = self.convolution, self.transform.down, self.transform.along
         lane = e.axis("_i_c", c.channels)
-        square = [[element(i, j) for j in range(span)] for i in range(span)]
+        square = [[element(i, j) for j in range(along.span)] for i in range(down.span)]
         body: list[Statement] = []
-        for i, line in enumerate(down_columns(self.transform.of_input, square)):
+        for i, line in enumerate(down_columns(down.of_input, square)):
             named, lets = _named(f"t{i}", line)
             body += lets
-            for j, value in enumerate(self.transform.of_input(named)):
+            for j, value in enumerate(along.of_input(named)):
                 at = self.plane_offset(self.transform.numbers[i, j], row, lane.symbol)
                 body.append(Write(self.input_planes, e.index(at), value))
         return Loop(lane.symbol, 0, c.channels, tuple(body), LoopKind.VECTOR, self.plan.lanes)
@@ -380,15 +388,15 @@ class Winograd:
         lane = Symbol("_i_lane", 0, plan.columns - 1)
         left = c.features - self.panel * plan.columns
         extent = plan.columns if c.features % plan.columns == 0 else dim_min(plan.columns, left)
-        span = self.transform.span
+        down, along, numbers = self.transform.down, self.transform.along, self.transform.numbers
         square = [
-            [self.product(self.transform.numbers[i, j], tile.symbol, lane) for j in range(span)]
-            for i in range(span)
+            [self.product(numbers[i, j], tile.symbol, lane) for j in range(along.span)]
+            for i in range(down.span)
         ]
         body: list[Statement] = []
-        for i, line in enumerate(down_columns(self.transform.of_products, square)):
+        for i, line in enumerate(down_columns(down.of_products, square)):
             named, lets = _named(f"s{i}", line)
-            results, more = _named(f"y{i}", self.transform.of_products(named))
+            results, more = _named(f"y{i}", along.of_products(named))
             body += [*lets, *more]
             for j, value in enumerate(results):
                 body += self.pixel(i, j, lane, value)
@@ -402,8 +410,11 @@ class Winograd:
 
     def pixel(self, i: int, j: int, lane: Dim, value: Expr) -> tuple[Statement, ...]:
         """Store one result of a tile, if there is such a row and column."""
-        c, m = self.convolution, self.transform.results
-        row, column = self.y * m + i, self.x * m + j
+        c = self.convolution
+        rows, columns = self.transform.down.results, self.transform.along.results
+        below, beside = c.dilation
+        row = _first(self.y, rows, below) + i * below
+        column = _first(self.x, columns, beside) + j * beside
         feature = self.group * c.features + self.panel * self.plan.columns + lane
         if c.bias is not None:
             bias = e.substitute(c.bias, {c.weight_at[0]: feature})
@@ -419,9 +430,9 @@ class Winograd:
             for store in c.stores
         )
         conditions = []
-        if i and not _is_multiple(c.result_size[0], m):
+        if (i or below > 1) and not _is_multiple(c.result_size[0], rows * below):
             conditions.append(_less(row, c.result_size[0]))
-        if j and not _is_multiple(c.result_size[1], m):
+        if (j or beside > 1) and not _is_multiple(c.result_size[1], columns * beside):
             conditions.append(_less(column, c.result_size[1]))
         condition = _all(conditions)
         return writes if condition is None else (If(condition, writes),)
@@ -518,6 +529,25 @@ class Winograd:
             1,
             body,
         )
+
+
+def tile_counts(convolution: Convolution, transform: Transform) -> tuple[Dim, Dim]:
+    """How many tiles a result has along its columns and its rows.
+
+    Windows with gaps see every few rows alone: the rows of a result are dealt out in turn, and each
+    share has tiles of its own. The same tile of every share comes before the next one.
+    """
+    c, sides = convolution, (transform.down, transform.along)
+    rows, columns = (
+        gap * (((size + gap - 1) // gap + side.results - 1) // side.results)
+        for size, gap, side in zip(c.result_size, c.dilation, sides, strict=True)
+    )
+    return rows, columns
+
+
+def _first(tile: Dim, step: int, gap: int) -> Dim:
+    """Where a tile begins, if neighbours in it are ``gap`` apart."""
+    return tile // gap * (step * gap) + tile % gap
 
 
 def _bindings(symbols: Sequence[Symbol | None], dims: Sequence[Dim]) -> Mapping[Symbol, Dim]:

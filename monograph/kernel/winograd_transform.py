@@ -15,19 +15,20 @@ tap meets two elements of a line, so its plane of the weights serves two planes 
 
 **Error.** The largest error over the largest result, against float64, with 16 to 2048 channels of
 normal, one-sided and heavy-tailed data: F(2×2) stays below 1.5e-6 (1.1e-6 was seen), no more than
-summing directly in long runs gives (4e-7 to 6e-6 by oneDNN), at stride two as well; F(4×4) below
-6e-6 (3.6e-6 was seen).
-Its points are 0, ±1/√2, ±√2 and ∞, which keep the numbers in the three matrices closer together
-than the usual ±1 and ±2: a quarter of the error. An infinity makes NaN of its whole tile.
+summing directly in long runs gives (4e-7 to 6e-6 by oneDNN), at stride two as well; F(2×4) below
+3e-6 (2.1e-6 was seen, and at most 1.6 times that of summing directly); F(4×4) below 6e-6 (3.6e-6).
+The points of four results are 0, ±1/√2, ±√2 and ∞, which keep the numbers in the three matrices
+closer together than the usual ±1 and ±2: a quarter of the error. An infinity makes NaN of its whole
+tile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.types import f32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Expr
@@ -51,51 +52,69 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Transform:
-    """F(m×m, 3×3): how a line of elements, weights or products is transformed."""
+class Lines:
+    """F(m, 3): how a line of elements, weights or products is transformed."""
 
     results: int
-    """m: how many results a tile has along each axis."""
+    """m: how many results a line has."""
     of_input: Callable[[Line], Line]
     of_weights: Callable[[Line], Line]
     of_products: Callable[[Line], Line]
-    depth: int
-    """Channels that one running sum takes before it is added to another."""
     serving: tuple[int, ...]
     """Which number of a transformed line of weights each number of one of the input meets."""
     stride: int = 1
 
     @property
     def span(self) -> int:
-        """How many elements of the input a tile reads along each axis."""
+        """How many elements of the input a line has."""
         return len(self.serving)
 
     @property
     def step(self) -> int:
-        """How far apart in the input neighbouring tiles are."""
+        """How far apart in the input neighbouring lines begin."""
         return self.results * self.stride
+
+
+@dataclass(frozen=True)
+class Transform:
+    """F(m×n, 3×3): how the columns of a tile are transformed, and then its rows."""
+
+    down: Lines
+    along: Lines
+    depth: int
+    """Channels that one running sum takes before it is added to another."""
+
+    @property
+    def stride(self) -> int:
+        """How far apart in the input neighbouring windows are."""
+        return self.along.stride
 
     @property
     def planes(self) -> int:
         """How many numbers a tile is turned into."""
-        return self.span**2
+        return self.down.span * self.along.span
 
     @property
     def weight_planes(self) -> int:
         """How many numbers a window of the weights is turned into."""
-        return len(set(self.serving)) ** 2
+        return len(self.weight_numbers)
+
+    @property
+    def fewer(self) -> float:
+        """How many times fewer multiplications there are than taps."""
+        return TAPS**2 * self.down.results * self.along.results / self.planes
 
     @property
     def name(self) -> str:
-        """``F(2×2)``."""
+        """``F(2×2)``: the rows and columns of a tile's results."""
         strided = "" if self.stride == 1 else f" at stride {self.stride}"
-        return f"F({self.results}×{self.results}){strided}"
+        return f"F({self.down.results}×{self.along.results}){strided}"
 
     @cached_property
     def weight_numbers(self) -> dict[tuple[int, int], int]:
         """The plane of each number of transformed weights: those that serve most come last."""
-        lines = sorted(set(self.serving))
-        pairs = [(i, j) for i in lines for j in lines]
+        rows, columns = (sorted(set(lines.serving)) for lines in (self.down, self.along))
+        pairs = [(i, j) for i in rows for j in columns]
         return {pair: number for number, pair in enumerate(sorted(pairs, key=self._copies))}
 
     @cached_property
@@ -104,9 +123,10 @@ class Transform:
 
         def order(place: tuple[int, int]) -> tuple[int, int, int]:
             i, j = place
-            return self.weight_numbers[self.serving[i], self.serving[j]], i, j
+            met = self.down.serving[i], self.along.serving[j]
+            return self.weight_numbers[met], i, j
 
-        places = [(i, j) for i in range(self.span) for j in range(self.span)]
+        places = [(i, j) for i in range(self.down.span) for j in range(self.along.span)]
         return {place: number for number, place in enumerate(sorted(places, key=order))}
 
     def parts(self) -> tuple[Part, ...]:
@@ -121,7 +141,7 @@ class Transform:
         return tuple(found)
 
     def _copies(self, pair: tuple[int, int]) -> int:
-        return self.serving.count(pair[0]) * self.serving.count(pair[1])
+        return self.down.serving.count(pair[0]) * self.along.serving.count(pair[1])
 
 
 def _number(value: float) -> Expr:
@@ -204,11 +224,13 @@ def _products_of_four(m: Line) -> Line:
     )
 
 
-F2 = Transform(2, _input_of_two, _weights_of_two, _products_of_two, 512, tuple(range(4)))
-F4 = Transform(4, _input_of_four, _weights_of_four, _products_of_four, 256, tuple(range(6)))
-F2_STRIDED = Transform(
-    2, _input_at_two, _weights_at_two, _products_at_two, 256, (0, 1, 2, 3, 3), stride=2
-)
+TWO = Lines(2, _input_of_two, _weights_of_two, _products_of_two, tuple(range(4)))
+FOUR = Lines(4, _input_of_four, _weights_of_four, _products_of_four, tuple(range(6)))
+TWO_STRIDED = Lines(2, _input_at_two, _weights_at_two, _products_at_two, (0, 1, 2, 3, 3), stride=2)
+F2 = Transform(TWO, TWO, 512)
+F2X4 = Transform(TWO, FOUR, 256)
+F4 = Transform(FOUR, FOUR, 256)
+F2_STRIDED = Transform(TWO_STRIDED, TWO_STRIDED, 256)
 
 
 def down_columns(along: Callable[[Line], Line], square: Sequence[Line]) -> list[list[Expr]]:

@@ -17,12 +17,13 @@ from monograph.kernel.layout import Layout, channels_last, laid_out
 from monograph.kernel.loops import If, Loop, LoopNest, Statement
 from monograph.kernel.lower import is_lowerable
 from monograph.kernel.verify import ScheduleError, verify_nest
-from monograph.kernel.winograd import Convolution, Plan, Winograd
-from monograph.kernel.winograd_transform import F2, F2_STRIDED, F4, Transform
+from monograph.kernel.winograd import Convolution, Plan, Winograd, tile_counts
+from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, Transform
 from monograph.targets.cpu.winograd import find
 from tests.kernel.evaluate_kernel import run_kernel
 
-EACH = pytest.mark.parametrize("transform", [F2, F4, F2_STRIDED], ids=["F2", "F4", "strided"])
+TRANSFORMS = {"F2": F2, "F2X4": F2X4, "F4": F4, "strided": F2_STRIDED}
+EACH = pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS.keys())
 
 
 def convolution(
@@ -34,12 +35,15 @@ def convolution(
     groups: int = 1,
     border: int = 0,
     stride: int = 1,
+    dilation: Any = 1,
 ) -> Convolution:
     """The convolution of a channels-last image, with a bias and a rectifier after it."""
     shape = f"f32[{batch}, {channels}, {size[0]}, {size[1]}]"
     weight = f"f32[{features}, {channels // groups}, 3, 3]"
     graph = monograph.trace(
-        lambda x, w, b: F.relu(F.conv(x, w, b, stride=stride, padding=padding, groups=groups)),
+        lambda x, w, b: F.relu(
+            F.conv(x, w, b, stride=stride, padding=padding, dilation=dilation, groups=groups)
+        ),
         *(shape, weight, f"f32[{features}]"),
     )
     (group,) = fuse(graph, {node: is_lowerable(node) for node in graph.nodes}).groups
@@ -100,6 +104,20 @@ def test_nests_of_groups_and_symbolic_sizes_stay_inside_their_buffers(transform:
     sizes = {Symbol("n"): 2, Symbol("h"): 5, Symbol("w"): 3}
     for nest in nests(given, transform):
         assert verify_nest(nest, sizes) > 0
+
+
+@pytest.mark.parametrize("transform", [F2, F2X4], ids=["F2", "F2X4"])
+@pytest.mark.parametrize("dilation", [2, (3, 1), (4, 7)], ids=str)
+def test_nests_of_windows_with_gaps_stay_inside(transform: Transform, dilation: Any) -> None:
+    given = convolution(size=(9, 11), padding=3, dilation=dilation)
+    for nest in nests(given, transform):
+        assert verify_nest(nest) > 0
+
+
+def test_windows_with_gaps_have_tiles_of_every_few_rows() -> None:
+    given = convolution(size=(16, 16), padding=3, dilation=3)
+    assert tile_counts(given, F2X4) == (3 * 3, 3 * 2)
+    assert tile_counts(convolution(size=(16, 16)), F2X4) == (8, 4)
 
 
 def test_the_condition_of_a_border_is_what_keeps_a_nest_inside() -> None:

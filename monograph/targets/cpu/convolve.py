@@ -25,13 +25,15 @@ are computed by Winograd's method (``winograd``), which is asked first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
+from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.ir.dims import Dim, Shape, Symbol, dim_min, is_static, shape_product
 from monograph.ir.graph import Value
 from monograph.kernel import expr as e
+from monograph.kernel.blocks import unflattened
 from monograph.kernel.expr import Axis, Buffer, Expr, Load
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
@@ -47,7 +49,6 @@ from monograph.kernel.loops import (
     Write,
 )
 from monograph.kernel.nest import substituted
-from monograph.kernel.product import unflattened
 from monograph.targets.cpu.choose import WORK, likely
 from monograph.targets.cpu.depthwise import CHANNELS, Depthwise, as_depthwise
 from monograph.targets.cpu.launches import Launches

@@ -1,9 +1,10 @@
 """Convolutions by Winograd's method, where that is less work than multiplying directly.
 
-``winograd`` looks for a group around one 3×3 convolution at stride 1 or 2, weighs the method
-against the direct one, says among the group's reasons what it chose and why, and launches the
-kernels of ``kernel.winograd``. F(2×2) is about as exact as direct summation and needs no leave;
-F(4×4) rounds more, and is taken only if the caller stated a tolerance that its error stays within.
+``winograd`` looks for a group around one 3×3 convolution at stride 1 (with gaps in its windows or
+without) or 2, weighs the method against the direct one, says among the group's reasons what it
+chose and why, and launches the kernels of ``kernel.winograd``. F(2×2) and F(2×4) are about as exact
+as direct summation and need no leave; F(4×4) rounds more, and is taken only if the caller stated a
+tolerance that its error stays within.
 
 What is compared are cycles, roughly: of the products, which wait for the weights' planes if those
 have to come from far, and of the transforms on either side.
@@ -12,8 +13,8 @@ have to come from far, and of the transforms on either side.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.fusion.group import Group, Kind
 from monograph.fusion.places import Place
 from monograph.ir.dims import Dim, Symbol, provably_at_least
@@ -25,8 +26,15 @@ from monograph.kernel.flatten import coefficient, flat_buffer, flat_expr, flatte
 from monograph.kernel.kernel import Store
 from monograph.kernel.layout import Layout
 from monograph.kernel.lower import GroupLowering
-from monograph.kernel.winograd import Convolution, Plan, Point, Winograd, flat_store
-from monograph.kernel.winograd_transform import F2, F2_STRIDED, F4, TAPS, Transform
+from monograph.kernel.winograd import (
+    Convolution,
+    Plan,
+    Point,
+    Winograd,
+    flat_store,
+    tile_counts,
+)
+from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, TAPS, Transform
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.choose import WORK, likely
 from monograph.targets.cpu.launches import Launches
@@ -34,11 +42,13 @@ from monograph.targets.cpu.machine import Machine
 
 LEAST_CHANNELS = 16
 """Channels of a group, on either side, from which the method is considered."""
+MANY_GAPS = 8
+"""Rows of an image, over the gap between those of a window, from which most taps see some."""
 GAIN = 0.9
 """The share of direct convolution's cycles under which the method is taken."""
-ERROR = {F2: 1.5e-6, F2_STRIDED: 1.5e-6, F4: 6e-6}
+ERROR = {F2: 1.5e-6, F2_STRIDED: 1.5e-6, F2X4: 3e-6, F4: 6e-6}
 """Largest error over largest result that each stays within (``kernel.winograd_transform``)."""
-TRANSFORM_CYCLES = {F2: (40, 32), F2_STRIDED: (60, 45), F4: (190, 170)}
+TRANSFORM_CYCLES = {F2: (40, 32), F2_STRIDED: (60, 45), F2X4: (88, 70), F4: (190, 170)}
 """To transform a vector of a tile's input, and of its products, measured."""
 START = 24
 """Cycles before and after the products of a register tile."""
@@ -149,6 +159,7 @@ def find(
         before=(op.padding[0][0], op.padding[1][0]),
         border=_border(x, group, layouts),
         stride=op.stride[0],
+        dilation=(op.dilation[0], op.dilation[1]),
     )
     return Found(convolution, {buffer.name: value for value, buffer in lowering.inputs.items()})
 
@@ -157,7 +168,7 @@ def _fits(op: Conv, x: Value, weight: Value, result: Value) -> bool:
     """Whether its windows are 3×3 at stride 1 or 2, and there are some."""
     if x.rank != 4 or weight.shape[2:] != (TAPS, TAPS) or result.dtype not in (f32, f16, bf16):
         return False
-    if op.stride not in ((1, 1), (2, 2)) or op.dilation != (1, 1):
+    if op.stride not in ((1, 1), (2, 2)) or (op.stride != (1, 1) and op.dilation != (1, 1)):
         return False
     if not all(isinstance(dim, int) for dim in weight.shape[:2]):
         return False
@@ -228,7 +239,10 @@ def choose(
         few = f"{c.channels} to {c.features} channels are too few to pay for transforms"
         return Choice(None, f"multiplied directly: {few}")
     direct = direct_cycles(c, machine)
-    plans = [plan_for(c, transform, machine) for transform in allowed(tolerance, c.stride)]
+    known = allowed(tolerance, c.stride)
+    if tolerance is None and _sees_mostly_zeros(c):
+        known = known[:1]
+    plans = [plan_for(c, transform, machine) for transform in known]
     if not plans:
         return Choice(None, f"multiplied directly: no transform stays within {tolerance:g}")
     plan = min(plans, key=lambda each: winograd_cycles(c, each, machine, constant))
@@ -236,19 +250,24 @@ def choose(
     name = plan.transform.name
     if share > GAIN:
         return Choice(None, f"multiplied directly: {name} would take {share:.0%} of the time")
-    fewer = TAPS**2 * plan.transform.results**2 / plan.transform.planes
-    saves = f"{fewer:.2f} times fewer multiplications, about {share:.0%} of the time"
+    saves = f"{plan.transform.fewer:.2f} times fewer multiplications, about {share:.0%} of the time"
     exact = f"error at most {ERROR[plan.transform]:.1e} of the largest result"
     return Choice(plan, f"3×3 windows by Winograd's {name}: {saves}; {exact}")
 
 
 def allowed(tolerance: float | None, stride: int = 1) -> list[Transform]:
     """The transforms within a tolerance; None allows what is as exact as summing directly."""
-    exact = F2 if stride == 1 else F2_STRIDED
+    exact = [F2, F2X4] if stride == 1 else [F2_STRIDED]
     if tolerance is None:
-        return [exact]
-    known = (exact, F4) if stride == 1 else (exact,)
+        return exact
+    known = [*exact, F4] if stride == 1 else exact
     return [transform for transform in known if ERROR[transform] <= tolerance]
+
+
+def _sees_mostly_zeros(c: Convolution) -> bool:
+    """Whether many taps fall outside the image: directly, few terms are summed and rounded."""
+    sides = zip(c.result_size, c.dilation, strict=True)
+    return any(gap > 1 and likely(size) < MANY_GAPS * gap for size, gap in sides)
 
 
 def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Plan:
@@ -274,7 +293,7 @@ def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Plan:
 
 def tile_count(c: Convolution, transform: Transform) -> Dim:
     """How many tiles the result has."""
-    rows, columns = ((size + transform.results - 1) // transform.results for size in c.result_size)
+    rows, columns = tile_counts(c, transform)
     return c.batch * rows * columns
 
 

@@ -14,18 +14,18 @@ from monograph import functional as F
 from monograph.errors import InputError
 from monograph.ir.types import DType, bf16, f16
 from monograph.kernel.winograd import Winograd
-from monograph.kernel.winograd_transform import F2, F2_STRIDED, F4, Transform
+from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, Transform
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu import winograd as family
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.winograd import ERROR, allowed, choose, plan_for
-from tests.kernel.test_winograd import convolution
+from tests.kernel.test_winograd import EACH, convolution
 
 MACHINE = machine_named("x86-64")
 TOLERANT = 1e-5
-BOTH = pytest.mark.parametrize("tolerance", [None, TOLERANT], ids=["F2", "F4"])
-TRANSFORM = {None: F2, TOLERANT: F4}
+BOTH = pytest.mark.parametrize("tolerance", [None, TOLERANT], ids=["untold", "tolerant"])
+BOUND = {None: ERROR[F2X4], TOLERANT: ERROR[F4]}
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def compare(
     executable = compiled(function, *(types or inputs), tolerance=tolerance)
     assert "Winograd" in reasons(executable) or "F(" in reasons(executable)
     (got,), (exact,) = executable.run(inputs), doubled(function, inputs)
-    bound = ERROR[TRANSFORM[tolerance]]
+    bound = BOUND[tolerance]
     assert got.shape == exact.shape
     assert np.abs(got - exact).max() <= bound * np.abs(exact).max()
 
@@ -102,7 +102,7 @@ def test_every_shape(shape: Any, outputs: int, padding: Any, tolerance: float | 
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["fused", "whole"])
-@pytest.mark.parametrize("transform", [F2, F4, F2_STRIDED], ids=["F2", "F4", "strided"])
+@EACH
 @pytest.mark.parametrize("block", [6, 60])
 def test_every_plan(
     monkeypatch: pytest.MonkeyPatch, transform: Transform, block: int, whole: bool
@@ -130,6 +130,29 @@ def test_every_shape_at_stride_two(shape: Any, outputs: int, padding: Any) -> No
 
 
 @BOTH
+@pytest.mark.parametrize("dilation", [2, (1, 3), (6, 4)], ids=str)
+@pytest.mark.parametrize("padding", [0, 5, ((2, 0), (1, 4))], ids=str)
+def test_windows_with_gaps(dilation: Any, padding: Any, tolerance: float | None) -> None:
+    weight, bias = draw(20, 16, 3, 3), draw(20)
+
+    def function(x: Any) -> Any:
+        made = [array.astype(x.dtype.numpy) for array in (weight, bias)]
+        return F.relu(F.conv(x, *made, padding=padding, dilation=dilation))
+
+    compare(function, [draw(2, 16, 15, 13)], tolerance)
+
+
+def test_windows_with_gaps_over_symbolic_sizes() -> None:
+    weight = draw(16, 16, 3, 3)
+
+    def function(x: Any) -> Any:
+        return F.conv(x, weight.astype(x.dtype.numpy), padding=2, dilation=2)
+
+    for sizes in ((5, 6), (1, 9)):
+        compare(function, [draw(2, 16, *sizes)], types=["f32[n, 16, h, w]"])
+
+
+@BOTH
 def test_what_is_computed_of_the_result(tolerance: float | None) -> None:
     weight, bias, residual = draw(20, 16, 3, 3), draw(20), draw(2, 20, 7, 6)
 
@@ -149,7 +172,7 @@ def test_several_results_of_one_group() -> None:
 
     x = draw(1, 16, 6, 5)
     for got, exact in zip(compiled(function, x).run([x]), doubled(function, [x]), strict=True):
-        assert np.abs(got - exact).max() <= ERROR[F2] * np.abs(exact).max()
+        assert np.abs(got - exact).max() <= BOUND[None] * np.abs(exact).max()
 
 
 @BOTH
@@ -275,12 +298,13 @@ def test_the_stated_error_holds_at_stride_two(channels: int) -> None:
 
 
 def test_a_tolerance_allows_what_stays_within_it() -> None:
-    assert allowed(None) == [F2]
+    assert allowed(None) == [F2, F2X4]
     assert allowed(None, 2) == allowed(ERROR[F4], 2) == [F2_STRIDED]
     assert allowed(0.0, 2) == []
     assert allowed(0.0) == []
-    assert allowed(ERROR[F4] / 2) == [F2]
-    assert allowed(ERROR[F4]) == [F2, F4]
+    assert allowed(ERROR[F2]) == [F2]
+    assert allowed(ERROR[F2X4]) == [F2, F2X4]
+    assert allowed(ERROR[F4]) == [F2, F2X4, F4]
 
 
 def test_a_tolerance_is_no_negative_number() -> None:
@@ -309,14 +333,26 @@ def test_the_cache_tells_tolerances_apart(tmp_path: Path, monkeypatch: pytest.Mo
     [
         (lambda x, w: F.conv(x, w, padding=1, stride=3), ["f32[1,16,8,8]", "f32[16,16,3,3]"]),
         (lambda x, w: F.conv(x, w, padding=1, stride=(1, 2)), ["f32[1,16,8,8]", "f32[16,16,3,3]"]),
-        (lambda x, w: F.conv(x, w, padding=2, dilation=2), ["f32[1,16,8,8]", "f32[16,16,3,3]"]),
+        (
+            lambda x, w: F.conv(x, w, padding=2, dilation=2, stride=2),
+            ["f32[1,16,8,8]", "f32[16,16,3,3]"],
+        ),
         (lambda x, w: F.conv(x, w, padding=2), ["f32[1,16,8,8]", "f32[16,16,5,5]"]),
         (lambda x, w: F.conv(x, w, padding=1), ["f32[1,16,8]", "f32[16,16,3]"]),
         (lambda x, w: F.conv(x, w, padding=1), ["f64[1,16,8,8]", "f64[16,16,3,3]"]),
         (lambda x, w: F.conv(x, w, padding=1), ["i32[1,16,8,8]", "i32[16,16,3,3]"]),
         (lambda x, w: F.conv(x, w), ["f32[1,16,2,8]", "f32[16,16,3,3]"]),
     ],
-    ids=["stride", "uneven stride", "dilation", "5×5", "1-d", "f64", "integers", "no window"],
+    ids=[
+        "stride",
+        "uneven stride",
+        "dilation and stride",
+        "5×5",
+        "1-d",
+        "f64",
+        "integers",
+        "no window",
+    ],
 )
 def test_what_it_is_not_for(function: Any, types: list[str]) -> None:
     executable = compiled(function, *types)
@@ -339,10 +375,10 @@ def test_few_channels_are_multiplied_directly(monkeypatch: pytest.MonkeyPatch) -
 
 def test_many_channels_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    for channels, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
+    for channels, size, name in ((64, 56, "2×4"), (256, 14, "2×4"), (512, 7, "2×2")):
         choice = choose(convolution(1, channels, channels, (size, size), border=1), MACHINE, True)
         assert choice.plan is not None
-        assert "Winograd's F(2×2)" in choice.reason
+        assert f"Winograd's F({name})" in choice.reason
 
 
 def test_stride_two_is_transformed_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,6 +402,19 @@ def test_the_larger_transform_needs_enough_tiles(monkeypatch: pytest.MonkeyPatch
     assert chosen == {56: F4, 7: F2}
 
 
+def test_windows_that_mostly_see_zeros_are_rounded_as_little_as_can_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    chosen = {}
+    for gap in (2, 18):
+        given = convolution(1, 256, 64, (32, 32), padding=gap, border=gap, dilation=gap)
+        plan = choose(given, MACHINE, True).plan
+        assert plan is not None
+        chosen[gap] = plan.transform
+    assert chosen == {2: F2X4, 18: F2}
+
+
 def test_few_blocks_share_the_channels_among_threads() -> None:
     small = plan_for(convolution(1, 256, 256, (14, 14)), F2, MACHINE)
     large = plan_for(convolution(1, 64, 64, (56, 56)), F2, MACHINE)
@@ -384,7 +433,7 @@ def test_weights_that_come_from_far_are_asked_for_in_time() -> None:
 
 def test_a_block_of_tiles_fits_in_the_cache() -> None:
     for channels in (16, 64, 128, 512, 2048):
-        for transform in (F2, F4):
+        for transform in (F2, F2X4, F4):
             plan = plan_for(convolution(8, channels, 64, (56, 56)), transform, MACHINE)
             planes = 4 * transform.planes * plan.block * channels
             assert plan.whole or planes <= MACHINE.l2
@@ -395,4 +444,4 @@ def test_the_reason_is_explained() -> None:
     model = monograph.compile(
         lambda x: F.conv(x, weight, padding=1), "f32[1, 32, 30, 30]", cache=False
     )
-    assert "3×3 windows by Winograd's F(2×2)" in str(monograph.explain(model))
+    assert "3×3 windows by Winograd's F(2×4)" in str(monograph.explain(model))
