@@ -14,8 +14,9 @@ cast, a gather: the prologue). Operands that are weights are packed when the pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product
 from monograph.ir.types import DType, bool_, f32, f64, i32
 from monograph.kernel import expr as e
@@ -135,6 +136,34 @@ def k_steps(formula: Expr, contraction: Contraction) -> tuple[Dim, ...] | None:
     return tuple(steps)
 
 
+def runs_along_k(contraction: Contraction) -> bool:
+    """Whether the left operand is made of arrays that k, one axis, walks through one by one."""
+    if len(contraction.k) != 1:
+        return False
+    (along,) = contraction.k
+    return _runs_along(contraction.left, along)
+
+
+def runs_across_k(contraction: Contraction) -> bool:
+    """Whether the left operand's rows, one axis, lie side by side at each step of k."""
+    if len(contraction.k) != 1 or len(contraction.m) != 1:
+        return False
+    (row,) = contraction.m
+    return not runs_along_k(contraction) and _runs_along(contraction.left, row)
+
+
+def _runs_along(formula: Expr, axis: Axis) -> bool:
+    """Whether what is read along an axis, if that matters, lies one by one in memory."""
+    places = [x.operands[0] for x in e.walk((formula,)) if isinstance(x, Load)]
+    known = [coefficient(x.dim, axis.symbol) for x in places if isinstance(x, Index)]
+    return len(known) == len(places) and 1 in known and all(step in (0, 1) for step in known)
+
+
+def steps_together(contraction: Contraction) -> int:
+    """Steps of k that a packed tile holds side by side for each row, as they lie in memory."""
+    return GROUP if runs_along_k(contraction) else 1
+
+
 def with_k_ordered(contraction: Contraction, guide: Expr, merge: bool) -> Contraction:
     """The contraction with the axes of k in the order in which an operand holds them.
 
@@ -235,34 +264,44 @@ def tiles_of(
 
     Steps of k come in groups of ``GROUP``, each row's side by side, so that packing copies vectors.
     A tile of fewer rows is followed by those of the next, and rows beyond the last repeat it. The
-    operand must be an array that k, one axis of a multiple of ``GROUP`` steps, walks through.
+    operand must be an array that k, one axis of a multiple of ``GROUP`` steps, walks through. Where
+    the rows of each step lie side by side instead, they stay so, and the last tiles, if they are
+    lower, begin with rows before their own: as many as are missing.
     """
     (along,) = contraction.k
-    rows = contraction.size(contraction.m)
+    rows, together = contraction.size(contraction.m), steps_together(contraction)
     tile, group = (
         e.axis("_i_tile", tile_count(segments, height, rows)),
-        e.axis("_i_group", along.extent // GROUP),
+        e.axis("_i_group", along.extent // together),
     )
-    row, step = e.axis("_i_row", height), e.axis("_i_step", GROUP)
-    k = group.symbol * GROUP + step.symbol
-    place = tile_start(segments, height, tile.symbol) + row.symbol
+    row, steps = e.axis("_i_row", height), (e.axis("_i_step", GROUP),) * (together == GROUP)
+    step = flat_position(steps)
+    k = group.symbol * together + step
+    first = tile_start(segments, height, tile.symbol)
     whole = isinstance(rows, int) and rows % height == 0 and len(segments) < 2
-    value = decoded(contraction.left, contraction.m, place if whole else dim_min(place, rows - 1))
+    place = first + row.symbol
+    if not whole and together == GROUP:
+        place = dim_min(place, rows - 1)
+    elif not whole:
+        place = dim_min(first, rows - height) + row.symbol
+    value = decoded(contraction.left, contraction.m, place)
     value = e.substitute(value, {along.symbol: k})
     rounds = ceiling(along.extent, depth)
-    groups = depth // GROUP
+    groups = depth // together
     batch = flat_position(contraction.batch)
     begin = (batch * rounds + group.symbol // groups) * tile.extent + tile.symbol
-    inside = tile_place(begin, depth, height, group.symbol % groups, row.symbol, step.symbol)
+    inside = tile_place(begin, depth, height, group.symbol % groups, row.symbol, step, together)
     size = shape_product((contraction.size(contraction.batch), rounds, tile.extent, depth, height))
     buffer = Buffer("left", value.dtype, (size,))
-    space = (*contraction.batch, tile, group, row, step)
+    space = (*contraction.batch, tile, group, row, *steps)
     return _packing(contraction, buffer, space, inside, value)
 
 
-def tile_place(begin: Dim, depth: int, height: int, group: Dim, row: Dim, step: Dim) -> Dim:
+def tile_place(
+    begin: Dim, depth: int, height: int, group: Dim, row: Dim, step: Dim, together: int = GROUP
+) -> Dim:
     """Where the ``begin``-th of all tiles holds a step of one of its groups."""
-    return begin * depth * height + (group * height + row) * GROUP + step
+    return begin * depth * height + (group * height + row) * together + step
 
 
 @dataclass(frozen=True)
@@ -271,22 +310,25 @@ class Tiles:
 
     segments: tuple[Segment, ...]
     height: int
-    rows: int
+    rows: Dim
     steps: int
     depth: int
     """Steps of k in a round."""
     dtype: DType
+    source: DType
+    """What the array holds, which may be narrower."""
 
     @property
     def buffer(self) -> Buffer:
         """All tiles."""
-        size = -(-self.steps // self.depth) * self.count * self.depth * self.height
+        rounds = -(-self.steps // self.depth)
+        size = shape_product((rounds, self.count, self.depth, self.height))
         return Buffer("tiles", self.dtype, (size,))
 
     @property
-    def count(self) -> int:
+    def count(self) -> Dim:
         """How many tiles cover the rows."""
-        return sum(each.count for each in self.segments)
+        return tile_count(self.segments, self.height, self.rows)
 
     def place(self, tile: Dim, row: int, column: Dim, lane: Symbol) -> Dim:
         """Where an element of a row of a tile lies: ``lane`` beyond a column that begins a group.
@@ -304,17 +346,19 @@ def tiles_read(
     """The tiles of a left operand that is all of an array, one row after the other."""
     rows, steps = contraction.size(contraction.m), contraction.size(contraction.k)
     left = contraction.left
-    if not isinstance(rows, int) or not isinstance(steps, int) or not isinstance(left, Load):
+    if isinstance(left, Apply) and left.function == "cast":
+        (left,) = left.operands
+    if not isinstance(steps, int) or not isinstance(left, Load):
         return None
     if contraction.batch or not segments or not _has_rows(left.operands[0], contraction, "k"):
         return None
-    return Tiles(segments, height, rows, steps, depth, left.dtype)
+    return Tiles(segments, height, rows, steps, depth, contraction.left.dtype, left.dtype)
 
 
 def can_store_tiles(contraction: Contraction, tiles: Tiles, width: int) -> bool:
     """Whether a result that is computed ``width`` columns at a time can be stored so."""
     store, *others = contraction.kernel.stores
-    if others or contraction.batch or contraction.outer or store.value.dtype is not tiles.dtype:
+    if others or contraction.batch or contraction.outer or store.value.dtype is not tiles.source:
         return False
     sizes = contraction.size(contraction.m), contraction.size(contraction.n)
     if sizes != (tiles.rows, tiles.steps):
@@ -379,7 +423,7 @@ def row_stride(depth: Dim) -> Dim:
     return (depth + 31) // 32 * 32 + 16
 
 
-def ceiling(size: Dim, width: int) -> Dim:
+def ceiling(size: Dim, width: Dim) -> Dim:
     """How many groups of ``width`` hold ``size``."""
     return (size + width - 1) // width
 

@@ -21,11 +21,20 @@ Many columns are worth a copy of ``left`` in tiles, each of which is one run of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.ir.types import bool_
 from monograph.kernel import expr as e
+from monograph.kernel.blocks import (
+    SQUARE,
+    blocks_of,
+    clipped,
+    depth_loops,
+    largest_extent,
+    unflattened,
+    upper_bound,
+)
 from monograph.kernel.contraction import (
     GROUP,
     Contraction,
@@ -35,6 +44,7 @@ from monograph.kernel.contraction import (
     decoded,
     flat_position,
     row_stride,
+    steps_together,
 )
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Variable
 from monograph.kernel.flatten import coefficient
@@ -52,6 +62,7 @@ from monograph.kernel.loops import (
 )
 from monograph.kernel.nest import substituted
 from monograph.kernel.tiles import Ahead, Reading, Tiling, tile_count
+from monograph.kernel.vector_parts import in_vector_parts
 from monograph.kernel.widening import widened
 
 
@@ -107,10 +118,13 @@ class _ProductBuilder:
         self.outer_k, self.inner_k, self.k_places = depth_loops(self.k, tiling.depth)
         self.scratch: list[Buffer] = []
         self.names = 0
+        self.segments = tiling.rows
+        tiles = self.segments[0].count if self.segments else ceiling(self.m, tiling.height)
+        self.blocks = blocks_of(tiling, tiles)
         panels = ceiling(self.n, tiling.columns)
-        self.column_block = e.axis("_i_block", ceiling(panels, tiling.block_panels))
-        first = self.column_block.symbol * tiling.block_panels
-        self.panel = _clipped("_i_panel", panels, first, tiling.block_panels)
+        self.column_block = e.axis("_i_block", ceiling(panels, self.blocks.panels))
+        first = self.column_block.symbol * self.blocks.panels
+        self.panel = clipped("_i_panel", panels, first, self.blocks.panels, tiling.block_panels)
         self.first_panel = first
         width = self.n - (first + self.panel.symbol) * tiling.columns
         whole = isinstance(self.n, int) and self.n % tiling.columns == 0
@@ -119,13 +133,12 @@ class _ProductBuilder:
             tiling.columns if whole else dim_min(tiling.columns, width),
         )
         self.column = (first + self.panel.symbol) * tiling.columns + self.lane.symbol
-        self.segments = tiling.rows
-        tiles = self.segments[0].count if self.segments else ceiling(self.m, tiling.height)
-        self.row_block = e.axis("_i_rows", ceiling(tiles, tiling.block_tiles))
-        self.first_tile = self.row_block.symbol * tiling.block_tiles
-        self.tile = _clipped("_i_tile", tiles, self.first_tile, tiling.block_tiles)
-        self.kept_rows = tiling.block_tiles * tiling.height
-        self.kept_rows += sum(each.rows * each.count for each in self.segments[1:])
+        self.row_block = e.axis("_i_rows", self.blocks.count)
+        self.first_tile = self.row_block.symbol * self.blocks.tiles
+        most = max(tiling.block_tiles, tiling.whole)
+        self.tile = clipped("_i_tile", tiles, self.first_tile, self.blocks.tiles, most)
+        self.tail_rows = sum(each.rows * upper_bound(each.count) for each in self.segments[1:])
+        self.kept_rows = self.blocks.tiles * tiling.height + self.tail_rows
         self.packed_block = self._block_buffer() if tiling.right is Reading.BLOCK else None
         self.sums = self._sums_buffer("sums") if self.outer_k else None
         self.run = RUN // tiling.depth if tiling.depth and self.dtype.is_float else 0
@@ -137,7 +150,7 @@ class _ProductBuilder:
         contraction, tiling = self.contraction, self.tiling
         body: tuple[Statement, ...] = (self._panel_loop(),)
         if self.packed_block is not None:
-            body = (self._packing(self.packed_block), *body)
+            body = (*self._packing(self.packed_block), *body)
         for axis in reversed(self.outer_k):
             body = (Loop(axis.symbol, 0, axis.extent, body),)
         outside = (*contraction.batch, *contraction.outer)
@@ -174,13 +187,15 @@ class _ProductBuilder:
         tiling = self.tiling
         steps = 1
         for axis in self.inner_k:
-            steps *= _upper(axis)
+            steps *= largest_extent(axis)
         return self._scratch("block", tiling.block_panels * steps * tiling.columns)
 
     def _sums_buffer(self, name: str) -> Buffer:
         """The sums of a block, for all but the last round of k."""
         tiling = self.tiling
-        return self._scratch(name, self.kept_rows * tiling.block_panels * tiling.columns)
+        rows = (tiling.block_tiles * tiling.height + self.tail_rows) * tiling.block_panels
+        rows = max(rows, tiling.whole * tiling.height + self.tail_rows)
+        return self._scratch(name, rows * tiling.columns)
 
     # Operands -----------------------------------------------------------------------------------
 
@@ -224,34 +239,47 @@ class _ProductBuilder:
         """Where the packed block holds an element: ``[panel][k][lane]``."""
         place: Dim = self.panel.symbol
         for axis in self.inner_k:
-            place = place * _upper(axis) + axis.symbol
+            place = place * largest_extent(axis) + axis.symbol
         return place * self.tiling.columns + self.lane.symbol
 
-    def _packing(self, block: Buffer) -> Statement:
-        """Store a block of the right operand, in the order in which it lies in memory."""
+    def _packing(self, block: Buffer) -> tuple[Statement, ...]:
+        """Store a block of the right operand; none but its last panel has lanes to spare."""
+        lane, panel, columns = self.lane, self.panel, self.tiling.columns
+        if isinstance(lane.extent, int):
+            return (self._packed_panels(block, 0, panel.extent, lane),)
+        whole = dim_min(panel.extent, self.n // columns - self.first_panel)
+        full = Axis(lane.symbol, columns)
+        return (
+            self._packed_panels(block, 0, whole, full),
+            Loop(LAST, 0, panel.extent - whole, (self._packed_panels(block, whole, 1, lane),)),
+        )
+
+    def _packed_panels(self, block: Buffer, first: Dim, count: Dim, lane: Axis) -> Statement:
+        """Store some panels of the right operand, in the order in which they lie in memory."""
         contraction = self.contraction
         formula = decoded(contraction.right, contraction.n, self.column)
         formula = e.substitute(formula, self.k_places)
         write = Write(block, e.index(self._block_place()), formula)
-        inner = self.inner_k[-1]
-        if _is_turned(formula, self.lane.symbol, inner.symbol):
-            loops = self._turned(write, inner)
+        inner, panel = self.inner_k[-1], self.panel.symbol
+        if _is_turned(formula, lane.symbol, inner.symbol):
+            loops = self._turned(write, inner, lane)
             for axis in reversed(self.inner_k[:-1]):
                 loops = (Loop(axis.symbol, 0, axis.extent, loops),)
-            return Loop(self.panel.symbol, 0, self.panel.extent, loops)
+            return Loop(panel, first, count, loops)
         later: dict[Symbol, Dim] = {inner.symbol: inner.symbol + PACKED_AHEAD}
         ahead = [
             Prefetch(load.buffer, e.substitute(load.operands[0], later))
             for load in loads_of(write)
             if isinstance(load.operands[0], Index)
         ]
-        body: Statement = self._lanes((*ahead, write), self.tiling.columns)
-        body = Loop(self.panel.symbol, 0, self.panel.extent, (body,))
+        body: Statement = _lanes(lane, (*ahead, write), self.tiling.columns)
+        is_one = count == 1 or self.tiling.block_panels == 1
+        body = body if is_one else Loop(panel, first, count, (body,))
         for axis in reversed(self.inner_k):
             body = Loop(axis.symbol, 0, axis.extent, (body,))
-        return body
+        return Loop(panel, first, count, (body,)) if is_one else body
 
-    def _turned(self, write: Write, inner: Axis) -> tuple[Statement, ...]:
+    def _turned(self, write: Write, inner: Axis, lane: Axis) -> tuple[Statement, ...]:
         """Store what is contiguous along k: squares of it are turned in registers."""
         side = min(SQUARE, self.tiling.columns)
         squares = inner.extent // side
@@ -260,17 +288,13 @@ class _ProductBuilder:
         ]
         several = [substituted(write, place) for place in places]
         loops: tuple[Statement, ...] = (
-            Loop(inner.symbol, 0, squares, (self._lanes(several, side),)),
+            Loop(inner.symbol, 0, squares, (_lanes(lane, several, side),)),
         )
         rest = inner.extent - squares * side
         if rest != 0:
-            left = self._lanes((write,), self.tiling.columns)
+            left = _lanes(lane, (write,), self.tiling.columns)
             loops += (Loop(inner.symbol, squares * side, rest, (left,)),)
         return loops
-
-    def _lanes(self, body: Sequence[Statement], width: int) -> Loop:
-        lane = self.lane
-        return Loop(lane.symbol, 0, lane.extent, tuple(body), LoopKind.VECTOR, width)
 
     # Tiles --------------------------------------------------------------------------------------
 
@@ -278,21 +302,22 @@ class _ProductBuilder:
         tiling = self.tiling
         tile = (self.first_tile + self.tile.symbol) * tiling.height
         kept = self.tile.symbol * tiling.height
-        guarded = not self.segments
+        guarded = not self.segments or not isinstance(self.m, int)
         number = self.first_tile + self.tile.symbol
         statements = self._tile(number, tile, kept, tiling.height, guarded)
-        body = self._lanes([*self._ahead_of_tile(), *statements], tiling.columns)
+        body = _lanes(self.lane, [*self._ahead_of_tile(), *statements], tiling.columns)
         loops: list[Statement] = [Loop(self.tile.symbol, 0, self.tile.extent, (body,))]
-        kept_rows = tiling.block_tiles * tiling.height
+        kept_rows = self.blocks.tiles * tiling.height
         for number, each in enumerate(self.segments[1:]):
             counter = e.axis(f"_i_tail{number}", each.count)
             row = each.start + counter.symbol * each.rows
             place = kept_rows + counter.symbol * each.rows
-            first = each.start // tiling.height + counter.symbol
-            tail = self._lanes(self._tile(first, row, place, each.rows, False), tiling.columns)
+            first = self.segments[0].count + counter.symbol
+            statements = self._tile(first, row, place, each.rows, False)
+            tail = _lanes(self.lane, statements, tiling.columns)
             times = (self.row_block.symbol + 1) // self.row_block.extent * each.count
             loops.append(Loop(counter.symbol, 0, times, (tail,)))
-            kept_rows += each.rows * each.count
+            kept_rows = kept_rows + each.rows * upper_bound(each.count)
         return Loop(self.panel.symbol, 0, self.panel.extent, tuple(loops))
 
     def _ahead(self, places: Sequence[Dim]) -> list[Statement]:
@@ -321,8 +346,10 @@ class _ProductBuilder:
         """Each tile of a block asks for as much of the next panel as is its share."""
         if self.tiling.ahead is not Ahead.TILES or len(self.inner_k) != 1:
             return []
-        share = -(-_upper(self.inner_k[0]) // self.tiling.block_tiles)
-        return self._ahead([self.tile.symbol * share + copy for copy in range(share)])
+        sharing = self.tiling.block_tiles
+        share = -(-largest_extent(self.inner_k[0]) // sharing)
+        number = self.tile.symbol % sharing if self.tiling.whole > sharing else self.tile.symbol
+        return self._ahead([number * share + copy for copy in range(share)])
 
     def _tile(self, number: Dim, row: Dim, kept: Dim, rows: int, guarded: bool) -> list[Statement]:
         """Statements that compute one tile, from row ``row`` on."""
@@ -330,7 +357,7 @@ class _ProductBuilder:
         statements = self._asked(row, variables)
         statements += [Accumulator(each, "sum") for each in variables]
         if self.tiling.left is Reading.TILES:
-            statements.append(self._packed_steps(number, variables))
+            statements.append(self._packed_steps(number, row, variables))
             return statements + self._finished(number, row, kept, variables, guarded)
         right = self._right()
         position = e.index(0)
@@ -364,14 +391,15 @@ class _ProductBuilder:
             for copy in range(len(variables))
         ]
 
-    def _packed_steps(self, number: Dim, variables: Sequence[Variable]) -> Statement:
+    def _packed_steps(self, number: Dim, row: Dim, variables: Sequence[Variable]) -> Statement:
         """The steps of a tile of the left operand that is packed, a group of them at a time."""
         assert self.left is not None, "the left operand is packed"
         (inner,) = self.inner_k
-        height, depth = self.tiling.height, _upper(inner)
+        height, depth = self.tiling.height, largest_extent(inner)
         turn: Dim = flat_position(self.outer_k) if self.outer_k else 0
         rounds = shape_product(axis.extent for axis in self.outer_k)
         tiles = tile_count(self.segments, height, self.m)
+        together = steps_together(self.contraction)
         group = e.axis("_r_group", inner.extent // GROUP)
         begin = (flat_position(self.contraction.batch) * rounds + turn) * tiles + number
         place = (begin * depth + group.symbol * GROUP) * height
@@ -380,11 +408,14 @@ class _ProductBuilder:
             Prefetch(self.left, e.index(place + LINES_AHEAD * per_line + line * per_line))
             for line in range(-(-GROUP * height // per_line))
         ]
+        if together == 1 and len(variables) < height:
+            place = place + row - dim_min(row, self.m - height)
         for step in range(GROUP):
             at: dict[Symbol, Dim] = {inner.symbol: group.symbol * GROUP + step}
             right = e.substitute(self._right(), at)
             for copy, variable in enumerate(variables):
-                left = e.load(self.left, (e.index(place + copy * GROUP + step),))
+                beside = copy * GROUP + step if together == GROUP else step * height + copy
+                left = e.load(self.left, (e.index(place + beside),))
                 value = self._multiplied(left, right)
                 body.append(Combine(variable, "sum", value, e.index(0)))
         return Loop(group.symbol, 0, group.extent, tuple(body))
@@ -444,6 +475,7 @@ class _ProductBuilder:
                     writes.append(Write(store.buffer, place, value))
                     continue
                 at = self.stored.place(number, copy, self.column - lane, lane)
+                value = e.cast(value, self.stored.dtype)
                 writes.append(Write(self.stored.buffer, e.index(at), value))
             if guarded:
                 statements.append(If(_less(row + copy, self.m), tuple(writes)))
@@ -460,59 +492,21 @@ class _ProductBuilder:
         return e.variable(f"v{self.names - 1}", self.dtype)
 
 
+LAST = Symbol("_i_last", 0, 0)
+"""The last panel, if it is narrower than others."""
 LINE = 64
 """Bytes of a cache line."""
 LINES_AHEAD = 24
 """How far ahead a packed tile of the left operand is asked for."""
-SQUARE = 8
-"""Steps of k and columns that are turned in registers together."""
 RUN = 256
 """Products whose sums of short rounds are summed by themselves, so that rounding stays small."""
 PACKED_AHEAD = 8
 """Steps of k ahead of which what is packed is asked for."""
 
 
-def depth_loops(
-    axes: tuple[Axis, ...], depth: int
-) -> tuple[tuple[Axis, ...], tuple[Axis, ...], dict[Symbol, Dim]]:
-    """The loops over blocks of k, those inside a block, and k's own axes in terms of them.
-
-    The last axes that make no more than ``depth`` steps stay whole; the one before is cut.
-    """
-    if not depth:
-        return (), axes, {}
-    inner: list[Axis] = []
-    steps = 1
-    rest = list(axes)
-    while rest and isinstance(rest[-1].extent, int) and steps * rest[-1].extent <= depth:
-        inner.insert(0, rest.pop())
-        steps *= _upper(inner[0])
-    if not rest:
-        return (), axes, {}
-    size = depth // steps
-    if size <= 1 or (inner and 2 * steps > depth):
-        return tuple(rest), tuple(inner), {}
-    cut = rest.pop()
-    if isinstance(cut.extent, int):
-        size = -(-cut.extent // -(-cut.extent // size))
-        size = -(-size // SQUARE) * SQUARE if size > SQUARE else size
-    count = ceiling(cut.extent, size)
-    if count == 1:  # a size that is known only later, and is never as large
-        return tuple(rest), (cut, *inner), {}
-    outer = e.axis(f"{cut.symbol.name}b", count)
-    whole = isinstance(cut.extent, int) and cut.extent % size == 0
-    extent = size if whole else dim_min(size, cut.extent - outer.symbol * size)
-    part = Axis(Symbol(f"{cut.symbol.name}i", 0, size - 1), extent)
-    places: dict[Symbol, Dim] = {cut.symbol: outer.symbol * size + part.symbol}
-    return (*rest, outer), (part, *inner), places
-
-
-def round_size(axes: tuple[Axis, ...], depth: int) -> int:
-    """The most steps of a round of k."""
-    size = 1
-    for axis in depth_loops(axes, depth)[1]:
-        size *= _upper(axis)
-    return size
+def _lanes(lane: Axis, body: Sequence[Statement], width: int) -> Loop:
+    """A loop over lanes, so many at a time."""
+    return in_vector_parts(Loop(lane.symbol, 0, lane.extent, tuple(body), LoopKind.VECTOR, width))
 
 
 def _lies_inside(contraction: Contraction) -> bool:
@@ -546,31 +540,6 @@ def loads_of(statement: Statement) -> Iterator[Load]:
             yield from (x for x in e.walk((value,)) if isinstance(x, Load))
         case Write(offset=offset, value=value):
             yield from (x for x in e.walk((offset, value)) if isinstance(x, Load))
-
-
-def unflattened(axes: Sequence[Axis], place: Dim) -> dict[Symbol, Dim]:
-    """Each axis in terms of the flat position."""
-    bindings: dict[Symbol, Dim] = {}
-    for axis in reversed(axes[1:]):
-        bindings[axis.symbol] = place % axis.extent
-        place = place // axis.extent
-    if axes:
-        bindings[axes[0].symbol] = place
-    return bindings
-
-
-def _clipped(name: str, count: Dim, first: Dim, size: int) -> Axis:
-    """An axis over one block of ``count``, from ``first`` on; the last may be smaller."""
-    whole = isinstance(count, int) and count % size == 0
-    return Axis(Symbol(name, 0, size - 1), size if whole else dim_min(size, count - first))
-
-
-def _upper(axis: Axis) -> int:
-    """The most values that an axis takes."""
-    if isinstance(axis.extent, int):
-        return axis.extent
-    assert axis.symbol.upper is not None, f"{axis} has no end"
-    return axis.symbol.upper + 1
 
 
 def _is_turned(formula: Expr, lane: Symbol, k: Symbol) -> bool:

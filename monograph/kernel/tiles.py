@@ -7,9 +7,9 @@ prints as directives: ``tile(21·6+1·2 rows, 16 columns) block(126 rows, 128 co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, dim_min
 
 
@@ -39,9 +39,9 @@ class Ahead(Enum):
 class Segment:
     """``count`` tiles of ``rows`` rows each, the first at row ``start``."""
 
-    start: int
+    start: Dim
     rows: int
-    count: int
+    count: Dim
 
 
 def tile_start(segments: Sequence[Segment], height: int, tile: Dim) -> Dim:
@@ -56,7 +56,23 @@ def tile_count(segments: Sequence[Segment], height: int, rows: Dim) -> Dim:
     """How many tiles cover the rows."""
     if not segments:
         return (rows + height - 1) // height
-    return sum(each.count for each in segments)
+    count: Dim = 0
+    for each in segments:
+        count = count + each.count
+    return count
+
+
+def open_segments(rows: Dim, height: int) -> tuple[Segment, ...]:
+    """Tiles of two heights for a number of rows that is known only when it runs.
+
+    Each tile that is a row lower spares one row that nobody asked for. Few rows, of which there
+    may be no such tiles, are in tiles of one height, and the last may reach over the edge.
+    """
+    tiles = tile_count((), height, rows)
+    missing = rows * (height - 1) % height
+    low = missing * dim_min(1, tiles // height)
+    high = tiles - low
+    return Segment(0, height, high), Segment(high * height, height - 1, low)
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ class Tiling:
     """How a product is cut into blocks and tiles."""
 
     rows: tuple[Segment, ...]
-    """The tiles of all rows; empty if their number is not known."""
+    """The tiles of all rows; empty if they are all alike, and the last may reach over the edge."""
     height: int
     """Rows of a tile (of most, if there are several kinds)."""
     columns: int
@@ -76,18 +92,24 @@ class Tiling:
     left: Reading
     right: Reading
     grain: int = 1
+    whole: int = 0
+    """Tiles up to which, when it runs, all rows are one block, and each panel one by itself."""
     narrow: bool = False
     """Whether panels keep the operand's own, narrower type: fewer bytes, more instructions."""
     ahead: Ahead = Ahead.NOTHING
 
     def __str__(self) -> str:
         heights = "+".join(f"{each.count}·{each.rows}" for each in self.rows) or str(self.height)
+        if not all(isinstance(each.count, int) for each in self.rows):
+            heights = " and ".join(str(each.rows) for each in self.rows)
         parts = [
             f"tile({heights} rows, {self.columns} columns)",
             f"block({self.block_tiles * self.height} rows, "
             f"{self.block_panels * self.columns} columns, {self.depth or 'all'} of k)",
             f"left({self.left.value}) right({self.right.value})",
         ]
+        if self.whole:
+            parts.append(f"whole(up to {self.whole * self.height} rows)")
         if self.narrow:
             parts.append("narrow(right)")
         if self.ahead is not Ahead.NOTHING:

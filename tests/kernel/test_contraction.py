@@ -19,6 +19,8 @@ from monograph.kernel.contraction import (
     panels_of,
     row_stride,
     rows_of,
+    runs_across_k,
+    runs_along_k,
     tiles_of,
     with_k_ordered,
 )
@@ -191,6 +193,32 @@ def test_tiles_hold_a_few_steps_of_every_row_side_by_side() -> None:
     np.testing.assert_array_equal(packed[0, 0, 1], rows[:3, 4:8])
     np.testing.assert_array_equal(packed[1, 0, 0], rows[:3, 8:12])
     np.testing.assert_array_equal(packed[0, 1, 0], rows[[3, 4, 4], :4])
+
+
+def test_rows_that_lie_side_by_side_stay_so_in_tiles() -> None:
+    found = contraction(lambda x, w: F.transpose(x, (1, 0)) @ w, "f32[4, 7]", "f32[4, 8]")
+    assert runs_across_k(found)
+    x = np.arange(28, dtype=np.float32)
+    segments = (Segment(0, 3, 1), Segment(3, 2, 2))
+    (got,) = run_kernel(tiles_of(found, 3, 4, segments), [x])
+    packed, columns = got.reshape(3, 4, 3), x.reshape(4, 7)
+    np.testing.assert_array_equal(packed[0], columns[:, :3])
+    np.testing.assert_array_equal(packed[1], columns[:, 3:6])
+    np.testing.assert_array_equal(packed[2], columns[:, 4:7])  # its own rows are 5 and 6
+
+
+@pytest.mark.parametrize(
+    ("left", "shape", "runs"),
+    [
+        (lambda x: x, "f32[12, 16]", True),
+        (lambda x: F.cast(x, "f32"), "bf16[12, 16]", True),
+        (lambda x: F.transpose(x, (1, 0)), "f32[16, 12]", False),
+    ],
+)
+def test_whether_rows_of_the_left_operand_run_along_k(left: Any, shape: str, runs: bool) -> None:
+    found = as_contraction(flat(lambda x, w: left(x) @ w, shape, "f32[16, 32]"))
+    assert found is not None
+    assert runs_along_k(found) is runs
 
 
 def test_tiles_of_fewer_rows_come_after_the_others() -> None:

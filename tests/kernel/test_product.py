@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from monograph import functional as F
 from monograph.ir.dims import Symbol
 from monograph.kernel import expr as e
+from monograph.kernel.blocks import depth_loops, round_size
 from monograph.kernel.contraction import (
     Contraction,
     as_contraction,
@@ -19,7 +21,7 @@ from monograph.kernel.contraction import (
     tiles_read,
 )
 from monograph.kernel.expr import Axis
-from monograph.kernel.product import depth_loops, product_nest, round_size
+from monograph.kernel.product import product_nest
 from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
 from monograph.kernel.verify import verify_nest
 from tests.kernel.build import flat
@@ -54,6 +56,18 @@ def test_packed_tiles_of_the_left_operand_stay_in_bounds(right: Reading, depth: 
     segments = (Segment(0, 4, 3), Segment(12, 2, 1))
     tiling = replace(PLAIN, rows=segments, left=Reading.TILES, right=right, depth=depth)
     tiles = tiles_of(found, 4, round_size(found.k, depth)).outputs[0]
+    panels = panels_of(found, 8).outputs[0] if right is Reading.PACKED else None
+    nest = product_nest(found, tiling, tiles, panels)
+    assert verify_nest(nest) > 14 * 20 * 21
+
+
+@pytest.mark.parametrize("right", [Reading.PACKED, Reading.BLOCK])
+@pytest.mark.parametrize("depth", [0, 8])
+def test_tiles_of_rows_side_by_side_stay_in_bounds(right: Reading, depth: int) -> None:
+    found = contraction(lambda x, w: F.transpose(x, (1, 0)) @ w, "f32[20, 14]", "f32[20, 21]")
+    segments = (Segment(0, 4, 3), Segment(12, 2, 1))
+    tiling = replace(PLAIN, rows=segments, left=Reading.TILES, right=right, depth=depth)
+    tiles = tiles_of(found, 4, round_size(found.k, depth), segments).outputs[0]
     panels = panels_of(found, 8).outputs[0] if right is Reading.PACKED else None
     nest = product_nest(found, tiling, tiles, panels)
     assert verify_nest(nest) > 14 * 20 * 21

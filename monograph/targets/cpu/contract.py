@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from monograph.fusion.group import Group
+from monograph.kernel.blocks import round_size
 from monograph.kernel.contraction import (
     Contraction,
     as_contraction,
@@ -24,7 +25,8 @@ from monograph.kernel.expr import Buffer, Load, walk
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.pairs import image_in_pairs, in_pairs
-from monograph.kernel.product import Product, product_nest, round_size
+from monograph.kernel.product import Product, product_nest
+from monograph.kernel.shortening import with_short_formulas
 from monograph.kernel.tiles import Reading, Tiling
 from monograph.kernel.widening import narrowed
 from monograph.ops.conv import Conv
@@ -44,7 +46,7 @@ def contract(
     launches: Launches, group: Group, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
 ) -> bool:
     """Steps that compute a contraction in tiles, if the kernel is one that is worth it."""
-    contraction = as_contraction(flat)
+    contraction = as_contraction(with_short_formulas(flat))
     if contraction is None:
         return False
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}

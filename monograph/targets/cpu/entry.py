@@ -13,6 +13,7 @@ fails, the result is -1.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol
@@ -64,7 +65,8 @@ class EntryEmitter:
         """Begin a function that runs these steps."""
         self.function = Function(header)
         self.b = Builder(self.function, self.function.entry, self.declarations)
-        widest = max([len(s.slots) + len(s.sizes) + s.times for s in _launches(steps)], default=1)
+        launches = _launches(steps)
+        widest = max([len(s.slots) + s.times * (len(s.sizes) + 2) for s in launches], default=1)
         self.b.line(f"%arguments = alloca [{widest} x i64], align 64")
 
     def prepare(self, steps: Sequence[Step]) -> None:
@@ -139,32 +141,38 @@ class EntryEmitter:
 
     def launch_together(self, step: Launch) -> None:
         """Run a kernel several times in one region: each run has arguments of its own."""
-        assert isinstance(step.extent, int), "kernels of unknown sizes run one after the other"
+        extent = self.dim(step.extent)
+        words = len(step.slots) // step.times + len(step.sizes) + 2
         for number, slots in enumerate(step.runs):
-            first = number * (len(slots) + 1)
-            for k, slot in enumerate(slots):
-                self.store_argument(first + k, self.slot(slot))
-            self.store_argument(first + len(slots), "ptr %status")
-        words = len(step.slots) // step.times + 1
-        name = self.together_function(step.kernel, step.times, step.extent, words)
+            values: list[Lanes | str] = [self.slot(slot) for slot in slots]
+            values += [self.word(self.sizes[symbol]) for symbol in step.sizes]
+            for k, value in enumerate([*values, "ptr %status", extent]):
+                self.store_argument(number * words + k, value)
+        total = self.b.binary("mul", extent, Lanes(str(step.times), "i64"))
+        name = self.together_function(step.kernel, step.times, words)
         self.declarations.add(f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64, i64)")
         self.b.assign(
             "i32",
             1,
             f"call i32 @{PARALLEL_FOR}(ptr @{name}, ptr %arguments, "
-            f"i64 {step.times * step.extent}, i64 {step.grain}, i64 %threads)",
+            f"i64 {total.text}, i64 {step.grain}, i64 %threads)",
         )
 
-    def together_function(self, kernel: str, times: int, extent: int, words: int) -> str:
-        """A function over the ranges of several runs of a kernel, one after the other."""
+    def together_function(self, kernel: str, times: int, words: int) -> str:
+        """A function over the ranges of several runs of a kernel, one after the other.
+
+        The last of a run's words is the extent of its range, the same for all.
+        """
         name = f"{kernel}.{times}"
         if name in self.together:
             return name
         self.together.add(name)
         outer = self.function, self.b
         self.open(f"define internal void @{name}(ptr %all, i64 %begin, i64 %end) #1", ())
-        for number in range(times):
-            first, last = (Lanes(str(extent * k), "i64") for k in (number, number + 1))
+        place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %all, i64 {words - 1}")
+        extent = self.b.assign("i64", 1, f"load i64, ptr {place.text}, align 8")
+        ends = [self.b.binary("mul", extent, Lanes(str(k), "i64")) for k in range(times + 1)]
+        for number, (first, last) in enumerate(itertools.pairwise(ends)):
             begin = self.b.intrinsic("smax", Lanes("%begin", "i64"), first)
             end = self.b.intrinsic("smin", Lanes("%end", "i64"), last)
             some = self.b.compare("icmp slt", begin, end)

@@ -52,12 +52,16 @@ def _writer(
     tiles = launches.packings.get(packing.kernel)
     if tiles is None or packing.offsets:
         return None
+    if not _has_own_sizes(launches, packing):
+        return None
     source = packing.slots[0]
     number = writers.get(source)
     if number is None or uses[source] > BOTH or launches.slots[source].kind is not SlotKind.ARENA:
         return None
     step = launches.steps[number]
     if not isinstance(step, Launch) or step.offsets or step.slots[-1] != source:
+        return None
+    if not _has_own_sizes(launches, step):
         return None
     product = launches.products.get(step.kernel)
     return number if product is not None and product.can_store(tiles) else None
@@ -70,7 +74,18 @@ def _storing(launches: Launches, step: Step, packing: Launch) -> Launch:
     group = next(each.group for each in launches.kernels.values() if each.name == step.kernel)
     nest = product_nest(product.contraction, product.tiling, product.left, product.right, tiles)
     built = launches.built_nest(group, nest, product.contraction.kernel, product.tiling)
-    return replace(step, kernel=built.name, slots=(*step.slots[:-1], packing.slots[-1]))
+    slots = (*step.slots[:-1], packing.slots[-1])
+    return replace(step, kernel=built.name, slots=slots, sizes=built.nest.sizes)
+
+
+def _has_own_sizes(launches: Launches, step: Launch) -> bool:
+    """Whether a launch calls its sizes as its kernel does: only then do two kernels' compare."""
+    if not step.sizes:
+        return True
+    return any(
+        each.name == step.kernel and each.nest.sizes == step.sizes
+        for each in launches.kernels.values()
+    )
 
 
 def _forget_unused(launches: Launches) -> None:

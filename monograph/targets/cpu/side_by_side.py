@@ -35,14 +35,21 @@ def _may_join(first: Launch, other: Launch) -> bool:
     """Whether a launch can run beside others of the same kernel."""
     if first.kernel != other.kernel or first.times == MOST:
         return False
-    if not isinstance(other.extent, int) or other.extent <= other.grain:
+    if first.extent != other.extent or first.sizes != other.sizes:
         return False
-    if other.extent % other.grain or other.sizes or other.checked or other.in_place:
+    if not _has_whole_portions(other) or other.checked or other.in_place:
         return False
     if first.offsets or other.offsets:
         return False
     made, more = set(first.slots[-first.outputs :]), set(other.slots[-other.outputs :])
     return made.isdisjoint(other.slots) and more.isdisjoint(first.slots)
+
+
+def _has_whole_portions(launch: Launch) -> bool:
+    """Whether there are several portions, none of which is shorter than the others."""
+    if not isinstance(launch.extent, int):
+        return launch.grain == 1
+    return launch.extent > launch.grain and launch.extent % launch.grain == 0
 
 
 def _joined(first: Launch, other: Launch) -> Launch:

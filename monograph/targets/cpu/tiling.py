@@ -9,21 +9,23 @@ steps of k at a time, along whole rows of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, provably_at_least, shape_product
 from monograph.kernel.contraction import (
     GROUP,
     WORTHWHILE,
     Contraction,
     k_steps,
+    runs_across_k,
+    runs_along_k,
     with_k_ordered,
 )
 from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.schedule import Schedule
-from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
+from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling, open_segments
 from monograph.kernel.widening import in_groups, narrowed
 from monograph.targets.cpu.choose import WORK, likely
 from monograph.targets.cpu.machine import Machine
@@ -33,7 +35,7 @@ DEPTH = 256
 BLOCK_ROWS = 128
 """Rows that stay in the second cache beside their sums and a few panels."""
 BLOCK_PANELS = 8
-SHARES = 8
+SHARES = 16
 """Blocks that a large product is cut into at least, so that threads end together."""
 PORTIONS = 16
 """Portions that the columns of one block of rows are handed out in at least."""
@@ -46,15 +48,22 @@ FEWEST = 3
 """Rows from which it is worth its while to turn a right operand, or to ask for it ahead of time."""
 SHARING = 8
 """Tiles of a block that can ask for a panel together, a few lines each."""
-MANY = 384
-"""Rows up to which packing the right operand for a block of rows is packing it once."""
+MANY = 768
+"""Rows up to which all of them are a block, so that packing the right operand for each block is
+packing it once, if they lie in tiles."""
+MANY_IN_PLACE = 512
+"""The same for rows that do not, and had better stay in the second cache."""
 MOST_EVEN = 8
 """Blocks among which the most equal ones are looked for, where few would do."""
 SHARED_ROWS = 96
 """Rows from which threads can share them, a few tiles each."""
+ACROSS_ROWS = 24
+"""Rows from which those that lie side by side are packed in tiles."""
 TILED_ROWS = 96
 TILED_COLUMNS = 384
 """Rows and columns from which the left operand is packed in tiles."""
+ACROSS_STEPS = 4
+"""Steps that are packed at a time where rows lie side by side."""
 FEW_RESULTS = 64
 LONG = 4096
 """A product of at most so many rows and columns, with k at least this long, is cut along k."""
@@ -63,6 +72,8 @@ SUMS = 256 << 10
 """Bytes that the sums of a block may take."""
 WIDE = 4096
 """Columns of a block that is read in place: whole pages, one after the other."""
+SHORT = 64
+"""Steps of k that are over so soon that what comes before and after them counts."""
 LATENCY = 8
 """Vectors that are multiplied in the time that one sum takes."""
 PAGE = 4096
@@ -108,7 +119,7 @@ def choose_tiling(
         left = Reading.PACKED
     guide = contraction.left if left is Reading.IN_PLACE else contraction.right
     contraction = with_k_ordered(contraction, guide, merge=constant)
-    if left is Reading.IN_PLACE and is_worth_packing(contraction):
+    if is_worth_packing(contraction) or (left is Reading.PACKED and lies_across(contraction)):
         left = Reading.TILES
     right = Reading.PACKED if constant else choose_right(contraction, machine)
     if constant and left is not Reading.TILES and likely(contraction.size(contraction.m)) <= FEW:
@@ -152,13 +163,23 @@ def is_worth_packing(contraction: Contraction) -> bool:
 
     A tile is then one run of memory: it comes in time, whatever the distance between its rows.
     """
-    if contraction.outer or k_steps(contraction.left, contraction) != (1,):
+    if contraction.outer or not runs_along_k(contraction):
         return False
     depth = contraction.k[0].extent
     if not contraction.reduction.dtype.is_float or not isinstance(depth, int) or depth % GROUP:
         return False
     rows, columns = (likely(contraction.size(axes)) for axes in (contraction.m, contraction.n))
     return rows >= TILED_ROWS and columns >= TILED_COLUMNS
+
+
+def lies_across(contraction: Contraction) -> bool:
+    """Whether rows lie side by side at each step of k: tiles of them are quicker made than rows."""
+    if contraction.outer or not runs_across_k(contraction):
+        return False
+    rows, depth = contraction.size(contraction.m), contraction.k[0].extent
+    if not isinstance(rows, int) or not isinstance(depth, int):
+        return False
+    return contraction.reduction.dtype.is_float and rows >= ACROSS_ROWS and depth % GROUP == 0
 
 
 def choose_right(contraction: Contraction, machine: Machine) -> Reading:
@@ -169,7 +190,9 @@ def choose_right(contraction: Contraction, machine: Machine) -> Reading:
     is_small = nbytes <= 2 * machine.l1 and not _is_crowded(contraction, machine)
     if _lies_along(contraction) and (rows <= FEW or is_small):
         return Reading.IN_PLACE
-    return Reading.BLOCK if rows <= MANY else Reading.PACKED
+    in_tiles = is_worth_packing(contraction) or lies_across(contraction)
+    most = MANY if in_tiles else MANY_IN_PLACE
+    return Reading.BLOCK if rows <= most else Reading.PACKED
 
 
 def _lies_along(contraction: Contraction) -> bool:
@@ -218,7 +241,7 @@ class _Chooser:
         segments, height, vectors = self.tile(rows, columns, lanes)
         width = vectors * lanes
         depth = self.depth(likely(rows))
-        tiles = groups_of(likely(rows) if not segments else segments[0].count * height, height)
+        tiles = likely(segments[0].count) if segments else groups_of(likely(rows), height)
         in_blocks = self.right is Reading.PACKED and not self.is_whole()
         most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
         block_tiles = groups_of(tiles, groups_of(tiles, most))
@@ -237,6 +260,7 @@ class _Chooser:
             self.left,
             self.right,
             max(self.portion(columns, width * block_panels), WORK // max(work, 1)),
+            self.whole_tiles(height, block_tiles),
             self.is_narrow(likely(rows)),
             self.ahead(likely(rows), block_tiles),
         )
@@ -246,7 +270,28 @@ class _Chooser:
         if self.constant and is_one_tile(self.contraction, self.machine):
             assert isinstance(rows, int), "so few rows are known"
             return (Segment(0, rows, 1),), rows, 1
+        if self.is_three_wide(lanes):
+            most = tallest(self.machine, 3)
+            if not isinstance(rows, int):
+                return open_segments(rows, most), most, 3
+            segments = row_segments(rows, most, groups_of(LATENCY, 3))
+            return segments, segments[0].rows, 3
         return choose_tile(rows, columns, self.machine, lanes)
+
+    def is_three_wide(self, lanes: int) -> bool:
+        """Whether tiles of three vectors a row fit better than those of two.
+
+        Those of two would leave lanes empty, or k is so short that beginning and ending a tile
+        counts: wider rows have fewer numbers to fetch.
+        """
+        contraction = self.contraction
+        columns, rows = contraction.size(contraction.n), contraction.size(contraction.m)
+        if not isinstance(columns, int) or columns % (3 * lanes) or likely(rows) <= FEW:
+            return False
+        if not contraction.reduction.dtype.is_float or tallest(self.machine, 3) < LATENCY // 2:
+            return False
+        is_short = likely(contraction.size(contraction.k)) <= SHORT
+        return columns % (2 * lanes) != 0 or (is_short and self.left is Reading.IN_PLACE)
 
     def is_narrow(self, rows: int) -> bool:
         """Whether panels come from memory so seldom used that their bytes are what takes time."""
@@ -289,6 +334,15 @@ class _Chooser:
             return False
         steps = DEPTH if self.left is Reading.TILES else likely(contraction.size(contraction.k))
         return rows * steps * self.element <= self.machine.l2 // 2
+
+    def whole_tiles(self, height: int, block_tiles: int) -> int:
+        """Tiles up to which rows of an unknown number meet panels in one block; 0 for none."""
+        rows = self.contraction.size(self.contraction.m)
+        if isinstance(rows, int) or self.left is not Reading.TILES:
+            return 0
+        if self.right is not Reading.PACKED:
+            return 0
+        return max(block_tiles, self.machine.l2 // 2 // (DEPTH * self.element * height))
 
     def is_by_rows(self) -> bool:
         """Whether threads share the rows alone, as they do in the layers before and after.
@@ -364,11 +418,13 @@ def tallest(machine: Machine, vectors: int) -> int:
 def tile_packing(flat: Kernel) -> Schedule:
     """How the left operand is stored in tiles: a thread fills whole ones, a group at a time.
 
-    The last two axes are the rows of a tile and the steps of a group.
+    The last two axes are the rows of a tile and the steps of a group, or else a step and its rows.
     """
     symbols = tuple(axis.symbol for axis in flat.axes)
     *_, row, step = flat.axes
     height, width = likely(row.extent), likely(step.extent)
+    if step.symbol.name != "_i_step":
+        height, width = ACROSS_STEPS, width & -width
     tile = next(k for k, symbol in enumerate(symbols) if symbol.name == "_i_tile")
     size = shape_product(axis.extent for axis in flat.axes[tile + 1 :])
     return Schedule(
@@ -398,7 +454,7 @@ def choose_tile(
     wide = 2 if columns > lanes else 1
     most = tallest(machine, wide)
     if not isinstance(rows, int):
-        return (), most, wide
+        return open_segments(rows, most), most, wide
     if rows < 4:
         vectors = 8 if rows == 1 else 4
         while vectors > 1 and vectors * lanes >= 2 * columns:

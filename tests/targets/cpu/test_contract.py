@@ -13,6 +13,7 @@ from monograph.fusion.group import Kind, fuse
 from monograph.ir.dims import Symbol
 from monograph.ir.types import DTYPES, TensorType
 from monograph.kernel.contraction import Contraction, as_contraction
+from monograph.kernel.product import product_nest
 from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
 from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu.contract import is_in_network
@@ -57,6 +58,34 @@ def test_tiles_cover_the_rows_exactly(rows: int, expected: list[tuple[int, int, 
     assert [(each.start, each.rows, each.count) for each in found] == expected
 
 
+def test_three_vectors_a_row_leave_no_lane_empty() -> None:
+    found = tiling(3136, 144, 24)
+    assert (found.height, found.columns) == (4, 24)
+    assert tiling("rows", 144, 72).columns == 24
+    assert tiling(3136, 144, 48).columns == tiling(3136, 144, 40).columns == 16
+
+
+def test_three_vectors_a_row_are_quicker_where_k_is_short() -> None:
+    assert tiling(3136, 24, 144).columns == 24
+    assert tiling(3136, 256, 144).columns == tiling(12, 24, 144).columns == 16
+
+
+@pytest.mark.parametrize("rows", [29, "rows"])
+@pytest.mark.parametrize(("k", "columns"), [(40, 24), (600, 72), (16, 96)])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+def test_products_in_tiles_of_three_vectors(rows: object, k: int, columns: int, dtype: str) -> None:
+    generator = np.random.default_rng(k)
+    numbers = DTYPES[dtype].numpy
+    weight = generator.normal(size=(k, columns)).astype(numbers)
+    bias = generator.normal(size=columns).astype(numbers)
+    x = generator.normal(size=(29, k)).astype(numbers)
+    graph = monograph.trace(lambda x: F.relu(x @ weight + bias), f"{dtype}[{rows}, {k}]")
+    (got,) = compile_graph(graph, Options(cache=False)).run([x])
+    exact = x.astype(np.float64) @ weight.astype(np.float64) + bias.astype(np.float64)
+    rounding = {"f32": 1e-6, "f64": 1e-14, "bf16": 2**-7}[dtype]
+    assert np.abs(got - np.maximum(exact, 0)).max() <= rounding * np.abs(exact).max()
+
+
 @pytest.mark.parametrize("tiles", [16, 33, 66, 131, 523])
 def test_two_threads_share_the_blocks_of_rows_evenly(tiles: int) -> None:
     size = even_block(tiles, 21)
@@ -86,10 +115,15 @@ def test_a_convolution_of_what_another_one_wrote_is_in_a_network() -> None:
     assert [is_in_network(group) for group in groups] == [False, True]
 
 
-def test_rows_of_unknown_number_have_one_kind_of_tile() -> None:
+def test_rows_of_unknown_number_have_tiles_of_two_heights() -> None:
     found = tiling("n", 64, 512)
-    assert found.rows == ()
     assert found.height == 6
+    assert [each.rows for each in found.rows] == [6, 5]
+
+
+def test_rows_of_unknown_number_are_one_block_if_they_turn_out_few() -> None:
+    assert tiling("n", 64, 512).whole * 6 == 252
+    assert tiling(128, 64, 512).whole == 0
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 64), (2, 32), (3, 32)])
@@ -128,7 +162,35 @@ def test_rows_are_read_in_place_and_long_columns_are_packed() -> None:
     assert tiling(64, 512, 512).left is Reading.IN_PLACE
     types = ("f32[512, 64]", "f32[512, 512]")
     found = contraction(lambda x, w: F.transpose(x, (1, 0)) @ w, *types)
+    assert choose_tiling(found, MACHINE, True)[1].left is Reading.TILES
+    found = contraction(lambda x, w: F.transpose(x, (1, 0)) @ w, "f32[513, 64]", "f32[513, 512]")
     assert choose_tiling(found, MACHINE, True)[1].left is Reading.PACKED
+
+
+@pytest.mark.parametrize("rows", [24, 97, 128, 131, 300])
+@pytest.mark.parametrize("depth", [128, 600])
+def test_rows_that_lie_side_by_side_are_right_in_tiles(rows: int, depth: int) -> None:
+    graph = monograph.trace(
+        lambda x, w: F.transpose(x, (1, 0)) @ w, f"f32[{depth}, {rows}]", f"f32[{depth}, 52]"
+    )
+    generator = np.random.default_rng(rows)
+    x, w = (generator.standard_normal((depth, n)).astype(np.float32) for n in (rows, 52))
+    (got,) = compile_graph(graph, Options(cache=False)).run([x, w])
+    np.testing.assert_allclose(got, x.astype(np.float64).T @ w, atol=1e-4)
+
+
+def test_the_last_panel_of_a_block_alone_has_lanes_to_spare() -> None:
+    found = contraction(lambda x, w: x @ w, "f32[40, 64]", "f32[64, 500]")
+    found, chosen = choose_tiling(found, MACHINE, False)
+    text = str(product_nest(found, chosen, None, None))
+    packing = text[: text.index("i_tile")]
+    assert "vector i_lane < 16 by 16" in packing
+    assert packing.count("vector") == 2
+
+
+def test_rows_of_an_unknown_size_read_narrow_floats_in_tiles() -> None:
+    found = contraction(lambda x, w: x @ w, "bf16[n, 64]", "bf16[64, 512]")
+    assert choose_tiling(found, MACHINE, True)[1].left is Reading.TILES
 
 
 def test_weights_are_packed_beforehand_and_others_by_block() -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import monograph
 from monograph import functional as F
 from monograph.ir.graph import Graph
+from monograph.ir.types import DType, bf16, f16
 from monograph.passes.lower_composites import decompose_composites
 from monograph.runtime.compile import Options, compile_graph, has_own_loops
 from monograph.targets.cpu.build import Program, build
@@ -57,8 +58,36 @@ def test_what_somebody_else_reads_is_packed() -> None:
     assert packings(built(both, "f32[128, 64]")) == 2
 
 
-def test_an_unknown_number_of_rows_is_packed() -> None:
-    assert packings(built(layer, "f32[rows, 64]")) == 2
+def test_an_unknown_number_of_rows_is_not_packed_again() -> None:
+    assert packings(built(layer, "f32[rows, 64]")) == 1
+
+
+@pytest.mark.parametrize("dtype", [bf16, f16])
+def test_narrow_results_are_rounded_as_if_they_were_stored(dtype: DType) -> None:
+    up, down = (each.astype(dtype.numpy) for each in (UP, DOWN))
+    x = GENERATOR.standard_normal((128, 64)).astype(dtype.numpy)
+
+    def narrow(x: Any) -> Any:
+        return F.relu(x @ up) @ down
+
+    def kept(x: Any) -> Any:
+        middle = F.relu(x @ up)
+        return middle @ down, middle
+
+    shape = f"{dtype.name}[128, 64]"
+    assert packings(built(narrow, shape)) == 1
+    options = Options(cache=False)
+    (got,) = compile_graph(monograph.trace(narrow, shape), options).run([x])
+    expected, _ = compile_graph(monograph.trace(kept, shape), options).run([x])
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_rows_of_any_number_are_read_as_they_were_stored() -> None:
+    ready = compile_graph(monograph.trace(layer, "f32[rows, 64]"), Options(cache=False))
+    for rows in (1, 6, 29, 31, 36, 41, 100, 252, 257, 300):
+        x = GENERATOR.standard_normal((rows, 64)).astype(np.float32)
+        expected = np.maximum(x.astype(np.float64) @ UP, 0) @ DOWN
+        np.testing.assert_allclose(ready.run([x])[0], expected, atol=1e-5)
 
 
 def test_kernels_that_nobody_launches_are_not_compiled() -> None:

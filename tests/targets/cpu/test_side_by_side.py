@@ -17,6 +17,7 @@ from monograph.targets.program import Launch
 
 GENERATOR = np.random.default_rng(7)
 WEIGHTS = [GENERATOR.standard_normal((64, 64)).astype(np.float32) for _ in range(3)]
+WIDE = [GENERATOR.standard_normal((64, 384)).astype(np.float32) for _ in range(3)]
 
 
 def together(function: Any, shape: str) -> list[int]:
@@ -29,6 +30,10 @@ def together(function: Any, shape: str) -> list[int]:
 
 def apart(x: Any) -> Any:
     return tuple(x @ weight for weight in WEIGHTS)
+
+
+def wide(x: Any) -> Any:
+    return tuple(x @ weight for weight in WIDE)
 
 
 def chained(x: Any) -> Any:
@@ -45,8 +50,17 @@ def test_products_of_each_other_run_one_after_the_other() -> None:
     assert together(chained, "f32[2048, 64]") == [1, 1, 1]
 
 
-def test_an_unknown_number_of_rows_is_multiplied_one_after_the_other() -> None:
-    assert set(together(apart, "f32[rows, 64]")) == {1}
+def test_products_of_an_unknown_number_of_rows_run_together() -> None:
+    assert together(wide, "f32[rows, 64]") == [1, 3]  # they share what is packed
+
+
+@pytest.mark.parametrize("rows", [1, 96, 300])
+def test_every_run_of_an_unknown_size_computes_its_own_result(rows: int) -> None:
+    x = GENERATOR.standard_normal((rows, 64)).astype(np.float32)
+    graph = monograph.trace(wide, "f32[rows, 64]")
+    got = compile_graph(graph, Options(cache=False, threads=2)).run([x])
+    for made, weight in zip(got, WIDE, strict=True):
+        np.testing.assert_allclose(made, x.astype(np.float64) @ weight, atol=1e-4)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
