@@ -10,13 +10,13 @@ first visit and kept for the others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.kernel import expr as e
 from monograph.kernel.borders import cut_loops
-from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce, Variable
+from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.index_space import blocked, jammed, with_partial_sums
 from monograph.kernel.kernel import Kernel
@@ -32,13 +32,23 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
+from monograph.kernel.online import row_in_parts
 from monograph.kernel.picking import with_picks
-from monograph.kernel.scalar import cost
+from monograph.kernel.pipeline import Turns, can_take_turns
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.shortening import with_short_formulas
 from monograph.kernel.softmax import is_sum_of_decays, with_decays
+from monograph.kernel.visits import (
+    Visit,
+    multiply_by_reciprocals,
+    renamed,
+    size_of,
+    worth_keeping,
+)
 
 PARALLEL = "_p"
+LINE = 64
+"""Bytes in a cache line."""
 KEEP_BYTES = 256 * 1024
 """The largest row, in bytes, that is worth keeping: it should stay in a core's own cache."""
 
@@ -54,35 +64,13 @@ def build_nest(kernel: Kernel, schedule: Schedule) -> LoopNest:
     return cut_loops(_NestBuilder(kernel, schedule).build())
 
 
-@dataclass
-class _Visit:
-    """One pass over ``axes``: reductions that are taken further and values that are written."""
-
-    axes: tuple[Axis, ...]
-    reductions: list[tuple[Variable, str, Expr]] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
-
-    def roots(self) -> tuple[Expr, ...]:
-        combined = tuple(value for _, _, value in self.reductions)
-        return combined + tuple(write.value for write in self.writes)
-
-    def rewrite(self, replacements: Mapping[Expr, Expr]) -> None:
-        self.reductions = [
-            (variable, kind, e.replace(value, replacements))
-            for variable, kind, value in self.reductions
-        ]
-        self.writes = [
-            Write(w.buffer, w.offset, e.replace(w.value, replacements), w.streaming)
-            for w in self.writes
-        ]
-
-
 class _NestBuilder:
     def __init__(self, kernel: Kernel, schedule: Schedule) -> None:
         self.kernel = kernel
         self.schedule = schedule
         self.extents = {axis.symbol: axis.extent for axis in kernel.axes}
         self.scratch: list[Buffer] = []
+        self.volatile: frozenset[str] = frozenset()
         self.names = 0
 
     def build(self) -> LoopNest:
@@ -123,16 +111,33 @@ class _NestBuilder:
         visits, known = self.visits(writes, bound, inner)
         here = [w for w in writes if not self._needs(w, inner)]
         rest = [w for w in writes if self._needs(w, inner)]
-        last = _Visit(inner, writes=[_replaced(w, known) for w in rest])
+        if visits and visits[0].axes == inner:
+            visits[0].writes = [w for w in rest if _is_known_at_once(w, inner)]
+            rest = [w for w in rest if w not in visits[0].writes]
+        last = Visit(inner, writes=[_replaced(w, known) for w in rest])
         if rest:
             visits.append(last)
         kept = self.keep(visits) if self.schedule.keep else []
         if self.schedule.keep:
             sums = {known[x] for x in known if is_sum_of_decays(x)}
             for visit in visits:
-                _multiply_by_reciprocals(visit, sums)
+                multiply_by_reciprocals(visit, sums)
+        if self.schedule.turns and bound and not here and can_take_turns(visits, kept):
+            return self.in_turns(visits, kept)
         statements: list[Statement] = []
+        done = 0
+        if self.schedule.parts and visits:
+            size = self.schedule.parts
+            found = row_in_parts(
+                visits, kept, self.further(visits[0], size), size, self.schedule.width
+            )
+            if found is not None:
+                self.scratch += found.scratch
+                statements += found.statements
+                done = found.visits
         for k, visit in enumerate(visits):
+            if k < done:
+                continue
             before: list[Statement] = [w for at, w in kept if at == k]
             if k == 1 and self.schedule.prefetch is not None:
                 before += self.prefetches(visits[0], visit)
@@ -148,13 +153,13 @@ class _NestBuilder:
 
     def visits(
         self, writes: Sequence[Write], bound: frozenset[Symbol], inner: tuple[Axis, ...]
-    ) -> tuple[list[_Visit], dict[Expr, Expr]]:
+    ) -> tuple[list[Visit], dict[Expr, Expr]]:
         """The reductions that are ready at this level, as visits, and the variables they fill."""
         roots = tuple(expr for write in writes for expr in (write.offset, write.value))
         loops = frozenset(self.extents)
         known: dict[Expr, Expr] = {}
         waves: dict[Expr, int] = {}
-        visits: dict[tuple[int, tuple[Axis, ...]], _Visit] = {}
+        visits: dict[tuple[int, tuple[Axis, ...]], Visit] = {}
         for expr in _ready(roots):
             if not isinstance(expr, Reduce) or not (expr.symbols & loops) <= bound:
                 continue
@@ -162,16 +167,16 @@ class _NestBuilder:
                 continue
             wave = 1 + max((waves[x] for x in e.walk((expr.body,)) if x in waves), default=-1)
             waves[expr] = wave
-            axes, body = _aligned(expr, inner)
+            axes, body = _aligned(expr, inner, flat=self.schedule.turns > 0)
             variable = e.variable(self.fresh("v"), expr.dtype)
-            visit = visits.setdefault((wave, axes), _Visit(axes))
+            visit = visits.setdefault((wave, axes), Visit(axes))
             visit.reductions.append((variable, expr.kind, e.replace(body, known)))
             known[expr] = variable
         ordered = [visits[key] for key in sorted(visits, key=lambda key: key[0])]
         return ordered, known
 
     def visit(
-        self, bound: frozenset[Symbol], visit: _Visit, kept: Sequence[Statement]
+        self, bound: frozenset[Symbol], visit: Visit, kept: Sequence[Statement]
     ) -> list[Statement]:
         """Declare the accumulators, then loop."""
         statements: list[Statement] = [
@@ -192,7 +197,26 @@ class _NestBuilder:
             loops = (self.loop(axis, loops),)
         return statements + list(loops)
 
-    def prefetches(self, first: _Visit, now: _Visit) -> list[Statement]:
+    def in_turns(
+        self, visits: list[Visit], kept: Sequence[tuple[int, Write]]
+    ) -> tuple[Statement, ...]:
+        """Several rows, each written while the next one is read; they are one iteration then."""
+        schedule, size = self.schedule, self.schedule.turns
+        row = schedule.order[schedule.rows - 1]
+        extent = self.extents[row]
+        group = e.axis(f"{row.name}g", (extent + size - 1) // size)
+        start = group.symbol * size
+        is_whole = isinstance(extent, int) and extent % size == 0
+        turns = Turns(visits, kept, row, schedule.width)
+        scratch = turns.scratch(size)
+        self.scratch += scratch
+        self.volatile = frozenset(buffer.name for buffer in scratch)
+        order = tuple(group.symbol if symbol is row else symbol for symbol in schedule.order)
+        self.schedule = replace(schedule, order=order)
+        self.extents[group.symbol] = group.extent
+        return turns.statements(start, size if is_whole else dim_min(size, extent - start), scratch)
+
+    def prefetches(self, first: Visit, now: Visit) -> list[Statement]:
         """What the first visit of the next row will read, while this row is computed with."""
         row = self.schedule.prefetch
         if row is None or first.axes != now.axes:
@@ -210,8 +234,12 @@ class _NestBuilder:
             and not any(isinstance(inner, Load) for inner in e.walk(expr.operands))
         ]
 
-    def ahead(self, visit: _Visit) -> list[Statement]:
-        """What a visit will read some way further along the vector axis."""
+    def ahead(self, visit: Visit) -> list[Statement]:
+        """What a visit will read some bytes further along the vector axis."""
+        return self.further(visit, 0)
+
+    def further(self, visit: Visit, elements: int) -> list[Statement]:
+        """What a visit will read so much further, in elements or else in the schedule's bytes."""
         if not visit.axes or visit.axes[-1].symbol not in self.schedule.vector:
             return []
         along = visit.axes[-1].symbol
@@ -221,7 +249,7 @@ class _NestBuilder:
                 continue
             if expr.buffer in self.scratch or coefficient(expr.operands[0].dim, along) != 1:
                 continue
-            distance = self.schedule.ahead // expr.dtype.numpy.itemsize
+            distance = elements or self.schedule.ahead // expr.dtype.numpy.itemsize
             further: dict[Symbol, Dim] = {along: along + distance}
             found.append(Prefetch(expr.buffer, e.substitute(expr.operands[0], further)))
         return found
@@ -232,14 +260,14 @@ class _NestBuilder:
         """Reductions inside a loop body: computed there, each time, those that can in one loop."""
         known: dict[Expr, Expr] = {}
         waves: dict[Expr, int] = {}
-        visits: dict[tuple[int, tuple[Axis, ...]], _Visit] = {}
+        visits: dict[tuple[int, tuple[Axis, ...]], Visit] = {}
         for expr in e.walk(roots):
             if not isinstance(expr, Reduce) or _is_inside(expr, bound):
                 continue
             wave = 1 + max((waves[x] for x in e.walk((expr.body,)) if x in waves), default=-1)
             waves[expr] = wave
             variable = e.variable(self.fresh("v"), expr.dtype)
-            visit = visits.setdefault((wave, expr.axes), _Visit(expr.axes))
+            visit = visits.setdefault((wave, expr.axes), Visit(expr.axes))
             visit.reductions.append((variable, expr.kind, e.replace(expr.body, known)))
             known[expr] = variable
         statements: list[Statement] = []
@@ -261,16 +289,16 @@ class _NestBuilder:
 
     # Kept rows ----------------------------------------------------------------------------------
 
-    def keep(self, visits: list[_Visit]) -> list[tuple[int, Write]]:
+    def keep(self, visits: list[Visit]) -> list[tuple[int, Write]]:
         """Writes of values that a later visit needs again; the visits read them back."""
         kept: list[tuple[int, Write]] = []
         for k, first in enumerate(visits):
-            later = [(visit, _renamed(first.axes, visit.axes)) for visit in visits[k + 1 :]]
+            later = [(visit, renamed(first.axes, visit.axes)) for visit in visits[k + 1 :]]
             again = [(visit, names) for visit, names in later if names is not None]
             if not again or not _fits(first.axes, self.columns):
                 continue
-            for value in _worth_keeping(first, again):
-                size = _size(first.axes) * self.columns
+            for value in worth_keeping(first, again):
+                size = size_of(first.axes) * self.columns
                 buffer = Buffer(f"row{len(self.scratch)}", value.dtype, (size,))
                 self.scratch.append(buffer)
                 kept.append((k, Write(buffer, self.kept_place(first.axes), value)))
@@ -325,6 +353,7 @@ class _NestBuilder:
             parallel.extent,
             schedule.grain,
             placed,
+            volatile=self.volatile,
         )
 
     def fresh(self, prefix: str) -> str:
@@ -347,14 +376,35 @@ def _reduction_symbols(expr: Expr) -> bool:
     return any(symbol.name.startswith("_r") for symbol in expr.symbols)
 
 
-def _aligned(reduction: Reduce, inner: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], Expr]:
-    """The reduction's axes and body, named as the inner axes where the extents are the same."""
+def _aligned(
+    reduction: Reduce, inner: tuple[Axis, ...], flat: bool
+) -> tuple[tuple[Axis, ...], Expr]:
+    """The reduction's axes and body, named as the inner axes where the extents are the same.
+
+    With ``flat``, also where one axis goes through all that the inner ones do.
+    """
+    if flat and len(reduction.axes) == 1 and reduction.axes[0].extent == size_of(inner):
+        position = e.linear(inner)
+        assert isinstance(position, Index)
+        return inner, e.substitute(reduction.body, {reduction.axes[0].symbol: position.dim})
     if tuple(axis.extent for axis in reduction.axes) != tuple(axis.extent for axis in inner):
         return reduction.axes, reduction.body
     names: dict[Symbol, Dim] = {
         own.symbol: axis.symbol for own, axis in zip(reduction.axes, inner, strict=True)
     }
     return inner, e.substitute(reduction.body, names)
+
+
+def _is_known_at_once(write: Write, inner: tuple[Axis, ...]) -> bool:
+    """Whether what is written past the cache needs nothing that is found of the whole row.
+
+    It is written while the row is read, then, so that memory does both at once; where a row does
+    not begin with a cache line, only a loop that reduces nothing can write it so.
+    """
+    length = inner[-1].extent * write.buffer.dtype.numpy.itemsize
+    if not write.streaming or not isinstance(length, int) or length % LINE:
+        return False
+    return not any(isinstance(x, Reduce) for x in e.walk((write.value,)))
 
 
 def _replaced(write: Write, known: Mapping[Expr, Expr]) -> Write:
@@ -366,84 +416,12 @@ def _replaced(write: Write, known: Mapping[Expr, Expr]) -> Write:
     )
 
 
-def _size(axes: tuple[Axis, ...]) -> Dim:
-    return shape_product(axis.extent for axis in axes)
-
-
 def _fits(axes: tuple[Axis, ...], columns: int) -> bool:
-    size = _size(axes) * columns
+    size = size_of(axes) * columns
     if not isinstance(size, int):
         upper = size.bounds()[1]
         return upper is not None and 4 * upper <= KEEP_BYTES
     return 4 * size <= KEEP_BYTES
-
-
-def _renamed(first: tuple[Axis, ...], other: tuple[Axis, ...]) -> dict[Symbol, Dim] | None:
-    """How an element of one visit is called in another that goes through the row in its order."""
-    if first == other:
-        return {}
-    if len(first) != 1 or _size(first) != _size(other):
-        return None
-    position = e.linear(other)
-    return {first[0].symbol: position.dim} if isinstance(position, Index) else None
-
-
-def _worth_keeping(
-    first: _Visit, later: Sequence[tuple[_Visit, Mapping[Symbol, Dim]]]
-) -> list[Expr]:
-    """The largest formulas that several visits compute, if reading back is cheaper."""
-    own = {axis.symbol for axis in first.axes}
-    again = [(set(e.walk(visit.roots())), names) for visit, names in later]
-    chosen: list[Expr] = []
-    covered: set[Expr] = set()
-    for expr in reversed(list(e.walk(first.roots()))):
-        if expr in covered or not isinstance(expr, Apply) or not own <= expr.symbols:
-            continue
-        if not any(e.substitute(expr, names) in found for found, names in again):
-            continue
-        parts = list(e.walk((expr,)))
-        if any(isinstance(x, Reduce) for x in parts):
-            continue
-        covered.update(parts)
-        along = [x for x in parts if own & x.symbols]
-        if _work(along) >= 8 or sum(isinstance(x, Load) for x in along) > 1:
-            chosen.append(expr)
-    return chosen
-
-
-def _multiply_by_reciprocals(visit: _Visit, sums: Collection[Expr]) -> None:
-    """Divide once a row instead of once an element, where the divisor is the same for all.
-
-    Only by what has a reciprocal that is neither subnormal nor infinite (a softmax's sum, a square
-    root): ``0 / 1e-40`` is 0, but ``0 * (1 / 1e-40)`` is NaN.
-    """
-    own = {axis.symbol for axis in visit.axes}
-    replaced: dict[Expr, Expr] = {}
-    for expr in e.walk(visit.roots()):
-        if not isinstance(expr, Apply) or expr.function != "divide":
-            continue
-        numerator, divisor = expr.operands
-        if own & divisor.symbols or not own & numerator.symbols:
-            continue
-        is_root = isinstance(divisor, Apply) and divisor.function == "sqrt"
-        if not is_root and divisor not in sums:
-            continue
-        one = e.literal(1.0, expr.dtype)
-        inverse = e.apply("divide", one, divisor)
-        replaced[expr] = e.apply("multiply", e.replace(numerator, replaced), inverse)
-    if replaced:
-        visit.rewrite(replaced)
-
-
-def _work(parts: Iterable[Expr]) -> int:
-    """About what computing these takes, in vector instructions."""
-    total = 0
-    for each in parts:
-        if isinstance(each, Apply):
-            total += cost(each.function)
-        elif isinstance(each, Load):
-            total += 2
-    return total
 
 
 def substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statement:

@@ -16,6 +16,8 @@
 ``keep``       whether a row's intermediate values that later visits need are kept in a small
                buffer (in the cache) instead of computed again
 ``prefetch``   the row axis whose next value's elements are asked for ahead of time
+``turns``      how many rows are taken in turns, each written while the next one is read
+``parts``      how many elements of a long row a softmax finds the largest and the sum of at a time
 ``ahead``      how many bytes before they are read elements along the vector axis are asked for
 ``streaming``  outputs written past the cache, because nobody will find them there
 
@@ -24,8 +26,7 @@ They print as directives: ``rows(i0) parallelize(i0) vectorize(i1, 16) keep stre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol
 from monograph.kernel.text import dim_text
 
@@ -46,6 +47,8 @@ class Schedule:
     partial: int = 0
     keep: bool = False
     prefetch: Symbol | None = None
+    turns: int = 0
+    parts: int = 0
     ahead: int = 0
     streaming: frozenset[str] = frozenset()
     grain: int = 1
@@ -71,6 +74,10 @@ class Schedule:
             parts.append("keep")
         if self.prefetch is not None:
             parts.append(f"prefetch({dim_text(self.prefetch)})")
+        if self.turns:
+            parts.append(f"turns({self.turns})")
+        if self.parts:
+            parts.append(f"parts({self.parts})")
         if self.ahead:
             parts.append(f"ahead({self.ahead})")
         if self.streaming:

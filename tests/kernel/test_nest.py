@@ -262,3 +262,12 @@ def test_a_sum_of_what_another_sum_says_is_in_parts_too() -> None:
     text = str(build_nest(kernel, schedule))
     assert "r9_0" in text
     assert "r9_1" in text
+
+
+def test_the_last_sum_of_many_parts_has_more_digits() -> None:
+    kernel = flat(lambda x: F.sum(x, axis=0), "f32[1000, 64]")
+    (column,) = kernel.axes
+    schedule = Schedule((column.symbol,), 1, 0, (column.symbol,), 8, partial=64)
+    text = str(build_nest(kernel, schedule))
+    assert "v0 = sum(v0, cast<f64>(v1))" in text
+    assert "cast<f32>(v0)" in text

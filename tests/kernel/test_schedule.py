@@ -27,12 +27,14 @@ def test_every_directive_prints() -> None:
         jam=((COLUMN, 2),),
         keep=True,
         prefetch=COLUMN,
+        turns=16,
+        parts=2048,
         ahead=1536,
         streaming=frozenset(("o1", "o0")),
     )
     assert str(schedule) == (
         "reorder(i1, i0) rows(i1) tile(i0, 64) block(i1, 4) parallelize(i1) vectorize(i0, 16) "
-        "jam(i1, 2) keep prefetch(i1) ahead(1536) stream(o0, o1)"
+        "jam(i1, 2) keep prefetch(i1) turns(16) parts(2048) ahead(1536) stream(o0, o1)"
     )
 
 

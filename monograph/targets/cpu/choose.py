@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from functools import cache
 
 from monograph.ir.dims import Dim, Symbol, evaluate_dim, shape_product
 from monograph.ir.types import DType
 from monograph.kernel import expr as e
-from monograph.kernel import mathlib
 from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.nest import KEEP_BYTES
 from monograph.kernel.picking import with_picks
-from monograph.kernel.scalar import APPROXIMATED, cost
 from monograph.kernel.schedule import Schedule
+from monograph.targets.cpu.counting import instructions_of, work_of
 from monograph.targets.cpu.machine import Machine
 
 TILE = 4096
@@ -54,6 +52,10 @@ READ_BESIDE = 32
 """The same where lines fall on few sets of the cache anyway, and others are read beside them."""
 FAR = 4
 """How many times a core's own cache is far."""
+PARTS = 2048
+"""Elements of a long row that are visited twice while they are near."""
+TURNS = 16
+"""Rows of a group in which one is written while the next one is read."""
 WORK = 1 << 15
 """Instructions that are worth handing to a thread: about ten microseconds of work."""
 
@@ -94,7 +96,8 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         jam = _sharing(kernel, order, extents)
     rows = LINE if crossed is not None else 1
     scattered = crossed is None and any(_score(at, vector) < 0 for at, _, _ in _accesses(kernel))
-    per_iteration = rows * _work(kernel) * (tile or inner) // (1 if scattered else width)
+    at_once = 1 if scattered else min(width, _lanes(kernel, machine, {vector}))
+    per_iteration = rows * work_of(kernel) * (tile or inner) // at_once
     return Schedule(
         order,
         rows=len(order) - 1,
@@ -116,7 +119,7 @@ def _asks_ahead(kernel: Kernel, machine: Machine) -> bool:
 
     Not in squares: little is left along their vector axis, and the next block is elsewhere.
     """
-    return _from_memory(kernel, machine) and _work(kernel) > FEW
+    return _from_memory(kernel, machine) and work_of(kernel) > FEW
 
 
 def _vector_axis(kernel: Kernel, symbols: tuple[Symbol, ...], extents: dict[Symbol, Dim]) -> Symbol:
@@ -200,8 +203,8 @@ def _sharing(
         return ()
     row, along = outer[-1], [x for x in kernel.expressions() if vector in x.symbols]
     shared = [x for x in along if row not in x.symbols]
-    own = sum(map(_instructions, along)) - sum(map(_instructions, shared))
-    if sum(map(_instructions, shared)) < SHARED or own > HEAVY:
+    own = sum(map(instructions_of, along)) - sum(map(instructions_of, shared))
+    if sum(map(instructions_of, shared)) < SHARED or own > HEAVY:
         return ()
     extent = extents[row]
     for copies in (8, 7, 6, 5, 4, 3, 2):
@@ -233,9 +236,13 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     vector |= set(inner[-1:])
     # Registers hold more partial results where nothing is written on the way.
     width = _width(kernel, machine, longest, vector, HEAVY if inner else 2 * HEAVY)
-    per_row = _work(kernel) * _row_size(reductions) // width
+    per_row = work_of(kernel) * _row_size(reductions) // min(width, _lanes(kernel, machine, vector))
     jam = _jam(kernel, reductions, rows, extents) if not inner else ()
-    prefetch = rows[-1] if rows and _hides_reading(kernel, machine) else None
+    turns = TURNS if _takes_turns(kernel, machine, rows, inner) else 0
+    if turns and not _has_halves(kernel):
+        width = min(width, 2 * machine.vector_bytes // 4)  # of two rows at a time
+    hides = rows and not turns and _hides_reading(kernel, machine)
+    prefetch = rows[-1] if hides else None
     return Schedule(
         (*rows, *inner),
         rows=len(rows),
@@ -245,10 +252,43 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         jam=jam,
         keep=True,
         prefetch=prefetch,
+        turns=turns,
+        parts=PARTS if _is_far_apart(kernel, machine, reductions) else 0,
         ahead=AHEAD if _from_memory(kernel, machine) and _finds_places(reductions) else 0,
         streaming=_streaming(kernel, machine, 1 if prefetch is None else PREFETCHED_SHARE),
-        grain=max(1, WORK // max(per_row, 1)),
+        grain=max(1, WORK // max(per_row * max(turns, 1), 1)),
     )
+
+
+def _is_far_apart(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> bool:
+    """Whether a row with a largest element is so long that the caches forget where it began.
+
+    Of halves the second cache holds more; what takes time there is to convert them.
+    """
+    if not any(each.kind == "max" and each.dtype.is_float for each in reductions):
+        return False
+    size = 4 * _row_size(reductions)
+    return size > KEEP_BYTES if _has_halves(kernel) else 8 * size >= machine.l2
+
+
+def _takes_turns(kernel: Kernel, machine: Machine, rows: list[Symbol], inner: list[Symbol]) -> bool:
+    """Whether memory is what takes time, and each row fits in a core's own cache with the next.
+
+    Rows begin with a cache line, since a loop that reads another row as well has no time to look
+    for one; and there are enough of them to share out.
+    """
+    if not rows or not inner or work_of(kernel) > HEAVY or not _streaming(kernel, machine):
+        return False
+    if len(kernel.stores) > 1:  # two rows past the cache at once do not get there whole
+        return False
+    extents = {axis.symbol: axis.extent for axis in kernel.axes}
+    length, last = shape_product(extents[s] for s in inner), extents[inner[-1]]
+    if not isinstance(length, int) or not isinstance(last, int) or last < TURNS * LINE // 4:
+        return False
+    lengths = [last * buffer.dtype.numpy.itemsize for buffer in kernel.outputs]
+    if any(nbytes % LINE for nbytes in lengths) or 8 * length > machine.l2:
+        return False
+    return likely(shape_product(extents[s] for s in rows)) >= TURNS * TURNS
 
 
 def _across(
@@ -258,10 +298,10 @@ def _across(
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     order = (*(s for s in rows if s is not vector), vector)
     width = _width(kernel, machine, extents[vector], {vector})
-    if _work(kernel) <= LIGHT and likely(extents[vector]) >= 16 * width:
+    if work_of(kernel) <= LIGHT and likely(extents[vector]) >= 16 * width:
         # Whole cache lines, several at a time: each row is far from the next.
         width *= 4 if len(reductions) == 1 else 2
-    per_tile = _work(kernel) * _row_size(reductions)
+    per_tile = work_of(kernel) * _row_size(reductions)
     jam: tuple[tuple[Symbol, int], ...] = ()
     if any(_is_contraction(each) for each in reductions) and len(order) > 1:
         candidate = order[-2]
@@ -307,7 +347,7 @@ def _columns(
         partial=PARTIAL if is_long else 0,
         keep=not is_long,
         streaming=_streaming(kernel, machine),
-        grain=max(1, WORK // max(_work(kernel) * length, 1)),
+        grain=max(1, WORK // max(work_of(kernel) * length, 1)),
     )
 
 
@@ -368,6 +408,15 @@ def _reduction_contiguity(reductions: list[Reduce]) -> int:
     return total
 
 
+def _summands(position: Expr) -> Iterable[Expr]:
+    """What a position is the sum of: of two gathered axes it is a sum of sums."""
+    if not isinstance(position, Apply) or position.function != "add":
+        yield position
+        return
+    for operand in position.operands:
+        yield from _summands(operand)
+
+
 def _score(position: Expr, symbol: Symbol, near: tuple[int, ...] = (-1,)) -> int:
     """2 if neighbours along the axis are neighbours in memory, -1 if they are far apart.
 
@@ -376,14 +425,9 @@ def _score(position: Expr, symbol: Symbol, near: tuple[int, ...] = (-1,)) -> int
     """
     if symbol not in position.symbols:
         return 0
-    parts = (
-        position.operands
-        if isinstance(position, Apply) and position.function == "add"
-        else (position,)
-    )
     steps = [
         coefficient(part.dim, symbol) if isinstance(part, Index) else None
-        for part in parts
+        for part in _summands(position)
         if symbol in part.symbols
     ]
     if steps == [1]:
@@ -395,15 +439,20 @@ def _width(
     kernel: Kernel, machine: Machine, extent: Dim, along: Collection[Symbol], heavy: int = HEAVY
 ) -> int:
     """Lanes: a few registers' worth, fewer where much is computed of each element."""
-    bits = max((d.bits for d in _computed(kernel, along)), default=32)
-    lanes = machine.vector_bytes * 8 // max(bits, 32)
-    width = lanes * (2 if _work(kernel) > heavy else 4)
+    lanes = _lanes(kernel, machine, along)
+    width = lanes * (2 if work_of(kernel) > heavy else 4)
     size = likely(extent)
     while width > lanes and width > size:
         width //= 2
     while width > 1 and width >= 2 * size:
         width //= 2
     return max(width, 1)
+
+
+def _lanes(kernel: Kernel, machine: Machine, along: Collection[Symbol]) -> int:
+    """How many elements one instruction computes with."""
+    bits = max((d.bits for d in _computed(kernel, along)), default=32)
+    return machine.vector_bytes * 8 // max(bits, 32)
 
 
 def _computed(kernel: Kernel, along: Collection[Symbol]) -> Iterable[DType]:
@@ -414,45 +463,6 @@ def _computed(kernel: Kernel, along: Collection[Symbol]) -> Iterable[DType]:
         is_number = isinstance(expr, Apply) and not expr.function.startswith("index_")
         if is_number or isinstance(expr, Load):
             yield expr.dtype
-
-
-def _work(kernel: Kernel) -> int:
-    return 1 + sum(map(_instructions, kernel.expressions()))
-
-
-def _instructions(expr: Expr) -> int:
-    if isinstance(expr, Apply):
-        return instruction_count(expr)
-    return 1 if isinstance(expr, Load) else 0
-
-
-def instruction_count(applied: Apply) -> int:
-    """How many basic functions a function is made of."""
-    if applied.function not in APPROXIMATED:
-        return cost(applied.function)
-    return _expanded_count(applied.function, applied.dtype, len(applied.operands))
-
-
-@cache
-def _expanded_count(function: str, dtype: DType, operands: int) -> int:
-    variables = [e.variable(f"x{k}", dtype) for k in range(operands)]
-    applied = e.apply(function, *variables, dtype=dtype)
-    assert isinstance(applied, Apply)
-    return len(_usually_applied(mathlib.expand(applied)))
-
-
-def _usually_applied(root: Expr) -> set[Expr]:
-    """The functions that an expression applies to nearly every element."""
-    found: set[Expr] = set()
-    waiting = [root]
-    while waiting:
-        expr = waiting.pop()
-        if not isinstance(expr, Apply) or expr in found:
-            continue
-        found.add(expr)
-        is_choice = expr.function == "rarely"
-        waiting += (expr.operands[0], expr.operands[2]) if is_choice else expr.operands
-    return found
 
 
 def _row_size(reductions: list[Reduce]) -> int:
@@ -479,8 +489,12 @@ def _hides_reading(kernel: Kernel, machine: Machine) -> bool:
 
     Where little is, the processor's own prefetching does better; halves are converted too.
     """
-    is_narrow = any(b.dtype.is_float and b.dtype.bits < 32 for b in kernel.inputs)
-    return _from_memory(kernel, machine) and (is_narrow or _work(kernel) > HEAVY)
+    return _from_memory(kernel, machine) and (_has_halves(kernel) or work_of(kernel) > HEAVY)
+
+
+def _has_halves(kernel: Kernel) -> bool:
+    """Whether floats are converted as they are read."""
+    return any(b.dtype.is_float and b.dtype.bits < 32 for b in kernel.inputs)
 
 
 def _from_memory(kernel: Kernel, machine: Machine, times: int = 1) -> bool:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 
 from monograph.ir.dims import Dim, Symbol, substitute_dim
@@ -57,7 +58,7 @@ from monograph.targets.cpu.combining import (
 )
 from monograph.targets.cpu.joined_writes import joined_writes
 from monograph.targets.cpu.memory import LINE
-from monograph.targets.cpu.positions import Scope, Vector, is_multiple
+from monograph.targets.cpu.positions import Scope, Vector, is_multiple, rest_in_vectors
 from monograph.targets.cpu.reductions import Partial, reduction_of
 from monograph.targets.cpu.values import ALIGNMENT, ValueEmitter
 
@@ -67,6 +68,8 @@ RUN = 32
 """Vectors that one running sum takes before it is added to another."""
 MANY_SUMS = 3
 """Sums of partial sums up to which they find room in registers beside those."""
+MANY_LANES = 64
+"""Lanes of a sum of partial sums from which on it leaves no registers for those."""
 SMALL = 48
 """Expressions in a loop body up to which it may be written out once more for its last elements."""
 
@@ -321,10 +324,10 @@ class NestEmitter(ValueEmitter):
         """The vectors of a loop; long sums in runs, whose sums are added up lane by lane.
 
         A sum's rounding then grows with the length of a run and the number of runs, not with the
-        length of the row. A loop that also writes has no register to spare for them.
+        length of the row. A loop that also keeps values has no register to spare for them.
         """
         sums = {name: each for name, each in partials.items() if each.reduction.loses_digits}
-        if any(isinstance(statement, Write) for statement in loop.body):
+        if any(isinstance(each, Write) and not each.streaming for each in loop.body):
             sums = {}
         length = RUN * loop.width
         if not sums or not _at_least(loop.extent, 2 * length, possibly=True):
@@ -388,6 +391,10 @@ class NestEmitter(ValueEmitter):
         end = self.here.binary("add", start, extent)
         left = self.here.binary("sub", end, split)
         nonempty = self.here.compare("icmp sgt", left, Lanes("0", INDEX))
+        sizes = [] if accumulated(loop.body) else rest_in_vectors(loop)
+        if sizes:
+            self._shorter_vectors(loop, nonempty, split, sizes)
+            return
         if not self._may_repeat(loop):
             self._once(loop, nonempty, split, left)
             return
@@ -398,6 +405,18 @@ class NestEmitter(ValueEmitter):
         if not _at_least(loop.extent, loop.width):
             short = self.here.compare("icmp slt", extent, width)
             self._once(loop, self.here.binary("and", nonempty, short), split, left)
+
+    def _shorter_vectors(
+        self, loop: Loop, nonempty: Lanes, first: Lanes, sizes: Sequence[int]
+    ) -> None:
+        """What is left over, in vectors of these sizes."""
+        joins = self.joins
+        for size in sizes:
+            shorter = replace(loop, width=size)
+            self.joins = joined_writes(loop.body, loop.symbol, size)
+            self._once(shorter, nonempty, first, None)
+            first = self.here.binary("add", first, Lanes(str(size), INDEX))
+        self.joins = joins
 
     def _may_repeat(self, loop: Loop) -> bool:
         """Whether elements may be computed twice, and a vector back from the end spares a mask.
@@ -437,6 +456,8 @@ class NestEmitter(ValueEmitter):
                 mask = b.compare("icmp slt", numbers, b.splat(narrow, width))
             in_pairs = mask is None and self._in_pairs(loop)
             self.vector = Vector(loop.symbol, width, mask, is_aligned=False, in_pairs=in_pairs)
+            if width == 1:
+                self.vector = None
             self._statements(loop.body)
             inside.builder.line(f"br label %{exit_.label}")
         function.place(exit_)
@@ -451,7 +472,8 @@ class NestEmitter(ValueEmitter):
         reduction = reduction_of(kind, value_dtype, positions)
         if self.vector is not None:
             self.lanewise.add(variable.name)
-        rarely = variable.name in self.sums_of_sums and len(self.sums_of_sums) > MANY_SUMS
+        is_sum = variable.name in self.sums_of_sums
+        rarely = is_sum and (len(self.sums_of_sums) > MANY_SUMS or lanes > MANY_LANES)
         self.partials[variable.name] = Partial(reduction, self.entry, self.here, lanes, rarely)
 
     @cached_property

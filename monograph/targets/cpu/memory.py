@@ -58,7 +58,7 @@ class MemoryEmitter(PositionEmitter):
         (offset,) = load.operands
         step = self._step(offset)
         alignment = load.dtype.numpy.itemsize
-        if step == 0:
+        if step == 0 or self._is_single():
             address = self._address(load.buffer, self.value(offset))
             raw = b.assign(memory, 1, f"load {memory}, ptr {address.text}, align {alignment}")
         elif step == 1:
@@ -75,6 +75,11 @@ class MemoryEmitter(PositionEmitter):
             every_few = self._every_few(load, step, memory, alignment)
             raw = every_few or self._gathered(load, memory, alignment)
         return self._to_register(raw, load.dtype)
+
+    def _is_single(self) -> bool:
+        """Whether a vector has one lane: what is left over of a longer one."""
+        vector = self.vector
+        return vector is not None and vector.width == 1 and vector.mask is None
 
     def _backward_load(self, load: Load, memory: str, alignment: int) -> Lanes:
         """A load whose lanes lie the other way round."""
@@ -244,7 +249,7 @@ class MemoryEmitter(PositionEmitter):
         alignment = write.buffer.dtype.numpy.itemsize
         value = self._to_memory(self.value(write.value), write.buffer.dtype)
         step = self._step(write.offset)
-        if self.vector is None or step == 0:
+        if self.vector is None or step == 0 or self._is_single():
             assert value.lanes == 1, "the lanes of a vector have one place to go"
             address = self._address(write.buffer, self.value(write.offset))
             b.line(f"store {value}, ptr {address.text}, align {alignment}")

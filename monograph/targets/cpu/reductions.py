@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.ir.types import DType, bool_
 from monograph.kernel.softmax import LARGEST_NUMBER
 from monograph.targets.cpu import instructions

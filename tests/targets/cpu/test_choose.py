@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from monograph import functional as F
 from monograph.frontends.trace import trace
@@ -13,7 +14,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.types import TensorType, f32, f64
 from monograph.kernel.schedule import Schedule
 from monograph.runtime.compile import Options, compile_graph
-from monograph.targets.cpu.choose import TILE, likely
+from monograph.targets.cpu.choose import TILE, TURNS, WORK, likely
 from tests.targets.cpu.stepping import kernel_of
 
 
@@ -150,6 +151,42 @@ def test_a_row_that_is_visited_again_is_kept() -> None:
 def test_rows_from_memory_are_prefetched() -> None:
     found = schedule(lambda x: F.softmax(x, -1), "f32[4096, 1024]")
     assert found.prefetch is not None and found.prefetch.name == "_i0"
+
+
+def normalized(x: Any, y: Any) -> Any:
+    both = x + y
+    return both * F.rsqrt(F.mean(both * both, axis=1, keepdims=True) + 1e-5)
+
+
+def test_light_rows_from_memory_are_written_while_the_next_ones_are_read() -> None:
+    found = schedule(normalized, *["f32[4096, 4096]"] * 2)
+    assert found.turns == TURNS
+    assert found.prefetch is None
+
+
+@pytest.mark.parametrize("shape", ("64, 64", "4096, 4093", "300, 100000", "4096, 32"))
+def test_rows_do_not_take_turns_where_that_would_not_pay(shape: str) -> None:
+    """In the cache, off the lines of the cache, larger than a core's own, and very short."""
+    assert schedule(normalized, *[f"f32[{shape}]"] * 2).turns == 0
+
+
+def test_heavy_rows_do_not_take_turns() -> None:
+    assert schedule(lambda x: F.softmax(x, -1), "f32[4096, 4096]").turns == 0
+
+
+def test_long_rows_of_a_softmax_are_visited_in_parts() -> None:
+    assert schedule(lambda x: F.softmax(x, -1), "f32[64, 65536]").parts
+    assert not schedule(lambda x: F.softmax(x, -1), "f32[64, 1024]").parts
+    assert not schedule(lambda x: F.softmax(x, -1), "f16[64, 65536]").parts
+    assert not schedule(lambda x: x - F.sum(x, axis=1, keepdims=True), "f32[64, 65536]").parts
+
+
+def test_a_portion_is_as_much_work_however_wide_its_vectors_are() -> None:
+    """A vector of several registers takes an instruction for each."""
+    found = schedule(lambda x: x + 1.0, "f32[10000000]")
+    assert found.width == 32
+    registers = found.grain * found.tile // 8
+    assert WORK // 4 < registers * 3 <= WORK, "a load, a sum and a store for each"
 
 
 def test_several_outputs_of_a_small_product_share_what_they_read() -> None:

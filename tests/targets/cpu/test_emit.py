@@ -10,6 +10,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.runtime.compile import Options, compile_graph
 from tests.targets.cpu.stepping import kernel_of, steps_of
 
 LARGE = "f32[4096, 4096]"
@@ -33,6 +34,18 @@ def test_a_vector_loop_has_a_masked_rest_exactly_when_needed(
     found = text(lambda x: x + 1.0, f"f32[{size}]")
     assert ("llvm.masked.store" in found) == masked
     assert bool(re.search(r"store <\d+ x float>", found)) == whole
+
+
+@pytest.mark.parametrize("columns", (1000, 1009, 40, 7))
+@pytest.mark.parametrize("dtype", ("f32", "f16", "f64", "i32"))
+def test_columns_that_fill_no_vector_are_reduced_in_shorter_ones(columns: int, dtype: str) -> None:
+    found = text(lambda x: F.max(x, axis=0), f"{dtype}[50, {columns}]")
+    assert "llvm.masked" not in found
+    graph = monograph.trace(lambda x: F.max(x, axis=0), f"{dtype}[50, {columns}]")
+    kind = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i32": np.int32}[dtype]
+    x = (np.random.default_rng(0).normal(size=(50, columns)) * 100).astype(kind)
+    (largest,) = compile_graph(graph, Options(cache=False))(x)
+    np.testing.assert_array_equal(largest, x.max(0))
 
 
 def test_short_rows_take_short_vectors() -> None:
