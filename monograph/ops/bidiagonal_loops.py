@@ -9,8 +9,8 @@ of a block to the smaller one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape
 from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
 from monograph.ir.types import DType, f64

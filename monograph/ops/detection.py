@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, apply, as_operands, graph_of
 from monograph.ir.dims import Dim, Symbol, provably_less

@@ -10,11 +10,11 @@ alphabetical order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import TypeRuleError
 from monograph.ir.build import Operand
 from monograph.ir.dims import Dim, Shape

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape, shape_product
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import c128, f32, f64

@@ -10,10 +10,10 @@ so a row is nowhere brought together with others and what lies between fits in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType

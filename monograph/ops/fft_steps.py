@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType, f64

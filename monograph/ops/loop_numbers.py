@@ -6,8 +6,7 @@ is ``b.apply("multiply", x, y)``. Arithmetic on positions stays Python's operato
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.ir.lower import LoopBuilder, Scalar
 from monograph.ir.types import f64
 

@@ -8,8 +8,8 @@ along in vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape, dim_min, provably_equal
 from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
 from monograph.ir.types import DType, bool_, c128, f64, i64, u64

@@ -7,11 +7,11 @@ high degree, on the interval where they oscillate, are sines and cosines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.ir.build import Operand
 from monograph.ir.graph import Value
 from monograph.ir.lower import LoopBuilder

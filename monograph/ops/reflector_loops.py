@@ -7,11 +7,16 @@ diagonal real. All of it in f64 (c128), rounded once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, dim_min
 from monograph.ir.lower import LoopBuilder, Memory, Position, Scalar
+from monograph.ops.loop_numbers import Numbers
 from monograph.ops.matrix_loops import conjugate, doubled_copy, number, rounded, working_dtype
+
+ROWS = 4
+"""Rows that a reflector meets at once."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +84,16 @@ def _factorize(b: LoopBuilder) -> Reflectors:
 def _make(b: LoopBuilder, reflectors: Reflectors, at: Position, column: Scalar) -> None:
     """The reflector of a column, in its place, and r's diagonal element above it."""
     packed, rows = reflectors.packed, reflectors.rows
-    below = b.variable(number(b, 0.0))
-    with b.loop(rows - 1 - column) as k:
-        element = b.load(packed, [*at, column + 1 + k, column])
-        below.set(b.apply("add", below.get(), _squared(b, element)))
-    head, squares = b.load(packed, [*at, column, column]), below.get()
+    parts = [b.variable(number(b, 0.0)) for _ in range(ROWS)]  # sums that do not wait on each other
+
+    def add(places: Sequence[Scalar]) -> None:
+        for place, part in zip(places, parts, strict=False):
+            element = b.load(packed, [*at, place, column])
+            part.set(b.apply("add", part.get(), _squared(b, element)))
+
+    _by_rows(b, column + 1, rows - 1 - column, add)
+    head, totals = b.load(packed, [*at, column, column]), [part.get() for part in parts]
+    squares = b.apply("add", b.apply("add", *totals[:2]), b.apply("add", *totals[2:]))
     length = b.apply("sqrt", b.apply("add", _squared(b, head), squares))
     straight = b.apply("real", head) if head.dtype.is_complex else head
     diagonal = b.apply("negate", b.apply("copysign", length, straight))
@@ -94,11 +104,13 @@ def _make(b: LoopBuilder, reflectors: Reflectors, at: Position, column: Scalar) 
     tau = b.apply("divide", b.apply("subtract", diagonal, head), diagonal)
     b.store(reflectors.tau, [*at, column], b.select(is_zero, number(b, 0.0), tau))
     with b.when(b.apply("logical_not", is_zero)):
-        divisor = b.apply("subtract", head, diagonal)
+        one = b.cast(number(b, 1.0), head.dtype)
+        inverse = b.apply("divide", one, b.apply("subtract", head, diagonal))
+        factor = Numbers(b).kept(inverse)
         b.store(packed, [*at, column, column], diagonal)
         with b.loop(rows - 1 - column) as k:
             place = [*at, column + 1 + k, column]
-            b.store(packed, place, b.apply("divide", b.load(packed, place), divisor))
+            b.store(packed, place, b.apply("multiply", b.load(packed, place), factor))
 
 
 def _squared(b: LoopBuilder, x: Scalar) -> Scalar:
@@ -118,27 +130,43 @@ def _reflect(
     first: Scalar,
 ) -> None:
     """Apply a reflector (its column, its tau) to the columns of ``target`` from ``first`` on."""
-    (memory, columns), rows = target, reflectors.rows
+    (memory, columns), n = target, Numbers(b)
     packed, sums = reflectors.packed, reflectors.sums
     column, tau = reflector
-    width = columns - first
+    width, below = columns - first, reflectors.rows - 1 - column
     with b.loop(width, lanes=True) as j:
         b.store(sums, [*at, j], b.load(memory, [*at, column, first + j]))
-    with b.loop(rows - 1 - column) as k:
-        row = column + 1 + k
-        factor = conjugate(b, b.load(packed, [*at, row, column]))
+
+    def add(rows: Sequence[Scalar]) -> None:
+        factors = [conjugate(b, b.load(packed, [*at, row, column])) for row in rows]
         with b.loop(width, lanes=True) as j:
-            product = b.apply("multiply", factor, b.load(memory, [*at, row, first + j]))
-            b.store(sums, [*at, j], b.apply("add", b.load(sums, [*at, j]), product))
+            total = b.load(sums, [*at, j])
+            for row, factor in zip(rows, factors, strict=True):
+                total = n.plus_product(total, factor, b.load(memory, [*at, row, first + j]))
+            b.store(sums, [*at, j], total)
+
+    def take(rows: Sequence[Scalar]) -> None:
+        factors = [b.load(packed, [*at, row, column]) for row in rows]
+        with b.loop(width, lanes=True) as j:
+            total = b.load(sums, [*at, j])
+            for row, factor in zip(rows, factors, strict=True):
+                place = [*at, row, first + j]
+                b.store(memory, place, n.minus_product(b.load(memory, place), factor, total))
+
+    _by_rows(b, column + 1, below, add)
     with b.loop(width, lanes=True) as j:
         scaled = b.apply("multiply", tau, b.load(sums, [*at, j]))
         b.store(sums, [*at, j], scaled)
         place = [*at, column, first + j]
         b.store(memory, place, b.apply("subtract", b.load(memory, place), scaled))
-    with b.loop(rows - 1 - column) as k:
-        row = column + 1 + k
-        factor = b.load(packed, [*at, row, column])
-        with b.loop(width, lanes=True) as j:
-            place = [*at, row, first + j]
-            product = b.apply("multiply", factor, b.load(sums, [*at, j]))
-            b.store(memory, place, b.apply("subtract", b.load(memory, place), product))
+    _by_rows(b, column + 1, below, take)
+
+
+def _by_rows(
+    b: LoopBuilder, first: Scalar, count: Scalar, visit: Callable[[Sequence[Scalar]], None]
+) -> None:
+    """Visit some rows, a few at a time: what they share is then read once for all of them."""
+    with b.loop(count // ROWS) as block:
+        visit([first + block * ROWS + k for k in range(ROWS)])
+    with b.loop(count % ROWS) as k:
+        visit([first + count // ROWS * ROWS + k])

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError, TypeRuleError
 from monograph.ir.build import Operand, apply, cast_to
 from monograph.ir.dims import Dim, Shape, dim_max, dim_min, provably_less
@@ -324,6 +323,8 @@ def _scaled(size: Dim, factor: float) -> Dim:
     )
     if isinstance(size, int):
         return math.floor(size * factor)
+    from fractions import Fraction  # which few programs need
+
     exact = Fraction(factor)
     if exact.denominator > 2**16:
         raise TypeRuleError(

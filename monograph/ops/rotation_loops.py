@@ -10,8 +10,8 @@ strips are shared among threads. The rotations are made in f64, and vectors of f
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape
 from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
 from monograph.ir.types import DType, c64, f32, i64

@@ -9,9 +9,9 @@ the worst first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, shape_product
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType, bool_, i64, u64

@@ -3,13 +3,14 @@
 Elements become unsigned integers that compare as they do, with every NaN the largest; flipped bits
 turn the order round. Short rows are sorted by insertion. Longer ones by their digits of eight bits,
 the lowest first: each pass counts the digits, which says where each digit's elements begin, and
-moves keys and indices there in order. A digit that all elements share takes no pass.
+moves keys and indices there in order. A digit that all elements share takes no pass, and integers
+are counted from the least of a row: those of a small range have one or two digits that differ.
 """
 
 from __future__ import annotations
 
 from monograph.ir.dims import Dim, provably_less, shape_product
-from monograph.ir.lower import LoopBuilder, Memory, Scalar
+from monograph.ir.lower import Cell, LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType, bool_, dtype_of, f64, i64, u8, u64, wide
 
 i32, u32 = dtype_of("i32"), dtype_of("u32")
@@ -106,19 +107,71 @@ def _by_digits(b: LoopBuilder, shape: tuple[Dim, Dim, Dim], descending: bool) ->
             b.store(keys, [b.index(0), row, k], key)
             b.store(order, [b.index(0), row, k], k)
         counts = b.local(i64, dtype.bits // DIGIT * DIGITS)
-        _count_digits(b, keys, counts, row, size)
         side = b.variable(b.index(0))
-        with b.loop(dtype.bits // DIGIT) as number:
-            source = side.get()
-            first = _digit(b, b.load(keys, [source, row, b.index(0)]), number)
-            shared = b.load(counts, [number * DIGITS + first])
-            with b.when(b.apply("not_equal", shared, b.index(size))):
-                _starts(b, counts, number)
-                _move(b, keys, order, counts, (row, source, number))
-                side.set(1 - source)
+        if b.operands[0].dtype.is_float:
+            _sort_shared(b, keys, order, counts, (row, side), size)
+        else:
+            _sort_near(b, keys, order, counts, (row, side), size)
         last = side.get()
         with b.loop(size, lanes=True) as k:
             b.store(result, [before, k, after], b.load(order, [last, row, k]))
+
+
+def _sort_shared(
+    b: LoopBuilder,
+    keys: Memory,
+    order: Memory,
+    counts: Memory,
+    where: tuple[Scalar, Cell],
+    size: Dim,
+) -> None:
+    """Passes over all digits that not all elements share, which are counted at once."""
+    (row, side), dtype = where, keys.dtype
+    _count_digits(b, keys, counts, row, size)
+    with b.loop(dtype.bits // DIGIT) as number:
+        source = side.get()
+        first = _digit(b, b.load(keys, [source, row, b.index(0)]), number)
+        shared = b.load(counts, [number * DIGITS + first])
+        with b.when(b.apply("not_equal", shared, b.index(size))):
+            _starts(b, counts, number)
+            _move(b, keys, order, counts, (row, source, number))
+            side.set(1 - source)
+
+
+def _sort_near(
+    b: LoopBuilder,
+    keys: Memory,
+    order: Memory,
+    counts: Memory,
+    where: tuple[Scalar, Cell],
+    size: Dim,
+) -> None:
+    """Passes over the digits that the distance of the least and the largest has."""
+    (row, side), dtype = where, keys.dtype
+    first = b.load(keys, [b.index(0), row, b.index(0)])
+    least, most = b.variable(first), b.variable(first)
+    with b.loop(size) as k:
+        key = b.load(keys, [b.index(0), row, k])
+        least.set(b.apply("minimum", least.get(), key))
+        most.set(b.apply("maximum", most.get(), key))
+    start, span = least.get(), b.apply("subtract", most.get(), least.get())
+    with b.loop(size, lanes=True) as k:
+        place = [b.index(0), row, k]
+        b.store(keys, place, b.apply("subtract", b.load(keys, place), start))
+    nothing = b.literal(0, dtype)
+    with b.loop(dtype.bits // DIGIT) as number:
+        rest = b.apply("shift_right", span, b.cast(number * DIGIT, dtype))
+        with b.when(b.apply("not_equal", rest, nothing)):
+            source = side.get()
+            with b.loop(DIGITS, lanes=True) as value:
+                b.store(counts, [number * DIGITS + value], b.index(0))
+            with b.loop(size) as k:
+                key = b.load(keys, [source, row, k])
+                place = [number * DIGITS + _digit(b, key, number)]
+                b.store(counts, place, b.load(counts, place) + 1)
+            _starts(b, counts, number)
+            _move(b, keys, order, counts, (row, source, number))
+            side.set(1 - source)
 
 
 def _digit(b: LoopBuilder, key: Scalar, number: Scalar) -> Scalar:

@@ -22,6 +22,7 @@ from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
 from monograph.ops import elementwise, linalg, slicing, solve
 from monograph.ops import shape as shape_ops
+from monograph.ops.eig_loops import lower_eig, lower_eig_values
 from monograph.ops.eigh_loops import lower_eigh, lower_eigh_values
 from monograph.ops.matrices import (
     adjoint,
@@ -158,6 +159,8 @@ def eigh_values(x: Operand, upper: bool = False) -> Value:
 class Eig(Op):
     """Eigenvalues and eigenvectors (columns of norm 1) of any square matrix: complex numbers."""
 
+    complex_loops: ClassVar[bool] = True
+
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
         vectors = square_type(self.name, x).with_dtype(complex_dtype(x.dtype))
         return vectors.with_shape(vectors.shape[:-1]), vectors
@@ -165,6 +168,9 @@ class Eig(Op):
     def evaluate(self, x: Array) -> tuple[Array, Array]:
         values, vectors = np.linalg.eig(doubled(x))
         return values, vectors
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_eig(b)
 
     def vjp(self, node: Node, grad_values: Value, grad_vectors: Value) -> Gradients:
         """V⁻ᴴ (diag(gW) + (Vᴴ gV - Vᴴ V diag(Re Vᴴ gV)) / conj(wⱼ - wᵢ)) Vᴴ."""
@@ -208,12 +214,17 @@ def eig(x: Operand) -> tuple[Value, Value]:
 class EigValues(Op):
     """The eigenvalues of any square matrix: complex numbers."""
 
+    complex_loops: ClassVar[bool] = True
+
     def infer(self, x: TensorType) -> TensorType:
         square = square_type(self.name, x).with_dtype(complex_dtype(x.dtype))
         return square.with_shape(square.shape[:-1])
 
     def evaluate(self, x: Array) -> Array:
         return np.linalg.eigvals(doubled(x))
+
+    def lower_loops(self, b: LoopBuilder) -> None:
+        lower_eig_values(b)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands

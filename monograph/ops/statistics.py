@@ -37,16 +37,22 @@ def _symbol(value: Value, hint: str, lower: int, upper: Dim | None) -> Symbol:
     return Symbol(new_symbol_name(value.graph, hint), lower, most)
 
 
+TOGETHER = 4
+"""Elements that are counted one after the other in one step of a loop."""
+
+
 @op("bincount")
 class Bincount(Op):
     """How often each of 0, 1, 2… occurs in a vector, or the sum of the ``weights`` beside it.
 
     The result has ``length`` elements: a number, or a symbol that stands for one more than the
-    largest element and at least ``minimum``. Negative elements are refused.
+    largest element and at least ``minimum``. Negative elements are refused. The op settles what a
+    symbol stands for, unless it ``is_settled`` before.
     """
 
     length: Dim
     minimum: int = 0
+    is_settled: bool = False
 
     def infer(self, x: TensorType, weights: TensorType | None = None) -> TensorType:
         require_integer(self.name, x)
@@ -89,22 +95,31 @@ class Bincount(Op):
         return counts
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.length)
+        return () if self.is_settled else decided(self.length)
 
     def has_loops(self) -> bool:
         """Only a length that is known before it runs."""
-        return isinstance(self.length, int)
+        return self.is_settled or isinstance(self.length, int)
 
     def lower_loops(self, b: LoopBuilder) -> None:
         x, (result,) = b.operands[0], b.results
         dtype = wide(result.dtype)
         counts = b.result() if dtype is result.dtype else b.temporary(dtype, result.shape)
         b.fill(counts, lambda _: b.literal(0, dtype))
-        with b.parallel(()), b.loop(x.shape[0]) as k:
+        size = x.shape[0]
+
+        def count(k: Scalar) -> None:
             element = b.cast(b.read(0, [k]), u64)  # a negative one is beyond any length
             place = [b.checked(element, self.length)]
             weight = b.read(1, [k]) if len(b.operands) > 1 else b.literal(1, dtype)
             b.store(counts, place, b.apply("add", b.load(counts, place), weight))
+
+        with b.parallel(()):
+            with b.loop(size // TOGETHER) as k:
+                for more in range(TOGETHER):
+                    count(k * TOGETHER + more)
+            with b.loop(size % TOGETHER) as k:
+                count(size // TOGETHER * TOGETHER + k)
         if dtype is not result.dtype:
             b.fill(b.result(), lambda at: b.load(counts, at))
 

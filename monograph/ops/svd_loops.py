@@ -9,8 +9,8 @@ for the vectors of a narrower matrix, which are turned in f32 (c64).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, dim_max, dim_min, provably_less
 from monograph.ir.lower import LoopBuilder, Memory, Position, Scalar
 from monograph.ir.types import f64, i64

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.ir.build import Operand, apply
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Value

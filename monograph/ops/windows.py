@@ -8,11 +8,11 @@ tuple an attribute, with one entry for each spatial dimension. Sizes may be symb
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError, TypeRuleError
 from monograph.ir.dims import Dim, Shape, dim_min, is_static, provably_less
 from monograph.ir.lower import Lowering, Position, Scalar

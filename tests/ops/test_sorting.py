@@ -203,3 +203,26 @@ def test_few_of_many_are_selected_and_half_of_them_sorted() -> None:
 
     assert "top_k_indices" in ops(5) and "argsort" not in ops(5)
     assert "argsort" in ops(50) and "top_k_indices" not in ops(50)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("size", [100, 5000])
+def test_integers_of_any_range_are_sorted_by_their_digits(
+    dtype: str, descending: bool, size: int
+) -> None:
+    random, info = np.random.default_rng(size), np.iinfo(dtype)
+    rows = [
+        random.integers(low, high, size, dtype, endpoint=True)
+        for low, high in (
+            (info.min, info.max),
+            (info.min, info.min + 3),
+            (info.max - 90, info.max),
+            (5, 5),
+        )
+    ]
+    x = np.stack(rows)
+    graph = trace(lambda x: sorting.argsort(x, 1, descending), type_of_array(x))
+    (expected,) = interpret(graph, [x])
+    (got,) = monograph.compile(graph, cache=False)(x)
+    np.testing.assert_array_equal(got, expected)

@@ -115,3 +115,54 @@ def test_an_indefinite_system_is_solved_with_blocks_of_two() -> None:
     np.testing.assert_array_equal(pivots, ldl.LdlFactor().evaluate(x)[1])
     (solution,) = native(ldl.ldl_solve, packed, pivots, b)
     np.testing.assert_allclose(x @ solution, b, atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 21])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_eigenvectors_of_any_matrix_are_only_stretched_by_it(dtype: str, size: int) -> None:
+    x = draw(2, size, size, dtype=dtype)
+    values, vectors = native(spectral.eig, x)
+    single = dtype in ("f4", "c8")
+    np.testing.assert_allclose(
+        x @ vectors, vectors * values[:, None, :], atol=2e-6 if single else 1e-13
+    )
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+    (alone,) = native(spectral.eig_values, x)
+    np.testing.assert_array_equal(alone, values)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.zeros((3, 3)),
+        np.eye(4),
+        np.diag(np.ones(9), 1),
+        np.roll(np.eye(7), 1, 0),
+        np.ones((6, 6)),
+        np.tril(draw(6, 6)),
+        np.array([[0.0, -1.0], [1.0, 0.0]]),
+        np.array([[1.0, 1e-20], [1e20, 1.0]]),
+        draw(5, 5) * 1e-300,
+        draw(5, 5) * 1e300,
+    ],
+)
+def test_eigenvalues_of_odd_matrices(x: np.ndarray) -> None:
+    values, vectors = native(spectral.eig, x)
+    scale = np.abs(x).max() or 1.0
+    residue = (x / scale) @ vectors - vectors * (values / scale)
+    assert np.abs(residue).max() < 1e-13
+    expected = np.linalg.eigvals(x / scale)
+    got = values / scale
+    for part in ("real", "imag"):
+        left, right = np.sort(getattr(got, part)), np.sort(getattr(expected, part))
+        np.testing.assert_allclose(left, right, atol=1e-7)
+
+
+def test_real_matrices_have_real_eigenvalues_and_conjugate_pairs() -> None:
+    values, vectors = native(spectral.eig, draw(15, 15))
+    is_real = values.imag == 0
+    assert 0 < is_real.sum() < 15
+    assert not vectors[:, is_real].imag.any()
+    first = np.flatnonzero(values.imag > 0)
+    np.testing.assert_array_equal(values[first + 1], values[first].conj())
+    np.testing.assert_array_equal(vectors[:, first + 1], vectors[:, first].conj())

@@ -6,12 +6,12 @@ The three ops of the family are each other's gradients: they know one another by
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.ir.build import Operand, apply, promoted
 from monograph.ir.dims import Dim, Shape, provably_less
 from monograph.ir.graph import Node, Value

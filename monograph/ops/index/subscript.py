@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError, TypeRuleError
 from monograph.ir.build import Operand, cast_to, constant
 from monograph.ir.dims import (

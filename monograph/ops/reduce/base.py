@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, as_operands, cast_to, graph_of
 from monograph.ir.dims import Shape

@@ -7,12 +7,12 @@ is refused, unless the op is told that -inf is meant then (inf for the minimum).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import monograph.ops as ops  # whole, because the files that are used here import this one
+from monograph.dataclass import dataclass
 from monograph.ir.build import Operand, apply, cast_to
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
