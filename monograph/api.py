@@ -1,4 +1,4 @@
-"""The public surface: build, run, differentiate and optimise graphs."""
+"""The public functions that are more than a function of one room: read, optimise, compile."""
 
 from __future__ import annotations
 
@@ -7,44 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from monograph.autodiff.vjp import grad, value_and_grad
 from monograph.config import Config
 from monograph.errors import InputError
-from monograph.frontends.trace import trace
-from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.interpret import interpret
-from monograph.ir.text.files import load_graph, save_graph
-from monograph.ir.text.parser import parse
-from monograph.ir.verify import verify
+from monograph.ir.graph import Graph, check_graph
 from monograph.passes.base import Pass, make_pass
-from monograph.passes.instruments import Dump, Instrument, Verify
 from monograph.passes.manager import Pipeline, Report, run_pipeline
 from monograph.passes.pipeline import pipeline_for
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from monograph.passes.instruments import Instrument
     from monograph.runtime.compiled import CompiledModel
-
-__all__ = [
-    "Graph",
-    "Node",
-    "Value",
-    "compile",
-    "from_onnx",
-    "from_torch",
-    "grad",
-    "interpret",
-    "load",
-    "load_graph",
-    "optimize",
-    "optimize_with_report",
-    "parse",
-    "save_graph",
-    "trace",
-    "value_and_grad",
-    "verify",
-]
 
 
 def from_torch(
@@ -137,13 +111,6 @@ def compile(
     )
 
 
-def load(path: str | Path, *, threads: int | None = None, verify: bool = True) -> CompiledModel:
-    """What ``save`` wrote to a ``.mono`` file: see ``monograph.runtime.loading.load``."""
-    from monograph.runtime import loading
-
-    return loading.load(path, threads=threads, verify=verify)
-
-
 def optimize(
     graph: Graph, level: str = "O2", passes: str | Sequence[Pass | str] | None = None
 ) -> Graph:
@@ -162,6 +129,7 @@ def optimize_with_report(
     instruments: Sequence[Instrument] = (),
 ) -> tuple[Graph, Report]:
     """Like ``optimize``, with a report of every step; ``instruments`` watch them."""
+    check_graph(graph)
     pipeline = pipeline_for(level) if passes is None else as_pipeline(passes)
     result = graph.clone()
     report = run_pipeline(result, pipeline, (*instruments, *_from_environment()))
@@ -188,6 +156,10 @@ def split_passes(text: str) -> list[str]:
 
 def _from_environment() -> list[Instrument]:
     config = Config.from_environment()
+    if not config.verify and config.dump is None:
+        return []
+    from monograph.passes.instruments import Dump, Verify
+
     instruments: list[Instrument] = [Verify()] if config.verify else []
     if config.dump is not None:
         instruments.append(Dump(config.dump))

@@ -40,6 +40,7 @@ def trace_with_structure(
     function: Callable[..., Any], *specs: Any, name: str | None = None
 ) -> tuple[Graph, Structure, Structure]:
     """Like ``trace``, with the nesting of the arguments and of what the function returns."""
+    _check_count(function, specs)
     graph = Graph(name or _graph_name(function))
     symbols: dict[str, Symbol] = {}
     arguments = []
@@ -55,6 +56,22 @@ def trace_with_structure(
         leaves, results = flatten(returned)
         graph.set_outputs([_as_output(leaf, graph) for leaf in leaves])
     return graph, flatten(specs)[1], results
+
+
+def _check_count(function: Callable[..., Any], specs: tuple[Any, ...]) -> None:
+    """Refuse examples that are more or fewer than the function's arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it does not tell its arguments
+        return
+    try:
+        signature.bind(*specs)
+    except TypeError as problem:
+        raise InputError(
+            f"{_graph_name(function)} is not called with {len(specs)} arguments: {problem}",
+            expected=f"an example for each of {signature}",
+            found=f"{len(specs)} examples",
+        ) from None
 
 
 def _type_of(spec: Any, symbols: dict[str, Symbol]) -> ValueType:

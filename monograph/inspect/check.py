@@ -7,14 +7,14 @@ inputs: types on the command line, or ``example_inputs`` in the file.
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError, Problem, UnsupportedError
+from monograph.frontends.trace import trace
 from monograph.inspect.python_files import (
     blaming,
     check_named,
@@ -27,7 +27,9 @@ from monograph.inspect.python_files import (
     no_notices,
     split_name,
     torch_example,
+    uses_torch,
 )
+from monograph.ir.graph import Graph
 from monograph.ir.text.files import load_graph
 from monograph.ir.verify import verify
 
@@ -89,21 +91,37 @@ def check(model: str, inputs: Sequence[str] = ()) -> CheckReport:
 
 def _check_python(model: str, path: Path, name: str, inputs: Sequence[str]) -> CheckReport:
     check_named(path, name)
-    if importlib.util.find_spec("torch") is None:
-        raise InputError(
-            "checking a Python model needs torch", hint="pip install 'monograph[torch]'"
-        )
-    from monograph.frontends.torch import capture, find_unsupported
-
     with folder_on_path(path), no_notices():
         namespace = load_file(path)
         target, spelled = made(find_target(namespace, path, name), path, name)
-        if inputs:
-            examples: Sequence[Any] = [torch_example(text) for text in inputs]
-        else:
+        is_torch = uses_torch(namespace, target, ())
+        examples: Sequence[Any] = [torch_example(text) if is_torch else text for text in inputs]
+        if not examples and not isinstance(target, Graph):
             examples = declared_examples(namespace, path, model)
-        program = _captured(capture.export, target, examples, path)
-        problems = tuple(find_unsupported(program.graph_module))
+        if not uses_torch(namespace, target, examples):
+            return _check_own(model, target, examples, path)
+        return _check_torch(model, spelled, target, examples, path, inputs)
+
+
+def _check_own(model: str, target: Any, examples: Sequence[Any], path: Path) -> CheckReport:
+    """A graph, or a function of Monograph's own ops: what can be traced can be compiled."""
+    with blaming(path, "the model cannot be traced"):
+        verify(target if isinstance(target, Graph) else trace(target, *examples))
+    return CheckReport(model, (), f"monograph compile {shlex.quote(model)}")
+
+
+def _check_torch(
+    model: str,
+    spelled: str,
+    target: Any,
+    examples: Sequence[Any],
+    path: Path,
+    inputs: Sequence[str],
+) -> CheckReport:
+    from monograph.frontends.torch import capture, find_unsupported
+
+    program = _captured(capture.export, target, examples, path)
+    problems = tuple(find_unsupported(program.graph_module))
     going_on = f"monograph.from_torch({spelled}, *example_inputs)"
     next_step = _again(model, inputs) if problems else going_on
     return CheckReport(model, problems, next_step, _opaque_calls(program.graph_module))

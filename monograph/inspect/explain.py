@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
+from monograph.errors import InputError
 from monograph.inspect.explain_text import explanation_text
 from monograph.inspect.inputs import choose_sizes
 from monograph.inspect.traffic import bytes_of_buffer, moved_apart, moved_by
@@ -129,7 +130,13 @@ def explain(
     model: CompiledModel, *, name: str | None = None, sizes: Mapping[str, int] | None = None
 ) -> Explanation:
     """What compiling this model did. ``sizes`` are those of symbolic dimensions, by name."""
-    executable = model if isinstance(model, Executable) else model.executable
+    executable = model if isinstance(model, Executable) else getattr(model, "executable", None)
+    if not isinstance(executable, Executable):
+        raise InputError(
+            "this is not a compiled model",
+            expected="what monograph.compile or monograph.load returned",
+            found=type(model).__name__,
+        )
     report = executable.report
     program = executable.program if executable.is_explicable else None
     bindings = choose_sizes(executable.graph, sizes or {})

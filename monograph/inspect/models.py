@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.inspect.python_files import (
     blaming,
@@ -66,7 +66,7 @@ class Model:
             return compile_model(self.subject, options=options)
         blame = blaming(self.path, "the model cannot be captured", only_own=True)
         with folder_on_path(self.path), no_notices(), blame:
-            return compile_model(self.subject, *self.examples, options=options)
+            return compile_model(self.subject, *self.examples, options=options, in_rows=True)
 
 
 def find_model(text: str, types: Sequence[str] = ()) -> Model:

@@ -16,8 +16,9 @@ graph like any other: it parses, verifies, and computes what it did.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.fusion.group import Group, is_stored
 from monograph.inspect.explain import arena_plan

@@ -8,11 +8,11 @@ is nearer to the double precision than the other, *within rounding* if it is not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph, Value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Family, Trait
 

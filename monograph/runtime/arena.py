@@ -26,10 +26,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError, PassError
 from monograph.runtime.packing import EFFORT, Box, Life, pack
 

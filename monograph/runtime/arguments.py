@@ -8,11 +8,12 @@ copied into the one that the program reads; anything else is an error that names
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from monograph.dataclass import dataclass
+from monograph.errors import InputError
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import bind_inputs
 from monograph.ir.types import Array, TensorType
@@ -89,6 +90,13 @@ def _arranged(array: Array, expected: Expected) -> Array:
         return np.ascontiguousarray(array, expected.dtype).reshape(np.shape(array))
     if array.strides == expected.strides:
         return array
+    if _overlaps(array.shape, expected.strides):
+        raise InputError(
+            "the program was compiled for elements that share memory",
+            expected=f"strides of {expected.strides} bytes",
+            found=str(array.strides),
+            hint="compile it with an example that is not expanded",
+        )
     span = sum((n - 1) * s for n, s in zip(array.shape, expected.strides, strict=True))
     memory = np.empty(span + array.dtype.itemsize, np.uint8)
     copy: Array = np.ndarray(array.shape, expected.dtype, memory.data, strides=expected.strides)
@@ -107,4 +115,17 @@ def element_strides(array: Any) -> tuple[int, ...] | None:
     size = array.dtype.itemsize
     if any(stride < 0 or stride % size for stride in array.strides):
         return None
+    if _overlaps(array.shape, array.strides):
+        return None
     return tuple(stride // size for stride in array.strides)
+
+
+def _overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements may share a place, as in an array that was expanded."""
+    pairs = zip(strides, shape, strict=True)
+    reach = 0
+    for stride, count in sorted(pair for pair in pairs if pair[1] > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (count - 1)
+    return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import sysconfig
 from functools import cache
 
 import numpy as np
@@ -22,7 +21,7 @@ HEADER = object.__basicsize__
 
 def has_plain_objects() -> bool:
     """Whether objects begin with a count and a class, and one thread runs Python at a time."""
-    is_locked = not sysconfig.get_config_var("Py_GIL_DISABLED")
+    is_locked = "t" not in getattr(sys, "abiflags", "")  # how builds without the lock are named
     return sys.implementation.name == "cpython" and HEADER == 16 and is_locked
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias, Union
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.types import Array
 

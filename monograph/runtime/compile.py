@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError, UnsupportedError
 from monograph.ir.graph import Graph, Value
 from monograph.ir.op import Op
+from monograph.ir.types import TensorType
 from monograph.kernel.lower import is_lowerable, is_scalar_function
 from monograph.ops.attention import Attention
 from monograph.passes.lower_composites import decompose_composites
@@ -32,6 +34,7 @@ from monograph.runtime.holding import follow, hold, hold_all
 from monograph.runtime.notes import notes_of
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
 from monograph.runtime.records import typed
+from monograph.runtime.threads import check_threads
 from monograph.runtime.unheld import only_interpretable
 from monograph.targets.cpu.attention import decompose_others, is_streamed
 from monograph.targets.cpu.build import Program, build
@@ -94,6 +97,7 @@ class Options:
         return self.budget
 
     def __post_init__(self) -> None:
+        check_threads(self.threads)
         if self.budget is not None and not self.budget >= 0:
             raise InputError(
                 "budget is no time", expected="seconds, 0 or more", found=repr(self.budget)
@@ -284,15 +288,26 @@ def _digest(tuning: Tuning | None) -> str:
 def usable_strides(
     graph: Graph, strides: Mapping[int, tuple[int, ...]]
 ) -> dict[Value, tuple[int, ...]]:
-    """The strided inputs that only kernels read; one that is copied or interpreted is not."""
+    """The strided inputs that only kernels read; one that is copied or interpreted is not.
+
+    Nor is one whose strides would be others for other sizes of its symbolic dimensions.
+    """
     usable = {}
     for number, each in strides.items():
         value = graph.inputs[number]
         readers = [use.node for use in value.uses]
         in_kernels = all(is_lowerable(node) or is_streamed(node) for node in readers)
-        if in_kernels and value not in graph.outputs:
+        if in_kernels and value not in graph.outputs and _holds(value.tensor, each):
             usable[value] = each
     return usable
+
+
+def _holds(type_: TensorType, strides: tuple[int, ...]) -> bool:
+    """Whether elements have places of their own whatever the symbolic sizes are."""
+    pairs = list(zip(type_.shape, strides, strict=True))
+    symbolic = [stride for dim, stride in pairs if not isinstance(dim, int)]
+    inside = sum((dim - 1) * stride for dim, stride in pairs if isinstance(dim, int))
+    return len(symbolic) == 0 or (len(symbolic) == 1 and symbolic[0] > inside)
 
 
 def has_own_loops(op: type[Op]) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import bind_inputs, interpret
@@ -113,6 +114,19 @@ class Executable:
     def __repr__(self) -> str:
         """Its inputs, and what there is of it: ``Executable(%x: f32[4]; kernels: 3)``."""
         return self.described("Executable")
+
+    def __copy__(self) -> Executable:
+        """Itself: it is code, and nothing of it changes."""
+        return self
+
+    def __deepcopy__(self, _: object) -> Executable:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InputError(
+            "a compiled program cannot be pickled",
+            hint="save it to a .mono file, which monograph.load reads",
+        )
 
     def described(self, kind: str) -> str:
         """A line about it, and the class that calls it."""
@@ -314,12 +328,34 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return self.executable.described("CompiledFunction")
 
-    def __call__(self, *arguments: Any) -> Any:
-        """What the function returns for these arguments."""
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """What the function returns for these arguments, by position or by name."""
+        if named:
+            arguments = self._in_order(arguments, named)
         if self._quick is None:
             self._quick = self._quickest()
         found = self._quick(*arguments)
         return self._slowly(arguments) if found is None else found
+
+    def _in_order(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        names = self._names()
+        rest = names[len(arguments) :]
+        if set(rest) != set(named):
+            raise InputError(
+                "these are not the arguments of the function",
+                expected=", ".join(names),
+                found=", ".join([*names[: len(arguments)], *named]),
+            )
+        return (*arguments, *(named[name] for name in rest))
+
+    def _names(self) -> list[str]:
+        """The parameters, which the graph's inputs are called after: ``x``, or ``x.0``, ``x.1``."""
+        inputs = iter(self.executable.graph.inputs)
+        names = []
+        for each in self.arguments.children:
+            own = [next(inputs).name for _ in range(each.leaves)]
+            names.append(own[0].split(".")[0] if own else "")
+        return names
 
     def _quickest(self) -> Callable[..., Any]:
         """A built-in function for arguments and results that are not nested."""

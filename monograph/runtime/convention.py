@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.tree import SIMPLE, Fixed, Structure, flatten, unflatten
 from monograph.runtime.artifact import write_artifact
@@ -25,10 +27,26 @@ from monograph.runtime.storage import read_structure, write_structure
 
 @dataclass(frozen=True)
 class Result:
-    """A leaf of what is returned: an output of the graph, or None; perhaps a Python number."""
+    """A leaf of what is returned: an output of the graph, or None; perhaps a Python number.
+
+    ``order`` has the dimensions in the order in which the output has them, if it is another.
+    """
 
     output: int | None
     is_number: bool = False
+    order: tuple[int, ...] | None = None
+
+    def of(self, outputs: Sequence[Any]) -> Any:
+        """The leaf: of tensors or arrays."""
+        if self.output is None:
+            return None
+        found = outputs[self.output]
+        if self.is_number:
+            return found.item()
+        if self.order is None:
+            return found
+        inverse = [self.order.index(axis) for axis in range(len(self.order))]
+        return found.transpose(inverse) if isinstance(found, np.ndarray) else found.permute(inverse)
 
 
 @dataclass(frozen=True)
@@ -52,7 +70,10 @@ class Convention:
             "arguments": write_structure(self.arguments),
             "inputs": list(self.inputs),
             "results": write_structure(self.results),
-            "outputs": [[each.output, each.is_number] for each in self.outputs],
+            "outputs": [
+                [each.output, each.is_number, None if each.order is None else list(each.order)]
+                for each in self.outputs
+            ],
             "fixed": [[each.name, each.position, each.value] for each in self.fixed],
         }
 
@@ -84,16 +105,25 @@ def _read_fixed(value: Json, leaves: int) -> Fixed:
 
 
 def _read_result(value: Json, outputs: int) -> Result:
-    pair = typed(value, list)
-    if len(pair) != 2:
+    parts = typed(value, list)
+    if len(parts) != 3:
         raise unreadable("a result is described in an unknown way")
-    number = typed(pair[1], bool)
-    if pair[0] is None:
+    number = typed(parts[1], bool)
+    if parts[0] is None:
         return Result(None, number)
-    output = typed(pair[0], int)
+    output = typed(parts[0], int)
     if not 0 <= output < outputs:
         raise unreadable("a result is an output that the program does not have")
-    return Result(output, number)
+    return Result(output, number, _read_order(parts[2]))
+
+
+def _read_order(value: Json) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    order = tuple(typed(each, int) for each in typed(value, list))
+    if sorted(order) != list(range(len(order))):
+        raise unreadable("the dimensions of a result are in no order")
+    return order
 
 
 class LoadedModule:
@@ -121,14 +151,7 @@ class LoadedModule:
         return unflatten(self.convention.results, self._leaves(found))
 
     def _leaves(self, found: Sequence[Any]) -> list[Any]:
-        return [
-            None
-            if each.output is None
-            else found[each.output].item()
-            if each.is_number
-            else found[each.output]
-            for each in self.convention.outputs
-        ]
+        return [each.of(found) for each in self.convention.outputs]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to a ``.mono`` file, which loads as this did."""

@@ -10,8 +10,8 @@ is computed twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node, Value, copy_node
 from monograph.ir.types import symbols_of

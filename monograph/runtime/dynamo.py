@@ -9,7 +9,7 @@ optimised and run on torch tensors. The backend registers itself through the ent
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -17,10 +17,17 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.utils._python_dispatch import _disable_current_modes
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
-from monograph.frontends.torch.program import ImportedModel, InputKind, import_graph_module
+from monograph.frontends.torch.memory_order import turn_outputs, turned_back
+from monograph.frontends.torch.program import (
+    ImportedModel,
+    InputKind,
+    Output,
+    import_graph_module,
+)
+from monograph.frontends.torch.result_views import split_results, viewed
 from monograph.frontends.torch.runner import TorchModel
-from monograph.ops.shape import transpose
 from monograph.runtime.compile import Options as CompileOptions
 from monograph.runtime.compile import compile_graph
 from monograph.runtime.quick_calls import cannot
@@ -102,12 +109,9 @@ class CompiledGraph:
     """One functional graph of ATen ops, compiled, as a callable on torch tensors."""
 
     def __init__(self, module: Any, options: Options) -> None:
-        self.model: ImportedModel = import_graph_module(module)
-        output = next(node for node in module.graph.nodes if node.op == "output")
-        leaves = torch.utils._pytree.tree_leaves(output.args[0])
-        self._orders = [_memory_order(leaf) for leaf in leaves]
-        self._is_laid_out = all(order is None for order in self._orders)
-        self._turned = _turn_outputs(self.model, self._orders)
+        module, self._views = split_results(module)
+        self.model: ImportedModel = turn_outputs(import_graph_module(module, opaque=True))
+        self._is_laid_out = all(each.order is None for each in self.model.outputs)
         settings = CompileOptions(
             options.level,
             threads=options.threads,
@@ -116,7 +120,8 @@ class CompiledGraph:
             winograd_tolerance=options.winograd_tolerance,
         )
         executable = compile_graph(self.model.graph, settings)
-        program = TorchModel(self.model, run=executable.run)
+        self._taken = _taken(self.model, module)
+        program = TorchModel(_taking_all(self.model), run=executable.run)
         self._run = program.run
         self._executable = executable
         order = program.order
@@ -128,25 +133,69 @@ class CompiledGraph:
 
     def __call__(self, *arguments: Any) -> list[Any]:
         """The graph's results, laid out in memory as torch expects them."""
+        computed = self._computed(_as_taken(self._taken, arguments) if self._taken else arguments)
+        return viewed(self._views, arguments, computed) if self._views else computed
+
+    def _computed(self, arguments: Sequence[Any]) -> list[Any]:
+        found = self._native(arguments)
+        results = self._run(arguments) if found is None else found
+        if self._is_laid_out:
+            return results
+        pairs = zip(results, self.model.outputs, strict=True)
+        return [_laid_out(result, output, found is not None) for result, output in pairs]
+
+    def _native(self, arguments: Sequence[Any]) -> list[Any] | None:
+        """The results as native code gives them; None if it cannot take the arguments."""
         if self._quick is None:
             self._quick = self._quickest()
         results: list[Any] | None = self._quick(*arguments)
         if results is None and self._is_plain:
             results = self._executable.run_tensors(arguments)
-        if results is None:
-            results = self._run(arguments)
-        elif self._order is not None:
-            results = [None if k is None else results[k] for k in self._order]
-        if self._is_laid_out:
+        if results is None or self._order is None:
             return results
-        return [
-            _laid_out(result, order, number in self._turned)
-            for number, (result, order) in enumerate(zip(results, self._orders, strict=True))
-        ]
+        return [None if k is None else results[k] for k in self._order]
 
     def _quickest(self) -> Callable[..., Any]:
         """A built-in function, where tensors are passed and returned as they are."""
         return self._executable.quick_tensors(LIST) if self._is_plain else cannot
+
+
+def _taken(model: ImportedModel, module: Any) -> list[tuple[int, torch.dtype | None]]:
+    """The arguments that the graph takes, with a dtype for numbers; empty if all of them, as given.
+
+    It takes no sizes that shapes tell.
+    """
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    taken = []
+    for place in _places(model):
+        recorded = nodes[place].meta.get("val")
+        kinds = ((torch.SymInt, torch.int64), (torch.SymFloat, torch.float64))
+        found = [dtype for kind, dtype in kinds if isinstance(recorded, kind)]
+        taken.append((place, found[0] if found else None))
+    return [] if taken == [(k, None) for k in range(len(nodes))] else taken
+
+
+def _places(model: ImportedModel) -> list[int]:
+    return sorted({each.position for each in model.inputs if each.position is not None})
+
+
+def _taking_all(model: ImportedModel) -> ImportedModel:
+    """The model as one of those arguments alone that it takes."""
+    numbers = {place: k for k, place in enumerate(_places(model))}
+    inputs = tuple(
+        each if each.position is None else replace(each, position=numbers[each.position])
+        for each in model.inputs
+    )
+    return replace(model, inputs=inputs)
+
+
+def _as_taken(
+    taken: Sequence[tuple[int, torch.dtype | None]], arguments: Sequence[Any]
+) -> list[Any]:
+    return [
+        arguments[place] if dtype is None else torch.tensor(arguments[place], dtype=dtype)
+        for place, dtype in taken
+    ]
 
 
 def _strides(model: ImportedModel, module: Any) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -163,40 +212,11 @@ def _strides(model: ImportedModel, module: Any) -> Iterator[tuple[int, tuple[int
             yield number, tuple(fake.stride())
 
 
-def _memory_order(node: Any) -> tuple[int, ...] | None:
-    """The dimensions of a result from outermost to innermost; None for row-major."""
-    fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
-        return None
-    strides = [_hint(stride) for stride in fake.stride()]
-    order = tuple(sorted(range(fake.dim()), key=lambda axis: -strides[axis]))
-    return None if order == tuple(range(fake.dim())) else order
-
-
-def _hint(stride: Any) -> int:
-    return stride if isinstance(stride, int) else int(stride.node.hint or 0)
-
-
-def _turn_outputs(model: ImportedModel, orders: Sequence[tuple[int, ...] | None]) -> set[int]:
-    """Let the graph give results as they lie in memory, so that a view is all that is left.
-
-    A transposition at the end is part of where a kernel stores. Results that are given twice, or
-    written back, stay as they are.
-    """
-    places = [each.position for each in model.outputs]
-    graph = model.graph
-    turned = set()
-    for number, (place, order) in enumerate(zip(places, orders, strict=True)):
-        if place is None or order is None or places.count(place) > 1 or place in graph.updates:
-            continue
-        with graph.inserting_before(None):
-            graph.output_node.set_operand(place, transpose(graph.outputs[place], order))
-        turned.add(number)
-    return turned
-
-
-def _laid_out(result: Any, order: tuple[int, ...] | None, is_turned: bool) -> Any:
-    if order is None or not isinstance(result, torch.Tensor):
+def _laid_out(result: Any, output: Output, is_native: bool) -> Any:
+    """A result as it lies in torch's memory."""
+    if output.order is None or not isinstance(result, torch.Tensor):
         return result
-    inverse = [order.index(axis) for axis in range(len(order))]
-    return (result if is_turned else result.permute(order).contiguous()).permute(inverse)
+    if output.is_turned:
+        return turned_back(result, output) if is_native else result
+    laid_out = result.permute(output.order).contiguous()
+    return turned_back(laid_out, replace(output, is_turned=True))

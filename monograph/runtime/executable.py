@@ -10,11 +10,12 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError
 from monograph.ir.data import Data
 from monograph.ir.dims import evaluate_dim
@@ -47,6 +48,8 @@ SMALL = 1 << 14
 """Bytes up to which an output comes from the allocator, which has such pieces at hand."""
 MOST_SIZES = 8
 """For how many sizes of its symbolic dimensions a program keeps frames and their arenas."""
+MOST_PLANS = 256
+"""For how many it remembers the layout of the arena, which is small."""
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -215,7 +218,6 @@ class Native:
         free = self.frames.setdefault(sizes, [])
         for oldest in list(self.frames)[:-MOST_SIZES]:
             self.frames.pop(oldest, None)
-            self.plans.pop(oldest, None)
         return free
 
     def take_frame(self, sizes: tuple[int, ...]) -> Frame:
@@ -237,6 +239,8 @@ class Native:
                 for each in self.requests
             ]
             found = plan(requests, effort=0)
+            for oldest in list(self.plans)[: 1 - MOST_PLANS]:
+                self.plans.pop(oldest, None)
             self.plans[sizes] = found
         return found
 

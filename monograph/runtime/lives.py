@@ -8,8 +8,8 @@ use is planned for one run by itself, and the arena has that many times, once a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
 from monograph.runtime.arena import ALIGNMENT, Plan, Request, plan
 from monograph.targets.program import (

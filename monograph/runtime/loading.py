@@ -32,6 +32,7 @@ from monograph.runtime.storage import (
     read_signature,
     read_structure,
 )
+from monograph.runtime.threads import check_threads
 from monograph.targets.cpu.machine import host
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def load(
     graph or an ONNX model as an ``Executable``. All take and return arrays, or torch tensors if
     they are given some. ``verify=False`` spares reading large weights to check them.
     """
+    check_threads(threads)
     bundle = read_artifact(path, verify=verify)
     machine = host()
     check_target(bundle.manifest, machine.triple, machine.cpu, machine.features)

@@ -32,8 +32,13 @@ def compile_model(
     options: Options | None = None,
     dynamic_shapes: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    in_rows: bool = False,
 ) -> CompiledModel:
-    """Compile anything that is a model."""
+    """Compile anything that is a model.
+
+    With ``in_rows`` the outputs of the executable itself have the dimensions of the results, for
+    those who run that; else they may lie as torch's results do, of which the model gives views.
+    """
     if isinstance(model, Graph):
         _refuse_examples(examples, "a graph")
         return compile_graph(model, options)
@@ -43,7 +48,7 @@ def compile_model(
 
         return compile_graph(onnx.from_onnx(model), options, owned=True)
     if _is_torch(model, examples, kwargs):
-        return _compile_torch(model, examples, options, dynamic_shapes, kwargs)
+        return _compile_torch(model, examples, options, dynamic_shapes, kwargs, in_rows)
     if not callable(model):
         raise InputError(
             "this is not something that can be compiled",
@@ -66,10 +71,13 @@ def _compile_torch(
     options: Options | None,
     dynamic_shapes: Any,
     kwargs: Mapping[str, Any] | None,
+    in_rows: bool,
 ) -> CompiledModule:
     import torch
 
     from monograph.frontends.torch import InputKind, import_torch
+    from monograph.frontends.torch.calling import parameters_of
+    from monograph.frontends.torch.memory_order import order_of, turn_outputs
     from monograph.frontends.torch.runner import TorchModel
     from monograph.frontends.torch.types import array_from_torch
 
@@ -77,6 +85,10 @@ def _compile_torch(
         model, *examples, dynamic_shapes=dynamic_shapes, kwargs=kwargs, opaque=True
     )
     leaves = torch.utils._pytree.tree_leaves((examples, dict(kwargs or {})))
+    # Without a convention it may be saved as the bare graph.
+    if not in_rows and _convention(imported) is not None:
+        orders = {order for order in map(order_of, leaves) if order is not None}
+        imported = turn_outputs(imported, orders)
     places = [each.position if each.kind is InputKind.USER else None for each in imported.inputs]
     given = [leaves[k] if k is not None and k < len(leaves) else None for k in places]
     arrays = [array_from_torch(x) if isinstance(x, torch.Tensor) else None for x in given]
@@ -85,7 +97,8 @@ def _compile_torch(
     if isinstance(model, torch.nn.Module):
         own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         state |= {name: tensor for name, tensor in own.items() if name in state}
-    call = TorchModel(imported, state, executable.run, executable.run_tensors)
+    parameters = parameters_of(model, examples, kwargs or {})
+    call = TorchModel(imported, state, executable.run, executable.run_tensors, parameters)
     return CompiledModule(executable, call, _convention(imported), call.returned)
 
 
@@ -98,7 +111,8 @@ def _convention(imported: ImportedModel) -> Convention | None:
     positions = [each.position for each in imported.inputs if each.kind is InputKind.USER]
     given, returned = imported.input_spec, imported.output_spec
     stateless = len(positions) == len(imported.inputs) and not imported.graph.updates
-    if not stateless or given is None or returned is None:
+    has_words = any(each.word is not None for each in imported.outputs)
+    if not stateless or given is None or returned is None or has_words:
         return None
     # The leaves are their own numbers in torch's order, which is not ours for dicts; None is a
     # leaf to torch, and no leaf to us.
@@ -118,7 +132,10 @@ def _convention(imported: ImportedModel) -> Convention | None:
         arguments,
         tuple(leaves.index(position) for position in positions),
         results,
-        tuple(Result(each.position, each.is_number) for each in outputs),
+        tuple(
+            Result(each.position, each.is_number, each.order if each.is_turned else None)
+            for each in outputs
+        ),
         tuple(
             replace(each, position=leaves.index(each.position))
             for each in imported.fixed

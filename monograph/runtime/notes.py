@@ -7,9 +7,10 @@ how, and why it ends where it does) is kept as text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from monograph.dataclass import dataclass
 from monograph.runtime.bundle import Json
 from monograph.runtime.records import exactly, typed
 

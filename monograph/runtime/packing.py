@@ -12,10 +12,11 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+
+from monograph.dataclass import dataclass
 
 EFFORT: Final = 400_000
 """Pairs of boxes that the search may look at before it settles for what it has."""

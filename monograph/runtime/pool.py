@@ -22,8 +22,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 import threading
 import weakref
+from collections.abc import Callable
 from functools import cache
 from itertools import count
 from types import TracebackType
@@ -281,7 +283,11 @@ class OutputPool:
         self._settle()
         return storage
 
-    def _put_back(self, storage: Storage) -> None:
+    def _put_back(
+        self, storage: Storage, is_ending: Callable[[], bool] = sys.is_finalizing
+    ) -> None:
+        if is_ending():  # the names of this module mean nothing any more
+            return
         storage.returned = next(_return_times)
         self._idle[storage.size].append(storage)
         if self._owned > self.idle_limit:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 
 from monograph.config import Config
+from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.computed import Computed
 from monograph.ir.data import ArrayData, Data, MissingData, raw_bytes

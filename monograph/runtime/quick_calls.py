@@ -42,6 +42,8 @@ MOST_KNOWN = 4
 """For how many sizes of its symbolic dimensions a program has functions at a time."""
 MOST_LEARNT = 256
 """How many it makes in all: a program whose sizes change all the time is called otherwise."""
+MOST_RECENT = 8
+"""Among how many sizes one has to come again to take the place of another's function."""
 _FASTCALL = 0x80
 """Python's name for functions that take an array of arguments and their number."""
 _PYTHON_FUNCTIONS = FUNCTIONS[: FUNCTIONS.index("empty")]
@@ -152,13 +154,18 @@ def _describe(
 
 
 class SizedCalls:
-    """A program with symbolic sizes: a built-in function for each of those that came twice."""
+    """A program with symbolic sizes: a built-in function for each of those that came twice.
+
+    Making one takes as long as many calls. So when there are as many as are kept, sizes have to
+    come again soon: a text that grows by a word at a time never does.
+    """
 
     def __init__(self, native: Native, arguments: Arguments, kind: Kind, form: int) -> None:
         self._program = native, arguments
         self._kind, self._form = kind, form
         self._functions: list[Callable[..., Any]] = []
         self._left = MOST_LEARNT
+        self._recent: set[tuple[int, ...]] = set()
 
     def __call__(self, *inputs: Any) -> Any:
         """What the program returns; None if it has to be asked in another way."""
@@ -176,12 +183,21 @@ class SizedCalls:
         if not all(type(each) in self._kind.classes for each in inputs):
             return
         sizes = arguments.known_sizes(inputs)
-        if sizes is None:
+        if sizes is None or (len(self._functions) == MOST_KNOWN and not self._is_recent(sizes)):
             return
         self._left -= 1
         made = quick_call(native, arguments, self._kind, self._form, sizes)
         if made is not None:
             self._functions = [made, *self._functions[: MOST_KNOWN - 1]]
+
+    def _is_recent(self, sizes: tuple[int, ...]) -> bool:
+        """Whether these sizes came lately; from now on they did."""
+        if sizes in self._recent:
+            return True
+        if len(self._recent) == MOST_RECENT:
+            self._recent.clear()
+        self._recent.add(sizes)
+        return False
 
 
 def quick_call(

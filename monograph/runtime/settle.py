@@ -14,11 +14,11 @@ What still cannot be decided stays in the graph, with the values whose contents 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import MonographError, TypeRuleError
 from monograph.functional import concat, squeeze, stack
 from monograph.functional import slice as slice_

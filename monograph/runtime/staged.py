@@ -15,11 +15,11 @@ See docs/decisions/21-programs-are-completed-by-the-call.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.ir.graph import Graph, Node, Value, copy_node
 from monograph.ir.interpret import bind_inputs, evaluate_node, interpret

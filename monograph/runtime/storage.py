@@ -19,18 +19,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias, cast
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.computed import Computed
 from monograph.ir.data import ArrayData, Data, MissingData
-from monograph.ir.dims import evaluate_dim
+from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, copy_node
-from monograph.ir.text.parser import parse_type, parse_with
 from monograph.ir.text.printer import print_graph
 from monograph.ir.tree import LEAF, Structure
-from monograph.ir.types import Array, TensorType, symbols_of
+from monograph.ir.types import Array, TensorType, ValueType, symbols_of
 from monograph.runtime.bundle import Bundle, Json, is_text
 from monograph.runtime.holding import Held, read_by_calls
 from monograph.runtime.records import (
@@ -215,7 +215,7 @@ def _read_weight(value: Json, bundle: Bundle, stored: Sequence[Data]) -> Data:
     if "array" in given:
         return ArrayData(_array(bundle, typed(given["array"], str)))
     if "packed" in given:
-        type_ = typed(parse_type(typed(given["packed"], str)), TensorType)
+        type_ = typed(_type(typed(given["packed"], str)), TensorType)
         released = Held(MissingData(type_, ""))
         released.release()
         return released
@@ -325,7 +325,15 @@ def _parse(text: str, weights: Json, bundle: Bundle, source: str) -> Graph:
             raise unreadable(f"the contents of the weight {label} are missing")
         return ArrayData(_array(bundle, typed(names[digest], str)), type_.dtype)
 
+    from monograph.ir.text.parser import parse_with  # nothing that is compiled is parsed
+
     return parse_with(text, find, source)
+
+
+def _type(text: str, symbols: Mapping[str, Symbol] | None = None) -> ValueType:
+    from monograph.ir.text.parser import parse_type
+
+    return parse_type(text, symbols)
 
 
 # How a program is called --------------------------------------------------------------------------
@@ -353,7 +361,7 @@ def read_signature(value: Json) -> Graph:
     donated = typed(given.get("donated"), list)
     for number, each in enumerate(typed(given.get("inputs"), list)):
         name, text = exactly(each, 2)
-        type_ = parse_type(typed(text, str), symbols)
+        type_ = _type(typed(text, str), symbols)
         graph.add_input(typed(name, str), type_, donate=number in donated)
     pairs = [exactly(pair, 2) for pair in typed(given.get("updates"), list)]
     graph.updates = {typed(output, int): typed(input_, int) for output, input_ in pairs}

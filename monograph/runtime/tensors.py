@@ -12,14 +12,13 @@ import json
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
-from monograph.ir.data import pack, raw_bytes, unpack
-from monograph.ir.text.files import STORED
+from monograph.ir.data import STORED, pack, raw_bytes, unpack
 from monograph.ir.types import Array, DType, bool_, dtype_of, string
 
 ALIGNMENT = 64

@@ -11,11 +11,11 @@ import atexit
 import ctypes
 import os
 import threading
-from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
 from monograph.config import MOST_THREADS, Config, processor_count
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.runtime.shared_code import compile_quickly, load_for_good, stored_object
 from monograph.targets.cpu.pool import (
@@ -46,6 +46,17 @@ _RESET_TYPE = ctypes.CFUNCTYPE(None)
 def thread_count() -> int:
     """How many threads a program uses unless it is told otherwise: ``MONOGRAPH_THREADS``."""
     return Config.from_environment().threads
+
+
+def check_threads(threads: object) -> None:
+    """Refuse what is no number of threads; None is as many as ``thread_count`` says."""
+    if threads is None or (type(threads) is int and 1 <= threads <= MOST_THREADS):
+        return
+    raise InputError(
+        "threads is not a number of threads",
+        expected=f"a whole number from 1 to {MOST_THREADS}, or None",
+        found=repr(threads),
+    )
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
 from monograph.config import Config
+from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.types import Array
 from monograph.progress import announce

@@ -6,8 +6,8 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.progress import announce
 
 BLOCK_SECONDS = 0.005

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from monograph.dataclass import dataclass
 
 ALIGNMENT = 64
 

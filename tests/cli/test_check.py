@@ -128,3 +128,14 @@ def test_what_cannot_be_checked_is_one_message(tmp_path: Path, model: str, probl
     assert done.stdout == ""
     assert done.stderr.startswith(f"error: {problem.format(folder=tmp_path)}")
     assert "Traceback" not in done.stderr
+
+
+def test_a_function_of_our_own_ops_is_traced(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "def double(x): return x * 2\ndef add(x, y): return x + y\nexample_inputs = ('f32[n]',)\n"
+    )
+    found = monograph("check", f"{path}:double")
+    assert found.returncode == 0 and "every op is supported" in found.stdout
+    found = monograph("check", f"{path}:add")
+    assert found.returncode == 1 and "is not called with 1 arguments" in found.stderr

@@ -126,3 +126,17 @@ def test_a_function_loads_its_own_family_alone() -> None:
     loaded = done.stdout.decode().split()
     assert "monograph.ops.rectifier" in loaded
     assert "monograph.ops.spectral" not in loaded
+
+
+@pytest.mark.parametrize("examples", [("f32[2]",), ("f32[2]",) * 3])
+def test_an_example_is_needed_for_each_argument(examples: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match="is not called with") as caught:
+        monograph.trace(lambda x, y: x + y, *examples)
+    assert caught.value.expected == "an example for each of (x, y)"
+
+
+@pytest.mark.parametrize("use", [monograph.grad, monograph.optimize, monograph.interpret])
+def test_a_function_is_not_taken_for_a_graph(use: Any) -> None:
+    with pytest.raises(InputError, match="not a graph") as caught:
+        use(lambda x: x)
+    assert caught.value.hint is not None and "monograph.trace" in caught.value.hint

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 import monograph
 from monograph import functional as F
+from monograph.errors import InputError
 from monograph.inspect.explain import explain
 from monograph.ir.graph import Value
 from monograph.runtime.compile import Options, compile_graph
@@ -81,3 +84,8 @@ def test_an_explanation_is_json_too() -> None:
 
 def test_it_is_public() -> None:
     assert monograph.explain is explain
+
+
+def test_only_what_is_compiled_is_explained() -> None:
+    with pytest.raises(InputError, match="not a compiled model"):
+        explain(3)  # type: ignore[arg-type]  # on purpose

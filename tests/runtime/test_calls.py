@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -341,3 +343,40 @@ def test_a_child_of_a_fork_can_call_what_its_parent_compiled() -> None:
         os._exit(0 if right else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     np.testing.assert_array_equal(run(x)[0], expected)
+
+
+def test_a_function_may_be_called_by_the_names_of_its_arguments() -> None:
+    def weighed(x: Any, pair: Any) -> Any:
+        return x * pair["scale"] + pair["shift"]
+
+    x, pair = np.ones(3, np.float32), {"scale": np.float32(2), "shift": np.float32(1)}
+    compiled = monograph.compile(weighed, x, pair)
+    np.testing.assert_array_equal(compiled(pair=pair, x=x), np.full(3, 3, np.float32))
+    np.testing.assert_array_equal(compiled(x, pair=pair), np.full(3, 3, np.float32))
+    with pytest.raises(InputError, match="not the arguments") as caught:
+        compiled(x, other=pair)
+    assert caught.value.expected == "x, pair" and caught.value.found == "x, other"
+
+
+def test_a_copy_of_a_program_is_the_program(add_one: Executable) -> None:
+    assert copy.copy(add_one) is add_one and copy.deepcopy([add_one])[0] is add_one
+
+
+def test_a_program_is_saved_and_not_pickled(add_one: Executable) -> None:
+    with pytest.raises(InputError, match="cannot be pickled"):
+        pickle.dumps(add_one)
+
+
+@pytest.mark.parametrize("threads", [0, -1, "2", 2.0, True, 100_000])
+def test_what_is_no_number_of_threads_is_refused(threads: Any) -> None:
+    with pytest.raises(InputError, match="not a number of threads"):
+        Options(threads=threads)
+    with pytest.raises(InputError, match="not a number of threads"):
+        monograph.load("nowhere.mono", threads=threads)
+
+
+@pytest.mark.parametrize("given", [None, "photo", {"x": 1}])
+def test_what_is_no_array_is_told_by_its_class(add_one: Executable, given: Any) -> None:
+    with pytest.raises(InputError, match="is no array") as caught:
+        add_one(given)
+    assert caught.value.found == type(given).__name__

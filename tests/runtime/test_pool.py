@@ -500,3 +500,12 @@ def test_buffer_is_itself_a_buffer() -> None:
     buffer = OutputPool().acquire(128)
     assert isinstance(buffer, Buffer)
     assert memoryview(buffer).nbytes == 128
+
+
+def test_nothing_is_put_back_while_the_interpreter_ends() -> None:
+    pool = OutputPool()
+    storage = pool._take(100)
+    pool._put_back(storage, lambda: True)
+    assert pool.idle_bytes == 0
+    pool._put_back(storage)
+    assert pool.idle_bytes == storage.size

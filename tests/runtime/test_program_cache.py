@@ -371,7 +371,7 @@ class TestDamage:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(build_module, "compile_parts", interrupted)
+            patch.setattr(build_module.Parts, "compiled", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 compile_graph(layered())
         assert not folder.exists()

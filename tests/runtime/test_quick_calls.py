@@ -16,7 +16,13 @@ from monograph import functional as F
 from monograph.errors import MonographError
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
-from monograph.runtime.quick_calls import MOST_KNOWN, SizedCalls, cannot
+from monograph.runtime.quick_calls import (
+    MOST_KNOWN,
+    MOST_LEARNT,
+    MOST_RECENT,
+    SizedCalls,
+    cannot,
+)
 from monograph.targets.cpu.python_call import LIST, ONE, TUPLE
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -120,7 +126,7 @@ def test_a_view_is_read_where_it_begins(add_one: Executable) -> None:
 def test_strides_that_were_compiled_for_are_taken() -> None:
     x = torch.arange(12.0).reshape(4, 3).T
     run = monograph.compile(lambda x: x * 2, x)
-    torch.testing.assert_close(run.executable.quick_tensors(ONE)(x), x * 2)
+    torch.testing.assert_close(run.executable.quick_tensors(ONE)(x).T, x * 2)  # as it lies there
 
 
 def test_gradients_do_not_pass(add_one: Executable) -> None:
@@ -194,8 +200,21 @@ def test_few_functions_are_kept() -> None:
         x = np.ones(n, np.float32)
         run.run([x])
         assert call(x) is None
+        if n > MOST_KNOWN:  # it takes another's place once it comes again soon
+            assert call(x) is None
         np.testing.assert_array_equal(call(x), x + 1)
     assert isinstance(call, SizedCalls) and len(call._functions) == MOST_KNOWN
+
+
+def test_sizes_that_go_round_and_round_do_not_take_one_anothers_place() -> None:
+    run = compiled(lambda x: x + 1, "f32[n]")
+    call = run.quick_arrays(ONE)
+    arrays = [np.ones(n, np.float32) for n in range(1, 2 * MOST_RECENT)]
+    for x in arrays:
+        run.run([x])
+    for x in arrays * 3:
+        call(x)
+    assert isinstance(call, SizedCalls) and call._left == MOST_LEARNT - MOST_KNOWN
 
 
 def test_a_failing_call_leaves_nothing_behind() -> None:

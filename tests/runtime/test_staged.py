@@ -252,6 +252,22 @@ def test_torch_programs_whose_sizes_depend_on_data_are_native() -> None:
             torch.testing.assert_close(got, wanted)
 
 
+def test_counts_are_native_however_many_there_are() -> None:
+    torch = pytest.importorskip("torch")
+
+    def counts(x: Any, weights: Any) -> Any:
+        return torch.bincount(x), torch.bincount(x, weights, minlength=9), x.repeat_interleave(x)
+
+    example = torch.tensor([1, 4, 1, 0, 4])
+    compiled = monograph.compile(counts, example, torch.rand(5), cache=False, strict=True)
+    for x in (example, torch.tensor([0, 0, 0, 0, 30]), torch.tensor([3, 2, 1, 2, 3])):
+        weights = torch.rand(5)
+        for got, expected in zip(compiled(x, weights), counts(x, weights), strict=True):
+            torch.testing.assert_close(got, expected)
+    with pytest.raises(EvaluationError):
+        compiled(torch.tensor([1, -1, 0, 0, 0]), torch.rand(5))
+
+
 def test_torch_programs_that_read_a_number_are_native() -> None:
     torch = pytest.importorskip("torch")
 

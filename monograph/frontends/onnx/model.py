@@ -5,13 +5,13 @@ from __future__ import annotations
 import mmap
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import onnx.defs
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 from onnx import FunctionProto, ModelProto
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.frontends.onnx.blobs import Blob, OpenFile
 from monograph.frontends.onnx.external import Files

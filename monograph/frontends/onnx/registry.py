@@ -14,10 +14,10 @@ import importlib
 import pkgutil
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.graph import Value
 
 if TYPE_CHECKING:

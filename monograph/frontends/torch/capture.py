@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from monograph.errors import InputError, UnsupportedError
 from monograph.frontends.torch.held import HeldTensors
+from monograph.frontends.torch.quick_export import quick_export
 from monograph.frontends.torch.shapes import tell_torch
 from monograph.frontends.torch.spelled import SpelledOut
 
@@ -23,6 +27,11 @@ GRADIENTS_INSIDE = (
     "apply meta conversion to view functorch tensor",
 )
 """What torch.export complains of where a program differentiates something."""
+DECIDED_BY_DATA = ("data-dependent", "data dependent", "must not be empty for symbol")
+"""What it complains of where Python asks for a number that only a run can tell."""
+
+TYPE = re.compile(r"[a-z]+\d+[a-z0-9]*\[.*\]")
+"""A type in our own text form: ``f32[batch, 4]``."""
 
 tell_torch()  # every way into the frontend, and torch's own tracing, needs these shapes
 
@@ -38,8 +47,10 @@ def export(
 ) -> Any:
     """``torch.export`` of a module or function, in eval or training mode."""
     module = target if isinstance(target, torch.nn.Module) else as_module(target)
+    _check_examples(inputs, kwargs)
     positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
-    with _mode(module, training), HeldTensors(), SpelledOut():
+    watched = _all_watched() if strict else _watched(module)
+    with _mode(module, training), watched, quick_export():
         try:
             program = torch.export.export(
                 module,
@@ -58,9 +69,62 @@ def export(
         return _exported_with_gradients(target, module, positional, named, dynamic_shapes)
 
 
+def _check_examples(inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
+    """Refuse the examples of other models: arrays, and types as text."""
+    for leaf in torch.utils._pytree.tree_leaves((tuple(inputs), dict(kwargs or {}))):
+        is_type = isinstance(leaf, str) and TYPE.fullmatch(leaf)
+        if is_type or isinstance(leaf, np.ndarray | np.generic):
+            raise InputError(
+                "the example inputs of a torch model are tensors",
+                expected="torch.Tensor",
+                found=repr(leaf) if is_type else type(leaf).__name__,
+                hint="dynamic_shapes says which of their sizes may change"
+                if is_type
+                else "torch.from_numpy makes a tensor of an array",
+            )
+
+
+@contextmanager
+def _watched(module: Any) -> Iterator[None]:
+    """Calls of torch are watched while the module runs, not those that torch.export makes itself.
+
+    There are more of the latter, and each takes its time.
+    """
+    held = HeldTensors(later=True)
+    forward = module.forward
+
+    @functools.wraps(forward)
+    def watched(*arguments: Any, **named: Any) -> Any:
+        with held, SpelledOut():
+            return forward(*arguments, **named)
+
+    had_its_own = "forward" in module.__dict__
+    module.forward = watched
+    try:
+        yield
+    finally:
+        if had_its_own:
+            module.forward = forward
+        else:
+            del module.forward
+        held.put_back()
+
+
+@contextmanager
+def _all_watched() -> Iterator[None]:
+    """All calls of torch are watched, as they have to be where torch reads the module's code."""
+    with HeldTensors(), SpelledOut():
+        yield
+
+
 def _not_captured(target: Any, error: Exception) -> UnsupportedError:
+    is_decided_by_data = any(complaint in str(error) for complaint in DECIDED_BY_DATA)
     return UnsupportedError(
-        f"torch.export could not capture {type(target).__name__}: {_first_line(error)}"
+        f"torch.export could not capture {type(target).__name__}: {_first_line(error)}",
+        hint='torch.compile(..., backend="monograph") compiles what lies before and after a choice '
+        "that Python makes by what a tensor holds; torch.cond and while_loop say it in the program"
+        if is_decided_by_data
+        else None,
     )
 
 

@@ -8,7 +8,6 @@ we do have converters for keep their structure. Results are remembered by op and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch.functionalize import functionalized_module
 

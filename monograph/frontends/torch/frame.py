@@ -9,11 +9,11 @@ means that value. Nodes that stand for another view of it (a row of the written 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from monograph.dataclass import dataclass
 from monograph.frontends.torch.schema import bind, mutated_arguments
 from monograph.ir.graph import Value
 

@@ -25,11 +25,13 @@ class _Held(NamedTuple):
 class HeldTensors(TorchFunctionMode):
     """While it is on, what calls may write is remembered; at its end it is put back.
 
-    Those are tensors of one element, and larger ones that a call names as its target.
+    Those are tensors of one element, and larger ones that a call names as its target. ``later``
+    leaves it to ``put_back``, where the end is still a part of what is traced.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, later: bool = False) -> None:
         super().__init__()
+        self._later = later
         self._held: dict[int, _Held] = {}
 
     def __torch_function__(
@@ -48,6 +50,11 @@ class HeldTensors(TorchFunctionMode):
     def __exit__(self, *raised: Any) -> None:
         """Put back what was written."""
         super().__exit__(*raised)  # type: ignore[no-untyped-call]  # torch is not typed
+        if not self._later:
+            self.put_back()
+
+    def put_back(self) -> None:
+        """Let the tensors that were written be as they were."""
         with torch.no_grad():
             for tensor, before, version in self._held.values():
                 if tensor._version != version:

@@ -16,7 +16,7 @@ from monograph.frontends.torch.frame import NeedsFunctionalization
 from monograph.frontends.torch.scalars import as_value
 from monograph.ir.build import cast_to
 from monograph.ir.graph import Value
-from monograph.ir.types import bool_
+from monograph.ir.types import bool_, f32
 
 if TYPE_CHECKING:
     from monograph.frontends.torch.importer import Importer
@@ -125,6 +125,19 @@ def _invoke(importer: Importer, node: Any) -> Any:
     return _inline(importer, module, operands)
 
 
+def _with_effects(importer: Importer, node: Any) -> Any:
+    """An op whose effects have an order, as tokens tell that are handed on: our graph has one."""
+    _, target, *arguments = node.args
+    recorded = list(node.meta.get("val") or ())[1:]
+    with node.graph.inserting_before(node):
+        call = node.graph.call_function(target, tuple(arguments), dict(node.kwargs))
+    call.meta = {**node.meta, "val": recorded[0] if len(recorded) == 1 else tuple(recorded)}
+    result = importer.convert(call)
+    node.graph.erase_node(call)
+    token = F.zeros((0,), f32)
+    return (token, *(result if isinstance(result, tuple) else (result,)))
+
+
 def _inline(importer: Importer, module_node: Any, operands: Sequence[Any]) -> Any:
     """Read a subgraph in place; what it writes to its arguments, it writes to ours."""
     module = importer.argument(module_node)
@@ -154,4 +167,5 @@ _RULES: dict[str, Callable[[Importer, Any], Any]] = {
     "wrap_activation_checkpoint": _wrapper,
     "tag_activation_checkpoint": _wrapper,
     "invoke_subgraph": _invoke,
+    "with_effects": _with_effects,
 }

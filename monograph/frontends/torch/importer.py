@@ -50,6 +50,7 @@ IGNORED = frozenset(
     {
         "aten._assert_tensor_metadata.default",
         "aten._make_dep_token.default",
+        "prims._sink_tokens.default",
         "aten.sym_constrain_range.default",
         "aten.sym_constrain_range_for_size.default",
         "aten._functional_sym_constrain_range.default",

@@ -9,18 +9,20 @@ program that draws random numbers takes a key as its last input.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
 import torch
 
+from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch.check import find_unsupported
 from monograph.frontends.torch.frame import Frame, NeedsFunctionalization
 from monograph.frontends.torch.functionalize import functionalized_module
 from monograph.frontends.torch.half_complex import is_half_complex
 from monograph.frontends.torch.importer import Importer, tensor_data
+from monograph.frontends.torch.memory_order import Order, order_of
 from monograph.frontends.torch.ops import bind_dim
 from monograph.frontends.torch.scalars import as_value
 from monograph.frontends.torch.schema import bind, implicit_arguments, mutated_arguments
@@ -60,12 +62,18 @@ class Output:
     """One leaf that the program returns: its place among the graph's outputs (None for None).
 
     ``is_number`` marks a size or a number, which torch returns as a Python number;
-    ``is_half_complex`` what torch returns as complex32, which the graph holds as c64.
+    ``is_half_complex`` what torch returns as complex32, which the graph holds as c64. ``order`` is
+    that of the dimensions in torch's memory, if it is not row by row, and ``is_turned`` says that
+    the graph gives them in that order (``memory_order``). ``word`` is what stands in place of None
+    where the program returns a string.
     """
 
     position: int | None
     is_number: bool = False
     is_half_complex: bool = False
+    order: Order | None = None
+    is_turned: bool = False
+    word: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,9 @@ def import_program(
     state = {}
     for node in builder.placeholders:
         spec = specs[node.name]
-        if spec.target is None:
+        if spec.kind.name == "TOKEN":
+            builder.add_token(node)
+        elif spec.target is None:
             builder.add_user_input(node, user)
             user += 1
         else:
@@ -147,7 +157,8 @@ def _import_module(module: Any, opaque: bool, graph_name: str) -> ImportedModel:
     _refuse_unsupported(module, opaque)
     builder = _Builder(module, {}, None, opaque, graph_name)
     for position, node in enumerate(builder.placeholders):
-        builder.add_user_input(node, position)
+        if not builder.takes_from_shapes(node):
+            builder.add_user_input(node, position)
     returned, frame = builder.run()
     leaves, spec = torch.utils._pytree.tree_flatten(returned)
     builder.return_leaves(leaves, builder.returned_nodes())
@@ -203,6 +214,9 @@ class _Builder:
     def add_user_input(self, node: Any, position: int) -> None:
         """An input that the caller passes: a tensor, a size, a number, or a constant."""
         recorded = node.meta.get("val")
+        if _is_token(node):
+            self.add_token(node)
+            return
         if isinstance(recorded, torch.Tensor):
             type_ = self.importer.symbols.tensor_type(recorded)
         elif isinstance(recorded, torch.SymInt):
@@ -218,6 +232,22 @@ class _Builder:
         value = self._declare(node, InputKind.USER, str(node.name), type_, position)
         if isinstance(recorded, torch.SymInt):
             self._values[node] = self._size(value, recorded)
+
+    def takes_from_shapes(self, node: Any) -> bool:
+        """Whether an argument is a size that the shapes of others tell, and so is not needed."""
+        recorded = node.meta.get("val")
+        symbols = self.importer.symbols
+        if not isinstance(recorded, torch.SymInt) or not symbols.is_dimension(recorded):
+            return False
+        dim = symbols.dim(recorded)
+        if dim not in self._bound:
+            return False
+        self._values[node] = dim
+        return True
+
+    def add_token(self, node: Any) -> None:
+        """What says in which order effects happen: nothing that is passed or read."""
+        self._values[node] = None
 
     def add_state_input(self, node: Any, kind: InputKind, target: str, tensor: Any) -> None:
         """A parameter or buffer that the caller passes, because it is trained or updated."""
@@ -260,11 +290,12 @@ class _Builder:
         """Declare outputs for what the program returns; ``nodes`` are torch's for the leaves."""
         with self.graph.inserting_before(None, Location("<torch outputs>", 0)):
             for leaf, node in zip(leaves, nodes, strict=True):
-                if leaf is None:
-                    self.slots.append(Output(None))
+                if leaf is None or isinstance(leaf, str):
+                    self.slots.append(Output(None, word=leaf))
                     continue
                 place, is_number = len(self.outputs), self._is_number(leaf)
-                self.slots.append(Output(place, is_number, is_half_complex(node)))
+                order = order_of(node.meta.get("val")) if isinstance(node, torch.fx.Node) else None
+                self.slots.append(Output(place, is_number, is_half_complex(node), order))
                 self.outputs.append(as_value(leaf))
 
     def return_written(self, frame: Frame) -> None:
@@ -355,6 +386,14 @@ def _is_literal(node: Any) -> bool:
     """Whether a placeholder is a tensor that the program writes out: each call has a fresh copy."""
     copies = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default)
     return bool(node.users) and all(user.target in copies for user in node.users)
+
+
+def _is_token(node: Any) -> bool:
+    """Whether a placeholder only says in which order effects happen; the caller passes None."""
+    wrapper = torch.ops.higher_order.with_effects
+    return bool(node.users) and all(
+        user.target is wrapper and user.args[0] is node for user in node.users
+    )
 
 
 def _storage(node: Any) -> int | None:

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 from monograph.errors import InputError
+from monograph.frontends.torch.calling import Parameters, call_text
+from monograph.frontends.torch.memory_order import turned_back
 from monograph.frontends.torch.program import ImportedModel, Input, InputKind, Output
 from monograph.frontends.torch.types import array_from_torch, array_to_torch
 from monograph.ir.interpret import interpret
@@ -23,7 +25,8 @@ class TorchModel:
     ``state`` holds the parameters and buffers that are inputs of the graph, by torch's names; what
     the graph updates is written back into these very tensors, and into the caller's arguments.
     ``run`` computes the graph's outputs of its inputs; the interpreter does if it is None.
-    ``run_tensors`` does so on the memory of tensors, or says None where it cannot.
+    ``run_tensors`` does so on the memory of tensors, or says None where it cannot. ``parameters``
+    lets arguments be given in other forms than the example inputs were.
     """
 
     def __init__(
@@ -32,14 +35,18 @@ class TorchModel:
         state: Mapping[str, torch.Tensor] | None = None,
         run: Callable[[Sequence[Any]], Sequence[Array]] | None = None,
         run_tensors: Callable[[Sequence[Any]], list[Any] | None] | None = None,
+        parameters: Parameters | None = None,
     ):
         self.model = model
+        self.parameters = parameters
         self.state = dict(state or {})
         self.evaluate = run or (lambda arrays: interpret(model.graph, arrays))
         self._plain_arguments = _plain_arguments(model)
         self.evaluate_tensors = run_tensors if _are_plain(model.outputs) else None
         self._order = [each.position or 0 for each in model.outputs]
         self._nest = _nester(model.output_spec)
+        if any(each.is_turned for each in model.outputs):
+            self._nest = partial(_turned_and_nested, outputs=model.outputs, nest=self._nest)
 
     @property
     def returned(self) -> type | Callable[[list[Any]], Any] | None:
@@ -52,7 +59,8 @@ class TorchModel:
             return None
         spec, order = self.model.output_spec, self._order
         nested = partial(_chosen_and_nested, order=order, nest=self._nest)
-        if order != list(range(len(self.model.graph.outputs))):
+        is_turned = any(each.is_turned for each in self.model.outputs)
+        if is_turned or order != list(range(len(self.model.graph.outputs))):
             return nested
         if spec is None or spec.is_leaf():
             return list if spec is None else torch.Tensor
@@ -86,14 +94,23 @@ class TorchModel:
             return _nested(leaves, self.model.output_spec)
         leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
         if self.model.input_spec is not None and spec != self.model.input_spec:
-            raise InputError(
-                "the arguments have another structure than the example inputs",
-                expected=str(self.model.input_spec),
-                found=str(spec),
-            )
+            leaves = self._rearranged(args, kwargs, spec)
         for each in self.model.fixed:
             each.check(leaves[each.position])
         return _nested(self.run(leaves), self.model.output_spec)
+
+    def _rearranged(self, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Any) -> list[Any]:
+        """The leaves of arguments that are given by name, or in another order of names."""
+        found = self.parameters and self.parameters.arranged(args, kwargs)
+        if found:
+            leaves, arranged = torch.utils._pytree.tree_flatten(found)
+            if arranged == self.model.input_spec:
+                return leaves
+        raise InputError(
+            "the arguments have another structure than the example inputs",
+            expected=call_text(self.model.input_spec),
+            found=call_text(spec),
+        )
 
     def run(self, leaves: Sequence[Any]) -> list[Any]:
         """The flat results for flat arguments."""
@@ -168,6 +185,12 @@ def _chosen_and_nested(
     return nest([tensors[k] for k in order])
 
 
+def _turned_and_nested(
+    tensors: list[Any], outputs: Sequence[Output], nest: Callable[[list[Any]], Any]
+) -> Any:
+    return nest([turned_back(*pair) for pair in zip(tensors, outputs, strict=True)])
+
+
 def _nester(spec: Any) -> Callable[[list[Any]], Any]:
     """``_nested`` for one structure, with its questions asked beforehand."""
     if spec is None or spec.is_leaf():
@@ -233,11 +256,11 @@ def _overwrite(target: torch.Tensor, value: torch.Tensor) -> None:
 
 def _leaf(output: Output, results: Sequence[Any]) -> Any:
     if output.position is None:
-        return None
+        return output.word
     array = results[output.position]
     if output.is_number:
         return array.item()
-    tensor = array_to_torch(array)
+    tensor = turned_back(array_to_torch(array), output)
     return tensor.to(torch.complex32) if output.is_half_complex else tensor
 
 

@@ -6,6 +6,7 @@ and cannot be captured as it stands; the same formula without the question can.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -77,6 +78,34 @@ def _gaussian_nll_loss(
     return _reduced(loss, reduction)
 
 
+def _tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+    """Parts between places that a tensor names: each has the indices that lie in it."""
+    places = indices_or_sections
+    if not isinstance(places, torch.Tensor):
+        return torch.tensor_split(input, places, dim)
+    if places.ndim == 0:
+        return torch.tensor_split(input, int(places.item()), dim)
+    size = input.shape[dim]
+    known = torch.where(places < 0, places + size, places).clamp(0, size)
+    every = torch.arange(size)
+    edges = [every.new_zeros(()), *known.unbind(), every.new_full((), size)]
+    parts = []
+    for start, end in itertools.pairwise(edges):
+        inside = torch.logical_and(every >= start, every < end)
+        parts.append(input.index_select(dim, inside.nonzero().squeeze(1)))
+    return tuple(parts)
+
+
+def _combinations(input: Any, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
+    """Elements at places that are written out: torch finds them by a mask, as many as are set."""
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    if r == 0 or not isinstance(input.shape[0], int):
+        return torch.combinations(input, r, with_replacement)
+    places = list(choose(range(input.shape[0]), r))
+    chosen: torch.Tensor = input[torch.tensor(places, dtype=torch.int64).reshape(-1, r)]
+    return chosen
+
+
 def _reduced(loss: torch.Tensor, reduction: str) -> torch.Tensor:
     if reduction == "none":
         return loss
@@ -108,6 +137,9 @@ _SPELLED: dict[Any, Callable[..., Any]] = {
     F.ctc_loss: _with_lengths_as_tensors(F.ctc_loss),
     torch.ctc_loss: _with_lengths_as_tensors(torch.ctc_loss),
     torch.Tensor.corrcoef: _corrcoef,
+    torch.combinations: _combinations,
+    torch.tensor_split: _tensor_split,
+    torch.Tensor.tensor_split: _tensor_split,
 }
 
 

@@ -76,6 +76,9 @@ def is_supported(dtype: torch.dtype) -> bool:
 
 def array_from_torch(tensor: torch.Tensor) -> Array:
     """The tensor's memory as a NumPy array; nothing is copied but complex32, which is widened."""
+    if tensor.is_nested or tensor.is_meta:
+        kind = "nested" if tensor.is_nested else "meta"
+        raise UnsupportedError(f"a {kind} tensor ({tensor.dtype}) is not an array")
     plain = tensor.detach().resolve_conj().resolve_neg()
     if plain.layout is not torch.strided or plain.is_quantized:
         raise UnsupportedError(f"a {plain.layout} tensor ({plain.dtype}) is not an array")

@@ -188,3 +188,75 @@ def test_a_tensor_that_the_program_makes_of_numbers_is_read() -> None:
 
     x = torch.randn(3)
     torch.testing.assert_close(torch.compile(joined, backend=monograph)(x), joined(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_gradients_of_eigenvalues(dtype: torch.dtype) -> None:
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        values, vectors = torch.linalg.eig(x)
+        return values.abs().sum() + (vectors.abs() ** 3).sum()
+
+    torch.manual_seed(0)
+    x = torch.randn(5, 5, dtype=dtype, requires_grad=True)
+    compiled = torch.compile(loss, backend=monograph)
+    torch.testing.assert_close(torch.autograd.grad(compiled(x), x), torch.autograd.grad(loss(x), x))
+
+
+def test_an_optimizer_compiles_too() -> None:
+    def stepped(compiler: Any) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 3)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        step = compiler(optimizer.step)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).square().sum().backward()
+            step()
+        return [each.detach() for each in model.parameters()]
+
+    got = stepped(lambda step: torch.compile(step, backend=monograph))
+    torch.testing.assert_close(got, stepped(lambda step: step))
+
+
+def test_a_weight_of_normed_direction_trains_as_in_eager() -> None:
+    layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 3))
+    x, weights = torch.randn(2, 4), torch.randn(2, 3)
+    parameters = list(layer.parameters())
+    compiled = torch.compile(layer, backend=monograph)
+    got = torch.autograd.grad((compiled(x) * weights).sum(), parameters)
+    torch.testing.assert_close(got, torch.autograd.grad((layer(x) * weights).sum(), parameters))
+
+
+def test_an_op_without_a_converter_is_left_to_torch() -> None:
+    def loss(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.multi_margin_loss(x, targets)
+
+    x, targets = torch.randn(3, 4, requires_grad=True), torch.tensor([0, 3, 1])
+    got = torch.autograd.grad(torch.compile(loss, backend=monograph)(x, targets), x)
+    torch.testing.assert_close(got, torch.autograd.grad(loss(x, targets), x))
+
+
+def test_sizes_that_shapes_tell_are_no_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = torch.compile(torch.nn.Linear(4, 3), backend=monograph, dynamic=True)
+    with torch.no_grad():
+        for _ in range(2):
+            compiled(torch.ones(5, 4))
+        monkeypatch.setattr(TorchModel, "run", None)  # nothing is converted any more
+        assert compiled(torch.ones(5, 4)).shape == (5, 3)
+
+
+def test_a_number_that_no_shape_tells_is_passed() -> None:
+    def scaled(x: torch.Tensor, by: int) -> torch.Tensor:
+        return x * by
+
+    compiled = torch.compile(scaled, backend=monograph, dynamic=True)
+    for by in (3, 5, 7):
+        torch.testing.assert_close(compiled(torch.ones(4), by), torch.full((4,), float(by)))
+
+
+def test_numbers_drawn_of_constants_have_nothing_to_read() -> None:
+    def drawn(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.multinomial(torch.ones(6), 4)
+
+    found = torch.compile(drawn, backend=monograph)(torch.zeros(4))
+    assert len(set(found.tolist())) == 4 and 0 <= found.min() <= found.max() < 6

@@ -58,3 +58,21 @@ def test_a_gaussian_loss_refuses_negative_variances_when_it_runs() -> None:
     model = TorchModel(import_torch(torch.nn.functional.gaussian_nll_loss, x, x, x))
     with pytest.raises(MonographError, match="negative"):
         model(x, x, -x)
+
+
+@pytest.mark.parametrize("places", [[2, 5], [5, 2], [-1, 40], [0, 0, 3]])
+def test_a_split_at_places_that_a_tensor_names(places: list[int]) -> None:
+    x, at = torch.arange(14.0).reshape(7, 2), torch.tensor(places)
+    model = TorchModel(import_torch(lambda x, at: torch.tensor_split(x, at), x, at))
+    for part, expected in zip(model(x, at), torch.tensor_split(x, at), strict=True):
+        torch.testing.assert_close(part, expected)
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_combinations_agree_with_torch(repeats: bool) -> None:
+    x = torch.arange(5.0)
+
+    def pairs(x: Any) -> Any:
+        return torch.combinations(x, 2, repeats)
+
+    torch.testing.assert_close(TorchModel(import_torch(pairs, x))(x), pairs(x))

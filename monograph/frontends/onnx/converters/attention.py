@@ -7,9 +7,9 @@ word for (a soft cap, scores as a result, subgraphs between the steps) is writte
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from monograph import functional as F
+from monograph.dataclass import dataclass
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to

@@ -9,11 +9,11 @@ are collected in sequences.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from monograph import functional as F
+from monograph.dataclass import dataclass
 from monograph.frontends.onnx.converters.control import (
     apply_declare,
     boundary_type,

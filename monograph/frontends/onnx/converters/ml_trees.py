@@ -7,12 +7,12 @@ reads that node's feature, threshold and branches from tables, and moves on. A l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from monograph import functional as F
+from monograph.dataclass import dataclass
 from monograph.frontends.onnx.converters.ml import DOMAIN, stored
 from monograph.frontends.onnx.converters.ml_scores import (
     chosen,

@@ -8,10 +8,10 @@ as it is and give zeros; a reverse scan then starts at the end of each sequence 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from monograph import functional as F
+from monograph.dataclass import dataclass
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to

@@ -8,7 +8,6 @@ matrix that each axis is multiplied with.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from typing import get_args
@@ -16,6 +15,7 @@ from typing import get_args
 import numpy as np
 
 from monograph import functional as F
+from monograph.dataclass import dataclass
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import apply, cast_to

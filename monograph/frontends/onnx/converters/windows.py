@@ -8,8 +8,8 @@ a node of symbolic size is deferred there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.ir.dims import Dim, Shape, is_static
 from monograph.ir.graph import Value

@@ -12,6 +12,7 @@ from typing import Any
 
 from monograph import functional as F
 from monograph.autodiff.vjp import pullback
+from monograph.frontends.torch.aten.reduce import axis_of
 from monograph.frontends.torch.node import TorchNode
 from monograph.frontends.torch.registry import converter
 from monograph.ir.graph import Graph, Value, current_graph
@@ -161,6 +162,18 @@ def _cdist(node: TorchNode) -> Value:
 def _pdist(node: TorchNode) -> Value:
     forward = "aten._pdist_forward.default"
     return gradients(node, forward, {"self": node["self"]}, node["grad"], p=node["p"])[0]
+
+
+@converter("aten._weight_norm_interface_backward.default")
+def _weight_norm(node: TorchNode) -> tuple[Value, Value]:
+    """Of ``v * g / norm``, the gradients of ``v`` and ``g``; the norm is over all axes but one."""
+    grad, v, g, norm = (node[name] for name in ("grad_w", "saved_v", "saved_g", "saved_norms"))
+    kept = axis_of(v, node["dim"])
+    axes = [axis for axis in range(v.rank) if axis != kept]
+    norm = F.cast(norm, v.dtype)
+    along = F.divide(F.sum(F.multiply(grad, v), axes, True), norm)
+    across = F.subtract(grad, F.multiply(F.divide(v, norm), along))
+    return F.multiply(F.divide(g, norm), across), along
 
 
 @converter("aten.masked_scatter_backward.default")

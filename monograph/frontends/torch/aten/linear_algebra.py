@@ -10,6 +10,7 @@ import numpy as np
 from monograph import functional as F
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch.node import TorchNode, static
+from monograph.frontends.torch.ops import check
 from monograph.frontends.torch.registry import converter
 from monograph.ir.graph import Value
 from monograph.ir.types import i32
@@ -364,3 +365,9 @@ def _pdist(node: TorchNode) -> Value:
 def _renorm(node: TorchNode) -> Value:
     x = node["self"]
     return F.renormalize(x, float(node["p"]), int(node["dim"]) % x.rank, float(node["maxnorm"]))
+
+
+@converter("aten._linalg_check_errors.default")
+def _check_errors(node: TorchNode) -> None:
+    is_right = F.all(F.equal(node["info"], 0))
+    check(is_right, f"{node['api_name']}: a matrix is singular, or nothing converged")

@@ -9,10 +9,13 @@ import numpy as np
 from monograph import functional as F
 from monograph.frontends.torch.aten.reduce import axis_of
 from monograph.frontends.torch.node import TorchNode, static
+from monograph.frontends.torch.ops import bind_dim
 from monograph.frontends.torch.registry import converter
 from monograph.ir.build import apply, constant
+from monograph.ir.dims import Symbol, provably_less
 from monograph.ir.graph import Value
-from monograph.ir.types import i32, i64
+from monograph.ir.types import f64, i32, i64
+from monograph.ops.index.lookup import new_symbol_name
 from monograph.ops.statistics import Bincount
 
 
@@ -114,7 +117,20 @@ def _bucketize(node: TorchNode) -> Value:
 
 @converter("aten.bincount.default")
 def _bincount(node: TorchNode) -> Value:
-    return F.bincount(node["self"], node["weights"], static(node["minlength"], "minlength"))
+    return _counted(node["self"], node["weights"], static(node["minlength"], "minlength"))
+
+
+def _counted(x: Value, weights: Value | None, least: int) -> Value:
+    """The counts, in two steps: how many there are is settled first, so both have native code."""
+    if not provably_less(0, x.shape[0]):
+        return F.bincount(x, weights, least)
+    most = F.cast(F.max(x), i64) + 1
+    length = Symbol(new_symbol_name(x.graph, "bins"), least)
+    bind_dim(F.maximum(most, least), length)
+    if weights is None:
+        return apply(Bincount(length, least, True), x)
+    beside = weights if weights.dtype.is_differentiable else F.cast(weights, f64)
+    return apply(Bincount(length, least, True), x, beside)
 
 
 @converter("aten.histc.default")
@@ -182,7 +198,7 @@ def _run_of_each(repeats: Value, size: int | None) -> Value:
     If the number of places is given and wrong, a run is named that there is not, or has no bin.
     """
     ends = F.cumsum(F.cast(repeats, i64), 0)
-    counts = F.bincount(ends) if size is None else apply(Bincount(size + 1), ends)
+    counts = _counted(ends, None, 0) if size is None else apply(Bincount(size + 1), ends)
     return F.getitem(F.cumsum(counts, 0), slice(0, -1))
 
 

@@ -103,6 +103,13 @@ def _divide(node: TorchNode) -> Value:
     return F.truncate_divide(a, b) if a.dtype.is_integer else F.divide(a, b)
 
 
+@converter("prims.fma.default")
+def _fused_multiply_add(node: TorchNode) -> Value:
+    """What torch's optimizers are written in where they are compiled; kernels fuse it again."""
+    a, b, c = node.as_result(node["a"], node["b"], node["c"])
+    return F.add(F.multiply(a, b), c)
+
+
 @converter("prims.where.default")
 def _where(node: TorchNode) -> Value:
     condition, a, b = list(node.all_arguments().values())[:3]

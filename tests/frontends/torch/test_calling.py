@@ -1,0 +1,64 @@
+"""Compiled torch programs take their arguments by position or by name, as the programs do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import monograph
+from monograph.errors import InputError, UnsupportedError
+
+
+class Blend(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor, *, by: torch.Tensor) -> torch.Tensor:
+        return x - y * by
+
+
+X, Y, BY = torch.arange(3.0), torch.ones(3), torch.tensor([1.0, 2.0, 3.0])
+
+
+def test_arguments_may_be_named_though_the_examples_were_not() -> None:
+    compiled = monograph.compile(Blend(), X, Y, kwargs={"by": BY})
+    expected = X - Y * BY
+    torch.testing.assert_close(compiled(X, y=Y, by=BY), expected)
+    torch.testing.assert_close(compiled(by=BY, y=Y, x=X), expected)
+
+
+def test_arguments_may_have_no_names_though_the_examples_had() -> None:
+    compiled = monograph.compile(Blend(), kwargs={"y": Y, "by": BY, "x": X})
+    torch.testing.assert_close(compiled(X, Y, by=BY), X - Y * BY)
+
+
+@pytest.mark.parametrize("named", [{}, {"z": BY}, {"x": X, "by": BY}])
+def test_other_arguments_are_shown_beside_those_of_the_examples(
+    named: dict[str, torch.Tensor],
+) -> None:
+    compiled = monograph.compile(Blend(), X, Y, kwargs={"by": BY})
+    with pytest.raises(InputError, match="another structure") as caught:
+        compiled(X, Y, **named)
+    assert caught.value.expected == "(*, *, by=*)"
+
+
+def test_a_word_is_returned_as_it_is() -> None:
+    compiled = monograph.compile(lambda x: {"name": "double", "value": (x * 2, None)}, X)
+    returned = compiled(X)
+    assert returned["name"] == "double" and returned["value"][1] is None
+    torch.testing.assert_close(returned["value"][0], X * 2)
+
+
+@pytest.mark.parametrize("example", [X.numpy(), "f32[batch, 3]"])
+def test_examples_of_other_models_are_refused(example: object) -> None:
+    with pytest.raises(InputError, match="example inputs of a torch model are tensors"):
+        monograph.compile(torch.nn.Linear(3, 2), example)
+
+
+def test_a_choice_that_python_makes_has_a_hint() -> None:
+    with pytest.raises(UnsupportedError, match=r"torch\.cond"):
+        monograph.compile(lambda x: x if x.sum() > 0 else -x, X)
+
+
+@pytest.mark.parametrize("x", [None, "photo", {"x": 1}, X.to("meta")])
+def test_what_is_no_array_is_called_so(x: object) -> None:
+    compiled = monograph.compile(lambda x: x * 2, X)
+    with pytest.raises((InputError, UnsupportedError), match=r"no array|not an array|structure"):
+        compiled(x)
