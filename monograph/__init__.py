@@ -18,29 +18,28 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Graph": "monograph.api",
+    "Graph": "monograph.ir.graph",
     "MonographError": "monograph.errors",
-    "Node": "monograph.api",
+    "Node": "monograph.ir.graph",
     "Symbol": "monograph.ir.dims",
     "TensorType": "monograph.ir.types",
-    "Value": "monograph.api",
+    "Value": "monograph.ir.graph",
     "compile": "monograph.api",
     "explain": "monograph.inspect.explain",
     "from_onnx": "monograph.api",
     "from_torch": "monograph.api",
     "functional": "monograph.functional",
-    "grad": "monograph.api",
-    "interpret": "monograph.api",
-    # Not through the api, which knows the frontends: what is loaded needs none of them.
+    "grad": "monograph.autodiff.vjp",
+    "interpret": "monograph.ir.interpret",
     "load": "monograph.runtime.loading",
-    "load_graph": "monograph.api",
+    "load_graph": "monograph.ir.text.files",
     "optimize": "monograph.api",
     "optimize_with_report": "monograph.api",
-    "parse": "monograph.api",
-    "save_graph": "monograph.api",
-    "trace": "monograph.api",
-    "value_and_grad": "monograph.api",
-    "verify": "monograph.api",
+    "parse": "monograph.ir.text.parser",
+    "save_graph": "monograph.ir.text.files",
+    "trace": "monograph.frontends.trace",
+    "value_and_grad": "monograph.autodiff.vjp",
+    "verify": "monograph.ir.verify",
 }
 
 _NEEDED = {"compile": ("monograph.runtime.models",)}
@@ -48,28 +47,18 @@ _NEEDED = {"compile": ("monograph.runtime.models",)}
 
 if TYPE_CHECKING:
     import monograph.functional as functional
-    from monograph.api import (
-        Graph,
-        Node,
-        Value,
-        compile,
-        from_onnx,
-        from_torch,
-        grad,
-        interpret,
-        load_graph,
-        optimize,
-        optimize_with_report,
-        parse,
-        save_graph,
-        trace,
-        value_and_grad,
-        verify,
-    )
+    from monograph.api import compile, from_onnx, from_torch, optimize, optimize_with_report
+    from monograph.autodiff.vjp import grad, value_and_grad
     from monograph.errors import MonographError
+    from monograph.frontends.trace import trace
     from monograph.inspect.explain import explain
     from monograph.ir.dims import Symbol
+    from monograph.ir.graph import Graph, Node, Value
+    from monograph.ir.interpret import interpret
+    from monograph.ir.text.files import load_graph, save_graph
+    from monograph.ir.text.parser import parse
     from monograph.ir.types import TensorType
+    from monograph.ir.verify import verify
     from monograph.runtime.loading import load
 
 __all__ = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 
 MOST_THREADS = 1024

@@ -8,7 +8,8 @@ show them their own way; ``str(error)`` lays them out for a terminal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from monograph.dataclass import dataclass
 
 LONGEST_LINE = 800
 

@@ -19,7 +19,7 @@ import numpy as np
 from monograph.errors import DifferentiationError, InputError, MonographError
 from monograph.ir.build import constant
 from monograph.ir.decompose import decompose_node
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Graph, Node, Value, check_graph
 from monograph.ir.region import declare_input
 from monograph.ir.types import TensorType
 from monograph.ops import shape as shape_ops
@@ -43,6 +43,7 @@ def value_and_grad(graph: Graph, wrt: Sequence[int | str] | None = None, *, loss
 def _differentiate(
     graph: Graph, wrt: Sequence[int | str] | None, loss: int, keep_outputs: bool
 ) -> Graph:
+    check_graph(graph)
     positions = _positions(graph, wrt)
     _check_loss(graph, loss)
     result = graph.clone()

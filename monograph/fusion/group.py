@@ -15,9 +15,10 @@ Each decision is kept as a sentence: why nodes share a kernel, and why others do
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from monograph.dataclass import dataclass
 from monograph.fusion.cost import (
     CHEAP,
     CONTRACTIONS,

@@ -19,6 +19,15 @@ import numpy.typing as npt
 from monograph.errors import EvaluationError
 from monograph.ir.types import Array, DType, TensorType, dtype_of, string
 
+STORED = {
+    **{"f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "c64": "C64", "bool": "BOOL"},
+    **{"i64": "I64", "i32": "I32", "i16": "I16", "i8": "I8"},
+    **{"u64": "U64", "u32": "U32", "u16": "U16", "u8": "U8"},
+    **{"f8e4m3fn": "F8_E4M3", "f8e5m2": "F8_E5M2", "f8e8m0fnu": "F8_E8M0"},
+    **{"f8e4m3fnuz": "F8_E4M3FNUZ", "f8e5m2fnuz": "F8_E5M2FNUZ"},
+}
+"""Our dtypes that safetensors has, with its names for them; the others are stored as bytes."""
+
 
 class Data(ABC):
     """The contents of one tensor, perhaps not yet read."""

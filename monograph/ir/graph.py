@@ -626,6 +626,17 @@ def copy_node(node: Node, target: Graph, mapping: dict[Value, Value]) -> Node:
     return copy
 
 
+def check_graph(given: object) -> None:
+    """Refuse what is no graph, where people may take a function for one."""
+    if not isinstance(given, Graph):
+        raise InputError(
+            "this is not a graph",
+            expected="a Graph",
+            found=type(given).__name__,
+            hint="monograph.trace makes one of a function, from_torch and from_onnx of models",
+        )
+
+
 def current_graph() -> Graph:
     """The graph being built, for ops that have no operand to say which one."""
     graph = _CURRENT.get()

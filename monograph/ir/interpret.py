@@ -23,7 +23,7 @@ from monograph.ir.dims import (
     solve_for,
     substitute_dim,
 )
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Graph, Node, Value, check_graph
 from monograph.ir.op import Family, Op, Trait
 from monograph.ir.types import (
     Array,
@@ -41,6 +41,7 @@ Item = TypeVar("Item")
 
 def interpret(graph: Graph, inputs: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
     """The graph's outputs, as a list of arrays, for inputs by position or by name."""
+    check_graph(graph)
     arrays, bindings = bind_inputs(graph, inputs)
     with np.errstate(all="ignore"):
         return _run(graph, arrays, bindings)
@@ -101,6 +102,10 @@ def _checked_input(value: Value, item: Any) -> Any:
             found=type(item).__name__,
         ) from None
     if dtype_of(array.dtype) is not type_.dtype:
+        if array.ndim == 0 and array.dtype.kind in "OU":  # None, a dict, a word
+            raise InputError(
+                f"input %{value.name} is no array", expected=str(type_), found=type(item).__name__
+            )
         raise InputError(
             f"input %{value.name} has the wrong dtype",
             expected=str(type_),

@@ -14,12 +14,12 @@ of its collectives together; an error says so when they do not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError, InputError
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node

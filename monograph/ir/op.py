@@ -18,13 +18,13 @@ attributes for the reader and the type checker alike.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 from enum import Enum, Flag, auto
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
 
+from monograph.dataclass import dataclass
 from monograph.errors import DifferentiationError, InputError, TypeRuleError
 from monograph.ir.dims import Dim, Symbol, SymbolicDim
 from monograph.ir.namespaces import load_namespace
@@ -279,6 +279,8 @@ def lookup(name: str) -> type[Op]:
     found = find_op(name)
     if found is not None:
         return found
+    import difflib
+
     near = difflib.get_close_matches(name, _REGISTRY, n=3)
     raise InputError(
         f"there is no op called {name!r}",

@@ -8,9 +8,9 @@ None is a leaf.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 
 

@@ -10,7 +10,7 @@ Types print the way that the text form writes them: ``f32[batch, 4]``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, shape_product, substitute_shape
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_max, dim_min, shape_product
 from monograph.ir.types import bool_
 from monograph.kernel import expr as e

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_max, dim_min, shape_product
 from monograph.ir.types import bool_, i32
 from monograph.kernel import expr as e

@@ -13,9 +13,10 @@ array is then copied instead of gathered.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import (
     Dim,
     FloorDiv,

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, shape_product, substitute_dim
 from monograph.ir.types import DType, bool_, i64
 from monograph.kernel.layout import Layout

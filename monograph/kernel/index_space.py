@@ -2,7 +2,7 @@
 
 jam(i, 4)      o[i] = f(i), i < 4*n    →   o[4*i] = f(4*i), … o[4*i+3] = f(4*i+3), i < n
 block(i, 8)    o[i] = f(i), i < 8*n    →   o[8*ib+ii] = f(8*ib+ii), ib < n, ii < 8
-partial(128)   sum(r: x[r])            →   sum(r8: sum(r9 < 128: x[128*r8+r9]))
+partial(64)    sum(r: x[r])            →   sum(r8: sum(r9 < 64: x[64*r8+r9]))
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from monograph.ir.dims import Dim, Symbol, dim_min
+from monograph.ir.types import f32, f64
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Expr, Reduce
 from monograph.kernel.flatten import rewritten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.schedule import Schedule
 
-PARTS = 32
-"""Partial sums that are added up before their sum is added to another."""
+PARTS = 8
+"""Partial sums that are added up before their sum is added to another, with more digits."""
 
 
 def with_partial_sums(kernel: Kernel, size: int) -> Kernel:
     """Long sums as sums of shorter ones, in two or three levels.
 
     Each rounds less, and what they lose does not add up. It is the last level that loses most,
-    so where there are many partial sums they are themselves summed in parts.
+    so where there are many partial sums they are themselves summed in parts, and those of f32 are
+    added up in f64.
     """
     replaced: dict[Expr, Expr] = {}
     for expr in kernel.expressions():
@@ -64,7 +66,15 @@ def _in_shorter_sums(expr: Reduce, replaced: Mapping[Expr, Expr], size: int) -> 
         outer, inner = _in_parts(whole, PARTS, f"_r6_{number}", f"_r7_{number}")
         place = outer.symbol * PARTS + inner.symbol
         partial = e.reduce("sum", (inner,), e.substitute(partial, {whole.symbol: place}))
+        return precise_sum(outer, partial)
     return e.reduce("sum", (outer,), partial)
+
+
+def precise_sum(axis: Axis, term: Expr) -> Expr:
+    """The sum of a few terms that are sums themselves; those of f32 are added up in f64."""
+    if term.dtype is not f32:
+        return e.reduce("sum", (axis,), term)
+    return e.cast(e.reduce("sum", (axis,), e.cast(term, f64)), f32)
 
 
 def _in_parts(axis: Axis, size: int, outer_name: str, inner_name: str) -> tuple[Axis, Axis]:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol, SymbolicDim
 from monograph.kernel.expr import Axis, Buffer, Expr, Load, walk
 

@@ -16,9 +16,9 @@ reach over the edge. Neighbours share it: what lies right of one row lies left o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape, SymbolicDim, provably_equal
 
 

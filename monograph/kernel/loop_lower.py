@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, dim_min, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import DType, TensorType, wide

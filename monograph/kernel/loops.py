@@ -14,11 +14,12 @@ outermost; its iterations are independent, and a thread is given a range of them
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol
 from monograph.kernel.expr import Buffer, Expr, Variable
 

@@ -8,8 +8,7 @@ nearest, ties to even, with what each format makes of infinities, NaN and what i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.ir.types import (
     DType,
     Kind,

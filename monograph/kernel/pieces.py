@@ -14,8 +14,9 @@ last, they are one kernel on other addresses:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, substitute_dim
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce

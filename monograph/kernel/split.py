@@ -10,12 +10,12 @@ The pieces depend on the size alone, so the same input gives the same bits on an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.fusion.cost import FEW_ROWS, LARGE_ROW
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, dim_min, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Reduce
+from monograph.kernel.index_space import precise_sum
 from monograph.kernel.kernel import Kernel, Store
 
 PIECE = 1 << 14
@@ -117,6 +117,8 @@ def _combined(reduction: Reduce, buffer: Buffer, axes: tuple[Axis, ...], count: 
     """The reduction over the partial results."""
     over = e.axis("_r0_0", count)
     partial = e.load(buffer, (e.linear((*axes, over)),))
+    if reduction.kind == "sum":
+        return precise_sum(over, partial)
     if reduction.kind not in ("argmax", "argmin"):
         return e.reduce(reduction.kind, (over,), partial)
     names = [axis.symbol for axis in reduction.axes]

@@ -11,8 +11,9 @@ lane is a result of its own. Products have their own packing; this is for distan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce

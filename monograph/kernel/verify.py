@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, walk

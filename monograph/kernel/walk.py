@@ -14,9 +14,10 @@ Residues whose elements read the same places are one phase, with an axis that ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis

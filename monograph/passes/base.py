@@ -19,14 +19,14 @@ import ast
 import dataclasses
 import difflib
 import importlib
-import pkgutil
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from inspect import isabstract
 from typing import Any, ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
 from monograph.rewrite.driver import RuleCount
@@ -135,6 +135,8 @@ def _address(cls: type) -> tuple[str, str]:
 
 
 def _module_names() -> list[str]:
+    import pkgutil
+
     package = importlib.import_module("monograph.passes")
     return [module.name for module in pkgutil.iter_modules(package.__path__)]
 

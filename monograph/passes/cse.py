@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.ir.compare import structurally_equal
 from monograph.ir.graph import Graph, Node
 from monograph.ir.op import Trait

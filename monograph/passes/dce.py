@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node
 from monograph.ir.types import symbols_of

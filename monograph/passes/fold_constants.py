@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError
 from monograph.ir.computed import Computed
 from monograph.ir.data import ArrayData, Data

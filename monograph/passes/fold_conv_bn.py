@@ -8,9 +8,9 @@ is linear in its weights, so both numbers can be worked into those once, at comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.ir.build import cast_to
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ops import math as math_ops

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ops.data import Constant, Weight

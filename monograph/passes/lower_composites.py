@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.ir.decompose import decompose_node
 from monograph.ir.graph import Graph
 from monograph.ir.op import Op

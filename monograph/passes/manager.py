@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import field
+from typing import TYPE_CHECKING, TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.errors import MonographError, PassError
 from monograph.ir.graph import Graph
 from monograph.passes.base import Pass, PassResult
-from monograph.passes.instruments import Instrument
+
+if TYPE_CHECKING:
+    from monograph.passes.instruments import Instrument
 
 
 @dataclass(frozen=True)

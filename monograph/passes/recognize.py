@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.ir.graph import Graph
 from monograph.passes.base import Pass, PassResult
 from monograph.rewrite.driver import rewrite_graph

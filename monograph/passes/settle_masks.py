@@ -11,11 +11,12 @@ is computed once, here, and looked at:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Graph, Node, Value

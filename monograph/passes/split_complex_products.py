@@ -5,9 +5,9 @@ Real products have register tiles and packed operands; a sum of complex products
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.ir.build import apply
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ops import elementwise

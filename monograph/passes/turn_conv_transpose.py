@@ -6,9 +6,10 @@ computed by whatever method is best for those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.ir.build import apply
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ops import shape as shape_ops

@@ -6,9 +6,10 @@ to the passes. Nothing was moved yet (``ir.computed``), and packing reads either
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.ir.build import apply
 from monograph.ir.computed import Computed
 from monograph.ir.data import Data

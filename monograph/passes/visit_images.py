@@ -14,9 +14,10 @@ image, and a new one begins where images are clearly larger again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.dims import Dim, SymbolicDim
 from monograph.ir.graph import Graph, Node, Value, copy_node, infer_types

@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.errors import PassError, TypeRuleError
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Op

@@ -14,9 +14,9 @@ The work is bounded: a pattern that cannot decide in ``MAX_STEPS`` steps does no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Op, Trait
 from monograph.ops.data import Constant, Full

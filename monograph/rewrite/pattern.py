@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.build import Tracer
 from monograph.ir.op import Op

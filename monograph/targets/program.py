@@ -8,10 +8,10 @@ of its own (a branch, a loop). The entry point that a target emits runs all of i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.data import Data
 from monograph.ir.dims import Dim, Shape, Symbol, shape_product
 from monograph.ir.graph import Node

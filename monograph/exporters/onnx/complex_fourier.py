@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from monograph.dataclass import dataclass
 from monograph.exporters.onnx.complex_numbers import Pair
 from monograph.exporters.onnx.complex_rules import rule
 from monograph.exporters.onnx.context import ExportContext

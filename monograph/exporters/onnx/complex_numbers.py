@@ -12,9 +12,10 @@ input or output is one real tensor with a last dimension of 2, as ONNX's own ``D
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.ir.decompose import decompose_node
 from monograph.ir.graph import Graph, Node, Value, copy_node
 from monograph.ir.region import declare_input

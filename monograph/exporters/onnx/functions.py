@@ -7,11 +7,11 @@ for many types (``erfc`` of any shape), so functions with equal bodies are one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onnx import FunctionProto, NodeProto, helper
 
+from monograph.dataclass import dataclass
 from monograph.exporters.onnx.registry import expansion_of
 from monograph.exporters.onnx.scope import DOMAIN, Names, Scope, Term, dtype_in
 from monograph.ir.build import cast_to

@@ -18,9 +18,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from monograph.dataclass import dataclass
 from monograph.exporters.onnx.scope import Term
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Op

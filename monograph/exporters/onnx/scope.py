@@ -8,12 +8,12 @@ their scope lasts, so that each is written once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
+from monograph.dataclass import dataclass
 from monograph.exporters.onnx.protos import tensor_proto
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Value

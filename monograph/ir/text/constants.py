@@ -12,12 +12,12 @@ import binascii
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.ir.data import ArrayData, Data, pack, unpack
 from monograph.ir.text.attributes import spell_complex
 from monograph.ir.text.lexer import REAL, quote, shorten

@@ -9,8 +9,7 @@ always, n is added to the exponent field of e^r.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.ir.types import DType, f32, f64
 from monograph.kernel.mathlib.number import (
     FORMATS,

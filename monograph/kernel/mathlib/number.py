@@ -8,10 +8,10 @@ functions do. A Python number beside a ``Number`` becomes a literal of its dtype
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.ir.types import DType, bool_, f32, f64, i32, i64, u32, u64
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Expr, apply, cast, literal, select

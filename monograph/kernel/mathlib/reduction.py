@@ -9,8 +9,8 @@ however near to a multiple of π/2 the number lies (Payne and Hanek's method).
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
+from monograph.dataclass import dataclass
 from monograph.ir.types import f32, f64, u64
 from monograph.kernel.mathlib.number import (
     Condition,

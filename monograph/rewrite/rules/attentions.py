@@ -7,10 +7,11 @@ choose between scores and a very negative number.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import provably_equal
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import bool_

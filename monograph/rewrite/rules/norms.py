@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Shape
 from monograph.ir.graph import Node, Value
 from monograph.ops.elementwise import Add, Divide, Multiply

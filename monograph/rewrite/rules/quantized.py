@@ -8,8 +8,7 @@ word holds several, and their sums are exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.ir.build import apply, cast_to
 from monograph.ir.dims import shape_product
 from monograph.ir.graph import Node, Value

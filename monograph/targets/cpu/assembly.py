@@ -7,8 +7,9 @@ listing exactly as it was written, and has every instruction and attribute of LL
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from monograph.dataclass import dataclass
 from monograph.ir.types import DType, bf16, bool_, f16, f32, f64
 
 POINTER = "ptr"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from monograph.dataclass import dataclass
 from monograph.fusion.group import Fusion
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
@@ -19,10 +20,10 @@ from monograph.progress import announce
 from monograph.targets.cpu.entry import entry_text
 from monograph.targets.cpu.launches import BuiltKernel, Conversion, Launches
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
-from monograph.targets.cpu.parts import compile_parts
+from monograph.targets.cpu.parts import Parts
 from monograph.targets.cpu.steps import StepBuilder
 from monograph.targets.cpu.tuning import Tuning
-from monograph.targets.program import Code, Step
+from monograph.targets.program import Code, Count, Repeat, Spread, Step, flattened
 
 ATTRIBUTES = """
 attributes #0 = { nounwind alignstack=64 "no-trapping-math"="true" }
@@ -67,10 +68,26 @@ def build(
     ``tolerance`` is the error, over the largest result, that a faster convolution may have;
     ``tuning`` overrules choices of schedules.
     """
+    with Parts(machine, ATTRIBUTES) as parts:
+        return _build(graph, machine, parts, strides, fusion, listings, tolerance, tuning)
+
+
+def _build(
+    graph: Graph,
+    machine: Machine,
+    parts: Parts,
+    strides: Mapping[Value, tuple[int, ...]] | None,
+    fusion: bool,
+    listings: bool,
+    tolerance: float | None,
+    tuning: Tuning | None,
+) -> Program:
     seconds: dict[str, float] = {}
     started = time.perf_counter()
     given = {value: Layout(each) for value, each in (strides or {}).items()}
     steps = StepBuilder(machine, given, fusion, tolerance, tuning)
+    if not listings:
+        steps.parts = parts
     steps.main(graph)
     seconds["fusion"] = steps.fusion_seconds
     seconds["kernels"] = time.perf_counter() - started - steps.fusion_seconds
@@ -84,8 +101,10 @@ def build(
     if listings:  # to be read as one, whatever it takes
         compiled = compile_text(text, machine, listings=True)
     else:
-        compiled = compile_parts(
-            module.declarations, module.kernels, module.entry, ATTRIBUTES, machine
+        loops = Repeat | Count | Spread
+        has_loops = any(isinstance(step, loops) for step in flattened(tuple(steps.steps)))
+        compiled = parts.compiled(
+            module.declarations, module.kernels, module.entry, has_loops=has_loops
         )
     seconds["llvm"] = time.perf_counter() - started
     return Program(
@@ -113,13 +132,14 @@ class Module:
     """The text of a program: what it calls, its kernels, and its entry points."""
 
     declarations: str
-    kernels: tuple[str, ...]
+    kernels: Mapping[str, str]
+    """By name."""
     entry: str
 
     @property
     def text(self) -> str:
         """All of it."""
-        bodies = "\n".join(self.kernels)
+        bodies = "\n".join(self.kernels.values())
         return f"{self.declarations}\n\n{bodies}\n{self.entry}\n{ATTRIBUTES}"
 
 
@@ -128,6 +148,6 @@ def module_of(launches: Launches, sizes: tuple[Symbol, ...]) -> tuple[Module, Ma
     entry, declarations, failures = entry_text(
         launches.slots, sizes, launches.steps, launches.prepare
     )
-    kernels = tuple(built.text for built in launches.kernels.values())
+    kernels = {built.name: built.text for built in launches.kernels.values()}
     declared = "\n".join(sorted(launches.declarations | declarations))
     return Module(declared, kernels, entry), failures

@@ -32,12 +32,11 @@ def sums_of_sums(body: Sequence[Statement]) -> Iterator[str]:
     for statement in body:
         if isinstance(statement, Loop):
             yield from sums_of_sums(statement.body)
-        elif (
-            isinstance(statement, Combine)
-            and statement.kind == "sum"
-            and isinstance(statement.value, Variable)
-        ):
-            yield statement.variable.name
+        elif isinstance(statement, Combine) and statement.kind == "sum":
+            value = statement.value
+            is_cast = isinstance(value, Apply) and value.function == "cast"
+            if isinstance(value.operands[0] if is_cast else value, Variable):
+                yield statement.variable.name
 
 
 def combined_dtypes(

@@ -6,9 +6,9 @@ the input's. ``convolve`` makes the loops.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol
 from monograph.ir.types import f32, f64
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Load, Reduce

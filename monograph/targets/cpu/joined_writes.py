@@ -9,8 +9,9 @@ each strided over the n lanes, are a square whose rows are contiguous once it is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol
 from monograph.kernel.expr import Index, Load, walk
 from monograph.kernel.flatten import coefficient

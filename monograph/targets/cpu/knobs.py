@@ -95,7 +95,7 @@ def _edited_schedule(schedule: Schedule, edits: Edits) -> Schedule:
         symbol, _ = schedule.jam[0]
         changed = replace(changed, jam=((symbol, edits["jam"]), *schedule.jam[1:]))
     if edits.get("streaming") == 0:
-        changed = replace(changed, streaming=frozenset())
+        changed = replace(changed, streaming=frozenset(), turns=0)
     if edits.get("prefetch") == 0:
         changed = replace(changed, prefetch=None)
     if edits.get("keep") == 0:
@@ -137,7 +137,10 @@ def _tiling_knobs(tiling: Tiling, machine: Machine) -> Mapping[str, tuple[int, .
 
 def _row_count(tiling: Tiling) -> int | None:
     """How many rows there are; None if nobody knows."""
-    return sum(each.rows * each.count for each in tiling.rows) if tiling.rows else None
+    counts = [each.count for each in tiling.rows if isinstance(each.count, int)]
+    if not counts or len(counts) < len(tiling.rows):
+        return None
+    return sum(each.rows * count for each, count in zip(tiling.rows, counts, strict=True))
 
 
 def _edited_tiling(tiling: Tiling, edits: Edits) -> Tiling:

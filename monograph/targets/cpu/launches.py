@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 
+from monograph.dataclass import dataclass
 from monograph.fusion.group import Group, is_stored
 from monograph.ir.data import Data
 from monograph.ir.dims import Dim, is_static
@@ -20,7 +22,7 @@ from monograph.kernel.contraction import Tiles
 from monograph.kernel.cut import cut_kernel
 from monograph.kernel.expr import Buffer, Load, Reduce
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import Layout, laid_out
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.nest import build_nest
 from monograph.kernel.pairs import holds_small, is_small
@@ -33,6 +35,7 @@ from monograph.targets.cpu.choose import choose
 from monograph.targets.cpu.emit import NestEmitter
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.moves import Moved, Moves
+from monograph.targets.cpu.parts import Parts
 from monograph.targets.cpu.tuning import Chosen, Launcher, Recorder, Site, Tuning
 from monograph.targets.program import Copy, Launch, Slot, SlotKind, Step
 
@@ -96,6 +99,9 @@ class Launches:
         self.products: dict[str, Product] = {}
         """What the loops of products are made of, by the names of their kernels."""
         self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
+        self.parts: Parts | None = None
+        """Where kernels are compiled while others are made, if anywhere."""
+        self._handed_over = 0
         self.declarations: set[str] = set()
         self.nests: dict[Hashable, LoopNest] = {}
         """Loops that a family made, by what they are made of."""
@@ -140,13 +146,24 @@ class Launches:
     def is_alias(self, node: Node) -> bool:
         """Whether the node's result is its operand's memory in another shape."""
         if not is_view(node):
-            return False
+            return self._is_turned_by_layout(node)
         (source,), (result,) = node.operands, node.results
         layout = self.layouts.get(source)
         if layout is None:
             return result not in self.layouts
         view = layout.viewed(source.shape, result.shape)
         return view is not None and view == self.layouts.get(result)
+
+    def _is_turned_by_layout(self, node: Node) -> bool:
+        """Whether a transpose's result, row by row, is how its operand lies anyway."""
+        if node.op.name != "transpose":
+            return False
+        (source,), (result,) = node.operands, node.results
+        if source not in self.layouts or result in self.layouts:
+            return False
+        permutation = node.op.attributes()["permutation"]
+        turned = laid_out(source.shape, [axis % source.rank for axis in permutation])
+        return replace(self.layouts[source], span=turned.span) == turned
 
     def copy(self, source: int, target: int) -> None:
         """Copy a slot, unless it is there already."""
@@ -352,7 +369,7 @@ class Launches:
     ) -> BuiltKernel:
         """Emit a kernel; only what is aligned can be written past the cache."""
         if not aligned:
-            schedule = replace(schedule, streaming=frozenset())
+            schedule = replace(schedule, streaming=frozenset(), turns=0)
         suffix = flat.name.removeprefix(group.name)
         name = f"k{len(self.kernels)}_{group.name}{suffix}"
         named = Kernel(name, flat.inputs, flat.outputs, flat.axes, flat.stores)
@@ -360,6 +377,15 @@ class Launches:
         emitter = NestEmitter(nest, self.declarations, aliased)
         text = emitter.emit()
         return BuiltKernel(name, group, named, schedule, nest, text, emitter.has_checks)
+
+    def hand_over(self) -> None:
+        """Let new kernels be compiled, but for products, which may yet become others."""
+        if self.parts is None:
+            return
+        for built in islice(self.kernels.values(), self._handed_over, None):
+            if built.name not in self.products and built.name not in self.packings:
+                self.parts.gather(built.name, built.text, self.declarations)
+        self._handed_over = len(self.kernels)
 
     def built_nest(
         self,

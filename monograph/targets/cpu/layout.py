@@ -37,8 +37,11 @@ FEW_CHANNELS = 4
 """Channels under which a convolution's result is better off row-major."""
 PANEL, FULL, ALMOST_FULL = 16, 0.9, 0.95
 """Columns of a product that are computed together, and the share of them that should be wanted."""
+IMAGE = 4
+"""Axes from which an input that is not row-major is taken for an image that lies channels-last."""
 FEW_COLUMNS = 6
 """Columns under which a row-major image is better off with its channels together."""
+VIEWS = ("reshape", "transpose")
 KEEPING = frozenset(
     (
         *("max_pool", "max_pool_with_indices", "avg_pool", "resize", "concat", "pad", "pad_border"),
@@ -53,12 +56,15 @@ def plan_layouts(
 ) -> dict[Value, Layout]:
     """The layouts of the values that are not row-major; ``given`` are those of strided inputs."""
     layouts = dict(given)
-    if not any(isinstance(node.op, CONVOLUTIONS) for node in graph.nodes):
+    has_images = any(len(layout.strides) >= IMAGE for layout in given.values())
+    if not has_images and not any(isinstance(node.op, CONVOLUTIONS) for node in graph.nodes):
         return layouts
     fixed = _fixed(graph, groups)
     orders = _orders(graph, fixed, given)
     for group in groups:
-        for value in group.outputs():
+        is_view = all(node.op.name in VIEWS for node in group.nodes)
+        stored = [node.results[0] for node in group.nodes] if is_view else group.outputs()
+        for value in stored:
             if value in fixed:
                 continue
             view = _viewed(group, value, layouts)
@@ -234,17 +240,34 @@ def _order(node: Node, result: Value, orders: Mapping[Value, Order]) -> Order | 
     if isinstance(node.op, Conv | ConvTranspose):
         return channels_last(result.rank) if _has_channels(result) else None
     operands = [value for value in node.operands if isinstance(value.type, TensorType)]
-    source = next((v for v in operands if v in orders and v.rank >= result.rank), None)
+    moves = node.op.name in (*VIEWS, "take")
+    source = next((v for v in operands if v in orders and (moves or v.rank >= result.rank)), None)
     if source is None:
         return None
     order = orders[source]
     if node.op.name == "transpose":
         permutation = [axis % source.rank for axis in node.op.attributes()["permutation"]]
         return tuple(permutation.index(axis) for axis in order)
+    if node.op.name == "reshape":
+        view = laid_out(source.shape, order).viewed(source.shape, result.shape)
+        return None if view is None else _order_of(view)
+    if node.op.name == "take":
+        return _taken(node, source, order)
     if node.op.has(Trait.REDUCTION) and node.op.name not in KEEPING:
         return _reduced(node, source, result, order)
     keeps = node.op.has(Trait.ELEMENTWISE) or node.op.name in KEEPING
     return order if keeps and source.rank == result.rank else None
+
+
+def _taken(node: Node, source: Value, order: Order) -> Order | None:
+    """The order of what is taken along an axis: those of the indices stand in its place."""
+    if source is not node.operands[0]:
+        return None
+    axis = node.op.attributes()["axis"] % source.rank
+    count = node.operands[1].rank
+    places = {each: [each if each < axis else each + count - 1] for each in order}
+    places[axis] = list(range(axis, axis + count))
+    return tuple(place for each in order for place in places[each])
 
 
 def _reduced(node: Node, source: Value, result: Value, order: Order) -> Order | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 
 
@@ -145,14 +145,16 @@ class Compiled:
     assembly: str | None = None
 
 
-def compile_text(text: str, machine: Machine, *, listings: bool = False) -> Compiled:
+def compile_text(
+    text: str, machine: Machine, *, level: int = 3, listings: bool = False
+) -> Compiled:
     """Optimise a module and generate code for a machine; several threads may do so at once."""
-    target = _new_target_machine(machine, 3)
+    target = _new_target_machine(machine, level)
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = machine.triple
     module.data_layout = str(target.target_data)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = False
     options.slp_vectorization = False
     options.loop_unrolling = False

@@ -9,8 +9,9 @@ and every launch hands over its own sizes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol, substitute_dim, substitute_shape
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel

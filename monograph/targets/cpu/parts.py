@@ -1,18 +1,23 @@
 """A large program is compiled in parts, on all processors at once.
 
-Kernels do not call each other, so any of them may go into any part. How a program is cut depends on
-its text alone: it is the same on every machine. The objects of the parts are kept together as
-``ar`` archives keep them, and one object stays as it is.
+Kernels do not call each other, so any of them may go into any part, and a part may be compiled
+while the kernels of others are still being made. How a program is cut depends on its text alone: it
+is the same on every machine. The objects of the parts are kept together as ``ar`` archives keep
+them, and one object stays as it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from monograph.errors import InputError
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text, processor_count
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 PART = 160_000
 """Characters of text that are worth a part of their own."""
@@ -22,20 +27,70 @@ _HEADER = 60
 _DEFINED = re.compile(r"^define (?!internal )(\w+) (@[^(]+)\(([^)]*)\)", re.MULTILINE)
 
 
-def compile_parts(
-    declarations: str, kernels: Sequence[str], entry: str, attributes: str, machine: Machine
-) -> Compiled:
-    """Compile kernels and the functions that launch them, in as many parts as are worth it."""
-    size = sum(map(len, kernels)) if machine.triple.startswith("x86_64") else 0  # known to load
-    count = min(MOST_PARTS, size // PART + 1, max(len(kernels), 1))
-    if count == 1:
-        return compile_text("\n".join((declarations, *kernels, entry, attributes)), machine)
-    launched = "\n".join(_declaration(kernel) for kernel in kernels)
-    texts = ["\n".join((declarations, *part, attributes)) for part in _even_parts(kernels, count)]
-    texts.append("\n".join((declarations, launched, entry, attributes)))
-    with ThreadPoolExecutor(min(processor_count(), len(texts))) as pool:
-        found = list(pool.map(lambda text: compile_text(text, machine), texts))
-    return Compiled(archive([each.object for each in found]))
+class Parts:
+    """The parts of a program; on leaving it, those that nobody waits for are given up."""
+
+    def __init__(self, machine: Machine, attributes: str) -> None:
+        self._machine = machine
+        self._attributes = attributes
+        self._pool: ThreadPoolExecutor | None = None
+        self._begun: list[Future[Compiled]] = []
+        self._gathered: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def __enter__(self) -> Parts:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def gather(self, name: str, kernel: str, declarations: Iterable[str]) -> None:
+        """Take a kernel that stays as it is; when there are enough for a part, that is begun."""
+        if not self._may_be_several:
+            return
+        self._gathered[name] = kernel
+        if sum(map(len, self._gathered.values())) >= PART and len(self._begun) < MOST_PARTS // 2:
+            self._begin("\n".join(sorted(declarations)), self._gathered.values())
+            self._taken |= self._gathered.keys()
+            self._gathered = {}
+
+    def compiled(
+        self, declarations: str, kernels: Mapping[str, str], entry: str, *, has_loops: bool = True
+    ) -> Compiled:
+        """All kernels, by name, and the functions that launch them, in as many parts as pay.
+
+        What launches many kernels, each of them once, is not worth optimising: it takes as long as
+        several kernels do, and a call gains less than a microsecond.
+        """
+        left = [text for name, text in kernels.items() if name not in self._taken]
+        size = sum(map(len, left)) if self._may_be_several else 0
+        count = min(MOST_PARTS - len(self._begun), size // PART + 1, max(len(left), 1))
+        if count == 1 and not self._begun:
+            whole = "\n".join((declarations, *left, entry, self._attributes))
+            return compile_text(whole, self._machine)
+        for part in _even_parts(left, count) if left else ():
+            self._begin(declarations, part)
+        launched = "\n".join(_declaration(kernel) for kernel in kernels.values())
+        self._begin(declarations, (launched, entry), level=3 if has_loops else 0)
+        return Compiled(archive([each.result().object for each in self._begun]))
+
+    @property
+    def _may_be_several(self) -> bool:
+        return self._machine.triple.startswith("x86_64")  # where they are known to load
+
+    def _begin(self, declarations: str, texts: Iterable[str], level: int = 3) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # which small programs do without
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(processor_count())
+        text = "\n".join((declarations, *texts, self._attributes))
+        self._begun.append(self._pool.submit(compile_text, text, self._machine, level=level))
 
 
 def _even_parts(kernels: Sequence[str], count: int) -> list[list[str]]:

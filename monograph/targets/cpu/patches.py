@@ -10,9 +10,10 @@ both ends of the convolution have to be row-major, neither is turned to channels
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from monograph.dataclass import dataclass
 from monograph.fusion.group import Group, Kind
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Node, Value

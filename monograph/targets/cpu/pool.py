@@ -22,10 +22,10 @@ a body may call ``monograph_parallel_for``) does its work alone, at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from string import Template
 
 from monograph.config import MOST_THREADS
+from monograph.dataclass import dataclass
 from monograph.targets.cpu.pool_regions import REGION, SERIAL, STATE
 from monograph.targets.cpu.pool_workers import (
     AFFINITY,

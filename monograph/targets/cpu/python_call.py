@@ -20,8 +20,9 @@ what is wrong. So it is if another thread is using the table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from string import Template
+
+from monograph.dataclass import dataclass
 
 MOST_AXES = 5
 """Sizes up to this number stand inside a tensor; those of more axes stand elsewhere."""

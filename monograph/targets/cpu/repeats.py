@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.ir.dims import Symbol, substitute_dim, substitute_shape
 from monograph.kernel.kernel import Kernel

@@ -39,7 +39,7 @@ class Sharing:
                 slots=tuple(known.get(slot, slot) for slot in each.slots),
                 in_place=tuple(known.get(slot, slot) for slot in each.in_place),
             )
-            target = each.slots[-1]
+            target = each.slots[-1] if each.slots else None  # a check of constants has none
             if target in launches.packs and writers[target] == 1 and not step.checked:
                 key = (step.kernel, step.slots[:-1], step.offsets)
                 found = self._left.setdefault(key, target)

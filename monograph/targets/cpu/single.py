@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from monograph.dataclass import dataclass
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim
 from monograph.ir.graph import Graph

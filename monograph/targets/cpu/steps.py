@@ -111,6 +111,7 @@ class StepBuilder(Launches):
             first = len(self.steps)
             self.group(group)
             self.sharing.settle(first)
+            self.hand_over()
             if whole:
                 self.ends.append(len(self.steps))
         for value, target in zip(graph.outputs, targets, strict=True):
@@ -147,7 +148,7 @@ class StepBuilder(Launches):
             return
         if attend(self, group):
             return
-        if len(group.nodes) == 1 and self.is_alias(first) and self._shares_slot(first):
+        if all(self.is_alias(node) and self._shares_slot(node) for node in group.nodes):
             return
         outputs = {}
         for value in group.outputs():

@@ -13,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from monograph.dataclass import dataclass
 from monograph.kernel.attention_tiles import AttentionTile
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.tiles import Tiling

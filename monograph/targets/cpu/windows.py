@@ -11,10 +11,11 @@ copy is small beside the result, which is written as it is wanted, and need not 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TypeAlias
 
+from monograph.dataclass import dataclass
 from monograph.fusion.group import Group, Kind
 from monograph.ir.dims import Dim, Symbol, substitute_dim
 from monograph.ir.graph import Node, Value

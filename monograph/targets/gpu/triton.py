@@ -15,8 +15,7 @@ program a row, all of it in one block.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol, shape_product
 from monograph.ir.types import DType, bf16, bool_, f16, f32, f64

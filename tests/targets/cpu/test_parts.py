@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from monograph import functional as F
 from monograph.errors import InputError
 from monograph.frontends.trace import trace
 from monograph.ir.graph import Value
+from monograph.ir.interpret import interpret
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
+from monograph.targets.cpu import machine as machine_module
 from monograph.targets.cpu import parts
+from monograph.targets.cpu.machine import Compiled, Machine
 
 
 def several() -> Executable:
@@ -35,6 +39,45 @@ def test_parts_compute_what_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(objects(whole)) == 1
     assert len(objects(cut)) > 2
     np.testing.assert_array_equal(whole.run([x])[0], cut.run([x])[0])
+
+
+def test_kernels_are_compiled_while_others_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def gather(self: parts.Parts, name: str, kernel: str, declarations: object) -> None:
+        begun.append(name)
+        known(self, name, kernel, declarations)
+
+    known = parts.Parts.gather
+    monkeypatch.setattr(parts.Parts, "gather", gather)
+    monkeypatch.setattr(parts, "PART", 100)
+    function = trace(lambda x: (x @ x, F.softmax(x, axis=-1), F.sum(x, axis=0)), "f32[48, 48]")
+    x = np.random.default_rng(0).standard_normal((48, 48)).astype(np.float32)
+    executable = compile_graph(function, Options(cache=False))
+    assert begun and not any("dot_general" in name for name in begun)
+    assert len(objects(executable)) > len(begun)
+    for found, expected in zip(executable.run([x]), interpret(function, [x]), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_loops_are_optimised_and_plain_launches_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[int] = []
+
+    def compile_text(text: str, machine: Machine, *, level: int = 3) -> Compiled:
+        levels.append(level)
+        return machine_module.compile_text(text, machine, level=level)
+
+    monkeypatch.setattr(parts, "compile_text", compile_text)
+    monkeypatch.setattr(parts, "PART", 100)
+    several()
+    assert levels.count(0) == 1
+    levels.clear()
+
+    def counted(x: Value) -> Value:
+        return F.for_loop(0, 3, lambda k, y: F.tanh(y @ y), x) @ x
+
+    compile_graph(trace(counted, "f32[48, 48]"), Options(cache=False))
+    assert len(levels) > 1 and 0 not in levels
 
 
 def test_an_archive_gives_back_its_objects() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from monograph.dataclass import dataclass
 from monograph.exporters.onnx.context import ExportContext
 from monograph.exporters.onnx.registry import Exported, exports
 from monograph.exporters.onnx.scope import Term
