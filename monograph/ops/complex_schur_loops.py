@@ -7,50 +7,22 @@ their whole length, zeros included: vectors are that long.
 
 from __future__ import annotations
 
-from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
-from monograph.ops.francis_loops import EPSILON, SMALLEST, STUCK, SWEEPS
-from monograph.ops.hessenberg_loops import Hessenberg
-from monograph.ops.loop_numbers import Numbers
+from monograph.ir.lower import Cell, Memory, Scalar
+from monograph.ops.schur_loops import EPSILON, SMALLEST, STUCK, SchurIteration
 
 
-class ComplexIteration:
-    """The iteration on one matrix: rows from ``top`` to ``bottom`` are what is looked at."""
+class ComplexIteration(SchurIteration):
+    """The iteration on a complex matrix."""
 
-    def __init__(
-        self, b: LoopBuilder, h: Hessenberg, parts: Memory, at: Position, with_basis: bool
-    ) -> None:
-        self.b, self.n, self.h, self.at = b, Numbers(b), h, at
-        self.parts, self.with_basis = parts, with_basis
-        self.bottom = b.variable(b.index(h.size - 1))
-        self.top = b.variable(b.index(0))
-        self.tries = b.variable(b.index(0))
-        self.sweeps = b.variable(b.index(0))
-
-    def run(self) -> Scalar:
-        """All eigenvalues, real and imaginary parts; whether they were found."""
+    def _step(self, top: Scalar, bottom: Scalar) -> None:
         b, n = self.b, self.n
-        zero = b.index(0)
-        with b.while_(lambda: n.both(n.at_most(zero, self.bottom.get()), self._goes_on())):
-            self._find_top()
-            bottom, top = self.bottom.get(), self.top.get()
-            is_found = n.equal(top, bottom)
-            with b.when(is_found):
-                self._store_value(bottom)
-                self.bottom.set(bottom - 1)
-                self.tries.set(zero)
-            with b.when(n.no(is_found)):
-                self._sweep(top, bottom)
-        return self._goes_on()
-
-    def _goes_on(self) -> Scalar:
-        most = SWEEPS * self.h.size + SWEEPS * STUCK
-        return self.n.less(self.sweeps.get(), self.b.index(most))
-
-    def _held(self, row: Scalar) -> Scalar:
-        return self.b.clamp(row, 0, self.h.size)
-
-    def element(self, row: Scalar, column: Scalar) -> Scalar:
-        return self.b.load(self.h.matrix, [*self.at, self._held(row), self._held(column)])
+        is_found = n.equal(top, bottom)
+        with b.when(is_found):
+            self._store_value(bottom)
+            self.bottom.set(bottom - 1)
+            self.tries.set(b.index(0))
+        with b.when(n.no(is_found)):
+            self._sweep(top, bottom)
 
     def _size(self, row: Scalar, column: Scalar) -> Scalar:
         """The magnitudes of an element's parts, added up."""
@@ -60,31 +32,17 @@ class ComplexIteration:
         b, n = self.b, self.n
         return n.sum(*(n.magnitude(b.apply(part, x)) for part in ("real", "imag")))
 
-    def _put(self, row: Scalar, column: Scalar, value: Scalar) -> None:
-        self.b.store(self.h.matrix, [*self.at, self._held(row), self._held(column)], value)
-
     def _store_value(self, row: Scalar) -> None:
         b, value = self.b, self.element(row, row)
         for number, part in enumerate(("real", "imag")):
             place = [*self.at, b.index(number), self._held(row)]
             b.store(self.parts, place, b.apply(part, value))
 
-    def _find_top(self) -> None:
-        """The rows above ``bottom`` up to a negligible element, which becomes 0."""
-        b, n = self.b, self.n
-        self.top.set(self.bottom.get())
-
-        def hangs_together() -> Scalar:
-            row = self.top.get()
-            total = n.sum(self._size(row - 1, row - 1), self._size(row, row))
-            bound = n.larger(n.product(n.of(EPSILON), total), n.of(SMALLEST / EPSILON))
-            is_negligible = n.at_most(self._size(row, row - 1), bound)
-            return n.both(n.less(b.index(0), row), n.no(is_negligible))
-
-        with b.while_(hangs_together):
-            self.top.set(self.top.get() - 1)
-        with b.when(n.less(b.index(0), self.top.get())):
-            self._put(self.top.get(), self.top.get() - 1, n.of(0.0))
+    def _is_negligible(self, row: Scalar) -> Scalar:
+        n = self.n
+        total = n.sum(self._size(row - 1, row - 1), self._size(row, row))
+        bound = n.larger(n.product(n.of(EPSILON), total), n.of(SMALLEST / EPSILON))
+        return n.at_most(self._size(row, row - 1), bound)
 
     def _shift(self, top: Scalar, bottom: Scalar) -> Scalar:
         """The eigenvalue of the last two rows that is nearer to the last element."""

@@ -14,11 +14,12 @@ from monograph.ir.dims import Dim
 from monograph.ir.lower import LoopBuilder, Memory, Position, Scalar
 from monograph.ir.types import bool_, c128, f64
 from monograph.ops.complex_schur_loops import ComplexIteration
-from monograph.ops.francis_loops import EPSILON, SMALLEST, Francis
+from monograph.ops.francis_loops import Francis
 from monograph.ops.hessenberg_loops import Hessenberg, make_hessenberg
 from monograph.ops.iteration_loops import scale_down
 from monograph.ops.loop_numbers import Numbers
 from monograph.ops.matrix_loops import doubled, working_dtype
+from monograph.ops.schur_loops import EPSILON, SMALLEST
 
 UNCONVERGED = "the eigenvalues did not converge"
 LARGE = 2.0**300

@@ -1,73 +1,37 @@
 """Schur's form of real matrices, as loops: blocks of one or two rows on the diagonal.
 
-This is LAPACK's lahqr: Francis' implicit double shift on a Hessenberg matrix, from the bottom up,
-with its tests for what is negligible, its exceptional shifts and its standard form of two rows that
-belong together. Rows are changed in their whole length, zeros included: vectors are that long.
+The method is that of LAPACK's lahqr: Francis' implicit double shift on a Hessenberg matrix, from
+the bottom up, with its tests for what is negligible, its exceptional shifts and its standard form
+of two rows that belong together. Rows are changed in their whole length, zeros included: vectors
+are that long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
-from monograph.ops.hessenberg_loops import Hessenberg
-from monograph.ops.loop_numbers import Numbers
-
-EPSILON = 2.0**-52
-SMALLEST = 2.0**-1022
-SWEEPS = 30
-"""Sweeps that a row may take on average."""
-STUCK = 10
-"""Sweeps without an eigenvalue after which another shift is tried."""
+from monograph.ir.lower import Cell, Memory, Scalar
+from monograph.ops.schur_loops import EPSILON, SMALLEST, STUCK, SchurIteration
 
 
-class Francis:
-    """The iteration on one matrix: rows from ``top`` to ``bottom`` are what is looked at."""
+class Francis(SchurIteration):
+    """The iteration on a real matrix."""
 
-    def __init__(
-        self, b: LoopBuilder, h: Hessenberg, parts: Memory, at: Position, with_basis: bool
-    ) -> None:
-        self.b, self.n, self.h, self.at = b, Numbers(b), h, at
-        self.parts, self.with_basis = parts, with_basis
-        self.bottom = b.variable(b.index(h.size - 1))
-        self.top = b.variable(b.index(0))
-        self.tries = b.variable(b.index(0))
-        self.sweeps = b.variable(b.index(0))
-
-    def run(self) -> Scalar:
-        """All eigenvalues, real and imaginary parts; whether they were found."""
+    def _step(self, top: Scalar, bottom: Scalar) -> None:
         b, n = self.b, self.n
-        zero = b.index(0)
-        with b.while_(lambda: n.both(n.at_most(zero, self.bottom.get()), self._goes_on())):
-            self._find_top()
-            bottom, top = self.bottom.get(), self.top.get()
-            with b.when(n.equal(top, bottom)):
-                self._store_value(bottom, self.element(bottom, bottom), n.of(0.0))
-            with b.when(n.equal(top + 1, bottom)):
-                self._pair(self._held(top), bottom)
-            is_found = n.at_most(bottom, top + 1)
-            with b.when(is_found):
-                self.bottom.set(top - 1)
-                self.tries.set(zero)
-            with b.when(n.no(is_found)):
-                self._sweep(top, bottom)
-        return self._goes_on()
-
-    def _goes_on(self) -> Scalar:
-        most = SWEEPS * self.h.size + SWEEPS * STUCK
-        return self.n.less(self.sweeps.get(), self.b.index(most))
-
-    def _held(self, row: Scalar) -> Scalar:
-        return self.b.clamp(row, 0, self.h.size)
-
-    def element(self, row: Scalar, column: Scalar) -> Scalar:
-        return self.b.load(self.h.matrix, [*self.at, self._held(row), self._held(column)])
+        with b.when(n.equal(top, bottom)):
+            self._store_value(bottom, self.element(bottom, bottom), n.of(0.0))
+        with b.when(n.equal(top + 1, bottom)):
+            self._pair(self._held(top), bottom)
+        is_found = n.at_most(bottom, top + 1)
+        with b.when(is_found):
+            self.bottom.set(top - 1)
+            self.tries.set(b.index(0))
+        with b.when(n.no(is_found)):
+            self._sweep(top, bottom)
 
     def _size(self, row: Scalar, column: Scalar) -> Scalar:
         return self.n.magnitude(self.element(row, column))
-
-    def _put(self, row: Scalar, column: Scalar, value: Scalar) -> None:
-        self.b.store(self.h.matrix, [*self.at, self._held(row), self._held(column)], value)
 
     def _store_value(self, row: Scalar, real: Scalar, imaginary: Scalar) -> None:
         for part, value in enumerate((real, imaginary)):
@@ -75,22 +39,7 @@ class Francis:
 
     # Which rows -----------------------------------------------------------------------------------
 
-    def _find_top(self) -> None:
-        """The rows above ``bottom`` up to a negligible element, which becomes 0."""
-        b, n = self.b, self.n
-        self.top.set(self.bottom.get())
-
-        def hangs_together() -> Scalar:
-            row = self.top.get()
-            return n.both(n.less(b.index(0), row), n.no(self._is_negligible(row)))
-
-        with b.while_(hangs_together):
-            self.top.set(self.top.get() - 1)
-        with b.when(n.less(b.index(0), self.top.get())):
-            self._put(self.top.get(), self.top.get() - 1, n.of(0.0))
-
     def _is_negligible(self, row: Scalar) -> Scalar:
-        """Whether what stands left of a row's diagonal is small beside its neighbours."""
         b, n, size = self.b, self.n, self.h.size
         above = row - 1
         below, beside = self._size(row, above), self._size(above, row)
