@@ -51,7 +51,8 @@ def _defined(cls: type, *, frozen: bool, eq: bool, repr: bool, slots: bool) -> t
         made.__setattr__, made.__delattr__ = _guards(made)
     if frozen and slots:  # without which such an object could not be copied
         made.__getstate__, made.__setstate__ = _state, _set_state
-    return made  # type: ignore[no-any-return]  # the class that was given, or one like it
+    defined: type = made  # the class that was given, or one like it
+    return defined
 
 
 def _written_when_called(
