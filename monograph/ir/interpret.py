@@ -118,7 +118,7 @@ def _checked_input(value: Value, item: Any) -> Any:
             expected=str(type_),
             found=f"{dtype_of(array.dtype)}{list(array.shape)}",
         )
-    return array
+    return array if array.dtype.isnative else array.astype(type_.dtype.numpy)
 
 
 def _bind_shape(

@@ -6,6 +6,8 @@ every iteration at given sizes, notes who reads and writes what, and names the f
 
     o0[i0] is written by iterations 0 and 1 of the parallel loop
 
+The lanes of a vector loop take all steps together, so a loop inside it may not be longer in some.
+
 It is exact, and as slow as counting: meant for tests and for whoever writes schedules.
 """
 
@@ -18,7 +20,7 @@ from typing import TypeAlias
 
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
-from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.ir.dims import Symbol, SymbolicDim, evaluate_dim
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, walk
 from monograph.kernel.loops import (
     Accumulator,
@@ -28,6 +30,7 @@ from monograph.kernel.loops import (
     If,
     Let,
     Loop,
+    LoopKind,
     LoopNest,
     Prefetch,
     Statement,
@@ -64,7 +67,28 @@ def verify_nest(nest: LoopNest, sizes: Mapping[Symbol, int] | None = None) -> in
 
     Positions that are read from memory are checked when the kernel runs, and not here.
     """
+    _refuse_uneven_lanes(nest, nest.body, frozenset())
     return _Verifier(nest, dict(sizes or {})).run()
+
+
+def _refuse_uneven_lanes(
+    nest: LoopNest, statements: tuple[Statement, ...], lanes: frozenset[Symbol]
+) -> None:
+    """Loops in a vector loop begin and end at the same step in every lane."""
+    for statement in statements:
+        match statement:
+            case Loop(symbol, start, extent, body, kind, _):
+                ends = (each for each in (start, extent) if isinstance(each, SymbolicDim))
+                if not all(lanes.isdisjoint(each.symbols()) for each in ends):
+                    raise ScheduleError(
+                        f"{nest.name}: the loop over {dim_text(symbol)} differs from lane to lane",
+                        expected="an extent that does not depend on the vector axis",
+                        found=dim_text(extent),
+                    )
+                inside = lanes | {symbol} if kind is LoopKind.VECTOR else lanes
+                _refuse_uneven_lanes(nest, body, inside)
+            case If(_, body) | While(body=body):
+                _refuse_uneven_lanes(nest, body, lanes)
 
 
 class _Verifier:

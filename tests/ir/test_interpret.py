@@ -39,6 +39,12 @@ def test_inputs_may_be_given_by_name() -> None:
     np.testing.assert_array_equal(by_name[0], X * 2)
 
 
+def test_inputs_may_be_of_the_other_byte_order() -> None:
+    other = X.astype(X.dtype.newbyteorder())
+    (total,) = interpret(monograph.trace(lambda x: F.sum(x), "f32[3, 2]"), [other])
+    assert total == 6.0
+
+
 def test_a_wrong_name_is_named() -> None:
     with pytest.raises(InputError, match="no input is called 'z'"):
         interpret(doubled(), {"x": X, "z": Y})

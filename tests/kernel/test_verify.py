@@ -19,6 +19,7 @@ from monograph.kernel.loops import Loop, LoopNest, Write
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.kernel.nest import build_nest
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.split import PIECE, split_reductions
 from monograph.kernel.verify import ScheduleError, verify_nest
 from monograph.passes.lower_composites import LowerComposites
 from monograph.targets.cpu.choose import choose
@@ -91,6 +92,16 @@ def test_a_loop_that_runs_too_far_is_found() -> None:
     with pytest.raises(ScheduleError, match="outside its buffer") as caught:
         verify_nest(longer)
     assert "10, at" in str(caught.value)
+
+
+def test_lanes_that_take_different_numbers_of_steps_are_found() -> None:
+    (kernel,) = kernels(monograph.trace(lambda x: F.sum(x), f"f32[{7 * PIECE + 5}]"))
+    both = split_reductions(kernel)
+    assert both is not None
+    (piece,) = both.pieces.axes
+    across = Schedule((piece.symbol,), 1, 0, (piece.symbol,), 8, 8)
+    with pytest.raises(ScheduleError, match="differs from lane to lane"):
+        verify_nest(build_nest(both.pieces, across))
 
 
 def test_reading_what_another_iteration_writes_is_a_race() -> None:

@@ -1,7 +1,8 @@
 """Softmax, its logarithm and logsumexp, spelled out with exp, sum and log.
 
 The ops take the largest element away before they exponentiate; where the spelled-out form did not,
-that is an improvement: large elements no longer overflow to NaN.
+that is an improvement: large elements no longer overflow to NaN. Of a row that holds +inf, softmax
+and its logarithm give NaN alone, where the spelled-out form may give 0 (or -inf) beside the NaN.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from monograph.ops.softmax import LogSoftmax, Softmax, log_softmax, softmax
 from monograph.rewrite.rule import Rule, rewrite
 from monograph.rewrite.views import Axes, difference, reduced, through, under_reciprocal
 
+ALL_NAN = "a row that holds +inf is all NaN"
 IMPROVED = "rounds otherwise; large elements no longer overflow where none was taken away"
 
 
-@rewrite("softmax_quotient", root=(Divide, Multiply), floats=IMPROVED)
+@rewrite("softmax_quotient", root=(Divide, Multiply), floats=f"{IMPROVED}; {ALL_NAN}")
 def softmax_quotient(node: Node) -> Value | None:
     """exp(x) / sum(exp(x)) → softmax(x); multiplied by 1 / sum as well."""
     for exponential, total in _quotients(node):
@@ -83,7 +85,7 @@ def log_softmax_log(node: Node) -> Value | None:
     return log_softmax(inner.operands[0], inner.op.axis)
 
 
-@rewrite("log_softmax_difference", root=(Subtract, Add), floats="rounds otherwise")
+@rewrite("log_softmax_difference", root=(Subtract, Add), floats=f"rounds otherwise; {ALL_NAN}")
 def log_softmax_difference(node: Node) -> Value | None:
     """x - logsumexp(x) → log_softmax(x)."""
     parts = difference(node.result)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
-from monograph.ir.dims import Dim, Symbol, evaluate_dim, shape_product
+from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim, shape_product
 from monograph.ir.types import DType
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
@@ -222,8 +222,9 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     # What is stored once a long row does not matter beside what is read along it.
     longest = max((likely(each.axes[-1].extent) for each in reductions if each.axes), default=1)
     stores = longest < machine.vector_bytes // 4
-    across = {s: _contiguity(kernel, s, stores) for s in rows}
-    best = max(rows, key=lambda s: (across[s], rows.index(s)), default=None)
+    ragged = _ragged(kernel)
+    across = {s: _contiguity(kernel, s, stores) for s in rows if s not in ragged}
+    best = max(across, key=lambda s: (across[s], rows.index(s)), default=None)
     is_wide = best is not None and likely(extents[best]) >= machine.vector_bytes // 4
     if best is not None and not inner and extents[best] != 1:
         # Windows that overlap lie along both: neighbouring ones need no sum over lanes.
@@ -258,6 +259,17 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         streaming=_streaming(kernel, machine, 1 if prefetch is None else PREFETCHED_SHARE),
         grain=max(1, WORK // max(per_row * max(turns, 1), 1)),
     )
+
+
+def _ragged(kernel: Kernel) -> frozenset[Symbol]:
+    """What the length of a reduction depends on: rows of several lengths are no lanes of a loop."""
+    extents = (
+        axis.extent
+        for expr in kernel.expressions()
+        if isinstance(expr, Reduce)
+        for axis in expr.axes
+    )
+    return frozenset().union(*(x.symbols() for x in extents if isinstance(x, SymbolicDim)))
 
 
 def _is_far_apart(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> bool:
@@ -473,13 +485,18 @@ def _row_size(reductions: list[Reduce]) -> int:
 
 
 def likely(dim: Dim) -> int:
-    """A size to plan with: symbols stand for the upper end of their range if that is small."""
+    """A size to plan with: symbols stand for the upper end of their range if that is small.
+
+    A size that depends on an index, as that of the last piece of an axis does, is the first one's.
+    """
     if isinstance(dim, int):
         return dim
     return evaluate_dim(dim, {symbol: _likely_symbol(symbol) for symbol in dim.symbols()})
 
 
 def _likely_symbol(symbol: Symbol) -> int:
+    if symbol.name.startswith("_") and symbol.lower == 0:
+        return 0
     upper = symbol.upper
     return upper if upper is not None and upper <= 4096 else max(symbol.lower, 512)
 

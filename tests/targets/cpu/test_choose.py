@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
+import monograph
 from monograph import functional as F
 from monograph.frontends.trace import trace
-from monograph.ir.dims import Symbol
+from monograph.ir.dims import Symbol, dim_min
 from monograph.ir.graph import Graph
 from monograph.ir.types import TensorType, f32, f64
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.split import PIECE, split_reductions
 from monograph.runtime.compile import Options, compile_graph
-from monograph.targets.cpu.choose import TILE, TURNS, WORK, likely
+from monograph.targets.cpu.choose import TILE, TURNS, WORK, choose, likely
+from monograph.targets.cpu.machine import host
+from tests.kernel.build import flat
 from tests.targets.cpu.stepping import kernel_of
 
 
@@ -240,6 +245,39 @@ def test_a_product_of_sizes_is_planned_for_by_its_factors() -> None:
     assert likely(batch) == 64
     assert likely(batch * 1024 + 1) == 64 * 1024 + 1
     assert likely(length * 3) == 512 * 3
+
+
+def test_a_size_that_depends_on_an_index_is_planned_for_by_the_first() -> None:
+    index = Symbol("_i_piece", 0, 7)
+    assert likely(dim_min(100, 705 - index * 100)) == 100
+
+
+@pytest.mark.parametrize(
+    ("shape", "type_"),
+    [
+        ((7 * PIECE + 5,), f"f32[{7 * PIECE + 5}]"),
+        ((300, 301), "f32[k, n]"),
+        ((9 * PIECE,), "f32[n]"),
+    ],
+    ids=["static", "two sizes", "one size"],
+)
+def test_the_pieces_of_a_sum_end_where_it_does(shape: tuple[int, ...], type_: str) -> None:
+    size = math.prod(shape)
+    beyond = np.full(size + 2 * PIECE, np.nan, np.float32)
+    x = beyond[:size].reshape(shape)
+    x[...] = np.random.default_rng(0).normal(size=shape)
+    compiled = monograph.compile(lambda x: (F.sum(x), F.max(x), F.argmax(x), F.sum(x * x)), type_)
+    total, largest, place, squares = compiled(x)
+    np.testing.assert_allclose(total, x.sum(dtype=np.float64), rtol=1e-4)
+    np.testing.assert_allclose(squares, (x.astype(np.float64) ** 2).sum(), rtol=1e-5)
+    assert (largest, place) == (x.max(), x.argmax())
+
+
+def test_a_sum_of_unknown_length_is_reduced_in_vectors() -> None:
+    both = split_reductions(flat(lambda x: F.sum(x), "f32[n]"))
+    assert both is not None
+    found = choose(both.pieces, host())
+    assert vector(found) == ["_r0_0"] and found.width > 1
 
 
 def test_what_may_be_small_is_not_written_past_the_cache() -> None:
