@@ -62,6 +62,7 @@ from monograph.kernel.loops import (
 )
 from monograph.kernel.nest import substituted
 from monograph.kernel.tiles import Ahead, Reading, Tiling, tile_count
+from monograph.kernel.unrolled import STEPS, unrolled
 from monograph.kernel.vector_parts import in_vector_parts
 from monograph.kernel.widening import widened
 
@@ -304,8 +305,8 @@ class _ProductBuilder:
         kept = self.tile.symbol * tiling.height
         guarded = not self.segments or not isinstance(self.m, int)
         number = self.first_tile + self.tile.symbol
-        statements = self._tile(number, tile, kept, tiling.height, guarded)
-        body = _lanes(self.lane, [*self._ahead_of_tile(), *statements], tiling.columns)
+        statements = self._tile(number, tile, kept, tiling.height, guarded, asks=True)
+        body = _lanes(self.lane, statements, tiling.columns)
         loops: list[Statement] = [Loop(self.tile.symbol, 0, self.tile.extent, (body,))]
         kept_rows = self.blocks.tiles * tiling.height
         for number, each in enumerate(self.segments[1:]):
@@ -342,22 +343,27 @@ class _ProductBuilder:
             for k in places
         ]
 
-    def _ahead_of_tile(self) -> list[Statement]:
-        """Each tile of a block asks for as much of the next panel as is its share."""
+    def _share(self) -> int:
+        """Lines of the next panel that each tile of a block asks for; 0 if none does."""
         if self.tiling.ahead is not Ahead.TILES or len(self.inner_k) != 1:
-            return []
-        sharing = self.tiling.block_tiles
-        share = -(-largest_extent(self.inner_k[0]) // sharing)
-        number = self.tile.symbol % sharing if self.tiling.whole > sharing else self.tile.symbol
-        return self._ahead([number * share + copy for copy in range(share)])
+            return 0
+        return -(-largest_extent(self.inner_k[0]) // self.tiling.block_tiles)
 
-    def _tile(self, number: Dim, row: Dim, kept: Dim, rows: int, guarded: bool) -> list[Statement]:
-        """Statements that compute one tile, from row ``row`` on."""
+    def _ahead_of_tile(self, part: Dim) -> list[Statement]:
+        """Each tile of a block asks for as much of the next panel as is its share, line by line."""
+        share, sharing = self._share(), self.tiling.block_tiles
+        number = self.tile.symbol % sharing if self.tiling.whole > sharing else self.tile.symbol
+        return self._ahead([number * share + part]) if share else []
+
+    def _tile(
+        self, number: Dim, row: Dim, kept: Dim, rows: int, guarded: bool, asks: bool = False
+    ) -> list[Statement]:
+        """Statements that compute one tile, from row ``row`` on; it may ask for the next panel."""
         variables = [self._fresh() for _ in range(rows)]
         statements = self._asked(row, variables)
         statements += [Accumulator(each, "sum") for each in variables]
         if self.tiling.left is Reading.TILES:
-            statements.append(self._packed_steps(number, row, variables))
+            statements.append(self._packed_steps(number, row, variables, asks))
             return statements + self._finished(number, row, kept, variables, guarded)
         right = self._right()
         position = e.index(0)
@@ -368,11 +374,25 @@ class _ProductBuilder:
             place = row + copy
             left = self._left(dim_min(place, self.m - 1) if guarded else place)
             body.append(Combine(variable, "sum", self._multiplied(left, right), position))
-        loops: tuple[Statement, ...] = tuple(body)
-        for axis in reversed(self.inner_k):
+        *outer, last = self.inner_k
+        loops: tuple[Statement, ...] = self._several_steps(last, body, asks and not outer)
+        for axis in reversed(outer):
             loops = (Loop(axis.symbol, 0, axis.extent, loops),)
         statements += loops
         return statements + self._finished(number, row, kept, variables, guarded)
+
+    def _several_steps(
+        self, axis: Axis, body: Sequence[Statement], asks: bool
+    ) -> tuple[Statement, ...]:
+        """The steps of a tile, some at a time, with which a line of the next panel is asked for.
+
+        If a tile asked for its whole share at once, it would wait until most of that had come.
+        """
+        steps = STEPS
+        while steps > 1 and largest_extent(axis) < steps * max(1, asks * self._share()):
+            steps //= 2
+        loop = Loop(axis.symbol, 0, axis.extent, tuple(body))
+        return unrolled(loop, steps, self._ahead_of_tile(axis.symbol // steps) if asks else ())
 
     def _asked(self, row: Dim, variables: Sequence[Variable]) -> list[Statement]:
         """Ask for what the epilogue reads of each row, before the tile is summed.
@@ -391,7 +411,9 @@ class _ProductBuilder:
             for copy in range(len(variables))
         ]
 
-    def _packed_steps(self, number: Dim, row: Dim, variables: Sequence[Variable]) -> Statement:
+    def _packed_steps(
+        self, number: Dim, row: Dim, variables: Sequence[Variable], asks: bool
+    ) -> Statement:
         """The steps of a tile of the left operand that is packed, a group of them at a time."""
         assert self.left is not None, "the left operand is packed"
         (inner,) = self.inner_k
@@ -408,6 +430,7 @@ class _ProductBuilder:
             Prefetch(self.left, e.index(place + LINES_AHEAD * per_line + line * per_line))
             for line in range(-(-GROUP * height // per_line))
         ]
+        body += self._ahead_of_tile(group.symbol) if asks else []
         if together == 1 and len(variables) < height:
             place = place + row - dim_min(row, self.m - height)
         for step in range(GROUP):

@@ -41,6 +41,7 @@ from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.loops import If, Let, Loop, LoopKind, LoopNest, Prefetch, Statement, Write
 from monograph.kernel.nest import build_nest
 from monograph.kernel.schedule import Schedule
+from monograph.kernel.unrolled import STEPS, unrolled
 from monograph.kernel.winograd_transform import TAPS, Line, Part, Transform, down_columns
 
 Point: TypeAlias = tuple[Symbol, Symbol, Symbol, Symbol]
@@ -354,15 +355,16 @@ class Winograd:
             partial=self.transform.depth,
         )
         body = build_nest(kernel, schedule).body
-        if not plan.ahead:
-            return body
         tile: Dim = row.symbol
         if part.copies > 1:
             tile = tile + served.symbol * (plan.block // plan.rows)
         asked = self.asked_ahead(part, part.weight + weight.symbol + 1, tile, depth, lane.symbol)
-        return tuple(_extended(each, depth.symbol, asked) for each in body)
+        once = asked if plan.ahead else ()
+        return tuple(found for each in body for found in _unrolled(each, depth.symbol, once))
 
-    def asked_ahead(self, part: Part, plane: Dim, tile: Dim, depth: Axis, lane: Dim) -> Prefetch:
+    def asked_ahead(
+        self, part: Part, plane: Dim, tile: Dim, depth: Axis, lane: Dim
+    ) -> tuple[Prefetch, ...]:
         """Ask for the next plane of the weights, some of it at every step of this one.
 
         The planes lie in the order in which they are visited, and each register tile that a plane
@@ -373,8 +375,10 @@ class Winograd:
         share = -(-self.convolution.channels // tiles)
         slower = 1 << (tiles.bit_length() - 1)
         channel = tile * share + depth.symbol // slower
-        place = self.weight_offset(plane, channel, lane)
-        return Prefetch(self.weights, e.index(place), far=True)
+        return tuple(
+            Prefetch(self.weights, e.index(self.weight_offset(plane, channel + copy, lane)), True)
+            for copy in range(max(1, STEPS // slower))
+        )
 
     def product_offset(self, plane: Dim, row: Dim, lane: Dim) -> Dim:
         """Where the products of a plane have a number."""
@@ -554,13 +558,16 @@ def _bindings(symbols: Sequence[Symbol | None], dims: Sequence[Dim]) -> Mapping[
     return {s: dim for s, dim in zip(symbols, dims, strict=True) if s is not None}
 
 
-def _extended(statement: Statement, symbol: Symbol, more: Statement) -> Statement:
-    """A statement with one more in the loops over a symbol."""
+def _unrolled(
+    statement: Statement, symbol: Symbol, once: Sequence[Statement]
+) -> tuple[Statement, ...]:
+    """A statement with several steps in each round of its loops over a symbol."""
     if not isinstance(statement, Loop):
-        return statement
+        return (statement,)
     if statement.symbol == symbol:
-        return replace(statement, body=(*statement.body, more))
-    return replace(statement, body=tuple(_extended(each, symbol, more) for each in statement.body))
+        return unrolled(statement, once=once)
+    body = tuple(found for each in statement.body for found in _unrolled(each, symbol, once))
+    return (replace(statement, body=body),)
 
 
 def _named(prefix: str, line: Line) -> tuple[list[Expr], list[Let]]:

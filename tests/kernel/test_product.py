@@ -102,9 +102,18 @@ def test_tiles_ask_for_the_next_panel_together() -> None:
     found = contraction(lambda x, w: x @ w, "f32[12, 16]", "f32[16, 32]")
     tiling = replace(PLAIN, right=Reading.PACKED, block_tiles=3, depth=8, ahead=Ahead.TILES)
     text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0]))
-    assert text.count("(far)") == 3  # eight steps of k, shared by three tiles
+    assert text.count("(far)") == 1
     before = text[: text.index("(far)")].splitlines()[-2]
-    assert "vector i_lane" in before
+    assert "for r_several < 4" in before  # of three tiles each asks for three of eight steps
+
+
+def test_steps_that_are_left_over_ask_for_nothing() -> None:
+    found = contraction(lambda x, w: x @ w, "f32[12, 21]", "f32[21, 32]")
+    tiling = replace(PLAIN, right=Reading.PACKED, block_tiles=3, depth=0, ahead=Ahead.TILES)
+    nest = product_nest(found, tiling, None, panels_of(found, 8).outputs[0])
+    assert verify_nest(nest) > 0
+    assert "for r_several < 10" in str(nest)
+    assert "for r0_0 from 20 < 1" in str(nest)
 
 
 def test_few_tiles_ask_for_the_next_panel_with_every_step() -> None:

@@ -50,8 +50,11 @@ def contract(
     if contraction is None:
         return False
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
-    loads = (each for each in walk((contraction.right,)) if isinstance(each, Load))
-    constant = launches.is_constant(tuple(slots[load.buffer.name] for load in loads))
+    constant, held = (
+        launches.is_constant([slots[x.buffer.name] for x in walk((side,)) if isinstance(x, Load)])
+        for side in (contraction.right, contraction.left)
+    )
+    held = held and not constant
     if not is_worth_tiling(contraction, constant):
         return False
     pieces = in_pieces(contraction, PIECES) if is_worth_cutting(contraction) else None
@@ -63,7 +66,7 @@ def contract(
             return True
     contraction, inputs = _in_pairs(launches, group, contraction, inputs, constant)
     in_network = is_in_network(group)
-    contraction, tiling = choose_tiling(contraction, launches.machine, constant, in_network)
+    contraction, tiling = choose_tiling(contraction, launches.machine, constant, in_network, held)
     launch = _alone(group, contraction)
     tiling = launches.decide(flat.digest, group, tiling, inputs, outputs, launch)
     launch(launches, tiling, inputs, outputs)

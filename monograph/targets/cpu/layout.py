@@ -37,6 +37,9 @@ FEW_CHANNELS = 4
 """Channels under which a convolution's result is better off row-major."""
 PANEL, FULL, ALMOST_FULL = 16, 0.9, 0.95
 """Columns of a product that are computed together, and the share of them that should be wanted."""
+FEW_PRODUCTS = 240
+"""Multiplications for each element at a convolution's ends up to which a tenth more are cheaper
+than other layouts of these ends."""
 IMAGE = 4
 """Axes from which an input that is not row-major is taken for an image that lies channels-last."""
 FEW_COLUMNS = 6
@@ -80,7 +83,7 @@ def convolution_layouts(group: Group, layouts: Mapping[Value, Layout]) -> dict[V
     node = next((node for node in group.nodes if isinstance(node.op, CONVOLUTIONS)), None)
     if node is None or group.kind is not Kind.CONTRACTION:
         return {}
-    x = node.operands[0]
+    x, made = node.operands[0], node.results[0]
     if isinstance(node.op, ConvWeightGradient):
         return _gradient_layouts(group, node, layouts)
     is_plain = isinstance(node.op, Conv)
@@ -88,13 +91,13 @@ def convolution_layouts(group: Group, layouts: Mapping[Value, Layout]) -> dict[V
         # both ends are row-major
         if _is_product(node) or (has_patches(group, layouts) and _skips_enough(node)):
             return {}
-        if _has_own_windows(node) and x in group.inputs():
+        if _has_own_windows(node) and x in group.inputs() and not _turns_channels(group, made):
             border = _padding(node)
             return {x: laid_out(x.shape, range(x.rank), border)} if any(border) else {}
         if has_windows(group, layouts):
             return {}
     wanted: dict[Value, Layout] = {}
-    made, last = node.results[0], channels_last(x.rank)
+    last = channels_last(x.rank)
     if x in group.inputs() and not _serves(layouts.get(x), node):
         wanted[x] = laid_out(x.shape, _order_read(node), _padding(node))
     for value in group.outputs():
@@ -133,13 +136,22 @@ def _is_as_made(group: Group, value: Value, made: Value) -> bool:
     return place is not None and place == group.places.get(made)
 
 
+def _turns_channels(group: Group, made: Value) -> bool:
+    """Whether a group stores the channels that its convolution made next to each other."""
+    at = group.places.get(made)
+    places = (group.places.get(value) for value in group.outputs())
+    return at is not None and any(place is not None and place[-1:] == at[1:2] for place in places)
+
+
 def _is_product(node: Node) -> bool:
     """Whether a convolution is a plain product with every pixel, as good row-major."""
     assert isinstance(node.op, Conv)
-    windows = shape_product(node.operands[1].shape[2:])
-    if windows != 1 or set(node.op.stride) != {1} or any(_padding(node)):
+    outputs, channels, *window = node.operands[1].shape
+    if shape_product(window) != 1 or set(node.op.stride) != {1} or any(_padding(node)):
         return False
-    return _fills_panels(node, ALMOST_FULL)
+    # turning the ends around takes longer the fewer products there are for each of their elements
+    products = 1 / (1 / max(1, likely(outputs)) + 1 / max(1, likely(channels)))
+    return _fills_panels(node, FULL if products <= FEW_PRODUCTS else ALMOST_FULL)
 
 
 def _skips_enough(node: Node) -> bool:

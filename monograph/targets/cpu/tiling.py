@@ -62,6 +62,12 @@ ACROSS_ROWS = 24
 TILED_ROWS = 96
 TILED_COLUMNS = 384
 """Rows and columns from which the left operand is packed in tiles."""
+HELD_COLUMNS = 32
+"""Columns from which weights are stored in tiles."""
+HELD_PANELS = 2
+"""Panels that are copied at a time where all weights pass by: they stay in the first cache."""
+HELD_ROWS = 48
+"""Rows of weights that the columns of a block, which stay in the second cache, meet together."""
 ACROSS_STEPS = 4
 """Steps that are packed at a time where rows lie side by side."""
 FEW_RESULTS = 64
@@ -107,24 +113,29 @@ def is_worth_cutting(contraction: Contraction) -> bool:
 
 
 def choose_tiling(
-    contraction: Contraction, machine: Machine, constant: bool, in_network: bool = False
+    contraction: Contraction,
+    machine: Machine,
+    constant: bool,
+    in_network: bool = False,
+    held: bool = False,
 ) -> tuple[Contraction, Tiling]:
     """The contraction with k in the order in which it is read, and how it is cut up.
 
-    ``constant`` tells whether the right operand is known when the program is loaded, and
-    ``in_network`` whether the left one is an image that the kernel before has just written.
+    ``constant`` tells whether the right operand is known when the program is loaded, ``held``
+    whether the left one is, and ``in_network`` whether that is an image that the kernel before has
+    just written.
     """
     left = choose_left(contraction, machine)
     if constant and left is Reading.IN_PLACE and _has_rows_apart(contraction, machine):
         left = Reading.PACKED
     guide = contraction.left if left is Reading.IN_PLACE else contraction.right
     contraction = with_k_ordered(contraction, guide, merge=constant)
-    if is_worth_packing(contraction) or (left is Reading.PACKED and lies_across(contraction)):
+    if is_worth_packing(contraction, held) or (left is Reading.PACKED and lies_across(contraction)):
         left = Reading.TILES
-    right = Reading.PACKED if constant else choose_right(contraction, machine)
+    right = Reading.PACKED if constant else choose_right(contraction, machine, held)
     if constant and left is not Reading.TILES and likely(contraction.size(contraction.m)) <= FEW:
         contraction = in_groups(contraction)
-    chooser = _Chooser(contraction, machine, left, right, constant, in_network)
+    chooser = _Chooser(contraction, machine, left, right, constant, in_network, held)
     return contraction, chooser.tiling()
 
 
@@ -158,17 +169,20 @@ def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
     return step * contraction.reduction.dtype.bits // 8 % PAGE == 0
 
 
-def is_worth_packing(contraction: Contraction) -> bool:
+def is_worth_packing(contraction: Contraction, held: bool = False) -> bool:
     """Whether so many columns read the left operand's rows that copying them into tiles pays.
 
     A tile is then one run of memory: it comes in time, whatever the distance between its rows.
+    Weights are copied once for all calls.
     """
-    if contraction.outer or not runs_along_k(contraction):
+    if (contraction.outer and not held) or not runs_along_k(contraction):
         return False
     depth = contraction.k[0].extent
     if not contraction.reduction.dtype.is_float or not isinstance(depth, int) or depth % GROUP:
         return False
     rows, columns = (likely(contraction.size(axes)) for axes in (contraction.m, contraction.n))
+    if held:
+        return rows > FEW and columns >= HELD_COLUMNS
     return rows >= TILED_ROWS and columns >= TILED_COLUMNS
 
 
@@ -182,17 +196,34 @@ def lies_across(contraction: Contraction) -> bool:
     return contraction.reduction.dtype.is_float and rows >= ACROSS_ROWS and depth % GROUP == 0
 
 
-def choose_right(contraction: Contraction, machine: Machine) -> Reading:
+def choose_right(contraction: Contraction, machine: Machine, held: bool = False) -> Reading:
     """In place if it is small, or read by few rows; packed once if read by many blocks of them."""
+    if is_beside_weights(contraction, machine, held):
+        return Reading.IN_PLACE
     rows = likely(contraction.size(contraction.m))
     nbytes = likely(contraction.size((*contraction.n, *contraction.k)))
     nbytes = nbytes * contraction.reduction.dtype.bits // 8
     is_small = nbytes <= 2 * machine.l1 and not _is_crowded(contraction, machine)
     if _lies_along(contraction) and (rows <= FEW or is_small):
         return Reading.IN_PLACE
-    in_tiles = is_worth_packing(contraction) or lies_across(contraction)
+    in_tiles = is_worth_packing(contraction, held) or lies_across(contraction)
     most = MANY if in_tiles else MANY_IN_PLACE
     return Reading.BLOCK if rows <= most else Reading.PACKED
+
+
+def is_beside_weights(contraction: Contraction, machine: Machine, held: bool) -> bool:
+    """Whether a round of k of all columns stays in the second cache beside a block of weights.
+
+    Threads then share the weights, each reads its part of them once, and nobody copies columns.
+    """
+    if not held or not is_worth_packing(contraction, held) or not _lies_along(contraction):
+        return False
+    columns = contraction.size(contraction.n)
+    if not isinstance(columns, int) or contraction.outer or contraction.batch:
+        return False
+    element = contraction.reduction.dtype.bits // 8
+    is_aligned = columns * element % (machine.vector_bytes // 2) == 0
+    return is_aligned and columns * DEPTH * element <= machine.l2 // 2
 
 
 def _lies_along(contraction: Contraction) -> bool:
@@ -229,6 +260,7 @@ class _Chooser:
     right: Reading
     constant: bool
     in_network: bool
+    held: bool = False
 
     @property
     def element(self) -> int:
@@ -246,7 +278,8 @@ class _Chooser:
         most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
         block_tiles = groups_of(tiles, groups_of(tiles, most))
         if self.is_by_rows():
-            block_tiles = even_block(tiles, max(1, BLOCK_ROWS // height))
+            most_rows = HELD_ROWS if self.held else BLOCK_ROWS
+            block_tiles = even_block(tiles, max(1, most_rows // height))
         block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
         steps = likely(contraction.size(contraction.k))
         work = 2 * block_tiles * height * block_panels * vectors * steps
@@ -317,7 +350,7 @@ class _Chooser:
 
     def is_streamed(self) -> bool:
         """Whether the right operand is read in place, and from memory."""
-        if self.right is not Reading.IN_PLACE:
+        if self.right is not Reading.IN_PLACE or self.left is Reading.TILES:
             return False
         size = likely(self.contraction.size((*self.contraction.n, *self.contraction.k)))
         return size * self.element > 2 * self.machine.l1
@@ -350,6 +383,8 @@ class _Chooser:
         Each then reads all weights, which stay near, and few rows that another one wrote.
         """
         contraction = self.contraction
+        if is_beside_weights(contraction, self.machine, self.held):
+            return True
         rows = contraction.size(contraction.m)
         if not self.in_network or not self.constant or self.right is not Reading.PACKED:
             return False
@@ -384,6 +419,9 @@ class _Chooser:
         if self.is_whole() or (fits and (self.constant or not _lies_along(contraction))):
             return 1
         outside = likely(contraction.size((*contraction.batch, *contraction.outer)))
+        weights = likely(contraction.size((*contraction.m, *contraction.k))) * self.element
+        if self.held and weights <= self.machine.l2:
+            return min(panels, HELD_PANELS)
         return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // SHARES))
 
 

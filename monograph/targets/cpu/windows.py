@@ -37,7 +37,7 @@ MANY_RESULTS = 16
 """Channels of a result from which turning it costs more than a copy of the picture."""
 PANEL = 16
 """Columns that are computed together."""
-FEW_STEPS = 96
+FEW_STEPS = 160
 """Products of a result up to which turning it takes a share of the time that matters."""
 
 

@@ -58,6 +58,8 @@ SCATTERED = 6
 """How much longer a transform takes whose channels do not lie together."""
 FAR, NEAR = 4, 16
 """Bytes a cycle from memory, and from a core's own cache."""
+WAITS = 0.4
+"""The part of fetching planes that no product hides, where they fill much of the last cache."""
 ENOUGH_BLOCKS, MANY_BLOCKS = 6, 16
 """Blocks of tiles from which they keep the threads busy, and from which one more is no matter."""
 
@@ -314,7 +316,8 @@ def winograd_cycles(c: Convolution, plan: Plan, machine: Machine, constant: bool
         of_products *= SCATTERED
     vectors = -(-c.channels // plan.lanes) * of_input + 2 * panels * of_products
     prepared = 0 if constant else 2 * transform.weight_planes * c.channels * c.features
-    return max(products, fetched) + c.groups * (tiles * vectors + prepared)
+    waits = WAITS * min(products, fetched) if nbytes >= machine.l3 // 2 else 0
+    return max(products, fetched) + waits + c.groups * (tiles * vectors + prepared)
 
 
 def direct_cycles(c: Convolution, machine: Machine) -> float:

@@ -70,6 +70,40 @@ def test_three_vectors_a_row_are_quicker_where_k_is_short() -> None:
     assert tiling(3136, 256, 144).columns == tiling(12, 24, 144).columns == 16
 
 
+def test_weights_on_the_left_are_packed_in_tiles_and_shared() -> None:
+    few, many = (
+        contraction(lambda w, x: w @ x, "f32[384, 96]", f"f32[96, {columns}]")
+        for columns in (196, 784)
+    )
+    _, beside = choose_tiling(few, MACHINE, constant=False, held=True)
+    assert (beside.left, beside.right) == (Reading.TILES, Reading.IN_PLACE)
+    assert beside.block_panels == 13 and beside.block_tiles * beside.height <= 48
+    _, wide = choose_tiling(many, MACHINE, constant=False, held=True)
+    assert (wide.left, wide.right) == (Reading.TILES, Reading.BLOCK)
+    assert wide.block_panels == 2
+    assert choose_tiling(few, MACHINE, constant=False)[1].left is Reading.IN_PLACE
+
+
+@pytest.mark.parametrize("batch", ["1", "3", "n"])
+@pytest.mark.parametrize(
+    ("channels", "results", "side", "groups"),
+    [(24, 40, 14, 1), (300, 52, 12, 1), (24, 40, 28, 1), (22, 40, 14, 1), (48, 80, 14, 2)],
+)
+def test_a_product_with_every_pixel_is_right_as_the_image_lies(
+    batch: str, channels: int, results: int, side: int, groups: int
+) -> None:
+    rng = np.random.default_rng(3)
+    w = rng.standard_normal((results, channels // groups, 1, 1), np.float32)
+    graph = monograph.trace(
+        lambda x: F.relu(F.conv(x, w, groups=groups)), f"f32[{batch}, {channels}, {side}, {side}]"
+    )
+    executable = compile_graph(graph, Options(cache=False))
+    assert not any("convert" in built.name for built in executable.program.kernels)
+    x = rng.standard_normal((3 if batch == "n" else int(batch), channels, side, side), np.float32)
+    (got,), (exact,) = executable.run([x]), monograph.interpret(graph, [x])
+    np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("rows", [29, "rows"])
 @pytest.mark.parametrize(("k", "columns"), [(40, 24), (600, 72), (16, 96)])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])

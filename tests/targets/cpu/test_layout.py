@@ -170,6 +170,15 @@ def test_a_normalisation_of_channels_reads_them_as_they_lie() -> None:
     check(net, "f32[2, 8, 5, 7]", inputs=[draw(2, 8, 5, 7)])
 
 
+def test_channels_that_are_stored_together_are_convolved_together() -> None:
+    def turned(x: Any) -> Any:
+        return F.transpose(F.conv(x, weights(24, 1, 7, 7), padding=3, groups=24), (0, 2, 3, 1))
+
+    made = check(turned, "f32[2, 24, 12, 16]", inputs=[draw(2, 24, 12, 16)])
+    assert "vectorize(i1, 8)" in str(made.kernels[0].schedule)
+    assert any(kernel.name.endswith("pack_taps") for kernel in made.kernels)
+
+
 def test_pools_means_and_resizes_follow() -> None:
     def net(x: Any) -> Any:
         y = F.conv(x, WN, padding=1)
