@@ -93,6 +93,21 @@ class StreamedAttention:
             tuple(stored),
         )
 
+    @property
+    def only_hides(self) -> bool:
+        """Whether there is a mask that hides scores and leaves the others as they are."""
+        return self.mask is not None and self.mask(self._any_score).dtype is bool_
+
+    @property
+    def masks_each_query(self) -> bool:
+        """Whether a mask has a row for each query, not one for all of them."""
+        place = self._any_score
+        return self.mask is not None and not self.mask(place).symbols.isdisjoint(place[-2].symbols)
+
+    @cached_property
+    def _any_score(self) -> Position:
+        return anywhere((*self.batch, self.heads, self.queries, self.keys))
+
 
 def anywhere(shape: Shape) -> Position:
     """A position in a value, in loop variables of its own."""

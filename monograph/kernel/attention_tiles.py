@@ -2,7 +2,7 @@
 
     for each tile of queries (in parallel):
       for each tile of keys that it sees:
-        for each panel of queries, a query in each lane:
+        for each panel of queries, a query in each lane, if it sees any of the keys:
           scores[key][query] = keys @ panel, masked, and the maximum of each query
           weights of the scores, and the fade of what was summed before
           result = result * fade + weightsᵀ @ values
@@ -34,12 +34,13 @@ from monograph.kernel.attention import (
     part,
     split,
 )
-from monograph.kernel.expr import Buffer, Expr
+from monograph.kernel.expr import Buffer, Expr, Variable
 from monograph.kernel.loops import (
     Accumulator,
     Assign,
     Combine,
     Declare,
+    If,
     Let,
     Loop,
     LoopNest,
@@ -47,6 +48,7 @@ from monograph.kernel.loops import (
     Write,
 )
 from monograph.kernel.mathlib.exponential import LOG2_E
+from monograph.kernel.unrolled import unrolled
 
 
 @dataclass(frozen=True)
@@ -240,16 +242,26 @@ class _Tiles(AttentionLoops):
         seen = keys
         if self.attention.causal:
             seen = dim_min(keys, self.first + (panel + 1) * self.columns - start)
-        statements = [self.unseen(panel), *self.multiply_keys(panel, start, seen)]
-        if self.attention.mask is not None:
-            statements += self.mask(panel, start, seen)
-        lanes = panel * self.columns
-        return (
-            *statements,
-            self.vector(self.columns, self.raised, lanes),
+        scores = (self.unseen(panel), *self.multiply_keys(panel, start, seen))
+        attended = (
+            self.vector(self.columns, self.raised, panel * self.columns),
             self.weights(panel, seen),
             *self.multiply_values(panel, start, seen),
         )
+        if self.attention.mask is None:
+            return *scores, *attended
+        if not self.attention.only_hides:
+            return *scores, *self.mask(panel, start, seen), *attended
+        count, shown, total = self.shown(panel, start, seen)
+        statements = (
+            *scores,
+            If(_is("less", shown, total), self.mask(panel, start, seen)),
+            If(_is("equal", shown, total), (self.unmasked(panel, seen),)),
+            *attended,
+        )
+        if self.is_stored_at_once:
+            return *count, *statements
+        return *count, If(_is("less", self.literal(0.0), shown), statements)
 
     def unseen(self, panel: Symbol) -> Loop:
         """No score of this tile has been seen."""
@@ -356,7 +368,7 @@ class _Tiles(AttentionLoops):
 
             return (
                 *(Accumulator(each, "sum") for each in sums),
-                self.serial(depth, product),
+                *unrolled(self.serial(depth, product)),
                 *stored(lane, sums),
             )
 
@@ -387,6 +399,47 @@ class _Tiles(AttentionLoops):
         if rest != 0:
             statements.append(self.serial(rest, lambda key: keys(key, 1), whole * square))
         return tuple(statements)
+
+    def shown(self, panel: Symbol, start: Dim, seen: Dim) -> tuple[Statements, Variable, Expr]:
+        """Count the scores of a panel that the mask shows; how many there are."""
+        assert self.attention.mask is not None
+        mask, shown = self.attention.mask, self.variable()
+
+        def row(query: Dim) -> Statements:
+            def element(key: Symbol) -> Statements:
+                found = mask(self.position(panel * self.columns + query, start + key))
+                one = e.select(found, self.literal(1.0), self.literal(0.0))
+                return (Combine(shown, "sum", one, e.index(key)),)
+
+            return (self.vector(seen, element, width=2 * self.columns),)
+
+        rows = self.inside(panel) if self.attention.masks_each_query else 1
+        total = e.cast(e.index(shape_product((rows, seen))), shown.dtype)
+        return (Accumulator(shown, "sum"), self.serial(rows, row)), shown, total
+
+    def unmasked(self, panel: Symbol, seen: Dim) -> Loop:
+        """Notice the scores of a panel, of which the mask hides none."""
+
+        def lanes(lane: Symbol) -> Statements:
+            place = e.index(panel * self.columns + lane)
+            cell, last = self.variable(), self.variable()
+
+            def noticed(key: Symbol) -> Statements:
+                held, found = self.variable(), self.variable()
+                return (
+                    Let(found, e.load(self.scores, (self.score(key, lane),))),
+                    Let(held, cell),
+                    Assign(cell, self.larger(held, found)),
+                )
+
+            return (
+                Declare(cell, self.literal(-math.inf)),
+                self.serial(seen, noticed),
+                Let(last, cell),
+                Write(self.highest, place, last),
+            )
+
+        return self.vector(self.columns, lanes)
 
     def masked(self, panel: Symbol, start: Dim, key: Dim, lane: Symbol) -> tuple[Statements, Expr]:
         """A score to which the mask has been added, or that it hides."""
@@ -531,6 +584,10 @@ class _Tiles(AttentionLoops):
             )
 
         return self.serial(self.rows, divided)
+
+
+def _is(function: str, left: Expr, right: Expr) -> Expr:
+    return e.apply(function, left, right, dtype=bool_)
 
 
 def _balanced(size: int, most: int) -> list[int]:

@@ -35,6 +35,8 @@ QUERIES = 256
 """Queries of a tile."""
 KEYS = 512
 """Keys of a tile."""
+MASKED_KEYS = 128
+"""Keys of a tile that a mask may hide from all queries of a panel: it is left out then."""
 TASKS = 16
 """Tiles that there should be, so that threads finish together."""
 FEW = 8
@@ -425,7 +427,8 @@ def choose_tile(attention: StreamedAttention, machine: Machine) -> AttentionTile
     while most >= 8 * columns and _tiles(attention, most) < TASKS:
         most //= 2
     queries = _rounded(attention.queries, most, columns)
-    keys = _shared_out(attention.keys, min(KEYS, machine.l2 // depth), rows)
+    most_keys = MASKED_KEYS if attention.only_hides else KEYS
+    keys = _shared_out(attention.keys, min(most_keys, machine.l2 // depth), rows)
     # With a length that is known only later, reading in place was measured to take 7 % longer.
     copied = lie_apart(attention) or not isinstance(attention.keys, int)
     return AttentionTile(rows, columns, queries, keys, copied)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from monograph.ir.types import DType
 from monograph.kernel.expr import Apply, Index, Load, Variable, walk
-from monograph.kernel.loops import Accumulator, Combine, Let, Loop, Statement, Write
+from monograph.kernel.loops import Accumulator, Combine, If, Let, Loop, Statement, Write
 
 
 def accumulated(body: Sequence[Statement]) -> list[str]:
@@ -30,7 +30,7 @@ def loads_of(body: Sequence[Statement]) -> list[Load]:
 def sums_of_sums(body: Sequence[Statement]) -> Iterator[str]:
     """The accumulators of what other accumulators hold."""
     for statement in body:
-        if isinstance(statement, Loop):
+        if isinstance(statement, Loop | If):
             yield from sums_of_sums(statement.body)
         elif isinstance(statement, Combine) and statement.kind == "sum":
             value = statement.value
@@ -50,7 +50,7 @@ def combined_dtypes(
                 dim = statement.position.dim
                 largest = dim if isinstance(dim, int) else dim.bounds()[1]
             yield statement.variable.name, (statement.value.dtype, largest)
-        elif isinstance(statement, Loop):
+        elif isinstance(statement, Loop | If):
             yield from combined_dtypes(statement.body)
 
 

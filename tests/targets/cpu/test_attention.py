@@ -150,6 +150,19 @@ def test_a_query_that_sees_nothing_gives_zeros(queries: int, keys: int) -> None:
     check([*operands(queries, keys), np.where(keep, 0, -np.inf).astype(np.float32)])
 
 
+@pytest.mark.parametrize("length", ["300", "n"])
+def test_masks_that_hide_whole_tiles_show_others_whole_or_cut_them(length: str) -> None:
+    place = np.arange(300)
+    behind = place[:, None] - place
+    arrays = operands(300, 300)
+    shapes = [*(f"1, 2, {length}, 8" for _ in arrays), f"{length}, {length}"]
+    program = check([*arrays, behind >= 0], shapes=shapes)
+    for mask in ((behind >= 0) & (behind < 20), abs(behind) > 150, behind < 300):
+        (got,) = program.run([*arrays, mask])
+        expected = Attention().evaluate(*(x.astype(np.float64) for x in arrays), mask)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6)
+
+
 def test_a_mask_of_symbolic_size() -> None:
     shapes = ["b, 2, q, 8", "b, 2, k, 8", "b, 2, k, 8", "b, 1, 1, k"]
     check([*operands(30, 70, batch=3), GENERATOR.random((3, 1, 1, 70)) < 0.7], shapes=shapes)
