@@ -24,6 +24,7 @@ from monograph.ir.op import Op, Trait
 from monograph.ir.types import DType, Kind, TensorType, bool_, i64, wide
 from monograph.kernel import complex_numbers, whole_numbers
 from monograph.kernel import expr as e
+from monograph.kernel.complex_moves import moved_whole
 from monograph.kernel.complex_numbers import involves_complex
 from monograph.kernel.expr import Buffer, Expr, Index
 from monograph.kernel.kernel import Kernel, Store
@@ -104,9 +105,19 @@ class GroupLowering:
         if type(node.op).has_lowering():
             found: Expr = node.op.lower(builder, position, value.index)
         else:
-            operands = [builder.broadcast(k, position) for k in range(len(node.operands))]
+            operands = [builder.broadcast(k, position) for k in self._order(node)]
             found = builder.apply(node.op.name, *operands, dtype=builder.result_dtype())
         return builder.cast(found, wide(value.dtype))
+
+    def _order(self, node: Node) -> Sequence[int]:
+        """In which order a function takes its operands: a sum takes what the group computes first.
+
+        So ``x + conv(y)`` and ``conv(y) + x`` are one kernel, and their buffers have one order.
+        """
+        inside = [operand in self.inside for operand in node.operands]
+        if node.op.name == "add" and inside == [False, True]:
+            return 1, 0
+        return range(len(node.operands))
 
 
 def widened(element: Expr) -> Expr:
@@ -268,7 +279,7 @@ def lower_group(
     inputs = tuple(map(complex_numbers.held, group.inputs.values()))
     written = tuple(map(complex_numbers.held, buffers))
     kernel = Kernel(name, inputs, written, walk.axes, tuple(stores))
-    return kernel, tuple(group.inputs)
+    return moved_whole(kernel), tuple(group.inputs)
 
 
 def reshaped_position(index: Position, shape: Shape, target: Shape) -> Position:

@@ -17,7 +17,7 @@ import numpy as np
 from monograph.errors import EvaluationError
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol
 from monograph.ir.op import registry
-from monograph.ir.types import DType
+from monograph.ir.types import DType, i64
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Literal, Load, Reduce
 from monograph.kernel.kernel import Kernel
 from monograph.ops.activation import Gelu
@@ -34,16 +34,18 @@ def run_kernel(
         return _run(kernel, inputs, sizes or {})
 
 
-def _in_parts(array: Array) -> Array:
-    """Complex numbers as two floats each, as kernels hold them."""
+def _in_parts(array: Array, held: DType) -> Array:
+    """Complex numbers as two floats each, as kernels hold them, or one integer if only moved."""
     if array.dtype.kind != "c":
         return array
+    if held is i64:
+        return np.ascontiguousarray(array).view(np.int64)
     return np.stack([array.real, array.imag], -1)
 
 
 def _run(kernel: Kernel, inputs: Sequence[Array], sizes: Mapping[Symbol, int]) -> list[Array]:
     memory = {
-        buffer.name: _in_parts(np.asarray(array))
+        buffer.name: _in_parts(np.asarray(array), buffer.dtype)
         for buffer, array in zip(kernel.inputs, inputs, strict=True)
     }
     scope = _Scope(None, kernel.axes, memory, dict(sizes))

@@ -11,10 +11,11 @@ import pytest
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Value
-from monograph.ir.types import Array, TensorType, c64, type_of_array
+from monograph.ir.types import Array, TensorType, c64, i64, type_of_array
 from monograph.kernel.lower import is_lowerable
 from monograph.ops import cumulative, elementwise, joining, linalg, reduce, shape
 from monograph.runtime.compile import Options, compile_graph
+from tests.kernel.build import kernel_of
 
 STRICT = Options(strict=True, cache=False)
 
@@ -27,6 +28,30 @@ def numbers(*sizes: int, seed: int = 0) -> Array:
 def run(function: Callable[..., Any], *arrays: Array) -> list[Array]:
     graph = trace(function, *map(type_of_array, arrays), name="complex")
     return compile_graph(graph, STRICT).run(list(arrays))
+
+
+def test_numbers_that_are_only_moved_are_pieces_of_eight_bytes() -> None:
+    x, y = numbers(13, 30), numbers(30, 17, seed=1)
+    x[0, 0], y[2, 3] = complex(-0.0, np.nan), complex(np.inf, -0.0)
+
+    def joined(x: Value, y: Value) -> Value:
+        return joining.concat([shape.transpose(x, (1, 0)), y], 1)
+
+    kernel = kernel_of(joined, "c64[13, 30]", "c64[30, 17]", strides={0: (40, 1)})
+    assert {buffer.dtype for buffer in kernel.buffers} == {i64}
+    (moved,) = run(joined, x, y)
+    expected = np.concatenate([x.T, y], 1)
+    np.testing.assert_array_equal(moved.view(np.int64), expected.view(np.int64))
+
+
+def test_a_number_that_decides_where_others_go_is_taken_apart() -> None:
+    x = numbers(20, 20)
+
+    def gated(x: Value) -> Value:
+        turned = shape.transpose(x, (1, 0))
+        return elementwise.where(elementwise.real(x) > 0.0, turned, x)
+
+    np.testing.assert_array_equal(*run(gated, x), np.where(x.real > 0, x.T, x))
 
 
 def test_moves_sums_and_products_need_no_interpreter() -> None:
