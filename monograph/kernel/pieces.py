@@ -72,13 +72,29 @@ def without_unread(kernel: Kernel) -> tuple[Kernel, tuple[int, ...]]:
     if len(kept) == len(kernel.inputs):
         return kernel, kept
     names = {kernel.inputs[old].name: kernel.inputs[new].name for new, old in enumerate(kept)}
+    return _with_names(kernel, names), kept
+
+
+def named_by_place(kernel: Kernel) -> Kernel:
+    """The kernel with its inputs named as all kernels' are: what was cut out of one has its names.
+
+    Only then is packing the second operand of one kernel the same as packing the third of another.
+    """
+    names = {buffer.name: f"b{k}" for k, buffer in enumerate(kernel.inputs)}
+    if all(old == new for old, new in names.items()):
+        return kernel
+    return _with_names(kernel, names)
+
+
+def _with_names(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
+    """The kernel with the inputs that have a new name, under that name."""
     loads: dict[Expr, Expr] = {}
     for load in kernel.loads():
         operands = tuple(e.replace(operand, loads) for operand in load.operands)
         loads[load] = e.load(replace(load.buffer, name=names[load.buffer.name]), operands)
     stores = tuple(store.mapped(lambda expr: e.replace(expr, loads)) for store in kernel.stores)
-    inputs = tuple(replace(kernel.inputs[k], name=names[kernel.inputs[k].name]) for k in kept)
-    return replace(kernel, inputs=inputs, stores=stores), kept
+    inputs = tuple(replace(b, name=names[b.name]) for b in kernel.inputs if b.name in names)
+    return replace(kernel, inputs=inputs, stores=stores)
 
 
 def without_doubles(kernel: Kernel, written: Sequence[int]) -> tuple[Kernel, list[int]]:

@@ -10,7 +10,13 @@ import pytest
 
 from monograph import functional as F
 from monograph.kernel.expr import Apply
-from monograph.kernel.pieces import Pieces, on_pieces, without_doubles, without_unread
+from monograph.kernel.pieces import (
+    Pieces,
+    named_by_place,
+    on_pieces,
+    without_doubles,
+    without_unread,
+)
 from tests.kernel.build import flat
 from tests.kernel.evaluate_kernel import run_kernel
 
@@ -81,7 +87,7 @@ def test_only_the_buffers_that_are_named_are_cut() -> None:
 
 
 def test_inputs_that_are_not_read_go_and_the_others_are_named_by_place() -> None:
-    kernel = flat(lambda x, y, z: x + y * z, "f32[6]", "f32[6]", "f32[6]")
+    kernel = flat(lambda x, y, z: x - y * z, "f32[6]", "f32[6]", "f32[6]")
     assert without_unread(kernel) == (kernel, (0, 1, 2))
     alone = flat(lambda y, z: y * z, "f32[6]", "f32[6]")
     (store,) = kernel.stores
@@ -101,3 +107,15 @@ def test_an_output_that_is_another_one_is_written_once() -> None:
     both = replace(kernel, outputs=(buffer, second), stores=(store, replace(store, buffer=second)))
     assert without_doubles(both, [7, 7]) == (kernel, [7])
     assert without_doubles(both, [7, 8]) == (both, [7, 8])
+
+
+def test_inputs_are_named_by_their_place() -> None:
+    kernel = flat(lambda x, y: F.sum(x, axis=1) - y * x[:, 0], "f32[3, 4]", "f32[3]")
+    first, second = (buffer.name for buffer in kernel.inputs)
+    assert named_by_place(kernel) is kernel
+    swapped = replace(kernel, inputs=kernel.inputs[::-1])
+    named = named_by_place(swapped)
+    assert [buffer.name for buffer in named.inputs] == [first, second]
+    assert [buffer.shape for buffer in named.inputs] == [(3,), (12,)]
+    x, y = np.arange(12, dtype=np.float32), np.float32([2, 3, 5])
+    np.testing.assert_array_equal(run_kernel(named, [y, x])[0], run_kernel(kernel, [x, y])[0])

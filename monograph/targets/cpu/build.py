@@ -2,7 +2,8 @@
 
     graph ─▶ groups ─▶ kernels ─▶ loop nests ─▶ LLVM ─▶ one object with one entry point
 
-Equal kernels are emitted once: a model with twelve equal layers has one layer's kernels.
+Equal kernels are emitted once: a model with twelve equal layers has one layer's kernels. Those that
+only turn out to be equal as text are compiled once (``parts``).
 """
 
 from __future__ import annotations
@@ -145,9 +146,15 @@ class Module:
 
 def module_of(launches: Launches, sizes: tuple[Symbol, ...]) -> tuple[Module, Mapping[int, Step]]:
     """All kernels and the entry points, and the step that each result code stands for."""
+    built = [(each.name, each.text) for each in launches.kernels.values()]
+    parts = launches.parts
+    codes = {} if parts is None else {name: parts.code(name, text) for name, text in built}
     entry, declarations, failures = entry_text(
-        launches.slots, sizes, launches.steps, launches.prepare
+        launches.slots, sizes, launches.steps, launches.prepare, codes
     )
-    kernels = {built.name: built.text for built in launches.kernels.values()}
+    kernels = {}
+    for name, text in built:
+        code = codes.get(name, name)
+        kernels[code] = text.replace(name, code)
     declared = "\n".join(sorted(launches.declarations | declarations))
     return Module(declared, kernels, entry), failures

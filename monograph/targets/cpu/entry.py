@@ -40,8 +40,12 @@ PARALLEL_FOR = "monograph_parallel_for"
 class EntryEmitter:
     """Writes the entry point of a program."""
 
-    def __init__(self, slots: Sequence[Slot], sizes: Sequence[Symbol]) -> None:
+    def __init__(
+        self, slots: Sequence[Slot], sizes: Sequence[Symbol], codes: Mapping[str, str]
+    ) -> None:
         self.slots = slots
+        self.codes = codes
+        """The functions that stand for kernels that have none of their own."""
         self.sizes = {symbol: len(slots) + k for k, symbol in enumerate(sizes)}
         self.callback = len(slots) + len(sizes)
         self.declarations: set[str] = set()
@@ -124,15 +128,16 @@ class EntryEmitter:
             self.store_argument(k, value)
         self.store_argument(len(values), "ptr %status")
         total = self.dim(step.extent)
+        kernel = self.codes.get(step.kernel, step.kernel)
         if isinstance(step.extent, int) and step.extent <= step.grain:
             if step.extent > 0:
-                self.b.line(f"call void @{step.kernel}(ptr %arguments, i64 0, i64 {step.extent})")
+                self.b.line(f"call void @{kernel}(ptr %arguments, i64 0, i64 {step.extent})")
         else:
             self.declarations.add(f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64, i64)")
             self.b.assign(
                 "i32",
                 1,
-                f"call i32 @{PARALLEL_FOR}(ptr @{step.kernel}, ptr %arguments, i64 {total.text}, "
+                f"call i32 @{PARALLEL_FOR}(ptr @{kernel}, ptr %arguments, i64 {total.text}, "
                 f"i64 {step.grain}, i64 %threads)",
             )
         if step.checked:
@@ -149,7 +154,8 @@ class EntryEmitter:
             for k, value in enumerate([*values, "ptr %status", extent]):
                 self.store_argument(number * words + k, value)
         total = self.b.binary("mul", extent, Lanes(str(step.times), "i64"))
-        name = self.together_function(step.kernel, step.times, words)
+        kernel = self.codes.get(step.kernel, step.kernel)
+        name = self.together_function(kernel, step.times, words)
         self.declarations.add(f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64, i64)")
         self.b.assign(
             "i32",
@@ -468,10 +474,14 @@ def _launches(steps: Sequence[Step]) -> list[Launch]:
 
 
 def entry_text(
-    slots: Sequence[Slot], sizes: Sequence[Symbol], steps: Sequence[Step], prepare: Sequence[Step]
+    slots: Sequence[Slot],
+    sizes: Sequence[Symbol],
+    steps: Sequence[Step],
+    prepare: Sequence[Step],
+    codes: Mapping[str, str],
 ) -> tuple[str, set[str], Mapping[int, Step]]:
     """The entry points, what they declare, and the step that each result code stands for."""
-    emitter = EntryEmitter(slots, sizes)
+    emitter = EntryEmitter(slots, sizes, codes)
     text = emitter.emit(steps)
     if prepare:
         text += emitter.emit(prepare, PREPARE)

@@ -26,7 +26,7 @@ from monograph.kernel.layout import Layout, laid_out
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.nest import build_nest
 from monograph.kernel.pairs import holds_small, is_small
-from monograph.kernel.pieces import without_unread
+from monograph.kernel.pieces import named_by_place, without_unread
 from monograph.kernel.product import Product
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.taps import write_out_taps
@@ -213,6 +213,7 @@ class Launches:
         schedule: Schedule | None = None,
     ) -> int:
         """The slot of a packed operand: prepared if it is made of weights, else made each time."""
+        kernel = named_by_place(kernel)
         (buffer,) = kernel.outputs
         if not read or not self.is_constant(read):
             target = self.add_scratch(buffer)
@@ -383,7 +384,8 @@ class Launches:
         if self.parts is None:
             return
         for built in islice(self.kernels.values(), self._handed_over, None):
-            if built.name not in self.products and built.name not in self.packings:
+            may_change = built.name in self.products or built.name in self.packings
+            if not may_change and self.parts.code(built.name, built.text) == built.name:
                 self.parts.gather(built.name, built.text, self.declarations)
         self._handed_over = len(self.kernels)
 

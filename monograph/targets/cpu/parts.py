@@ -4,10 +4,14 @@ Kernels do not call each other, so any of them may go into any part, and a part 
 while the kernels of others are still being made. How a program is cut depends on its text alone: it
 is the same on every machine. The objects of the parts are kept together as ``ar`` archives keep
 them, and one object stays as it is.
+
+Kernels whose texts are the same but for their names are compiled once: two that pack weights of as
+many rows, say, and differ in how many panels they are launched for.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -37,6 +41,7 @@ class Parts:
         self._begun: list[Future[Compiled]] = []
         self._gathered: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._codes: dict[bytes, str] = {}
 
     def __enter__(self) -> Parts:
         return self
@@ -49,6 +54,11 @@ class Parts:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+    def code(self, name: str, kernel: str) -> str:
+        """The name of the kernel whose code this one runs: the first that had the same text."""
+        nameless = kernel.replace(name, "")
+        return self._codes.setdefault(hashlib.sha256(nameless.encode()).digest(), name)
 
     def gather(self, name: str, kernel: str, declarations: Iterable[str]) -> None:
         """Take a kernel that stays as it is; when there are enough for a part, that is begun."""

@@ -8,7 +8,7 @@ import pytest
 from monograph import functional as F
 from monograph.errors import InputError
 from monograph.frontends.trace import trace
-from monograph.ir.graph import Value
+from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
@@ -98,3 +98,31 @@ def test_an_incomplete_archive_is_refused(cut: int) -> None:
 def test_kernels_are_spread_evenly() -> None:
     found = parts._even_parts(["a" * 50, "b" * 30, "c" * 25, "d" * 5], 2)
     assert [sum(map(len, part)) for part in found] == [55, 55]
+
+
+def test_kernels_of_the_same_text_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+
+    def compile_text(text: str, machine: Machine, *, level: int = 3) -> Compiled:
+        texts.append(text)
+        return machine_module.compile_text(text, machine, level=level)
+
+    generator = np.random.default_rng(5)
+    graph = Graph("wider")
+    x = graph.add_input("x", "f32[48, 64]")
+    with graph.as_current():
+        for number, width in enumerate((128, 256)):  # packed alike, in more panels
+            weight = generator.standard_normal((width, 64)).astype(np.float32)
+            graph.set_outputs([*graph.outputs, F.linear(x, graph.add_weight(f"w{number}", weight))])
+    given = generator.standard_normal((48, 64)).astype(np.float32)
+    monkeypatch.setattr(parts, "compile_text", compile_text)
+    for part in (parts.PART, 100):  # as a whole, and in parts
+        texts.clear()
+        monkeypatch.setattr(parts, "PART", part)
+        executable = compile_graph(graph, Options(cache=False))
+        assert executable.program is not None
+        names = [kernel.name for kernel in executable.program.kernels if "pack" in kernel.name]
+        defined = [name for name in names if f"define void @{name}(" in "".join(texts)]
+        assert (len(names), len(defined)) == (2, 1)
+        for got, expected in zip(executable.run([given]), interpret(graph, [given]), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)

@@ -78,3 +78,18 @@ def test_a_weight_that_is_used_again_is_packed_once() -> None:
     launched = [step for step in executable.code.steps if isinstance(step, Launch)]
     assert len(launched) == 4
     assert kinds.count(SlotKind.PREPARED) == 2
+
+
+def test_what_is_added_may_stand_on_either_side() -> None:
+    """The kernel of a residual is one, whichever of the two is written first."""
+    first, second = weights(2)
+    graph = Graph("residuals")
+    x = graph.add_input("x", "f32[32, 64]")
+    with graph.as_current():
+        y = F.tanh(x @ graph.add_weight("a", first) + x)
+        graph.set_outputs([F.tanh(y + y @ graph.add_weight("b", second))])
+    executable = compile_graph(graph, Options(cache=False))
+    assert executable.program is not None
+    assert len([each for each in executable.program.kernels if "pack" not in each.name]) == 1
+    (got,) = executable.run([X])
+    np.testing.assert_allclose(got, monograph.interpret(graph, [X])[0], atol=1e-5)
