@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from monograph.ir import dims
-from monograph.ir.dims import Symbol
+from monograph.ir.dims import Symbol, polynomial
 from monograph.runtime.locks import ForkedLock
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
@@ -70,5 +69,5 @@ def test_others_wait_for_a_lock() -> None:
 
 
 def test_a_finalizer_may_make_a_size_while_one_is_made() -> None:
-    with dims._interned_lock:
+    with polynomial._interned_lock:
         assert str(Symbol("made_meanwhile") * 3) == "3*made_meanwhile"

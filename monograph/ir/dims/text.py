@@ -1,19 +1,18 @@
 """The parser of dimension expressions: ``2*seq+1``, ``(a+b)//2``, ``max(a, 4)``.
 
 It reads integers, names, ``+ - * // %``, unary minus, parentheses and named functions, with
-Python's precedence, and computes as it goes with the arithmetic of whatever the names stand for:
-it knows nothing of polynomials, and `monograph.ir.dims` imports it rather than the reverse. The
-text may come from an untrusted file, so length, nesting and the size of integers are limited.
+Python's precedence, and computes as it goes with the arithmetic of whatever the names stand for.
+The text may come from an untrusted file, so length, nesting and the size of integers are limited.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-if TYPE_CHECKING:
-    from monograph.ir.dims import Dim, Symbol
+from monograph.ir.dims.operations import dim_max, dim_min
+from monograph.ir.dims.polynomial import Dim, Symbol
 
 MAX_NESTING = 64
 MAX_DIGITS = 19
@@ -21,13 +20,12 @@ MAX_TOKENS = 16_384
 
 _TOKEN = re.compile(r"\s*(?:([0-9]+|[A-Za-z_][A-Za-z0-9_]*|//|[-+*%(),])|$)", re.ASCII)
 _EXCERPT = 60
+_FUNCTIONS: dict[str, Callable[..., Dim]] = {"max": dim_max, "min": dim_min}
 
 
-def parse_expression(
-    text: str, symbols: Mapping[str, Symbol], functions: Mapping[str, Callable[..., Dim]]
-) -> Dim:
-    """The value of an expression; ValueError says what is wrong, and at which column."""
-    parser = _Parser(text, symbols, functions)
+def parse_dim(text: str, symbols: Mapping[str, Symbol]) -> Dim:
+    """Parse what `str` prints. Anything else is a ValueError: what is wrong, at which column."""
+    parser = _Parser(text, symbols)
     value = parser.sum()
     if parser.token:
         parser.fail(f"expected an operator or the end, found {parser.token!r}")
@@ -37,12 +35,9 @@ def parse_expression(
 class _Parser:
     """Recursive descent with one token of lookahead; ``token`` is empty at the end of the text."""
 
-    def __init__(
-        self, text: str, symbols: Mapping[str, Symbol], functions: Mapping[str, Callable[..., Dim]]
-    ) -> None:
+    def __init__(self, text: str, symbols: Mapping[str, Symbol]) -> None:
         self.text = text
         self.symbols = symbols
-        self.functions = functions
         self.token = ""
         self.start = 0
         self.end = 0
@@ -127,13 +122,13 @@ class _Parser:
         name = self.token
         start = self.start
         self.advance()
-        known = self.functions if self.token == "(" else self.symbols
+        known = _FUNCTIONS if self.token == "(" else self.symbols
         if name not in known:
             self.start = start
             kind = "function" if self.token == "(" else "symbol"
             self.fail(f"unknown {kind} {name!r}; known: {', '.join(sorted(known)) or 'none'}")
         if self.token == "(":
-            return self.functions[name](*self.arguments())
+            return _FUNCTIONS[name](*self.arguments())
         return self.symbols[name]
 
     def arguments(self, at_most: int = MAX_TOKENS) -> list[Dim]:

@@ -1,0 +1,76 @@
+"""Symbolic tensor dimensions: ``batch``, ``2*seq+1``, ``(height+1)//2``.
+
+A dimension is a plain ``int`` or a `SymbolicDim`. A `SymbolicDim` is always in canonical form, a
+polynomial with integer coefficients over *atoms* (a `Symbol`, or a `FloorDiv`, `Mod`, `Max` or
+`Min` of other dimensions), and it is interned: equal expressions are one object, so ``==`` and
+``hash`` cost no more than identity. A constant result is always an ``int``, never a symbolic
+constant. Every expression knows sound bounds, derived from the declared ranges of its symbols, and
+simplification relies on them: bindings are expected to lie inside those ranges. Expressions are
+limited in size, so that neither a hostile file nor a runaway pass can exhaust memory.
+
+``polynomial`` holds symbols and what ``+ - *`` make of them, ``operations`` what polynomials cannot
+express, ``proofs`` what holds for every binding, ``binding`` the way from symbols to values and
+back, ``text`` the parser.
+"""
+
+from __future__ import annotations
+
+from monograph.ir.dims.binding import (
+    UnboundSymbolError,
+    evaluate_dim,
+    solve_for,
+    substitute_dim,
+    substitute_shape,
+)
+from monograph.ir.dims.operations import FloorDiv, Max, Min, Mod, Operation, dim_max, dim_min
+from monograph.ir.dims.polynomial import (
+    Atom,
+    Bindings,
+    Dim,
+    Monomial,
+    Polynomial,
+    Shape,
+    Symbol,
+    SymbolicDim,
+    Terms,
+    is_static,
+    shape_product,
+)
+from monograph.ir.dims.proofs import (
+    provably_at_least,
+    provably_different,
+    provably_equal,
+    provably_less,
+)
+from monograph.ir.dims.text import parse_dim
+
+__all__ = [
+    "Atom",
+    "Bindings",
+    "Dim",
+    "FloorDiv",
+    "Max",
+    "Min",
+    "Mod",
+    "Monomial",
+    "Operation",
+    "Polynomial",
+    "Shape",
+    "Symbol",
+    "SymbolicDim",
+    "Terms",
+    "UnboundSymbolError",
+    "dim_max",
+    "dim_min",
+    "evaluate_dim",
+    "is_static",
+    "parse_dim",
+    "provably_at_least",
+    "provably_different",
+    "provably_equal",
+    "provably_less",
+    "shape_product",
+    "solve_for",
+    "substitute_dim",
+    "substitute_shape",
+]

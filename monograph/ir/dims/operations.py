@@ -1,0 +1,353 @@
+"""What a polynomial cannot express: ``//``, ``%``, ``max`` and ``min`` of dimensions.
+
+Each is an atom of the polynomials around it, made only where no rule finds anything simpler: terms
+that divide exactly are taken out, what the declared ranges decide is decided.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from math import gcd
+from typing import ClassVar
+
+from monograph.errors import DimensionError
+from monograph.ir.dims import intervals
+from monograph.ir.dims.intervals import Interval
+from monograph.ir.dims.polynomial import (
+    DIVISIONS,
+    MAX_TERMS,
+    Atom,
+    Bindings,
+    Dim,
+    Monomial,
+    Symbol,
+    SymbolicDim,
+    Terms,
+    bounds_of,
+    check_limits,
+    constant_of,
+    fill,
+    from_coefficients,
+    intern,
+    is_static,
+    merged_symbols,
+    monomial_product,
+    ranges_of,
+    remembered,
+    term_order,
+    terms_of,
+)
+from monograph.ir.dims.proofs import provably_at_least, provably_less
+
+MAX_ARGUMENTS = 64  # of one max or min
+MAX_DEPTH = 32  # atoms inside atoms; prints with at most twice as many nested parentheses
+
+
+class Operation(Atom):
+    """An atom that applies an operation to `arguments` which a polynomial cannot express."""
+
+    __slots__ = ("arguments",)
+
+    arguments: tuple[Dim, ...]
+
+    # The operation itself, simplified; of integers it gives an integer.
+    apply: ClassVar[Callable[..., Dim]]
+
+    # The bounds of the result, from those of the arguments.
+    interval: ClassVar[Callable[..., Interval]]
+
+    @classmethod
+    def text(cls, *arguments: Dim) -> str:
+        """How it prints; expressions of equal text may differ in the ranges of their symbols."""
+        return f"{cls.__name__.lower()}({', '.join(map(str, arguments))})"
+
+    def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
+        values = (a if isinstance(a, int) else a.substitute(bindings) for a in self.arguments)
+        return self.apply(*values)
+
+    def _evaluate(self, bindings: Bindings) -> int:
+        values = (a if isinstance(a, int) else a._evaluate(bindings) for a in self.arguments)
+        result = self.apply(*values)
+        assert isinstance(result, int)
+        return result
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self).apply, self.arguments
+
+
+class Division(Operation):
+    """A quotient or a remainder: two arguments, printed with a sign between them."""
+
+    __slots__ = ()
+
+    is_quotient = True
+    sign: ClassVar[str]
+
+    @classmethod
+    def text(cls, *arguments: Dim) -> str:
+        numerator, denominator = arguments
+        terms = terms_of(numerator)
+        bare_top = len(terms) == 1 and terms[0][1] >= 0
+        bare_bottom = isinstance(denominator, (int, Symbol, Max, Min))
+        top = str(numerator) if bare_top else f"({numerator})"
+        bottom = str(denominator) if bare_bottom else f"({denominator})"
+        return f"{top}{cls.sign}{bottom}"
+
+
+class FloorDiv(Division):
+    """``arguments[0] // arguments[1]``, rounding down as Python does."""
+
+    __slots__ = ()
+
+    sign = "//"
+    apply = staticmethod(operator.floordiv)
+    interval = staticmethod(intervals.quotient)
+
+
+class Mod(Division):
+    """``arguments[0] % arguments[1]``, with the sign of the divisor as in Python."""
+
+    __slots__ = ()
+
+    sign = "%"
+    apply = staticmethod(operator.mod)
+    interval = staticmethod(intervals.remainder)
+
+
+class Max(Operation):
+    """The largest of two or more dimensions."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def apply(*arguments: Dim) -> Dim:
+        return dim_max(*arguments)
+
+    @staticmethod
+    def interval(*arguments: Interval) -> Interval:
+        return intervals.maximum(arguments)
+
+
+class Min(Operation):
+    """The smallest of two or more dimensions."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def apply(*arguments: Dim) -> Dim:
+        return dim_min(*arguments)
+
+    @staticmethod
+    def interval(*arguments: Interval) -> Interval:
+        return intervals.minimum(arguments)
+
+
+def dim_max(*dims: Dim) -> Dim:
+    """The largest of the dimensions; arguments that ranges prove dominated disappear."""
+    return max(dims) if dims and is_static(dims) else _extremum(Max, dims)
+
+
+def dim_min(*dims: Dim) -> Dim:
+    """The smallest of the dimensions; arguments that ranges prove dominated disappear."""
+    return min(dims) if dims and is_static(dims) else _extremum(Min, dims)
+
+
+def _operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Operation:
+    """The atom for an operation that no rule could simplify."""
+    return intern((kind, arguments), lambda: _build_operation(kind, arguments))
+
+
+def _build_operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Operation:
+    symbolic = [argument for argument in arguments if isinstance(argument, SymbolicDim)]
+    size = len(arguments) + sum(argument._size for argument in symbolic)
+    check_limits(size, (argument for argument in arguments if isinstance(argument, int)))
+    depth = 1 + max(argument._depth for argument in symbolic)
+    if depth > MAX_DEPTH:
+        raise DimensionError(
+            f"symbolic dimension nested too deeply (more than {MAX_DEPTH} operations)"
+        )
+    ranges = tuple(bound for argument in symbolic for bound in ranges_of(argument))
+    atom = object.__new__(kind)
+    fill(
+        atom,
+        arguments=arguments,
+        _bounds=kind.interval(*map(bounds_of, arguments)),
+        _depth=depth,
+        _size=size,
+        _symbols=merged_symbols(symbolic),
+        _key=(kind.text(*arguments), ranges),
+    )
+    return atom
+
+
+# Division -----------------------------------------------------------------------------------------
+
+
+def _term_quotient(
+    term: tuple[Monomial, int], divisor: tuple[Monomial, int]
+) -> tuple[Monomial, int] | None:
+    """``term / divisor`` if it is a term again, else None."""
+    if term[1] % divisor[1]:
+        return None
+    atoms = list(term[0])
+    for atom in divisor[0]:
+        if atom not in atoms:
+            return None
+        atoms.remove(atom)
+    return tuple(atoms), term[1] // divisor[1]
+
+
+def _split(numerator: Dim, denominator: Dim) -> tuple[Dim, Dim]:
+    """Quotient and remainder, ``numerator == quotient * denominator + remainder``.
+
+    By a single term, every term that divides exactly goes into the quotient. By a longer
+    polynomial it is all or nothing, since ``a//(a+1)`` is simpler than ``1+(-1)//(a+1)``.
+    """
+    divisor = terms_of(denominator)
+    if len(divisor) > 1:
+        exact = _exact_quotient(numerator, divisor)
+        return (0, numerator) if exact is None else (exact, 0)
+    quotients = {term: _term_quotient(term, divisor[0]) for term in terms_of(numerator)}
+    remainder = dict(term for term, quotient in quotients.items() if quotient is None)
+    quotient = dict(quotient for quotient in quotients.values() if quotient is not None)
+    return from_coefficients(quotient), from_coefficients(remainder)
+
+
+def _exact_quotient(numerator: Dim, divisor: Terms) -> Dim | None:
+    """Polynomial long division, leading term by leading term; None if anything remains."""
+    remaining = {atoms: coefficient for atoms, coefficient in terms_of(numerator) if coefficient}
+    quotient: dict[Monomial, int] = {}
+    while remaining:
+        leading = min(remaining.items(), key=term_order)
+        step = _term_quotient(leading, divisor[0])
+        if step is None or len(quotient) == MAX_TERMS:
+            return None
+        quotient[step[0]] = step[1]
+        for atoms, coefficient in divisor:
+            product = monomial_product(atoms, step[0])
+            difference = remaining.pop(product, 0) - coefficient * step[1]
+            if difference:
+                remaining[product] = difference
+    return from_coefficients(quotient)
+
+
+@remembered
+def _floordiv(numerator: Dim, denominator: Dim) -> Dim:
+    if isinstance(denominator, int):
+        return _floordiv_by_integer(numerator, denominator)
+    if not intervals.excludes_zero(denominator._bounds):
+        return _operation(FloorDiv, (numerator, denominator))
+    quotient, remainder = _split(numerator, denominator)
+    if provably_at_least(remainder, 0) and provably_less(remainder, denominator):
+        return quotient
+    return quotient + _fixed_or_atom(FloorDiv, remainder, denominator)
+
+
+def _floordiv_by_integer(numerator: Dim, divisor: int) -> Dim:
+    if divisor == 0:
+        raise ZeroDivisionError(f"division of symbolic dimension '{numerator}' by zero")
+    if divisor < 0:
+        return -numerator // -divisor
+    if isinstance(numerator, int):
+        return numerator // divisor
+    constant = constant_of(numerator)
+    varying = {atoms: coefficient for atoms, coefficient in numerator.terms() if atoms}
+    common = gcd(divisor, *varying.values())
+    if common == divisor:
+        return from_coefficients(_reduced(varying, common)) + constant // divisor
+    if common > 1:  # (2*a+1)//4 is a//2
+        reduced = from_coefficients(_reduced(varying, common)) + constant // common
+        return _floordiv_by_integer(reduced, divisor // common)
+    if all(coefficient < 0 for coefficient in varying.values()):  # -(-a//2) is (a+1)//2
+        return -_floordiv_by_integer(divisor - 1 - numerator, divisor)
+    whole, rest = _split(from_coefficients(varying), divisor)
+    rest += constant % divisor
+    return whole + constant // divisor + _floordiv_rest(rest, divisor)
+
+
+def _reduced(coefficients: Mapping[Monomial, int], divisor: int) -> dict[Monomial, int]:
+    return {atoms: coefficient // divisor for atoms, coefficient in coefficients.items()}
+
+
+def _floordiv_rest(numerator: Dim, divisor: int) -> Dim:
+    """Floor division once nothing more can be taken out, but for a nested one."""
+    (atoms, coefficient), *others = terms_of(numerator)
+    if coefficient == 1 and len(atoms) == 1 and all(not factors for factors, _ in others):
+        inner = atoms[0]
+        if isinstance(inner, FloorDiv) and isinstance(inner.arguments[1], int):
+            top, bottom = inner.arguments[0], inner.arguments[1]  # (a//2+1)//3 is (a+2)//6
+            return (top + bottom * constant_of(numerator)) // (bottom * divisor)
+    return _fixed_or_atom(FloorDiv, numerator, divisor)
+
+
+def _fixed_or_atom(kind: type[Operation], numerator: Dim, denominator: Dim) -> Dim:
+    lower, upper = kind.interval(bounds_of(numerator), bounds_of(denominator))
+    if lower is not None and lower == upper:
+        return lower
+    return _operation(kind, (numerator, denominator))
+
+
+@remembered
+def _mod(numerator: Dim, denominator: Dim) -> Dim:
+    if isinstance(denominator, int):
+        return _mod_by_integer(numerator, denominator)
+    if not intervals.excludes_zero(denominator._bounds):
+        return _operation(Mod, (numerator, denominator))
+    _, remainder = _split(numerator, denominator)
+    if provably_at_least(remainder, 0) and provably_less(remainder, denominator):
+        return remainder
+    return _fixed_or_atom(Mod, remainder, denominator)
+
+
+def _mod_by_integer(numerator: Dim, divisor: int) -> Dim:
+    if divisor == 0:
+        raise ZeroDivisionError(f"symbolic dimension '{numerator}' modulo zero")
+    if divisor < 0:
+        return -(-numerator % -divisor)
+    # Coefficients keep their sign, (-n)%4 staying itself, but the constant is made positive.
+    reduced = {
+        m: c % divisor if c > 0 or not m else -(-c % divisor) for m, c in terms_of(numerator)
+    }
+    remainder = from_coefficients(reduced)
+    if isinstance(remainder, int):
+        return remainder
+    lower, upper = FloorDiv.interval(bounds_of(remainder), (divisor, divisor))
+    if lower is not None and lower == upper:
+        return remainder - lower * divisor
+    return _operation(Mod, (remainder, divisor))
+
+
+DIVISIONS["//"], DIVISIONS["%"] = _floordiv, _mod
+
+
+# Maximum and minimum ------------------------------------------------------------------------------
+
+
+@remembered
+def _extremum(kind: type[Operation], dims: tuple[Dim, ...]) -> Dim:
+    """The symbolic half of `dim_max` and `dim_min`."""
+    if not dims:
+        raise ValueError(f"{kind.__name__.lower()} of no dimensions")
+
+    def dominates(a: Dim, b: Dim) -> bool:
+        return provably_at_least(a, b) if kind is Max else provably_at_least(b, a)
+
+    flat: list[Dim] = []
+    for dim in dims:
+        flat.extend(dim.arguments if isinstance(dim, kind) else (dim,))
+    unique = sorted(set(flat), key=_argument_order)
+    if len(unique) > MAX_ARGUMENTS:
+        raise DimensionError(f"too many terms in one max or min (more than {MAX_ARGUMENTS})")
+    kept: list[Dim] = []
+    for dim in unique:
+        if not any(dominates(other, dim) for other in kept):
+            kept = [other for other in kept if not dominates(dim, other)] + [dim]
+    return kept[0] if len(kept) == 1 else _operation(kind, tuple(kept))
+
+
+def _argument_order(dim: Dim) -> tuple[bool, str, tuple[int, ...]]:
+    """Expressions alphabetically, then the constant."""
+    if isinstance(dim, int):
+        return True, str(dim), ()
+    return False, str(dim), ranges_of(dim)

@@ -1,0 +1,411 @@
+"""Symbols, and what ``+``, ``-`` and ``*`` make of them.
+
+A polynomial is a sum of terms, each a coefficient times a product of *atoms*. Terms and factors
+stand in one order, equal terms are added up, and a sum of no terms is an int: that is the canonical
+form. `intern` then sees to it that equal expressions are one object.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from math import prod
+from threading import RLock
+from typing import ClassVar, NoReturn, TypeAlias, TypeGuard, TypeVar, Union
+from weakref import WeakValueDictionary
+
+from monograph.errors import DimensionError
+from monograph.ir.dims import intervals
+from monograph.ir.dims.intervals import Interval
+
+MAX_TERMS = 256  # in one polynomial
+MAX_DEGREE = 32  # factors in one term
+MAX_SIZE = 2048  # symbols and numbers in the printed form
+MAX_INTEGER = 10**19 - 1  # what the parser accepts, so that all that prints parses back
+
+Dim: TypeAlias = Union[int, "SymbolicDim"]
+Shape: TypeAlias = tuple[Dim, ...]
+Bindings: TypeAlias = Mapping["Symbol", int]
+Monomial: TypeAlias = tuple["Atom", ...]  # sorted factors; a power is a repeated factor
+Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
+
+DIVISIONS: dict[str, Callable[[Dim, Dim], Dim]] = {}
+"""What ``//`` and ``%`` do, which is no matter of polynomials: `operations` enters it here."""
+
+
+class SymbolicDim:
+    """An immutable integer expression over symbols; see the docstring of the package.
+
+    Build one from a `Symbol` and ordinary arithmetic. It has no truth value, no order and no
+    conversion to int, so that code which quietly assumes static shapes fails where it stands.
+    """
+
+    __slots__ = ("__weakref__", "_bounds", "_depth", "_size", "_symbols")
+
+    _bounds: Interval
+    _depth: int
+    _size: int
+    _symbols: tuple[Symbol, ...]
+
+    def terms(self) -> Terms:
+        """The canonical sum: (factors, coefficient) pairs, in printing order."""
+        raise NotImplementedError
+
+    def bounds(self) -> Interval:
+        """Inclusive lower and upper bound, None where unbounded; exact for affine expressions."""
+        return self._bounds
+
+    def symbols(self) -> tuple[Symbol, ...]:
+        """Every symbol in the expression, however deep, once each, sorted by name."""
+        return self._symbols
+
+    def substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
+        """Replace symbols, all at once, by integers or other expressions."""
+        if not any(symbol in bindings for symbol in self._symbols):
+            return self
+        return self._substitute(bindings)
+
+    def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
+        raise NotImplementedError
+
+    def _evaluate(self, bindings: Bindings) -> int:
+        raise NotImplementedError
+
+    def __add__(self, other: Dim) -> Dim:
+        return _add(self, other, 1) if _is_dim(other) else NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Dim) -> Dim:
+        return _add(self, other, -1) if _is_dim(other) else NotImplemented
+
+    def __rsub__(self, other: int) -> Dim:
+        return _add(other, self, -1) if _is_dim(other) else NotImplemented
+
+    def __neg__(self) -> Dim:
+        return _multiply(self, -1)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return _multiply(self, other) if _is_dim(other) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return DIVISIONS["//"](self, other) if _is_dim(other) else NotImplemented
+
+    def __rfloordiv__(self, other: int) -> Dim:
+        return DIVISIONS["//"](other, self) if _is_dim(other) else NotImplemented
+
+    def __mod__(self, other: Dim) -> Dim:
+        return DIVISIONS["%"](self, other) if _is_dim(other) else NotImplemented
+
+    def __rmod__(self, other: int) -> Dim:
+        return DIVISIONS["%"](other, self) if _is_dim(other) else NotImplemented
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            f"symbolic dimension '{self}' has no truth value; ask provably_equal, "
+            "provably_different, provably_at_least or provably_less instead"
+        )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a symbolic dimension is immutable: cannot set {name!r} of '{self}'")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a symbolic dimension is immutable: cannot delete {name!r}")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Polynomial(SymbolicDim):
+    """Any expression that is not a single atom: a sum of coefficient × product of atoms."""
+
+    __slots__ = ("_terms",)
+
+    _terms: Terms
+
+    def terms(self) -> Terms:
+        return self._terms
+
+    def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
+        coefficients: dict[Monomial, int] = {}
+        for atoms, factor in self._terms:
+            changed = tuple(atom.substitute(bindings) for atom in atoms)
+            if changed == atoms:
+                coefficients[atoms] = coefficients.get(atoms, 0) + factor
+                continue
+            product = changed[0] if len(changed) == 1 else shape_product(changed)
+            for monomial, coefficient in terms_of(product):
+                coefficients[monomial] = coefficients.get(monomial, 0) + factor * coefficient
+        return from_coefficients(coefficients)
+
+    def _evaluate(self, bindings: Bindings) -> int:
+        return sum(
+            coefficient * prod(atom._evaluate(bindings) for atom in atoms)
+            for atoms, coefficient in self._terms
+        )
+
+    def __str__(self) -> str:
+        return "".join(
+            _term_text(atoms, coefficient, leading=index == 0)
+            for index, (atoms, coefficient) in enumerate(self._terms)
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return from_coefficients, (dict(self._terms),)
+
+
+class Atom(SymbolicDim):
+    """An expression that the polynomial arithmetic treats as a single unknown."""
+
+    __slots__ = ("_key",)
+
+    # Printed text, then the ranges of the symbols in it: a total order that is the same every run.
+    _key: tuple[str, tuple[int, ...]]
+
+    # Whether it needs parentheses between other factors.
+    is_quotient: ClassVar[bool] = False
+
+    def terms(self) -> Terms:
+        return (((self,), 1),)
+
+    def __str__(self) -> str:
+        return self._key[0]
+
+
+class Symbol(Atom):
+    """A named dimension with an inclusive declared range; ``upper=None`` leaves it unbounded.
+
+    Symbols are equal only if name and range are equal.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, lower: int = 1, upper: int | None = None) -> Symbol:
+        if not (name.isascii() and name.isidentifier()):
+            raise ValueError(f"a symbol's name must be an ASCII identifier, not {name!r}")
+        if lower < 0:
+            raise ValueError(f"symbol {name!r}: a dimension cannot be negative, but lower={lower}")
+        if upper is not None and lower > upper:
+            raise ValueError(f"symbol {name!r}: the range is empty, lower={lower} > upper={upper}")
+        return intern((cls, name, lower, upper), lambda: cls._build(name, lower, upper))
+
+    @classmethod
+    def _build(cls, name: str, lower: int, upper: int | None) -> Symbol:
+        symbol = object.__new__(cls)
+        key = (name, (lower, -1 if upper is None else upper))
+        fill(symbol, _bounds=(lower, upper), _depth=0, _size=1, _symbols=(symbol,), _key=key)
+        return symbol
+
+    @property
+    def name(self) -> str:
+        return self._key[0]
+
+    @property
+    def lower(self) -> int:
+        return self._key[1][0]
+
+    @property
+    def upper(self) -> int | None:
+        return self._bounds[1]
+
+    def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
+        return bindings.get(self, self)
+
+    def _evaluate(self, bindings: Bindings) -> int:
+        return bindings[self]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Symbol, (self.name, self.lower, self.upper)
+
+
+def shape_product(shape: Iterable[Dim]) -> Dim:
+    """The number of elements of a shape: 1 for the empty shape."""
+    product: Dim = 1
+    for dim in shape:
+        product = product * dim
+    return product
+
+
+def is_static(shape: Shape) -> TypeGuard[tuple[int, ...]]:
+    """Whether every dimension is a plain int."""
+    return all(isinstance(dim, int) for dim in shape)
+
+
+# Interning ----------------------------------------------------------------------------------------
+
+Interned = TypeVar("Interned", bound=SymbolicDim)
+_interned: WeakValueDictionary[tuple[object, ...], SymbolicDim] = WeakValueDictionary()
+_interned_lock = RLock()
+"""Taken again by its own thread where a finalizer, which may run at any moment, makes a size."""
+
+
+def _renew_lock() -> None:
+    """A thread that held the lock in the parent of a fork does not exist in the child."""
+    global _interned_lock
+    _interned_lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def intern(key: tuple[object, ...], build: Callable[[], Interned]) -> Interned:
+    """The one live object for this key (whose first element is its class)."""
+    found = _interned.get(key)
+    if found is None:
+        built = build()
+        with _interned_lock:
+            found = _interned.setdefault(key, built)
+    return found  # type: ignore[return-value]  # the key names the class
+
+
+def fill(dim: SymbolicDim, **facts: object) -> None:
+    """Set the slots of a new object, past the guard that keeps it immutable afterwards."""
+    for name, value in facts.items():
+        object.__setattr__(dim, name, value)
+
+
+def from_coefficients(coefficients: Mapping[Monomial, int]) -> Dim:
+    """The canonical dimension with these terms: an int, an atom or a polynomial."""
+    terms = [term for term in coefficients.items() if term[1]]
+    if not terms:
+        return 0
+    if len(terms) == 1:
+        atoms, coefficient = terms[0]
+        if not atoms:
+            return coefficient
+        if coefficient == 1 and len(atoms) == 1:
+            return atoms[0]
+    terms.sort(key=term_order)
+    canonical = tuple(terms)
+    return intern((Polynomial, canonical), lambda: _build_polynomial(canonical))
+
+
+def _build_polynomial(terms: Terms) -> Polynomial:
+    if len(terms) > MAX_TERMS:
+        raise DimensionError(f"too many terms in a symbolic dimension (more than {MAX_TERMS})")
+    if len(terms[0][0]) > MAX_DEGREE:
+        raise DimensionError(f"power too high in a symbolic dimension (more than {MAX_DEGREE})")
+    atoms = [atom for factors, _ in terms for atom in factors]
+    size = len(terms) + sum(atom._size for atom in atoms)
+    check_limits(size, (coefficient for _, coefficient in terms))
+    polynomial = object.__new__(Polynomial)
+    fill(
+        polynomial,
+        _terms=terms,
+        _bounds=_polynomial_bounds(terms),
+        _depth=max(atom._depth for atom in atoms),
+        _size=size,
+        _symbols=merged_symbols(atoms),
+    )
+    return polynomial
+
+
+def check_limits(size: int, integers: Iterable[int]) -> None:
+    """Refuse what could not be printed and parsed back."""
+    if size > MAX_SIZE:
+        raise DimensionError(
+            f"symbolic dimension too large (more than {MAX_SIZE} symbols and numbers)"
+        )
+    if any(abs(integer) > MAX_INTEGER for integer in integers):
+        raise DimensionError(f"number too large in a symbolic dimension (more than {MAX_INTEGER})")
+
+
+def merged_symbols(parts: Iterable[SymbolicDim]) -> tuple[Symbol, ...]:
+    """The symbols of all parts, once each, sorted."""
+    return tuple(sorted({s for part in parts for s in part._symbols}, key=lambda s: s._key))
+
+
+def term_order(term: tuple[Monomial, int]) -> tuple[int, list[tuple[str, tuple[int, ...]]]]:
+    """Higher degree first, then alphabetical: an order that multiplication preserves."""
+    atoms = term[0]
+    return -len(atoms), [atom._key for atom in atoms]
+
+
+def ranges_of(dim: SymbolicDim) -> tuple[int, ...]:
+    """The ranges of the symbols in printing order: tells apart expressions of equal text."""
+    return tuple(bound for atoms, _ in dim.terms() for atom in atoms for bound in atom._key[1])
+
+
+# Arithmetic ---------------------------------------------------------------------------------------
+
+# The layers of a model repeat the same few expressions: remembered, they cost a dictionary look-up.
+remembered = lru_cache(maxsize=1024)
+
+
+def _is_dim(value: object) -> bool:
+    return isinstance(value, (int, SymbolicDim))
+
+
+def terms_of(dim: Dim) -> Terms:
+    """`SymbolicDim.terms`, of ints too."""
+    return (((), dim),) if isinstance(dim, int) else dim.terms()
+
+
+def constant_of(dim: Dim) -> int:
+    """The term without factors: 1 of ``2*seq+1``."""
+    atoms, coefficient = terms_of(dim)[-1]
+    return 0 if atoms else coefficient
+
+
+@remembered
+def _add(left: Dim, right: Dim, factor: int) -> Dim:
+    """``left + factor * right``."""
+    coefficients = dict(terms_of(left))
+    for atoms, coefficient in terms_of(right):
+        coefficients[atoms] = coefficients.get(atoms, 0) + factor * coefficient
+    return from_coefficients(coefficients)
+
+
+@remembered
+def _multiply(left: SymbolicDim, right: Dim) -> Dim:
+    if isinstance(right, int):
+        return left if right == 1 else from_coefficients({m: c * right for m, c in left.terms()})
+    if len(left.terms()) * len(right.terms()) > 16 * MAX_TERMS:
+        raise DimensionError(f"too many terms in a symbolic dimension (more than {MAX_TERMS})")
+    coefficients: dict[Monomial, int] = {}
+    for left_atoms, left_coefficient in left.terms():
+        for right_atoms, right_coefficient in right.terms():
+            atoms = monomial_product(left_atoms, right_atoms)
+            product = left_coefficient * right_coefficient
+            coefficients[atoms] = coefficients.get(atoms, 0) + product
+    return from_coefficients(coefficients)
+
+
+def monomial_product(left: Monomial, right: Monomial) -> Monomial:
+    """The factors of both, in order."""
+    return tuple(sorted(left + right, key=lambda atom: atom._key))
+
+
+# Bounds and text ----------------------------------------------------------------------------------
+
+
+def bounds_of(dim: Dim) -> Interval:
+    """`SymbolicDim.bounds`, of ints too."""
+    return (dim, dim) if isinstance(dim, int) else dim._bounds
+
+
+def _polynomial_bounds(terms: Terms) -> Interval:
+    lower: int | None = 0
+    upper: int | None = 0
+    for atoms, coefficient in terms:
+        product: Interval = (1, 1)
+        for atom in atoms:
+            product = intervals.product(product, atom._bounds)
+        low, high = product if coefficient > 0 else product[::-1]
+        lower = None if lower is None or low is None else lower + coefficient * low
+        upper = None if upper is None or high is None else upper + coefficient * high
+    return lower, upper
+
+
+def _term_text(atoms: Monomial, coefficient: int, *, leading: bool) -> str:
+    sign = "-" if coefficient < 0 else "" if leading else "+"
+    factors = [] if abs(coefficient) == 1 and atoms else [str(abs(coefficient))]
+    minus_binds_tighter = leading and coefficient < 0
+    for atom in atoms:
+        bare = not atom.is_quotient or not (factors or minus_binds_tighter)
+        factors.append(str(atom) if bare else f"({atom})")
+    return sign + "*".join(factors)
