@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from monograph.dataclass import dataclass
-from monograph.errors import InputError, Problem, UnsupportedError
+from monograph.errors import Problem, UnsupportedError
 from monograph.frontends.trace import trace
 from monograph.inspect.python_files import (
     blaming,
@@ -25,6 +25,7 @@ from monograph.inspect.python_files import (
     load_file,
     made,
     no_notices,
+    other_file,
     split_name,
     torch_example,
     uses_torch,
@@ -70,15 +71,7 @@ def check(model: str, inputs: Sequence[str] = ()) -> CheckReport:
     named = split_name(model)
     if named is not None:
         return _check_python(model, *named, inputs)
-    found = Path(model)
-    if not found.is_file():
-        what = f"{model!r} is a folder" if found.is_dir() else f"there is no file {model!r}"
-        raise InputError(what, expected=_WHAT_IT_TAKES)
-    if inputs:
-        raise InputError(
-            "example inputs are for Python models only",
-            found=f"{model}, which says of itself what it takes",
-        )
+    found = other_file(model, inputs, _WHAT_IT_TAKES)
     if found.suffix == ".ir":
         verify(load_graph(found))
         return CheckReport(model, (), f"monograph opt {shlex.quote(model)} -O O2")

@@ -22,6 +22,7 @@ from monograph.inspect.python_files import (
     load_file,
     made,
     no_notices,
+    other_file,
     split_name,
     torch_example,
     uses_torch,
@@ -74,16 +75,7 @@ def find_model(text: str, types: Sequence[str] = ()) -> Model:
     named = split_name(text)
     if named is not None:
         return _python_model(text, *named, types)
-    path = Path(text)
-    if not path.is_file():
-        what = f"{text!r} is a folder" if path.is_dir() else f"there is no file {text!r}"
-        raise InputError(what, expected=WHAT_IT_TAKES)
-    if types:
-        raise InputError(
-            "example inputs are for Python models only",
-            found=f"{text}, which says of itself what it takes",
-            hint="--input name=file.npy gives an input a value",
-        )
+    path = other_file(text, types, WHAT_IT_TAKES, "--input name=file.npy gives an input a value")
     if path.suffix == ".mono":
         return Model(text, path, None)
     if path.suffix == ".ir":

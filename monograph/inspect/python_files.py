@@ -31,6 +31,21 @@ def split_name(model: str) -> tuple[Path, str] | None:
     return (Path(model), "") if model.endswith(".py") else None
 
 
+def other_file(model: str, types: Sequence[str], expected: str, hint: str | None = None) -> Path:
+    """The file of a model that is no Python file, and so takes no example inputs."""
+    path = Path(model)
+    if not path.is_file():
+        what = f"{model!r} is a folder" if path.is_dir() else f"there is no file {model!r}"
+        raise InputError(what, expected=expected)
+    if types:
+        raise InputError(
+            "example inputs are for Python models only",
+            found=f"{model}, which says of itself what it takes",
+            hint=hint,
+        )
+    return path
+
+
 def check_named(path: Path, name: str) -> None:
     """Refuse a file that is not there, and one without the name of something in it."""
     if not path.is_file():

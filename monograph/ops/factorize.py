@@ -42,6 +42,7 @@ from monograph.ops.matrices import (
     on_diagonal,
     require_matrix,
     sample_complex,
+    sample_matrices,
     sample_matrix,
     square_type,
 )
@@ -163,14 +164,7 @@ class Qr(Op):
 
 
 def _factored_operands() -> Iterator[tuple[str, Array]]:
-    yield "square", sample_matrix(3, 3, seed=2)
-    yield "tall", sample_matrix(2, 4, 3)
-    yield "wide", sample_matrix(3, 5)
-    yield "strided", sample_matrix(6, 8).T[::2, ::-2]
-    yield "c64", sample_complex(4, 3)
-    yield "no rows", np.zeros((2, 0, 3), np.float32)
-    yield "no columns", np.zeros((3, 0), np.float32)
-    yield "no matrices", np.zeros((0, 3, 2), np.float32)
+    yield from sample_matrices(seed=2)
     yield "f64", sample_matrix(1, 1).astype(np.float64)
 
 

@@ -6,6 +6,8 @@ work in float64 for float32 operands too, so that the oracle is right to the las
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from monograph.ir.dims import Dim, dim_min
@@ -105,3 +107,15 @@ def sample_complex(*shape: int, seed: int = 0) -> Array:
     """Normal c64 numbers."""
     parts = np.random.default_rng(seed).normal(size=(2, *shape))
     return np.asarray(parts[0] + 1j * parts[1], np.complex64)
+
+
+def sample_matrices(seed: int) -> Iterator[tuple[str, Array]]:
+    """Matrices of every form, each with a word for it; the seed is that of the square one."""
+    yield "square", sample_matrix(3, 3, seed=seed)
+    yield "tall", sample_matrix(2, 4, 3)
+    yield "wide", sample_matrix(3, 5)
+    yield "strided", sample_matrix(6, 8).T[::2, ::-2]
+    yield "c64", sample_complex(4, 3)
+    yield "no rows", np.zeros((2, 0, 3), np.float32)
+    yield "no columns", np.zeros((3, 0), np.float32)
+    yield "no matrices", np.zeros((0, 3, 2), np.float32)

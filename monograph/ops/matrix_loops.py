@@ -284,19 +284,20 @@ def substitute(b: LoopBuilder, factors: Factors, x: Memory, identity: bool) -> N
 
 def lower_solve(b: LoopBuilder) -> None:
     """The loops of ``solve``."""
-    factors = factorize(b)
-    require_regular(b, factors)
-    x = b.temporary(working_dtype(b), b.results[0].shape)
-    substitute(b, factors, x, identity=False)
-    rounded(b, x)
+    _lower_solution(b, identity=False)
 
 
 def lower_inverse(b: LoopBuilder) -> None:
     """The loops of ``inverse``."""
+    _lower_solution(b, identity=True)
+
+
+def _lower_solution(b: LoopBuilder, *, identity: bool) -> None:
+    """What the right-hand sides, or the identity in place of them, are when divided by a matrix."""
     factors = factorize(b)
     require_regular(b, factors)
     x = b.temporary(working_dtype(b), b.results[0].shape)
-    substitute(b, factors, x, identity=True)
+    substitute(b, factors, x, identity=identity)
     rounded(b, x)
 
 

@@ -106,115 +106,123 @@ def _by_digits(b: LoopBuilder, shape: tuple[Dim, Dim, Dim], descending: bool) ->
             key = sort_key(b, b.reshaped(0, shape, [before, k, after]), descending)
             b.store(keys, [b.index(0), row, k], key)
             b.store(order, [b.index(0), row, k], k)
-        counts = b.local(i64, dtype.bits // DIGIT * DIGITS)
-        side = b.variable(b.index(0))
+        passes = _Passes(b, keys, order, row)
         if b.operands[0].dtype.is_float:
-            _sort_shared(b, keys, order, counts, (row, side), size)
+            passes.by_shared_digits()
         else:
-            _sort_near(b, keys, order, counts, (row, side), size)
-        last = side.get()
+            passes.by_distance()
+        last = passes.half.get()
         with b.loop(size, lanes=True) as k:
             b.store(result, [before, k, after], b.load(order, [last, row, k]))
 
 
-def _sort_shared(
-    b: LoopBuilder,
-    keys: Memory,
-    order: Memory,
-    counts: Memory,
-    where: tuple[Scalar, Cell],
-    size: Dim,
-) -> None:
-    """Passes over all digits that not all elements share, which are counted at once."""
-    (row, side), dtype = where, keys.dtype
-    _count_digits(b, keys, counts, row, size)
-    with b.loop(dtype.bits // DIGIT) as number:
-        source = side.get()
-        first = _digit(b, b.load(keys, [source, row, b.index(0)]), number)
-        shared = b.load(counts, [number * DIGITS + first])
-        with b.when(b.apply("not_equal", shared, b.index(size))):
-            _starts(b, counts, number)
-            _move(b, keys, order, counts, (row, source, number))
-            side.set(1 - source)
+class _Passes:
+    """Passes over the digits of a row, each of which moves keys and indices to the other half.
 
+    ``half`` says which half the elements are in; ``counts`` holds how often each value of each
+    digit occurs, and then where its elements go.
+    """
 
-def _sort_near(
-    b: LoopBuilder,
-    keys: Memory,
-    order: Memory,
-    counts: Memory,
-    where: tuple[Scalar, Cell],
-    size: Dim,
-) -> None:
-    """Passes over the digits that the distance of the least and the largest has."""
-    (row, side), dtype = where, keys.dtype
-    first = b.load(keys, [b.index(0), row, b.index(0)])
-    least, most = b.variable(first), b.variable(first)
-    with b.loop(size) as k:
-        key = b.load(keys, [b.index(0), row, k])
-        least.set(b.apply("minimum", least.get(), key))
-        most.set(b.apply("maximum", most.get(), key))
-    start, span = least.get(), b.apply("subtract", most.get(), least.get())
-    with b.loop(size, lanes=True) as k:
-        place = [b.index(0), row, k]
-        b.store(keys, place, b.apply("subtract", b.load(keys, place), start))
-    nothing = b.literal(0, dtype)
-    with b.loop(dtype.bits // DIGIT) as number:
-        rest = b.apply("shift_right", span, b.cast(number * DIGIT, dtype))
-        with b.when(b.apply("not_equal", rest, nothing)):
-            source = side.get()
-            with b.loop(DIGITS, lanes=True) as value:
-                b.store(counts, [number * DIGITS + value], b.index(0))
-            with b.loop(size) as k:
-                key = b.load(keys, [source, row, k])
-                place = [number * DIGITS + _digit(b, key, number)]
-                b.store(counts, place, b.load(counts, place) + 1)
-            _starts(b, counts, number)
-            _move(b, keys, order, counts, (row, source, number))
-            side.set(1 - source)
+    def __init__(self, b: LoopBuilder, keys: Memory, order: Memory, row: Scalar) -> None:
+        self.b = b
+        self.keys = keys
+        self.order = order
+        self.row = row
+        self.size = keys.shape[-1] - 1
+        self.digits = keys.dtype.bits // DIGIT
+        self.counts = b.local(i64, self.digits * DIGITS)
+        self.half: Cell = b.variable(b.index(0))
 
+    def by_shared_digits(self) -> None:
+        """Passes over all digits that not all elements share, which are counted at once."""
+        b = self.b
+        self._count_all()
+        with b.loop(self.digits) as number:
+            first = self._digit(self._key(self.half.get(), b.index(0)), number)
+            shared = b.load(self.counts, [number * DIGITS + first])
+            with b.when(b.apply("not_equal", shared, b.index(self.size))):
+                self._pass(number)
 
-def _digit(b: LoopBuilder, key: Scalar, number: Scalar) -> Scalar:
-    """A digit of a key, as a position."""
-    distance = b.cast(number * DIGIT, key.dtype)
-    moved = b.apply("shift_right", key, distance)
-    return b.cast(b.apply("bitwise_and", moved, b.literal(DIGITS - 1, key.dtype)), i64)
+    def by_distance(self) -> None:
+        """Passes over the digits that the distance of the least and the largest has."""
+        b, dtype = self.b, self.keys.dtype
+        span = self._subtract_least()
+        nothing = b.literal(0, dtype)
+        with b.loop(self.digits) as number:
+            rest = b.apply("shift_right", span, b.cast(number * DIGIT, dtype))
+            with b.when(b.apply("not_equal", rest, nothing)):
+                self._count(number)
+                self._pass(number)
 
+    def _key(self, half: Scalar, k: Scalar) -> Scalar:
+        return self.b.load(self.keys, [half, self.row, k])
 
-def _count_digits(b: LoopBuilder, keys: Memory, counts: Memory, row: Scalar, size: Dim) -> None:
-    passes = keys.dtype.bits // DIGIT
-    with b.loop(passes * DIGITS, lanes=True) as k:
-        b.store(counts, [k], b.index(0))
-    with b.loop(size) as k:
-        key = b.load(keys, [b.index(0), row, k])
-        for number in range(passes):
-            place = [_digit(b, key, b.index(number)) + number * DIGITS]
-            b.store(counts, place, b.load(counts, place) + 1)
+    def _digit(self, key: Scalar, number: Scalar) -> Scalar:
+        """A digit of a key, as a position."""
+        b = self.b
+        moved = b.apply("shift_right", key, b.cast(number * DIGIT, key.dtype))
+        return b.cast(b.apply("bitwise_and", moved, b.literal(DIGITS - 1, key.dtype)), i64)
 
+    def _add_one(self, place: Scalar) -> Scalar:
+        """Count one more; what was counted before."""
+        count = self.b.load(self.counts, [place])
+        self.b.store(self.counts, [place], count + 1)
+        return count
 
-def _starts(b: LoopBuilder, counts: Memory, number: Scalar) -> None:
-    """Counts of a digit become where its elements begin."""
-    total = b.variable(b.index(0))
-    with b.loop(DIGITS) as value:
-        place = [number * DIGITS + value]
-        count, start = b.load(counts, place), total.get()
-        b.store(counts, place, start)
-        total.set(start + count)
+    def _count_all(self) -> None:
+        """Count the values of all digits in one visit."""
+        b = self.b
+        with b.loop(self.digits * DIGITS, lanes=True) as k:
+            b.store(self.counts, [k], b.index(0))
+        with b.loop(self.size) as k:
+            key = self._key(b.index(0), k)
+            for number in range(self.digits):
+                self._add_one(self._digit(key, b.index(number)) + number * DIGITS)
 
+    def _count(self, number: Scalar) -> None:
+        """Count the values of one digit."""
+        b, half = self.b, self.half.get()
+        with b.loop(DIGITS, lanes=True) as value:
+            b.store(self.counts, [number * DIGITS + value], b.index(0))
+        with b.loop(self.size) as k:
+            self._add_one(number * DIGITS + self._digit(self._key(half, k), number))
 
-def _move(
-    b: LoopBuilder,
-    keys: Memory,
-    order: Memory,
-    counts: Memory,
-    where: tuple[Scalar, Scalar, Scalar],
-) -> None:
-    """Move the elements of one half to where their digit says in the other, in order."""
-    row, source, number = where
-    with b.loop(keys.shape[-1] - 1) as k:
-        key = b.load(keys, [source, row, k])
-        place = [number * DIGITS + _digit(b, key, number)]
-        target = b.load(counts, place)
-        b.store(counts, place, target + 1)
-        b.store(keys, [1 - source, row, target], key)
-        b.store(order, [1 - source, row, target], b.load(order, [source, row, k]))
+    def _subtract_least(self) -> Scalar:
+        """Count the keys from the least of them; how far the largest is."""
+        b, half = self.b, self.b.index(0)
+        first = self._key(half, b.index(0))
+        least, most = b.variable(first), b.variable(first)
+        with b.loop(self.size) as k:
+            key = self._key(half, k)
+            least.set(b.apply("minimum", least.get(), key))
+            most.set(b.apply("maximum", most.get(), key))
+        start, span = least.get(), b.apply("subtract", most.get(), least.get())
+        with b.loop(self.size, lanes=True) as k:
+            b.store(self.keys, [half, self.row, k], b.apply("subtract", self._key(half, k), start))
+        return span
+
+    def _pass(self, number: Scalar) -> None:
+        """Move the elements to where their digit, which is counted, says in the other half."""
+        half = self.half.get()
+        self._starts(number)
+        self._move(half, number)
+        self.half.set(1 - half)
+
+    def _starts(self, number: Scalar) -> None:
+        """Counts of a digit become where its elements begin."""
+        b = self.b
+        total = b.variable(b.index(0))
+        with b.loop(DIGITS) as value:
+            place = [number * DIGITS + value]
+            count, start = b.load(self.counts, place), total.get()
+            b.store(self.counts, place, start)
+            total.set(start + count)
+
+    def _move(self, half: Scalar, number: Scalar) -> None:
+        """Move the elements of one half, in order."""
+        b, row = self.b, self.row
+        with b.loop(self.size) as k:
+            key = self._key(half, k)
+            target = self._add_one(number * DIGITS + self._digit(key, number))
+            b.store(self.keys, [1 - half, row, target], key)
+            b.store(self.order, [1 - half, row, target], b.load(self.order, [half, row, k]))

@@ -34,6 +34,7 @@ from monograph.ops.matrices import (
     real_dtype,
     require_matrix,
     sample_complex,
+    sample_matrices,
     sample_matrix,
     square_type,
     with_diagonal,
@@ -304,7 +305,7 @@ class Svd(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        for note, x in _any_operands():
+        for note, x in sample_matrices(seed=4):
             yield Sample(cls(), (x,), note, x.size > 0 and x.dtype != np.complex64)
             yield Sample(cls(True), (x,), f"full {note}", False)
 
@@ -315,17 +316,6 @@ class Svd(Op):
             return elementwise.real(middle), elementwise.imag(middle), elementwise.abs(u)
 
         yield Sample(modulus, (sample_matrix(4, 3),), "complex inside")
-
-
-def _any_operands() -> Iterator[tuple[str, Array]]:
-    yield "square", sample_matrix(3, 3, seed=4)
-    yield "tall", sample_matrix(2, 4, 3)
-    yield "wide", sample_matrix(3, 5)
-    yield "strided", sample_matrix(6, 8).T[::2, ::-2]
-    yield "c64", sample_complex(4, 3)
-    yield "no rows", np.zeros((2, 0, 3), np.float32)
-    yield "no columns", np.zeros((3, 0), np.float32)
-    yield "no matrices", np.zeros((0, 3, 2), np.float32)
 
 
 @function
@@ -359,7 +349,7 @@ class SingularValues(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        for note, x in _any_operands():
+        for note, x in sample_matrices(seed=4):
             yield Sample(cls(), (x,), note, x.size > 0)
 
 

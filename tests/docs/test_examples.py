@@ -38,12 +38,10 @@ def run(name: str, folder: Path) -> str:
 def test_example_says_what_it_shows(name: str, tmp_path: Path) -> None:
     output = run(name, tmp_path)
     assert any(re.search(SAYS[name], line) for line in output.splitlines()), output
-
-
-def test_training_lowers_the_loss(tmp_path: Path) -> None:
-    losses = [float(found) for found in re.findall(r"loss (\d\.\d+)", run("train_mlp", tmp_path))]
-    assert len(losses) >= 5
-    assert losses[-1] < 0.2 * losses[0]
+    if name == "train_mlp":
+        losses = [float(found) for found in re.findall(r"loss (\d\.\d+)", output)]
+        assert len(losses) >= 5
+        assert losses[-1] < 0.2 * losses[0]
 
 
 def test_no_example_is_left_out() -> None:

@@ -26,8 +26,8 @@ from monograph.kernel.verify import verify_nest
 from monograph.ops import cumulative, factorize, index, solve, sorting, statistics
 from monograph.ops.factorize import LuFactor
 from monograph.runtime.compile import Options, compile_graph
-from tests.ops.harness import assert_close
-from tests.targets.cpu.samples import cases, check, comparable, samples_by_op
+from tests.ops.harness import assert_close, samples_by_op
+from tests.targets.cpu.samples import cases, check, comparable
 
 SAMPLES = samples_by_op()
 STATED = sorted(

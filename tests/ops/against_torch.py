@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from monograph.autodiff.vjp import value_and_grad
-from monograph.errors import TypeRuleError
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ops import reduce
@@ -50,14 +48,6 @@ def agree(
 def values_like(weights: np.ndarray, result: Any) -> np.ndarray:
     """The weights in the result's dtype."""
     return weights.astype(result.dtype.numpy)
-
-
-def refuses(message: str, function: Callable[..., Any], *types: str) -> None:
-    """The type rule refuses, and says what was expected and what was found."""
-    with pytest.raises(TypeRuleError, match=message) as caught:
-        trace(function, *types)
-    assert caught.value.expected is not None
-    assert caught.value.found is not None
 
 
 def draw(*shape: int, seed: int = 0) -> np.ndarray:

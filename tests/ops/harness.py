@@ -32,6 +32,27 @@ def all_samples() -> Iterator[tuple[str, Sample]]:
             yield f"{name}-{index}{'-' + note if note else ''}", sample
 
 
+def samples_by_op() -> dict[str, list[tuple[str, Sample]]]:
+    """The samples of each op of the package."""
+    found: dict[str, list[tuple[str, Sample]]] = {}
+    for name, sample in all_samples():
+        found.setdefault(name.split("-")[0], []).append((name, sample))
+    return found
+
+
+def check_each(samples: Sequence[tuple[str, Sample]], check: Callable[[Sample], None]) -> None:
+    """Check samples one after the other; a failure says which it was.
+
+    There are thousands: were each a test of its own, most of the time would go into being tests.
+    """
+    for name, sample in samples:
+        try:
+            check(sample)
+        except Exception as error:
+            error.add_note(f"in the sample {name}")
+            raise
+
+
 def sample_graph(sample: Sample, operands: Sequence[np.ndarray] | None = None) -> Graph:
     """The graph of a sample's call, with its operands as inputs."""
     given = sample.operands if operands is None else operands

@@ -1,4 +1,6 @@
-"""Short ways to run a function on values, to differentiate it, and to compare to the last bit."""
+"""Short ways to run a function on values, to ask for its types, to differentiate it, and to compare
+to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from monograph.autodiff.vjp import grad
+from monograph.errors import TypeRuleError
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ir.op import Op
+from monograph.ir.types import TensorType
 from monograph.ops import elementwise, reduce
 
 
@@ -18,6 +23,21 @@ def run(function: Callable[..., Any], *arrays: Any) -> np.ndarray:
     """The one result of a function (or op) on arrays."""
     (result,) = interpret(trace(function, *arrays, name="test"), list(arrays))
     return result
+
+
+def shape_of(function: Callable[..., Any], *types: str) -> list[str]:
+    """The inferred shape, as text, of a function of operands of these types."""
+    (value,) = trace(function, *types).outputs
+    assert isinstance(value.type, TensorType)
+    return [str(dim) for dim in value.type.shape]
+
+
+def refuses(message: str, function: Callable[..., Any], *types: str) -> None:
+    """The type rule refuses, and says what was expected and what was found."""
+    with pytest.raises(TypeRuleError, match=message) as caught:
+        trace(function, *types)
+    assert caught.value.expected is not None
+    assert caught.value.found is not None
 
 
 def run_decomposed(op: Op, *arrays: Any) -> np.ndarray:

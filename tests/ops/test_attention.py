@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from monograph.ops.attention import Attention, attention
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import assert_same, gradients, run, run_decomposed
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import assert_same, gradients, refuses, run, run_decomposed
 
 INF = np.inf
 

@@ -16,8 +16,8 @@ from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ops import reduce
 from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient, conv, conv_transpose
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import run, run_decomposed
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import refuses, run, run_decomposed
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}

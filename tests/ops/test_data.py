@@ -13,17 +13,11 @@ from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ir.types import DTYPES, dtype_of, f32, i64, string
 from monograph.ops import data
+from tests.ops.running import refuses
 
 
 def run(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
     return interpret(trace(function, *arrays), arrays)[0]
-
-
-def refuses(message: str, function: Callable[..., Any]) -> None:
-    with pytest.raises(TypeRuleError, match=message) as caught:
-        trace(function)
-    assert caught.value.expected is not None
-    assert caught.value.found is not None
 
 
 @pytest.mark.parametrize("name", [name for name in DTYPES if name not in ("string", "f8e8m0fnu")])

@@ -15,8 +15,8 @@ from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ops import elementwise, factorize, ldl, linalg, solve, spectral
 from monograph.ops.matrices import adjoint
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import complex_gradients, gradients, run
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import complex_gradients, gradients, refuses, run
 
 
 def run_all(function: Callable[..., Any], *arrays: Any) -> list[np.ndarray]:

@@ -11,8 +11,8 @@ import torch
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ops import data, elementwise, fft
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import complex_gradients, run
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import complex_gradients, refuses, run
 
 NORMS = ["backward", "ortho", "forward"]
 COMPLEX = draw(3, 4, 5) + 1j * draw(3, 4, 5, seed=1)

@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from monograph.autodiff.vjp import grad
-from monograph.errors import EvaluationError, TypeRuleError
+from monograph.errors import EvaluationError
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ir.op import Op
-from monograph.ir.types import TensorType
 from monograph.ops import elementwise, reduce
 from monograph.ops.einsum import Einsum, einsum
 from monograph.ops.linalg import (
@@ -30,25 +29,13 @@ from monograph.ops.linalg import (
     tensordot,
 )
 from monograph.ops.shape import transpose
+from tests.ops.running import refuses, shape_of
 
 GENERATOR = np.random.default_rng(5)
 
 
 def run(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
     return interpret(trace(function, *arrays), arrays)[0]
-
-
-def shape_of(function: Callable[..., Any], *types: str) -> list[str]:
-    (value,) = trace(function, *types).outputs
-    assert isinstance(value.type, TensorType)
-    return [str(dim) for dim in value.type.shape]
-
-
-def refuses(message: str, function: Callable[..., Any], *types: str) -> None:
-    with pytest.raises(TypeRuleError, match=message) as caught:
-        trace(function, *types)
-    assert caught.value.expected is not None
-    assert caught.value.found is not None
 
 
 @pytest.mark.parametrize(

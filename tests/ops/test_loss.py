@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 from monograph.errors import EvaluationError
 from monograph.ops.loss import CrossEntropy, Mse, cross_entropy, mse
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import assert_same, gradients, run, run_decomposed
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import assert_same, gradients, refuses, run, run_decomposed
 
 REDUCTIONS = ["none", "mean", "sum"]
 

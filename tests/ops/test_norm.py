@@ -34,8 +34,8 @@ from monograph.ops.norm import (
     rms_norm,
 )
 from monograph.ops.softmax import LogSoftmax, Softmax, log_softmax, softmax
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import assert_same, gradients, run, run_decomposed
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import assert_same, gradients, refuses, run, run_decomposed
 
 NAN, INF = np.nan, np.inf
 NARROW = [np.float16, ml_dtypes.bfloat16]

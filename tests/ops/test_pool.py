@@ -29,8 +29,8 @@ from monograph.ops.pool import (
     max_pool,
     max_pool_with_indices,
 )
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import assert_same, gradients, run
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import assert_same, gradients, refuses, run
 
 NAN, INF = np.nan, np.inf
 MAX_POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}

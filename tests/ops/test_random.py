@@ -11,11 +11,11 @@ import scipy.special
 import scipy.stats
 
 from monograph.autodiff.vjp import grad
-from monograph.errors import TypeRuleError
 from monograph.frontends.trace import trace
 from monograph.ir.decompose import decompose_node
 from monograph.ir.interpret import interpret
 from monograph.ops import distributions, erf_inv, joining, random, reduce
+from tests.ops.running import refuses
 
 KEY = np.array([3, 141592653], np.uint32)
 MANY = 200_000
@@ -24,13 +24,6 @@ MANY = 200_000
 def run(function: Callable[..., Any], *arrays: Any) -> Any:
     given = [np.asarray(array) for array in arrays]
     return interpret(trace(function, *given), given)[0]
-
-
-def refuses(message: str, function: Callable[..., Any], *types: str) -> None:
-    with pytest.raises(TypeRuleError, match=message) as caught:
-        trace(function, *types)
-    assert caught.value.expected is not None
-    assert caught.value.found is not None
 
 
 # Bits.

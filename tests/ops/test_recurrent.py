@@ -11,8 +11,8 @@ import torch
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ops import recurrent
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import run
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import refuses, run
 
 TIME, BATCH, FEATURES, SIZE = 4, 3, 2, 5
 COUNTS = {"rnn": 1, "gru": 3, "lstm": 4}

@@ -11,26 +11,25 @@ import pytest
 import torch
 from scipy import special
 
-from monograph.errors import EvaluationError, TypeRuleError
+from monograph.errors import EvaluationError
 from monograph.frontends.trace import trace
 from monograph.ir.decompose import decompose_node
 from monograph.ir.dims import Symbol
 from monograph.ir.interpret import interpret
 from monograph.ir.types import DTYPES, TensorType, f32, f64, i64
 from monograph.ops import cumulative, reduce
-from tests.ops.running import assert_same, complex_gradients, gradients, run, run_decomposed
+from tests.ops.running import (
+    assert_same,
+    complex_gradients,
+    gradients,
+    refuses,
+    run,
+    run_decomposed,
+)
 
 FLOATS = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
 INTEGERS = [name for name, dtype in DTYPES.items() if dtype.is_integer]
 NAN, INF = np.nan, np.inf
-
-
-def refuses(message: str, function: Callable[..., Any], *types: str) -> None:
-    """The type rule refuses, saying so, with what was expected and what was found."""
-    with pytest.raises(TypeRuleError, match=message) as caught:
-        trace(function, *types)
-    assert caught.value.expected is not None
-    assert caught.value.found is not None
 
 
 def run_symbolic(function: Callable[..., Any], type_: TensorType, array: Any) -> np.ndarray:

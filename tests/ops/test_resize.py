@@ -16,8 +16,8 @@ from monograph.ir.dims import Symbol
 from monograph.ir.interpret import interpret
 from monograph.ir.types import TensorType, f32
 from monograph.ops.resize import Resize, resize
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import assert_same, run, run_decomposed
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import assert_same, refuses, run, run_decomposed
 
 NEAREST = {
     "nearest": {"coordinates": "asymmetric", "rounding": "floor"},

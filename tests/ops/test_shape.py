@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from monograph.autodiff.vjp import grad
-from monograph.errors import EvaluationError, TypeRuleError
+from monograph.errors import EvaluationError
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
-from monograph.ir.types import DTYPES, TensorType, string
+from monograph.ir.types import DTYPES, string
 from monograph.ops import joining, reduce, shape, slicing, triangle
+from tests.ops.running import refuses, shape_of
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -22,21 +23,6 @@ def run(function: Callable[..., Any], *operands: Any) -> Any:
     """The one output of a function traced on these arrays."""
     arrays = [np.asarray(operand) for operand in operands]
     return interpret(trace(function, *arrays), arrays)[0]
-
-
-def shape_of(function: Callable[..., Any], *types: str) -> list[str]:
-    """The inferred shape, as text, of a function of operands of these types."""
-    (value,) = trace(function, *types).outputs
-    assert isinstance(value.type, TensorType)
-    return [str(dim) for dim in value.type.shape]
-
-
-def refuses(message: str, function: Callable[..., Any], *types: str) -> None:
-    """The type rule refuses, saying so, with what was expected and what was found."""
-    with pytest.raises(TypeRuleError, match=message) as caught:
-        trace(function, *types)
-    assert caught.value.expected is not None
-    assert caught.value.found is not None
 
 
 # Reshape, expand, transpose.

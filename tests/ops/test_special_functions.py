@@ -12,8 +12,8 @@ import scipy.special
 import torch
 
 from monograph.ops import bessel, gamma, polynomials, special_functions
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import assert_same, gradients, run
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import assert_same, gradients, refuses, run
 
 INF, NAN = np.inf, np.nan
 GENERATOR = np.random.default_rng(0)

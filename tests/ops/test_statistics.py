@@ -14,8 +14,8 @@ from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.interpret import interpret
 from monograph.ops import distance, quantiles, statistics
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import gradients, run
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import gradients, refuses, run
 
 NAN, INF = np.nan, np.inf
 

@@ -13,8 +13,8 @@ from monograph.errors import EvaluationError
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ops import detection, patches, vision
-from tests.ops.against_torch import agree, draw, refuses
-from tests.ops.running import run
+from tests.ops.against_torch import agree, draw
+from tests.ops.running import refuses, run
 
 functional = torch.nn.functional
 

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from monograph.runtime.cache import (
     toolchain,
 )
 from tests.runtime.bundles import array_of_every_dtype, equal, small_bundle
+from tests.runtime.together import on_threads
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX's")
 as_user = pytest.mark.skipif(
@@ -451,11 +451,7 @@ class TestManyProcesses:
                 if found is None or found.blobs["text/graph.ir"] != expected.encode():
                     wrong.append(found)
 
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        on_threads(work, range(4))
         assert wrong == []
 
     @posix

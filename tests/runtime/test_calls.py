@@ -24,6 +24,7 @@ from monograph.ir.dims import Symbol
 from monograph.ir.types import TensorType, f32
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
+from tests.runtime.together import on_threads
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -138,11 +139,7 @@ def test_calls_at_once_have_frames_of_their_own(two_steps: Executable) -> None:
             if not np.array_equal(two_steps(inputs[number])[0], expected[number]):
                 wrong.append(number)
 
-    workers = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    on_threads(work, range(8))
     assert wrong == []
     assert all(1 <= len(native.frames[(100 + k,)]) <= 8 for k in range(3))
 
@@ -243,6 +240,14 @@ def test_torch_tensors_that_are_strided_are_read_as_they_are_seen(add_one: Execu
     wide = torch.arange(96, dtype=torch.float32).reshape(8, 12)
     for tensor in (wide[:6:2, :8:2], wide.T[:3, :4], wide[:1, :4].expand(3, 4)):
         np.testing.assert_array_equal(add_one(tensor)[0].numpy(), tensor.numpy() + 1)
+
+
+def test_arrays_of_the_other_byte_order_are_read() -> None:
+    columns = np.asfortranarray(X)
+    double = monograph.compile(lambda x: x * 2.0, columns)
+    for given in (X, columns):
+        other = given.astype(given.dtype.newbyteorder())
+        np.testing.assert_array_equal(double(other), 2 * X)
 
 
 def test_arrays_that_begin_at_any_byte_are_read(add_one: Executable) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +29,7 @@ from monograph.ops import (
 from monograph.runtime import executable as executable_module
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
+from tests.runtime.together import on_threads
 
 Array = np.ndarray[Any, Any]
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -262,11 +262,7 @@ def test_eight_threads_call_one_executable() -> None:
             if not np.array_equal(run(inputs[number])[0], expected[number]):
                 wrong.append(number)
 
-    workers = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    on_threads(work, range(8))
     assert wrong == []
 
 
@@ -285,11 +281,7 @@ def test_errors_of_one_thread_do_not_reach_another() -> None:
                 if not bad:
                     problems.append("an error of another")
 
-    workers = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    on_threads(work, range(4))
     assert problems == []
 
 

@@ -5,7 +5,6 @@ import mmap
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from monograph.runtime.pool import (
     OutputPool,
     size_class,
 )
+from tests.runtime.together import on_threads
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -423,11 +423,7 @@ def test_threads_never_see_each_others_writes() -> None:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        threads = [threading.Thread(target=work, args=(mark,)) for mark in range(1, 6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        on_threads(work, range(1, 6))
     finally:
         sys.setswitchinterval(interval)
     assert not clashes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from monograph.runtime.quick_calls import (
     cannot,
 )
 from monograph.targets.cpu.python_call import LIST, ONE, TUPLE
+from tests.runtime.together import on_threads
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 T = torch.arange(12, dtype=torch.float32).reshape(3, 4)
@@ -261,11 +261,7 @@ def test_threads_do_not_meet_in_one_table() -> None:
             if found is not None and not np.array_equal(found, expected[k]):
                 wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(work, range(4))
     assert not wrong
 
 

@@ -32,7 +32,6 @@ from monograph.passes.lower_composites import decompose_composites
 from monograph.runtime.compile import Options, compile_graph, has_own_loops
 from monograph.runtime.compiled import Executable
 from monograph.runtime.unheld import only_interpretable
-from tests.ops.harness import all_samples
 from tests.targets.running import interpreted_ops
 
 FLOATS = ("f32", "f64", "f16", "bf16")
@@ -62,14 +61,6 @@ class Case:
     @property
     def operands(self) -> list[Array]:
         return [np.asarray(array) for array in self.sample.operands]
-
-
-def samples_by_op() -> dict[str, list[tuple[str, Sample]]]:
-    """The samples of each op of the package."""
-    found: dict[str, list[tuple[str, Sample]]] = {}
-    for name, sample in all_samples():
-        found.setdefault(name.split("-")[0], []).append((name, sample))
-    return found
 
 
 def cases(samples: Sequence[tuple[str, Sample]], *, every_dtype: bool = True) -> list[Case]:

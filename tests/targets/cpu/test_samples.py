@@ -16,7 +16,8 @@ import pytest
 from monograph.ir.op import Sample
 from monograph.ops import elementwise, math, reduce
 from monograph.runtime.compile import Options
-from tests.targets.cpu.samples import Outcome, cases, check, samples_by_op
+from tests.ops.harness import samples_by_op
+from tests.targets.cpu.samples import Outcome, cases, check
 
 SAMPLES = samples_by_op()
 AT_ONCE = 60
