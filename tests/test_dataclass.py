@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
+import pickle
+import pydoc
 import time
 from dataclasses import FrozenInstanceError, field
 from typing import Any
@@ -11,6 +14,20 @@ from typing import Any
 import pytest
 
 from monograph.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a pickle finds again by its name."""
+
+    x: int
+    parts: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptInSlots:
+    x: int
+    y: int = 2
 
 
 def made(decorator: Any) -> list[Any]:
@@ -104,6 +121,59 @@ def test_wrong_arguments_are_an_error(decorator: Any) -> None:
             Point()
         with pytest.raises(TypeError, match="unexpected keyword argument 'w'"):
             Point(1, w=2)
+
+
+@pytest.mark.parametrize("decorator", [dataclass, dataclasses.dataclass])
+def test_a_signature_is_right_before_there_is_an_instance(decorator: Any) -> None:
+    @decorator(frozen=True)
+    class Named:
+        """A point."""
+
+        x: int
+        y: int = 2
+        seen: list[int] = field(default_factory=list)
+        z: int = field(default=1, kw_only=True)
+
+    shown = "x: int, y: int = 2, seen: list[int] = <factory>, *, z: int = 1) -> None"
+    assert str(inspect.signature(Named)).replace("'", "") == f"({shown}"
+    assert f"__init__(self, {shown}" in pydoc.plain(pydoc.render_doc(Named)).replace("'", "")
+    assert inspect.signature(Named.__eq__).parameters.keys() == {"self", "other"}
+    assert Named(1, z=5).z == 5
+    with pytest.raises(TypeError, match="positional argument"):
+        Named(1, 2, [], 5)
+
+
+@pytest.mark.parametrize("base", [dataclass, dataclasses.dataclass])
+@pytest.mark.parametrize("derived", [dataclass, dataclasses.dataclass])
+def test_either_kind_derives_from_the_other(base: Any, derived: Any) -> None:
+    Point, *_ = made(base)
+
+    @derived(frozen=True)
+    class Further(Point):
+        w: int = 4
+
+    @dataclass(frozen=True)
+    class Last(Further):
+        v: int = 5
+
+    assert repr(Last(1)).endswith("Last(x=1, y=2, seen=[], w=4, v=5)")
+    assert Last(1) == Last(1) != Further(1) and hash(Last(1)) == hash(Last(1))
+    assert dataclasses.asdict(Last(1, 3)) == {"x": 1, "y": 3, "seen": [], "w": 4, "v": 5}
+    assert Last.__match_args__ == ("x", "y", "seen", "w", "v")
+    for frozen in (Further(1), Last(1)):
+        with pytest.raises(FrozenInstanceError):
+            frozen.x = 2
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+        derived(type("Loose", (Point,), {}))
+    Open = made(base)[2]
+    with pytest.raises(TypeError, match="cannot inherit frozen dataclass from a non-frozen one"):
+        derived(frozen=True)(type("Tight", (Open,), {}))
+
+
+@pytest.mark.parametrize("value", [Kept(1, [2]), KeptInSlots(3)], ids=["plain", "slots"])
+def test_they_are_pickled_and_copied(value: Any) -> None:
+    for again in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
+        assert again == value and type(again) is type(value)
 
 
 def test_defining_one_takes_a_fraction_of_the_time() -> None:
