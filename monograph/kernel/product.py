@@ -305,7 +305,7 @@ class _ProductBuilder:
         kept = self.tile.symbol * tiling.height
         guarded = not self.segments or not isinstance(self.m, int)
         number = self.first_tile + self.tile.symbol
-        statements = self._tile(number, tile, kept, tiling.height, guarded, asks=True)
+        statements = self._tile(number, tile, kept, tiling.height, guarded, is_usual=True)
         body = _lanes(self.lane, statements, tiling.columns)
         loops: list[Statement] = [Loop(self.tile.symbol, 0, self.tile.extent, (body,))]
         kept_rows = self.blocks.tiles * tiling.height
@@ -356,14 +356,18 @@ class _ProductBuilder:
         return self._ahead([number * share + part]) if share else []
 
     def _tile(
-        self, number: Dim, row: Dim, kept: Dim, rows: int, guarded: bool, asks: bool = False
+        self, number: Dim, row: Dim, kept: Dim, rows: int, guarded: bool, is_usual: bool = False
     ) -> list[Statement]:
-        """Statements that compute one tile, from row ``row`` on; it may ask for the next panel."""
+        """Statements that compute one tile, from row ``row`` on.
+
+        Most tiles are as the usual one is, which asks for the next panel and takes several steps at
+        a time; others had better be short to compile.
+        """
         variables = [self._fresh() for _ in range(rows)]
         statements = self._asked(row, variables)
         statements += [Accumulator(each, "sum") for each in variables]
         if self.tiling.left is Reading.TILES:
-            statements.append(self._packed_steps(number, row, variables, asks))
+            statements.append(self._packed_steps(number, row, variables, is_usual))
             return statements + self._finished(number, row, kept, variables, guarded)
         right = self._right()
         position = e.index(0)
@@ -375,7 +379,9 @@ class _ProductBuilder:
             left = self._left(dim_min(place, self.m - 1) if guarded else place)
             body.append(Combine(variable, "sum", self._multiplied(left, right), position))
         *outer, last = self.inner_k
-        loops: tuple[Statement, ...] = self._several_steps(last, body, asks and not outer)
+        loops: tuple[Statement, ...] = (Loop(last.symbol, 0, last.extent, tuple(body)),)
+        if is_usual:
+            loops = self._several_steps(last, body, asks=not outer)
         for axis in reversed(outer):
             loops = (Loop(axis.symbol, 0, axis.extent, loops),)
         statements += loops
@@ -388,7 +394,7 @@ class _ProductBuilder:
 
         If a tile asked for its whole share at once, it would wait until most of that had come.
         """
-        steps = STEPS
+        steps = STEPS if largest_extent(axis) >= 2 * STEPS else 1
         while steps > 1 and largest_extent(axis) < steps * max(1, asks * self._share()):
             steps //= 2
         loop = Loop(axis.symbol, 0, axis.extent, tuple(body))
