@@ -25,6 +25,7 @@ TITLES = {
     "convolution": "convolutions",
     "attention": "attention",
     "models": "whole models",
+    "others": "models of other kinds",
     "pointwise": "element by element",
     "layout": "transposes and strides",
     "rows": "softmax, norms and losses",

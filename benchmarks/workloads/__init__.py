@@ -34,6 +34,7 @@ from benchmarks.workloads.makers import (
 from benchmarks.workloads.matmul import linear, matmul
 from benchmarks.workloads.models import bert, gpt2, llama, magnitudes, mobilenet, resnet, vit
 from benchmarks.workloads.narrow import bytes_linear, narrow_linear
+from benchmarks.workloads.others import lstm, mlp, other, unet
 from benchmarks.workloads.pointwise import (
     five_op_chain,
     four_op_chain,
@@ -92,14 +93,17 @@ __all__ = [
     "linear",
     "llama",
     "log_softmax",
+    "lstm",
     "magnitudes",
     "matmul",
+    "mlp",
     "mobilenet",
     "module_workload",
     "narrow_linear",
     "neutral_case",
     "normal",
     "normed",
+    "other",
     "product",
     "resnet",
     "rms_norm",
@@ -112,6 +116,7 @@ __all__ = [
     "transpose_inside",
     "transposed",
     "transposed_argument",
+    "unet",
     "uniform",
     "vit",
     "weighted",

@@ -12,7 +12,7 @@ the same. Names are batch × tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -175,9 +175,15 @@ def _decoder_inputs(batch: int, decode: bool, layers: int) -> Inputs:
 
 def _vision(model: nn.Module, batch: int) -> tuple[nn.Module, Inputs]:
     images = torch.randn(batch, 3, SIDE, SIDE)
+    return Logits(settled(model, {"pixel_values": images})), (images,)
+
+
+def settled(model: nn.Module, inputs: Mapping[str, Tensor]) -> nn.Module:
+    """The model with weights and statistics under which activations keep their size."""
+    model.eval()
     _scale_convolutions(model)
-    _settle_norms(model, images)
-    return Logits(model), (images,)
+    _settle_norms(model, inputs)
+    return model
 
 
 def _scale_convolutions(model: nn.Module) -> None:
@@ -188,16 +194,17 @@ def _scale_convolutions(model: nn.Module) -> None:
             nn.init.normal_(part.weight, std=math.sqrt(2 / inner))
 
 
-def _settle_norms(model: nn.Module, images: Tensor) -> None:
-    """Give batch norms the statistics of these images, as training would."""
+def _settle_norms(model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
+    """Give batch norms the statistics of these inputs, as training would."""
     norms = [part for part in model.modules() if isinstance(part, nn.BatchNorm2d)]
     if not norms:
         return
     for norm in norms:
+        norm.reset_parameters()
         norm.momentum = 1.0
         norm.train()
     with torch.no_grad():
-        model(pixel_values=images)
+        model(**inputs)
 
 
 def magnitudes(module: nn.Module, inputs: Inputs) -> dict[str, float]:

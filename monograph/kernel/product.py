@@ -98,6 +98,23 @@ def product_nest(
     return _ProductBuilder(contraction, tiling, left, right, stored).build()
 
 
+@dataclass(frozen=True)
+class _Tile:
+    """Some rows of the result, as the loops that compute them name them."""
+
+    number: Dim
+    """Which of all tiles it is."""
+    row: Dim
+    kept: Dim
+    """Where its first row lies among those of the block."""
+    rows: int
+    is_guarded: bool = False
+    """Whether it may reach over the edge."""
+    is_usual: bool = False
+    """Whether most tiles are like it: it asks for the next panel and takes several steps at a time.
+    Others had better be short to compile."""
+
+
 class _ProductBuilder:
     def __init__(
         self,
@@ -301,21 +318,21 @@ class _ProductBuilder:
 
     def _panel_loop(self) -> Statement:
         tiling = self.tiling
-        tile = (self.first_tile + self.tile.symbol) * tiling.height
-        kept = self.tile.symbol * tiling.height
+        number, kept = self.first_tile + self.tile.symbol, self.tile.symbol * tiling.height
         guarded = not self.segments or not isinstance(self.m, int)
-        number = self.first_tile + self.tile.symbol
-        statements = self._tile(number, tile, kept, tiling.height, guarded, is_usual=True)
-        body = _lanes(self.lane, statements, tiling.columns)
+        usual = _Tile(number, number * tiling.height, kept, tiling.height, guarded, is_usual=True)
+        body = _lanes(self.lane, self._tile(usual), tiling.columns)
         loops: list[Statement] = [Loop(self.tile.symbol, 0, self.tile.extent, (body,))]
         kept_rows = self.blocks.tiles * tiling.height
-        for number, each in enumerate(self.segments[1:]):
-            counter = e.axis(f"_i_tail{number}", each.count)
-            row = each.start + counter.symbol * each.rows
-            place = kept_rows + counter.symbol * each.rows
-            first = self.segments[0].count + counter.symbol
-            statements = self._tile(first, row, place, each.rows, False)
-            tail = _lanes(self.lane, statements, tiling.columns)
+        for which, each in enumerate(self.segments[1:]):
+            counter = e.axis(f"_i_tail{which}", each.count)
+            last = _Tile(
+                self.segments[0].count + counter.symbol,
+                each.start + counter.symbol * each.rows,
+                kept_rows + counter.symbol * each.rows,
+                each.rows,
+            )
+            tail = _lanes(self.lane, self._tile(last), tiling.columns)
             times = (self.row_block.symbol + 1) // self.row_block.extent * each.count
             loops.append(Loop(counter.symbol, 0, times, (tail,)))
             kept_rows = kept_rows + each.rows * upper_bound(each.count)
@@ -355,37 +372,30 @@ class _ProductBuilder:
         number = self.tile.symbol % sharing if self.tiling.whole > sharing else self.tile.symbol
         return self._ahead([number * share + part]) if share else []
 
-    def _tile(
-        self, number: Dim, row: Dim, kept: Dim, rows: int, guarded: bool, is_usual: bool = False
-    ) -> list[Statement]:
-        """Statements that compute one tile, from row ``row`` on.
-
-        Most tiles are as the usual one is, which asks for the next panel and takes several steps at
-        a time; others had better be short to compile.
-        """
-        variables = [self._fresh() for _ in range(rows)]
-        statements = self._asked(row, variables)
+    def _tile(self, tile: _Tile) -> list[Statement]:
+        """Statements that compute one tile."""
+        variables = [self._fresh() for _ in range(tile.rows)]
+        statements = self._asked(tile.row, variables)
         statements += [Accumulator(each, "sum") for each in variables]
         if self.tiling.left is Reading.TILES:
-            statements.append(self._packed_steps(number, row, variables, is_usual))
-            return statements + self._finished(number, row, kept, variables, guarded)
+            statements.append(self._packed_steps(tile, variables))
+            return statements + self._finished(tile, variables)
         right = self._right()
         position = e.index(0)
         body: list[Statement] = []
         if self.tiling.ahead is Ahead.STEPS:
             body += self._ahead([self.inner_k[-1].symbol])
         for copy, variable in enumerate(variables):
-            place = row + copy
-            left = self._left(dim_min(place, self.m - 1) if guarded else place)
+            row = tile.row + copy
+            left = self._left(dim_min(row, self.m - 1) if tile.is_guarded else row)
             body.append(Combine(variable, "sum", self._multiplied(left, right), position))
         *outer, last = self.inner_k
         loops: tuple[Statement, ...] = (Loop(last.symbol, 0, last.extent, tuple(body)),)
-        if is_usual:
+        if tile.is_usual:
             loops = self._several_steps(last, body, asks=not outer)
         for axis in reversed(outer):
             loops = (Loop(axis.symbol, 0, axis.extent, loops),)
-        statements += loops
-        return statements + self._finished(number, row, kept, variables, guarded)
+        return [*statements, *loops, *self._finished(tile, variables)]
 
     def _several_steps(
         self, axis: Axis, body: Sequence[Statement], asks: bool
@@ -417,9 +427,7 @@ class _ProductBuilder:
             for copy in range(len(variables))
         ]
 
-    def _packed_steps(
-        self, number: Dim, row: Dim, variables: Sequence[Variable], asks: bool
-    ) -> Statement:
+    def _packed_steps(self, tile: _Tile, variables: Sequence[Variable]) -> Statement:
         """The steps of a tile of the left operand that is packed, a group of them at a time."""
         assert self.left is not None, "the left operand is packed"
         (inner,) = self.inner_k
@@ -429,16 +437,16 @@ class _ProductBuilder:
         tiles = tile_count(self.segments, height, self.m)
         together = steps_together(self.contraction)
         group = e.axis("_r_group", inner.extent // GROUP)
-        begin = (flat_position(self.contraction.batch) * rounds + turn) * tiles + number
+        begin = (flat_position(self.contraction.batch) * rounds + turn) * tiles + tile.number
         place = (begin * depth + group.symbol * GROUP) * height
         per_line = LINE * 8 // self.dtype.bits
         body: list[Statement] = [
             Prefetch(self.left, e.index(place + LINES_AHEAD * per_line + line * per_line))
             for line in range(-(-GROUP * height // per_line))
         ]
-        body += self._ahead_of_tile(group.symbol) if asks else []
+        body += self._ahead_of_tile(group.symbol) if tile.is_usual else []
         if together == 1 and len(variables) < height:
-            place = place + row - dim_min(row, self.m - height)
+            place = place + tile.row - dim_min(tile.row, self.m - height)
         for step in range(GROUP):
             at: dict[Symbol, Dim] = {inner.symbol: group.symbol * GROUP + step}
             right = e.substitute(self._right(), at)
@@ -449,15 +457,13 @@ class _ProductBuilder:
                 body.append(Combine(variable, "sum", value, e.index(0)))
         return Loop(group.symbol, 0, group.extent, tuple(body))
 
-    def _finished(
-        self, number: Dim, row: Dim, kept: Dim, variables: Sequence[Variable], guarded: bool
-    ) -> list[Statement]:
+    def _finished(self, tile: _Tile, variables: Sequence[Variable]) -> list[Statement]:
         """A tile is summed over one round of k: keep the sums, or store the result.
 
         The sums of many short rounds are summed by themselves before they join the total.
         """
         if self.sums is None:
-            return self._stored(number, row, variables, guarded)
+            return self._stored(tile, variables)
         done = flat_position(self.outer_k)
         last = shape_product(axis.extent for axis in self.outer_k) - 1
         run = self.run
@@ -466,7 +472,7 @@ class _ProductBuilder:
         kept_totals: list[Statement] = []
         totals: list[Expr] = []
         for copy, variable in enumerate(variables):
-            place = (self.panel.symbol * self.kept_rows + kept + copy) * self.tiling.columns
+            place = (self.panel.symbol * self.kept_rows + tile.kept + copy) * self.tiling.columns
             offset = e.index(place + self.lane.symbol)
             total = self._fresh()
             begun = _equal(done if self.totals is None else done % run, 0)
@@ -476,7 +482,7 @@ class _ProductBuilder:
             if self.totals is not None:
                 totals[-1] = self._added(self.totals, offset, _less(done, run), total)
                 kept_totals.append(Write(self.totals, offset, totals[-1]))
-        stored = self._stored(number, row, totals, guarded)
+        stored = self._stored(tile, totals)
         statements.append(If(_equal(done, last), tuple(stored)))
         if self.totals is None:
             return [*statements, If(_less(done, last), tuple(kept_sums))]
@@ -488,26 +494,25 @@ class _ProductBuilder:
         zero = e.literal(0, self.dtype)
         return e.apply("add", e.select(is_first, zero, e.load(buffer, (offset,))), value)
 
-    def _stored(
-        self, number: Dim, row: Dim, variables: Sequence[Expr], guarded: bool
-    ) -> list[Statement]:
+    def _stored(self, tile: _Tile, variables: Sequence[Expr]) -> list[Statement]:
         """The epilogue of a tile, row by row."""
         contraction, lane = self.contraction, self.lane.symbol
         statements: list[Statement] = []
         for copy, variable in enumerate(variables):
+            row = tile.row + copy
             known: Mapping[Expr, Expr] = {contraction.reduction: variable}
             writes = []
             for store in contraction.kernel.stores:
-                value = self._placed(e.replace(store.value, known), row + copy)
+                value = self._placed(e.replace(store.value, known), row)
                 if self.stored is None:
-                    place = self._placed(store.position[0], row + copy)
+                    place = self._placed(store.position[0], row)
                     writes.append(Write(store.buffer, place, value))
                     continue
-                at = self.stored.place(number, copy, self.column - lane, lane)
+                at = self.stored.place(tile.number, copy, self.column - lane, lane)
                 value = e.cast(value, self.stored.dtype)
                 writes.append(Write(self.stored.buffer, e.index(at), value))
-            if guarded:
-                statements.append(If(_less(row + copy, self.m), tuple(writes)))
+            if tile.is_guarded:
+                statements.append(If(_less(row, self.m), tuple(writes)))
             else:
                 statements += writes
         return statements

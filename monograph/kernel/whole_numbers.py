@@ -41,17 +41,22 @@ _COMPARED: dict[str, Callable[[int | None, int | None], bool | None]] = {
         high is not None and high <= 0, low is not None and low > 0
     ),
 }
+_CHOSEN = {"maximum": "greater_equal", "minimum": "less_equal"}
+"""Functions that give one of two numbers, by what holds if that is the first."""
 
 
 def applied(function: str, operands: Sequence[Expr]) -> Expr | None:
     """A function of two positions as a position, or as a truth that their bounds decide."""
-    if len(operands) != 2 or (function not in _EXACT and function not in _COMPARED):
+    if len(operands) != 2 or function not in _EXACT | _COMPARED | _CHOSEN:
         return None
     if not any(isinstance(each, Index) for each in operands):
         return None
     left, right = map(_dim, operands)
     if left is None or right is None:
         return None
+    if function in _CHOSEN:
+        is_first = _COMPARED[_CHOSEN[function]](*_bounds(left - right))
+        return None if is_first is None else operands[0 if is_first else 1]
     if function in _COMPARED:
         holds = _COMPARED[function](*_bounds(left - right))
         return None if holds is None else e.literal(holds, bool_)

@@ -8,6 +8,7 @@ inside the operand or its low padding, as in PyTorch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -62,13 +63,14 @@ class MaxWindows(Op):
         -1 where a window lies in the padding altogether. A NaN is a maximum.
         """
         rank = len(self.kernel)
-        windows = self.windows()
-        flat = (*x.shape[: x.ndim - rank], *windows.static(x.shape[-rank:])[1], prod(self.kernel))
+        kernel = clipped_kernel(self.windows(), x.shape)
+        windows = replace(self.windows(), kernel=kernel)
+        flat = (*x.shape[: x.ndim - rank], *windows.static(x.shape[-rank:])[1], prod(kernel))
         inside = windows.view(np.ones(x.shape[-rank:], np.bool_), False).reshape(flat[-rank - 1 :])
         places = windows.view(x, lowest(x.dtype)).reshape(flat)
         best = (places == places.max(-1, keepdims=True)) | (places != places)
         chosen = np.argmax(best & inside, axis=-1)
-        offsets = np.unravel_index(chosen, self.kernel)
+        offsets = np.unravel_index(chosen, kernel)
         place = np.zeros(chosen.shape, np.int64)
         for axis, size in enumerate(x.shape[-rank:]):
             positions = windows.positions(axis, size)
@@ -132,8 +134,9 @@ class MaxPool(MaxWindows):
         return x.with_shape(self.pooled_shape(x))
 
     def evaluate(self, x: Array) -> Array:
-        axes = tuple(range(-len(self.kernel), 0))
-        return np.asarray(self.windows().view(x, lowest(x.dtype)).max(axis=axes))
+        windows = replace(self.windows(), kernel=clipped_kernel(self.windows(), x.shape))
+        axes = tuple(range(-windows.rank, 0))
+        return np.asarray(windows.view(x, lowest(x.dtype)).max(axis=axes))
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
         return self.lower_maximum(b, index)
@@ -348,7 +351,7 @@ class AvgPool(Op):
 
     def evaluate(self, x: Array) -> Array:
         rank = len(self.kernel)
-        windows = self.windows()
+        windows = replace(self.windows(), kernel=clipped_kernel(self.windows(), x.shape))
         total = windows.view(x, 0).sum(axis=tuple(range(-rank, 0)), dtype=x.dtype)
         for axis, size in enumerate(x.shape[-rank:]):
             low, high = self.padding[axis] if self.count_include_pad else (0, 0)
@@ -402,7 +405,8 @@ class AvgPool(Op):
             tuple(step - 1 for step in self.stride),
             (1,) * len(self.kernel),
         )
-        ones = constant(np.ones((1, 1, *self.kernel)), exact.dtype, grad.graph)
+        kernel = clipped_kernel(self.windows(), x.shape)
+        ones = constant(np.ones((1, 1, *kernel)), exact.dtype, grad.graph)
         whole = conv.cut_to(apply(spread, share, ones), (batch, 1, *x.shape[leading:]))
         return (cast_to(shape_ops.reshape(whole, x.shape), x.dtype),)
 
@@ -483,6 +487,22 @@ def pooled_shape(name: str, x: TensorType, windows: Windows) -> Shape:
     windows.check(name)
     leading = x.rank - windows.rank
     return (*x.shape[:leading], *windows.counts(name, x.shape[leading:]))
+
+
+def clipped_kernel(windows: Windows, shape: Shape) -> tuple[int, ...]:
+    """The kernel without what lies beyond an operand and its padding, where there is one window.
+
+    What overhangs the padding never counts, and "as large as it comes" is spelled so: a kernel of
+    1000 over a plane of 7, rounding up.
+    """
+    kernel = []
+    for axis, size in enumerate(shape[len(shape) - windows.rank :]):
+        taps, whole = windows.kernel[axis], windows.slack(axis, size) + windows.span(axis)
+        assert isinstance(taps, int), "pools have kernels of known sizes"
+        if isinstance(whole, int) and windows.count(axis, size) == 1:
+            taps = min(taps, max(1, -(-whole // windows.dilation[axis])))
+        kernel.append(taps)
+    return tuple(kernel)
 
 
 def lowest(dtype: np.dtype[Any]) -> float | int:

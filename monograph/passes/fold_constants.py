@@ -17,13 +17,16 @@ from monograph.ir.op import Family, Trait
 from monograph.ir.types import Array, TensorType
 from monograph.ops.data import Constant, Full, Weight
 from monograph.ops.joining import Concat
-from monograph.ops.shape import Transpose
+from monograph.ops.linalg import DotGeneral, Linear, Matmul
+from monograph.ops.shape import Reshape, Transpose
+from monograph.ops.slicing import Slice
 from monograph.passes.base import Pass, PassResult
 
 SMALL = 64
 """Results of at most this many elements fold whatever they replace."""
 LARGE = 1 << 14
 """A result of a weight that has so many elements is computed when it is read."""
+PRODUCTS = (DotGeneral, Linear, Matmul)
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,11 @@ class FoldConstants(Pass):
 
     A result of more than ``limit`` elements stays as it is. So does one that would make the
     program larger: an ``expand`` of a scalar, or a transpose of a weight that is still needed the
-    other way round. Nodes with regions or effects, and those whose evaluation fails (an index out
-    of range fails when the program runs, not when it is compiled), stay too. A large weight is not
-    read: what becomes of it is computed when the program is loaded (``ir.computed``).
+    other way round. A product of weights takes far longer than reading its result, so it stays only
+    if that is larger than its operands together, whoever else needs them. Nodes with regions or
+    effects, and those whose evaluation fails (an index out of range fails when the program runs,
+    not when it is compiled), stay too. A large weight is not read: what becomes of it is computed
+    when the program is loaded (``ir.computed``).
     """
 
     name: ClassVar[str] = "fold_constants"
@@ -90,7 +95,12 @@ class FoldConstants(Pass):
             return "too_large"
         if size <= SMALL:
             return None
-        freed = sum(_bytes(operand) for operand in set(node.operands) if _dies_with(operand, node))
+        is_product = isinstance(node.op, PRODUCTS)
+        freed = sum(
+            _bytes(operand)
+            for operand in set(node.operands)
+            if is_product or _dies_with(operand, node)
+        )
         return "would_grow" if sum(map(_bytes, node.results)) > freed else None
 
 
@@ -136,17 +146,23 @@ def _dies_with(operand: Value, node: Node) -> bool:
 
 def _computed_later(node: Node) -> Computed | None:
     """The result of a node on weights, if that is large and computing it cannot fail."""
-    op = node.op
-    is_safe = op.has(Trait.ELEMENTWISE) and node.results[0].dtype.is_float
-    if not is_safe and not isinstance(op, Transpose | Concat):
-        return None
     if len(node.results) != 1 or np.prod(node.result.tensor.static_shape()) < LARGE:
         return None
     operands = [value.op for value in node.operands]
     sources = [each.data for each in operands if isinstance(each, Constant | Weight)]
     if len(sources) != len(operands) or not any(isinstance(each, Weight) for each in operands):
         return None
-    return Computed(op, tuple(sources))
+    return Computed(node.op, tuple(sources)) if _can_wait(node, sources) else None
+
+
+def _can_wait(node: Node, sources: Sequence[Data]) -> bool:
+    """Whether nothing is gained by computing a result at once, and it cannot fail later."""
+    op = node.op
+    if isinstance(op, Reshape | Slice):  # at once, it is a view of what is there
+        return isinstance(sources[0], Computed)
+    if op.has(Trait.ELEMENTWISE) or isinstance(op, PRODUCTS):
+        return node.results[0].dtype.is_float
+    return isinstance(op, Transpose | Concat)
 
 
 def _replace(node: Node, results: Sequence[Data], labels: set[str]) -> None:

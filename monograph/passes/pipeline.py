@@ -23,6 +23,7 @@ from monograph.passes.fold_constants import FoldConstants
 from monograph.passes.fold_conv_bn import FoldConvBatchNorm
 from monograph.passes.horizontal import HorizontalFusion
 from monograph.passes.manager import FixedPoint, Pipeline
+from monograph.passes.narrow_gathers import NarrowGathers
 from monograph.passes.recognize import Recognize
 from monograph.passes.settle_masks import SettleMasks
 from monograph.passes.simplify import Simplify
@@ -54,6 +55,7 @@ def _thorough(simplify: Simplify) -> Pipeline:
                 DeadCodeElimination(),
             )
         ),
+        NarrowGathers(),
         FixedPoint(
             (
                 Recognize(),

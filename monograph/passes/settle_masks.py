@@ -11,20 +11,17 @@ is computed once, here, and looked at:
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from monograph.dataclass import dataclass
-from monograph.errors import EvaluationError
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.interpret import evaluate_node
-from monograph.ir.op import Family
-from monograph.ir.types import Array, TensorType, bool_
+from monograph.ir.types import bool_
 from monograph.ops.attention import Attention
-from monograph.ops.data import Constant, Full, Iota, Weight
+from monograph.ops.data import Iota
 from monograph.ops.elementwise import (
     BitwiseAnd,
     GreaterEqual,
@@ -36,9 +33,7 @@ from monograph.ops.elementwise import (
 from monograph.ops.shape import Expand, Reshape
 from monograph.passes.base import Pass, PassResult
 from monograph.rewrite.constants import real_splat
-
-MOST = 1 << 25
-"""Elements of a mask, and of what it is computed from, that are looked at."""
+from monograph.rewrite.known import Known
 
 
 @dataclass(frozen=True)
@@ -57,14 +52,14 @@ class SettleMasks(Pass):
     def run(self, graph: Graph) -> PassResult:
         """Settle, in regions too."""
         counters = {"left_out": 0, "causal": 0}
-        known = _Known()
+        known = Known()
         for node in list(graph.walk()):
             if isinstance(node.op, Attention) and len(node.operands) > 3:
                 _settle(node, node.op, known, counters)
         return PassResult(any(counters.values()), counters)
 
 
-def _settle(node: Node, op: Attention, known: _Known, counters: dict[str, int]) -> None:
+def _settle(node: Node, op: Attention, known: Known, counters: dict[str, int]) -> None:
     """Replace one attention by one with less of a mask, if there is less to say."""
     *operands, mask = node.operands
     query, key = operands[:2]
@@ -111,7 +106,7 @@ def _joined(parts: list[Value]) -> tuple[Value, ...]:
     return (whole,)
 
 
-def _said_by(part: Value, square: tuple[Dim, Dim], known: _Known) -> tuple[bool, bool] | None:
+def _said_by(part: Value, square: tuple[Dim, Dim], known: Known) -> tuple[bool, bool] | None:
     """(whether it makes the attention causal, whether it says more than that); None if unknown."""
     if _is_true_everywhere(part):
         return False, False
@@ -172,50 +167,3 @@ def _counted_axis(value: Value) -> int | None:
     if not isinstance(op, Iota) or op.dtype.bits < 32:
         return None
     return from_end + len(op.shape) - op.axis % len(op.shape)
-
-
-@dataclass
-class _Known:
-    """What is computed from constants and weights alone; each value is looked at once."""
-
-    found: dict[Value, Array | None] = field(default_factory=dict)
-
-    def contents(self, value: Value) -> Array | None:
-        """The elements of a value, if they are known."""
-        if value not in self.found:
-            self.found[value] = self._computed(value)
-        return self.found[value]
-
-    def _computed(self, value: Value) -> Array | None:
-        node = value.producer
-        if node is None or not _is_looked_at(node):
-            return None
-        if isinstance(node.op, Constant | Weight):
-            return node.op.data.array()
-        if isinstance(node.op, Full):
-            element = np.asarray(node.op.value).astype(node.op.dtype.numpy)
-            return np.broadcast_to(element, value.tensor.static_shape())
-        operands = []
-        for operand in node.operands:
-            array = self.contents(operand)
-            if array is None:
-                return None
-            operands.append(array)
-        try:
-            with np.errstate(all="ignore"):
-                results = evaluate_node(node, operands, {})
-        except EvaluationError:
-            return None
-        found: Array = results[value.index]
-        return found
-
-
-def _is_looked_at(node: Node) -> bool:
-    """Whether a node may be computed here: pure, of static size, and not too large."""
-    if node.regions or node.has_effect or node.op.family is Family.MEMORY:
-        return False
-    types = [value.type for value in (*node.operands, *node.results)]
-    if not all(isinstance(type_, TensorType) and type_.is_static for type_ in types):
-        return False
-    sizes = [int(np.prod(result.tensor.static_shape())) for result in node.results]
-    return sum(sizes) <= MOST

@@ -13,6 +13,7 @@ from monograph.rewrite.rules import (
     control,
     fast_math,
     logic,
+    pools,
     reductions,
     shapes,
 )
@@ -23,6 +24,7 @@ EXACT: tuple[Rule, ...] = (
     *shapes.RULES,
     *casts.RULES,
     *reductions.RULES,
+    *pools.RULES,
     *control.RULES,
 )
 

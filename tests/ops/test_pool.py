@@ -52,6 +52,25 @@ def geometry(seed: int) -> tuple[int, dict[str, list[int]]]:
     return rank, {key: list(map(int, value)) for key, value in pick.items()}
 
 
+@pytest.mark.parametrize("kernel, padding", [(5_000, 0), ((5_000, 3), (2, 1)), (9, 3)])
+def test_windows_far_larger_than_the_image_agree_with_torch(kernel: Any, padding: Any) -> None:
+    x = draw(1, 2, 6, 5)
+    for counts in (True, False):
+        agree(
+            lambda x, counts=counts: avg_pool(x, kernel, None, padding, counts, True),
+            lambda x, counts=counts: F.avg_pool2d(x, kernel, None, padding, True, counts),
+            x,
+        )
+    agree(
+        lambda x: max_pool(x, kernel, None, padding, ceil_mode=True),
+        lambda x: F.max_pool2d(x, kernel, None, padding, ceil_mode=True),
+        x,
+    )
+    places = run(lambda x: max_pool_with_indices(x, kernel, None, padding, 1, True)[1], x)
+    _, expected = F.max_pool2d_with_indices(torch.tensor(x), kernel, None, padding, 1, True)
+    assert_same(places, expected.numpy())
+
+
 @pytest.mark.parametrize("ceil_mode", [False, True])
 @pytest.mark.parametrize("seed", range(18))
 def test_max_pool_agrees_with_torch_for_any_geometry(seed: int, ceil_mode: bool) -> None:

@@ -257,6 +257,17 @@ CASES: dict[str, list[Case]] = {
         Case(lambda x: Mean((-1,))(abs(x)), FLOATS, ((4, 1),)),
         Case(lambda x: F.prod(x, 1), FLOATS, ((4, 1),)),
     ],
+    "clip_window": [
+        Case(lambda x: F.avg_pool(x, 50, ceil_mode=True), FLOATS, ((1, 2, 2, 4),)),
+        Case(lambda x: F.avg_pool(x, (9, 2), padding=(2, 1), ceil_mode=True), FLOATS, ((2, 8),)),
+        Case(
+            lambda x: F.avg_pool(x, 9, padding=1, count_include_pad=False, ceil_mode=True),
+            FLOATS,
+            ((1, 1, 4, 4),),
+        ),
+        Case(lambda x: F.max_pool(x, 9, 20, 1, 2, True), NUMBERS, ((1, 1, 4, 4),)),
+        Case(lambda x: F.max_pool_with_indices(x, 50, ceil_mode=True), NUMBERS, ((1, 1, 4, 4),)),
+    ],
     "extreme_of_extreme": [
         Case(lambda x: F.max(F.max(abs(x), 1), 0), NUMBERS, ((3, 4, 2),)),
         Case(lambda x: F.min(F.min(abs(x), 0, True), 2, True), NUMBERS, ((3, 4, 2),)),

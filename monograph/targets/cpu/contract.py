@@ -33,6 +33,7 @@ from monograph.ops.conv import Conv
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.tiling import (
     PIECES,
+    Weights,
     choose_tiling,
     is_worth_cutting,
     is_worth_tiling,
@@ -50,12 +51,8 @@ def contract(
     if contraction is None:
         return False
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
-    constant, held = (
-        launches.is_constant([slots[x.buffer.name] for x in walk((side,)) if isinstance(x, Load)])
-        for side in (contraction.right, contraction.left)
-    )
-    held = held and not constant
-    if not is_worth_tiling(contraction, constant):
+    weights = _weights(launches, contraction, slots)
+    if not is_worth_tiling(contraction, weights):
         return False
     pieces = in_pieces(contraction, PIECES) if is_worth_cutting(contraction) else None
     if pieces is not None:
@@ -64,13 +61,23 @@ def contract(
             rest = [*(inputs[k] for k in pieces.rest_inputs), *made]
             launches.launch_flat(group, pieces.rest, rest, outputs)
             return True
-    contraction, inputs = _in_pairs(launches, group, contraction, inputs, constant)
+    contraction, inputs = _in_pairs(launches, group, contraction, inputs, weights)
     in_network = is_in_network(group)
-    contraction, tiling = choose_tiling(contraction, launches.machine, constant, in_network, held)
+    contraction, tiling = choose_tiling(contraction, launches.machine, weights, in_network)
     launch = _alone(group, contraction)
     tiling = launches.decide(flat.digest, group, tiling, inputs, outputs, launch)
     launch(launches, tiling, inputs, outputs)
     return True
+
+
+def _weights(launches: Launches, contraction: Contraction, slots: Mapping[str, int]) -> Weights:
+    """Which operand is made of weights alone; the right one if both are."""
+    sides = ((Weights.RIGHT, contraction.right), (Weights.LEFT, contraction.left))
+    for weights, side in sides:
+        read = [slots[x.buffer.name] for x in walk((side,)) if isinstance(x, Load)]
+        if launches.is_constant(read):
+            return weights
+    return Weights.NONE
 
 
 def is_in_network(group: Group) -> bool:
@@ -84,14 +91,15 @@ def _in_pairs(
     group: Group,
     contraction: Contraction,
     inputs: Sequence[int],
-    constant: bool,
+    weights: Weights,
 ) -> tuple[Contraction, Sequence[int]]:
     """The contraction two steps of k at a time, if it is one of small integers, and its inputs."""
     small = launches.small_inputs(contraction.kernel, inputs)
-    ordered = with_k_ordered(contraction, contraction.left, merge=constant)
+    in_panels = weights is Weights.RIGHT
+    ordered = with_k_ordered(contraction, contraction.left, merge=in_panels)
     if len(ordered.k) == 1:
         return in_pairs(ordered, small) or contraction, inputs
-    found = image_in_pairs(ordered, small) if constant else None
+    found = image_in_pairs(ordered, small) if in_panels else None
     if found is None:
         return contraction, inputs
     copy, halved = found

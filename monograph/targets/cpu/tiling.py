@@ -9,6 +9,7 @@ steps of k at a time, along whole rows of it.
 from __future__ import annotations
 
 import math
+from enum import Enum
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, provably_at_least, shape_product
@@ -86,7 +87,15 @@ PAGE = 4096
 """Bytes after which rows of an array fall on the same lines of the first cache."""
 
 
-def is_worth_tiling(contraction: Contraction, constant: bool) -> bool:
+class Weights(Enum):
+    """Which operand of a product is known when the program is loaded, and packed once for all."""
+
+    NONE = "none"
+    LEFT = "left"
+    RIGHT = "right"
+
+
+def is_worth_tiling(contraction: Contraction, weights: Weights) -> bool:
     """Whether a contraction is large enough for tiles, and not better off as plain rows."""
     sides = (contraction.m, contraction.n, contraction.k)
     m, n, k = (likely(contraction.size(axes)) for axes in sides)
@@ -95,7 +104,7 @@ def is_worth_tiling(contraction: Contraction, constant: bool) -> bool:
         return False
     if not provably_at_least(contraction.size(contraction.k), 1):
         return False  # the sum of nothing is stored by no round of k
-    return constant or m >= FEWEST or _lies_along(contraction)
+    return weights is Weights.RIGHT or m >= FEWEST or _lies_along(contraction)
 
 
 def is_worth_cutting(contraction: Contraction) -> bool:
@@ -113,29 +122,26 @@ def is_worth_cutting(contraction: Contraction) -> bool:
 
 
 def choose_tiling(
-    contraction: Contraction,
-    machine: Machine,
-    constant: bool,
-    in_network: bool = False,
-    held: bool = False,
+    contraction: Contraction, machine: Machine, weights: Weights, in_network: bool = False
 ) -> tuple[Contraction, Tiling]:
     """The contraction with k in the order in which it is read, and how it is cut up.
 
-    ``constant`` tells whether the right operand is known when the program is loaded, ``held``
-    whether the left one is, and ``in_network`` whether that is an image that the kernel before has
-    just written.
+    ``in_network`` tells whether the left operand is an image that the kernel before has just
+    written.
     """
+    in_panels = weights is Weights.RIGHT
     left = choose_left(contraction, machine)
-    if constant and left is Reading.IN_PLACE and _has_rows_apart(contraction, machine):
+    if in_panels and left is Reading.IN_PLACE and _has_rows_apart(contraction, machine):
         left = Reading.PACKED
     guide = contraction.left if left is Reading.IN_PLACE else contraction.right
-    contraction = with_k_ordered(contraction, guide, merge=constant)
-    if is_worth_packing(contraction, held) or (left is Reading.PACKED and lies_across(contraction)):
+    contraction = with_k_ordered(contraction, guide, merge=in_panels)
+    in_tiles = is_worth_packing(contraction, weights)
+    if in_tiles or (left is Reading.PACKED and lies_across(contraction)):
         left = Reading.TILES
-    right = Reading.PACKED if constant else choose_right(contraction, machine, held)
-    if constant and left is not Reading.TILES and likely(contraction.size(contraction.m)) <= FEW:
+    right = Reading.PACKED if in_panels else choose_right(contraction, machine, weights)
+    if in_panels and left is not Reading.TILES and likely(contraction.size(contraction.m)) <= FEW:
         contraction = in_groups(contraction)
-    chooser = _Chooser(contraction, machine, left, right, constant, in_network, held)
+    chooser = _Chooser(contraction, machine, left, right, weights, in_network)
     return contraction, chooser.tiling()
 
 
@@ -169,12 +175,13 @@ def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
     return step * contraction.reduction.dtype.bits // 8 % PAGE == 0
 
 
-def is_worth_packing(contraction: Contraction, held: bool = False) -> bool:
+def is_worth_packing(contraction: Contraction, weights: Weights) -> bool:
     """Whether so many columns read the left operand's rows that copying them into tiles pays.
 
     A tile is then one run of memory: it comes in time, whatever the distance between its rows.
     Weights are copied once for all calls.
     """
+    held = weights is Weights.LEFT
     if (contraction.outer and not held) or not runs_along_k(contraction):
         return False
     depth = contraction.k[0].extent
@@ -196,9 +203,9 @@ def lies_across(contraction: Contraction) -> bool:
     return contraction.reduction.dtype.is_float and rows >= ACROSS_ROWS and depth % GROUP == 0
 
 
-def choose_right(contraction: Contraction, machine: Machine, held: bool = False) -> Reading:
+def choose_right(contraction: Contraction, machine: Machine, weights: Weights) -> Reading:
     """In place if it is small, or read by few rows; packed once if read by many blocks of them."""
-    if is_beside_weights(contraction, machine, held):
+    if is_beside_weights(contraction, machine, weights):
         return Reading.IN_PLACE
     rows = likely(contraction.size(contraction.m))
     nbytes = likely(contraction.size((*contraction.n, *contraction.k)))
@@ -206,20 +213,22 @@ def choose_right(contraction: Contraction, machine: Machine, held: bool = False)
     is_small = nbytes <= 2 * machine.l1 and not _is_crowded(contraction, machine)
     if _lies_along(contraction) and (rows <= FEW or is_small):
         return Reading.IN_PLACE
-    in_tiles = is_worth_packing(contraction, held) or lies_across(contraction)
+    in_tiles = is_worth_packing(contraction, weights) or lies_across(contraction)
     most = MANY if in_tiles else MANY_IN_PLACE
     return Reading.BLOCK if rows <= most else Reading.PACKED
 
 
-def is_beside_weights(contraction: Contraction, machine: Machine, held: bool) -> bool:
+def is_beside_weights(contraction: Contraction, machine: Machine, weights: Weights) -> bool:
     """Whether a round of k of all columns stays in the second cache beside a block of weights.
 
     Threads then share the weights, each reads its part of them once, and nobody copies columns.
     """
-    if not held or not is_worth_packing(contraction, held) or not _lies_along(contraction):
+    if weights is not Weights.LEFT or not is_worth_packing(contraction, weights):
         return False
     columns = contraction.size(contraction.n)
     if not isinstance(columns, int) or contraction.outer or contraction.batch:
+        return False
+    if not _lies_along(contraction):
         return False
     element = contraction.reduction.dtype.bits // 8
     is_aligned = columns * element % (machine.vector_bytes // 2) == 0
@@ -258,9 +267,8 @@ class _Chooser:
     machine: Machine
     left: Reading
     right: Reading
-    constant: bool
+    weights: Weights
     in_network: bool
-    held: bool = False
 
     @property
     def element(self) -> int:
@@ -278,7 +286,7 @@ class _Chooser:
         most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
         block_tiles = groups_of(tiles, groups_of(tiles, most))
         if self.is_by_rows():
-            most_rows = HELD_ROWS if self.held else BLOCK_ROWS
+            most_rows = HELD_ROWS if self.weights is Weights.LEFT else BLOCK_ROWS
             block_tiles = even_block(tiles, max(1, most_rows // height))
         block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
         steps = likely(contraction.size(contraction.k))
@@ -300,7 +308,7 @@ class _Chooser:
 
     def tile(self, rows: Dim, columns: int, lanes: int) -> tuple[tuple[Segment, ...], int, int]:
         """Tiles of the rows, the height of most, and the vectors that a tile is wide."""
-        if self.constant and is_one_tile(self.contraction, self.machine):
+        if self.weights is Weights.RIGHT and is_one_tile(self.contraction, self.machine):
             assert isinstance(rows, int), "so few rows are known"
             return (Segment(0, rows, 1),), rows, 1
         if self.is_three_wide(lanes):
@@ -329,7 +337,7 @@ class _Chooser:
     def is_narrow(self, rows: int) -> bool:
         """Whether panels come from memory so seldom used that their bytes are what takes time."""
         is_wide = narrowed(self.contraction) is self.contraction.right
-        return not is_wide and self.constant and rows <= FEW
+        return not is_wide and self.weights is Weights.RIGHT and rows <= FEW
 
     def ahead(self, rows: int, tiles: int) -> Ahead:
         """When to ask for the next panel: one or two rows read panels as fast as they come."""
@@ -383,10 +391,11 @@ class _Chooser:
         Each then reads all weights, which stay near, and few rows that another one wrote.
         """
         contraction = self.contraction
-        if is_beside_weights(contraction, self.machine, self.held):
+        if is_beside_weights(contraction, self.machine, self.weights):
             return True
         rows = contraction.size(contraction.m)
-        if not self.in_network or not self.constant or self.right is not Reading.PACKED:
+        is_packed = self.weights is Weights.RIGHT and self.right is Reading.PACKED
+        if not self.in_network or not is_packed:
             return False
         is_plain = not contraction.batch and not contraction.outer
         if not isinstance(rows, int) or rows < SHARED_ROWS or not is_plain:
@@ -416,11 +425,12 @@ class _Chooser:
             return groups_of(min(max(columns // 2, 256), most), width)
         steps = likely(contraction.size(contraction.k))
         fits = rows * steps * self.element <= self.machine.l2 // 2
-        if self.is_whole() or (fits and (self.constant or not _lies_along(contraction))):
+        in_panels = self.weights is Weights.RIGHT
+        if self.is_whole() or (fits and (in_panels or not _lies_along(contraction))):
             return 1
         outside = likely(contraction.size((*contraction.batch, *contraction.outer)))
         weights = likely(contraction.size((*contraction.m, *contraction.k))) * self.element
-        if self.held and weights <= self.machine.l2:
+        if self.weights is Weights.LEFT and weights <= self.machine.l2:
             return min(panels, HELD_PANELS)
         return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // SHARES))
 

@@ -29,7 +29,7 @@ from monograph.kernel.layout import Layout
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.contract import launch_product
 from monograph.targets.cpu.launches import Launches
-from monograph.targets.cpu.tiling import choose_tiling, is_worth_tiling
+from monograph.targets.cpu.tiling import Weights, choose_tiling, is_worth_tiling
 
 FEW_CHANNELS = 4
 """Channels under which they are better off apart."""
@@ -168,7 +168,7 @@ def multiply_windows(
     """Steps for both kernels; ``inputs`` are the convolution's."""
     flat = flatten(windows.product)
     contraction = as_contraction(flat)
-    if contraction is None or not is_worth_tiling(contraction, constant=False):
+    if contraction is None or not is_worth_tiling(contraction, Weights.NONE):
         return False
     contraction = _by_rows(contraction)
     buffer = windows.windows
@@ -179,7 +179,7 @@ def multiply_windows(
         launches.launch_flat(group, flatten(part), read, [slot])
     slots = {each.name: given for each, given in zip(flat.inputs, inputs, strict=True)}
     slots[buffer.name] = slot
-    contraction, tiling = choose_tiling(contraction, launches.machine, constant=False)
+    contraction, tiling = choose_tiling(contraction, launches.machine, Weights.NONE)
     group.joined.append("a picture's rows are laid out as its windows read them")
     launch_product(launches, group, contraction, tiling, slots, outputs)
     return True

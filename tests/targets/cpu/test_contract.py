@@ -20,6 +20,7 @@ from monograph.targets.cpu.contract import is_in_network
 from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.tiling import (
+    Weights,
     choose_tiling,
     even_block,
     is_worth_tiling,
@@ -38,9 +39,9 @@ def contraction(function: Any, *types: str) -> Contraction:
     return found
 
 
-def tiling(rows: object, k: int, columns: int, *, constant: bool = True) -> Tiling:
+def tiling(rows: object, k: int, columns: int, *, weights: Weights = Weights.RIGHT) -> Tiling:
     found = contraction(lambda x, w: x @ w, f"f32[{rows}, {k}]", f"f32[{k}, {columns}]")
-    return choose_tiling(found, MACHINE, constant)[1]
+    return choose_tiling(found, MACHINE, weights)[1]
 
 
 @pytest.mark.parametrize(
@@ -75,13 +76,13 @@ def test_weights_on_the_left_are_packed_in_tiles_and_shared() -> None:
         contraction(lambda w, x: w @ x, "f32[384, 96]", f"f32[96, {columns}]")
         for columns in (196, 784)
     )
-    _, beside = choose_tiling(few, MACHINE, constant=False, held=True)
+    _, beside = choose_tiling(few, MACHINE, Weights.LEFT)
     assert (beside.left, beside.right) == (Reading.TILES, Reading.IN_PLACE)
     assert beside.block_panels == 13 and beside.block_tiles * beside.height <= 48
-    _, wide = choose_tiling(many, MACHINE, constant=False, held=True)
+    _, wide = choose_tiling(many, MACHINE, Weights.LEFT)
     assert (wide.left, wide.right) == (Reading.TILES, Reading.BLOCK)
     assert wide.block_panels == 2
-    assert choose_tiling(few, MACHINE, constant=False)[1].left is Reading.IN_PLACE
+    assert choose_tiling(few, MACHINE, Weights.NONE)[1].left is Reading.IN_PLACE
 
 
 @pytest.mark.parametrize("batch", ["1", "3", "n"])
@@ -130,12 +131,12 @@ def test_two_threads_share_the_blocks_of_rows_evenly(tiles: int) -> None:
 
 def test_layers_of_a_network_with_few_weights_are_shared_by_rows() -> None:
     found = contraction(lambda x, w: x @ w, "f32[196, 64]", "f32[64, 384]")
-    alone = choose_tiling(found, MACHINE, True)[1]
+    alone = choose_tiling(found, MACHINE, Weights.RIGHT)[1]
     assert (alone.block_panels, alone.block_tiles) == (1, 32)
-    within = choose_tiling(found, MACHINE, True, in_network=True)[1]
+    within = choose_tiling(found, MACHINE, Weights.RIGHT, in_network=True)[1]
     assert (within.block_panels, within.block_tiles) == (24, 8)
     many = contraction(lambda x, w: x @ w, "f32[196, 256]", "f32[256, 1024]")
-    assert choose_tiling(many, MACHINE, True, in_network=True)[1].block_panels == 1
+    assert choose_tiling(many, MACHINE, Weights.RIGHT, in_network=True)[1].block_panels == 1
 
 
 def test_a_convolution_of_what_another_one_wrote_is_in_a_network() -> None:
@@ -189,16 +190,16 @@ def test_rows_that_fit_the_cache_are_one_block_handed_out_in_portions() -> None:
 
 def test_doubles_have_half_the_columns() -> None:
     found = contraction(lambda x, w: x @ w, "f64[512, 64]", "f64[64, 512]")
-    assert choose_tiling(found, MACHINE, True)[1].columns == 8
+    assert choose_tiling(found, MACHINE, Weights.RIGHT)[1].columns == 8
 
 
 def test_rows_are_read_in_place_and_long_columns_are_packed() -> None:
     assert tiling(64, 512, 512).left is Reading.IN_PLACE
     types = ("f32[512, 64]", "f32[512, 512]")
     found = contraction(lambda x, w: F.transpose(x, (1, 0)) @ w, *types)
-    assert choose_tiling(found, MACHINE, True)[1].left is Reading.TILES
+    assert choose_tiling(found, MACHINE, Weights.RIGHT)[1].left is Reading.TILES
     found = contraction(lambda x, w: F.transpose(x, (1, 0)) @ w, "f32[513, 64]", "f32[513, 512]")
-    assert choose_tiling(found, MACHINE, True)[1].left is Reading.PACKED
+    assert choose_tiling(found, MACHINE, Weights.RIGHT)[1].left is Reading.PACKED
 
 
 @pytest.mark.parametrize("rows", [24, 97, 128, 131, 300])
@@ -215,7 +216,7 @@ def test_rows_that_lie_side_by_side_are_right_in_tiles(rows: int, depth: int) ->
 
 def test_the_last_panel_of_a_block_alone_has_lanes_to_spare() -> None:
     found = contraction(lambda x, w: x @ w, "f32[40, 64]", "f32[64, 500]")
-    found, chosen = choose_tiling(found, MACHINE, False)
+    found, chosen = choose_tiling(found, MACHINE, Weights.NONE)
     text = str(product_nest(found, chosen, None, None))
     packing = text[: text.index("i_tile")]
     assert "vector i_lane < 16 by 16" in packing
@@ -224,13 +225,13 @@ def test_the_last_panel_of_a_block_alone_has_lanes_to_spare() -> None:
 
 def test_rows_of_an_unknown_size_read_narrow_floats_in_tiles() -> None:
     found = contraction(lambda x, w: x @ w, "bf16[n, 64]", "bf16[64, 512]")
-    assert choose_tiling(found, MACHINE, True)[1].left is Reading.TILES
+    assert choose_tiling(found, MACHINE, Weights.RIGHT)[1].left is Reading.TILES
 
 
 def test_weights_are_packed_beforehand_and_others_by_block() -> None:
     assert tiling(64, 512, 512).right is Reading.PACKED
-    assert tiling(64, 512, 512, constant=False).right is Reading.BLOCK
-    assert tiling(64, 64, 64, constant=False).right is Reading.IN_PLACE
+    assert tiling(64, 512, 512, weights=Weights.NONE).right is Reading.BLOCK
+    assert tiling(64, 64, 64, weights=Weights.NONE).right is Reading.IN_PLACE
 
 
 def test_many_columns_read_rows_that_are_packed_in_tiles() -> None:
@@ -263,13 +264,13 @@ def test_the_more_tiles_read_a_panel_the_less_each_asks_for_the_next(
 
 
 def test_rows_that_would_share_the_lines_of_the_cache_are_not_read_in_place() -> None:
-    assert tiling(96, 96, 96, constant=False).right is Reading.IN_PLACE
-    assert tiling(128, 128, 128, constant=False).right is Reading.BLOCK
+    assert tiling(96, 96, 96, weights=Weights.NONE).right is Reading.IN_PLACE
+    assert tiling(128, 128, 128, weights=Weights.NONE).right is Reading.BLOCK
 
 
 def test_tiles_have_to_pay() -> None:
     small = contraction(lambda x, w: x @ w, "f32[4, 8]", "f32[8, 16]")
-    assert not is_worth_tiling(small, constant=True)
+    assert not is_worth_tiling(small, Weights.RIGHT)
 
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -350,7 +351,7 @@ def test_few_rows_read_narrow_weights_and_many_read_wide_ones() -> None:
     def narrow(rows: int) -> bool:
         types = (f"f16[{rows}, 300]", "f16[300, 48]")
         found = contraction(lambda x, w: x @ w, *types)
-        return choose_tiling(found, MACHINE, True)[1].narrow
+        return choose_tiling(found, MACHINE, Weights.RIGHT)[1].narrow
 
     assert narrow(4)
     assert not narrow(64)
