@@ -87,13 +87,14 @@ class ValueEmitter(MemoryEmitter):
 
     def _level(self, expr: Expr) -> int:
         """The outermost scope in which everything that the expression depends on is known."""
-        names = self._names(expr)
-        symbols = set(expr.symbols)
-        level = 0
-        for k, scope in enumerate(self.scopes):
-            bound = symbols & scope.symbols.keys() or names & scope.variables.keys()
-            if bound or scope.is_conditional:
-                level = k
+        names, symbols = self._names(expr), expr.symbols
+        level = len(self.scopes) - 1
+        while level and not self.scopes[level].is_conditional:
+            scope = self.scopes[level]
+            free_of_symbols = scope.symbols.keys().isdisjoint(symbols)
+            if not free_of_symbols or not scope.variables.keys().isdisjoint(names):
+                break
+            level -= 1
         return next(k for k in range(level, len(self.scopes)) if self.scopes[k].is_open)
 
     def _names(self, expr: Expr) -> frozenset[str]:
@@ -103,7 +104,10 @@ class ValueEmitter(MemoryEmitter):
             if isinstance(expr, Variable):
                 found = frozenset((expr.name,))
             else:
-                found = frozenset[str]().union(*map(self._names, expr.operands))
+                found = frozenset()
+                for operand in expr.operands:
+                    names = self._names(operand)
+                    found = found if names <= found else found | names
             if isinstance(expr, Load) and expr.buffer.name in self.nest.volatile:
                 found |= {CHANGING}
             self.names[expr] = found
