@@ -11,7 +11,9 @@ none.
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Generator
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -33,6 +35,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_folder] = folder
     os.environ["MONOGRAPH_CACHE_DIR"] = folder.name
     os.environ["MONOGRAPH_CACHE"] = "0"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Garbage is not looked for while tests are, and not among what was imported for them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from monograph.errors import EvaluationError
 from monograph.frontends.trace import trace
+from monograph.ir.types import dtype_of
 from monograph.ops import ldl, spectral
 from monograph.runtime.compile import Options, compile_graph
 
@@ -18,6 +20,14 @@ def native(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray
     executable = compile_graph(trace(function, *arrays, name="test"), Options(cache=False))
     assert executable.report.fallbacks == ()
     return list(executable.run(list(arrays)))
+
+
+@cache
+def of_any_size(function: Callable[..., Any], kind: str) -> Callable[..., list[np.ndarray]]:
+    """A function compiled once for all matrices of a type with symbols for their sizes."""
+    executable = compile_graph(trace(function, kind, name="test"), Options(cache=False))
+    assert executable.report.fallbacks == ()
+    return lambda *arrays: list(executable.run(list(arrays)))
 
 
 def adjoint(x: np.ndarray) -> np.ndarray:
@@ -77,11 +87,19 @@ MATRICES = {
 }
 
 
+def thin_svd(x: Any) -> Any:
+    return spectral.svd(x, False)
+
+
+def full_svd(x: Any) -> Any:
+    return spectral.svd(x, True)
+
+
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("name", MATRICES)
 def test_singular_vectors_rebuild_the_matrix(name: str, full: bool) -> None:
     x = MATRICES[name]
-    u, s, vh = native(lambda a: spectral.svd(a, full), x)
+    u, s, vh = of_any_size(full_svd if full else thin_svd, "f64[m, n]")(x)
     count = len(s)
     np.testing.assert_allclose(s, np.linalg.svd(x, compute_uv=False), atol=1e-13)
     np.testing.assert_allclose(u[:, :count] * s @ vh[:count], x, atol=1e-13)
@@ -121,13 +139,14 @@ def test_an_indefinite_system_is_solved_with_blocks_of_two() -> None:
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_eigenvectors_of_any_matrix_are_only_stretched_by_it(dtype: str, size: int) -> None:
     x = draw(2, size, size, dtype=dtype)
-    values, vectors = native(spectral.eig, x)
+    kind = f"{dtype_of(x.dtype)}[2, n, n]"
+    values, vectors = of_any_size(spectral.eig, kind)(x)
     single = dtype in ("f4", "c8")
     np.testing.assert_allclose(
         x @ vectors, vectors * values[:, None, :], atol=2e-6 if single else 1e-13
     )
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
-    (alone,) = native(spectral.eig_values, x)
+    (alone,) = of_any_size(spectral.eig_values, kind)(x)
     np.testing.assert_array_equal(alone, values)
 
 
@@ -147,7 +166,7 @@ def test_eigenvectors_of_any_matrix_are_only_stretched_by_it(dtype: str, size: i
     ],
 )
 def test_eigenvalues_of_odd_matrices(x: np.ndarray) -> None:
-    values, vectors = native(spectral.eig, x)
+    values, vectors = of_any_size(spectral.eig, "f64[n, n]")(x)
     scale = np.abs(x).max() or 1.0
     residue = (x / scale) @ vectors - vectors * (values / scale)
     assert np.abs(residue).max() < 1e-13

@@ -34,7 +34,7 @@ from tests.properties.test_passes import SETTINGS
 PARTS = 10
 GRAPHS = 200
 """Distinct graphs in each part: 2,000 in all."""
-FEW = 120
+FEW = 80
 """Distinct graphs in the usual run."""
 INPUTS = 2
 """How many inputs, of other sizes, each graph is run on."""

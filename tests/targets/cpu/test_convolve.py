@@ -13,6 +13,7 @@ from monograph.fusion.group import fuse
 from monograph.ir.interpret import interpret
 from monograph.kernel.flatten import flatten
 from monograph.kernel.layout import Layout, channels_last, laid_out
+from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import lower_group
 from monograph.kernel.verify import verify_nest
 from monograph.runtime.compile import Options, compile_graph
@@ -198,17 +199,20 @@ def test_the_next_row_of_a_block_of_channels_is_asked_for() -> None:
 
 
 def test_blocks_of_channels_are_visited_in_bands_of_rows() -> None:
-    def blocks(rows: int, size: int = 3) -> str:
+    def nest(rows: int, size: int = 3) -> LoopNest:
         found = depthwise(1, 64, rows, 7, size=size)
         (weight,) = packed_weight(found).outputs
-        nest = depthwise_nest(found, weight, MACHINE)
-        assert verify_nest(nest) > 0
-        return next(x.strip() for x in str(nest).splitlines() if "vector i1" in x)
+        return depthwise_nest(found, weight, MACHINE)
+
+    def blocks(rows: int, size: int = 3) -> str:
+        lines = str(nest(rows, size)).splitlines()
+        return next(x.strip() for x in lines if "vector i1" in x)
 
     assert blocks(56) == blocks(28) == "vector i1 from 32*(_p//14%2) < 32 by 8:"
     assert blocks(12) == "vector i1 from 32*(_p//12) < 32 by 8:", "too few rows for two bands"
     assert blocks(31) == "vector i1 from 32*(_p//31) < 32 by 8:", "no two bands are alike"
     assert blocks(28, size=7) == "vector i1 from 32*(_p//28) < 32 by 8:", "bands share too much"
+    assert verify_nest(nest(28)) > 0
     check((1, 64, 28, 7), (64, 1, 3, 3), groups=64, padding=1)
 
 
