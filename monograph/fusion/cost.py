@@ -5,7 +5,7 @@ from __future__ import annotations
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Family
-from monograph.ir.types import TensorType
+from monograph.ir.types import TensorType, i64
 
 FEW_ROWS = 16
 """Fewer rows than this keep too few threads busy to be worth one visit each."""
@@ -34,6 +34,10 @@ WINDOWS = frozenset(
 )
 GENERATORS = frozenset(("iota", "full", "dim"))
 MOVES = frozenset(("reshape", "transpose", "expand", "slice", "flip"))
+POSITIONS = frozenset(("add", "subtract", "multiply", "maximum", "minimum", "relu"))
+"""Ops that make positions of positions, which become part of a subscript."""
+LONGEST = 16
+"""Ops above a node that are looked at."""
 EXPENSIVE = frozenset(
     (
         *("exp", "exp2", "expm1", "log", "log2", "log1p", "power", "sin", "cos", "atan", "atan2"),
@@ -49,7 +53,20 @@ def work(node: Node) -> int:
         return 0
     if node.op.name == "pad_border":  # where an element is from is asked twice, and it is gathered
         return 6
+    if is_position(node):
+        return 0
     return 12 if node.op.name in EXPENSIVE else 1
+
+
+def is_position(node: Node | None, reach: int = LONGEST) -> bool:
+    """Whether a node's result is arithmetic of ``iota`` and single numbers: of positions."""
+    if node is None or not reach:
+        return False
+    if node.op.name in GENERATORS or not node.operands:
+        return node.op.name in GENERATORS or node.results[0].tensor.size == 1
+    if node.op.name not in POSITIONS | MOVES or node.results[0].dtype is not i64:
+        return False
+    return all(is_position(operand.producer, reach - 1) for operand in node.operands)
 
 
 def nbytes(value: Value) -> int:

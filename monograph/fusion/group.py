@@ -47,7 +47,12 @@ from monograph.fusion.places import (
     reduced_axes,
     through,
 )
-from monograph.fusion.prologue import bytes_read, is_prologue, is_widened_for_products
+from monograph.fusion.prologue import (
+    bytes_read,
+    is_image,
+    is_prologue,
+    is_widened_for_products,
+)
 from monograph.fusion.prologue import is_stored as is_stored
 from monograph.ir.dims import Shape, provably_equal, shape_product
 from monograph.ir.graph import Graph, Node, Value
@@ -283,6 +288,8 @@ class _Fuser:
         if source.kind is Kind.WINDOW or group.kind is Kind.WINDOW:
             return "windows overlap, so elements would be computed several times"
         if group.kind is Kind.CONTRACTION:
+            if is_image(source.nodes, group.nodes):
+                return "a window looks for its elements as they lie"
             if all(node.op.name in MOVES or node.op.name == "cast" for node in source.nodes):
                 return None
             if self.is_prologue(source, group):
@@ -415,6 +422,8 @@ class _Fuser:
     def copy(self, source: Group, group: Group, value: Value) -> bool:
         """Compute a cheap producer again instead of reading it."""
         if source.kind is not Kind.POINTWISE or group.kind is Kind.OPAQUE:
+            return False
+        if is_image(source.nodes, group.nodes):
             return False
         free = all(node.op.name in GENERATORS | MOVES for node in source.nodes)
         limit = 0 if group.kind in (Kind.CONTRACTION, Kind.WINDOW) else CHEAP

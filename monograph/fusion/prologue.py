@@ -47,6 +47,22 @@ def is_widened_for_products(node: Node) -> bool:
     return bool(readers) and all(each.op.name == "dot_general" for each in readers)
 
 
+def is_image(source: Sequence[Node], group: Sequence[Node]) -> bool:
+    """Whether nodes give an image its shape for a convolution that looks at windows of it.
+
+    A reshape costs nothing in memory. As part of the subscripts, every tap of a window would have
+    to find out where its element is, and the image could not be given a border.
+    """
+    if any(node.op.name != "reshape" for node in source):
+        return False
+    made = {value for node in source for value in node.results}
+    convolutions = (node for node in group if node.op.name == "conv")
+    return any(
+        node.operands[0] in made and any(dim != 1 for dim in node.operands[1].shape[2:])
+        for node in convolutions
+    )
+
+
 def is_stored(node: Node) -> bool:
     """Whether a node's result lies in memory before the program starts, or is no result."""
     return node.op.name in ("constant", "weight", "output")

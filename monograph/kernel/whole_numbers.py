@@ -41,13 +41,13 @@ _COMPARED: dict[str, Callable[[int | None, int | None], bool | None]] = {
         high is not None and high <= 0, low is not None and low > 0
     ),
 }
-_CHOSEN = {"maximum": "greater_equal", "minimum": "less_equal"}
-"""Functions that give one of two numbers, by what holds if that is the first."""
+_CHOSEN = ("maximum", "minimum")
+_FUNCTIONS = frozenset((*_EXACT, *_COMPARED, *_CHOSEN))
 
 
 def applied(function: str, operands: Sequence[Expr]) -> Expr | None:
     """A function of two positions as a position, or as a truth that their bounds decide."""
-    if len(operands) != 2 or function not in _EXACT | _COMPARED | _CHOSEN:
+    if len(operands) != 2 or function not in _FUNCTIONS:
         return None
     if not any(isinstance(each, Index) for each in operands):
         return None
@@ -55,8 +55,10 @@ def applied(function: str, operands: Sequence[Expr]) -> Expr | None:
     if left is None or right is None:
         return None
     if function in _CHOSEN:
-        is_first = _COMPARED[_CHOSEN[function]](*_bounds(left - right))
-        return None if is_first is None else operands[0 if is_first else 1]
+        larger = _larger(left, right)
+        if larger is None:
+            return None
+        return operands[larger if function == "maximum" else 1 - larger]
     if function in _COMPARED:
         holds = _COMPARED[function](*_bounds(left - right))
         return None if holds is None else e.literal(holds, bool_)
@@ -92,6 +94,14 @@ def _is_exact(dim: Dim) -> bool:
         return low > -LARGEST and high < LARGEST
     assert isinstance(dim, SymbolicDim)
     return all(len(atoms) <= 1 and abs(factor) <= SMALL for atoms, factor in dim.terms())
+
+
+def _larger(left: Dim, right: Dim) -> int | None:
+    """0 or 1: which of two positions is at least the other, if that is known."""
+    low, high = _bounds(left - right)
+    if low is not None and low >= 0:
+        return 0
+    return 1 if high is not None and high <= 0 else None
 
 
 def _decided(holds: bool, fails: bool) -> bool | None:

@@ -12,7 +12,7 @@ from monograph.errors import EvaluationError
 from monograph.ir.computed import Computed
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.interpret import evaluate_node
+from monograph.ir.interpret import evaluate_node, evaluate_op
 from monograph.ir.op import Family, Trait
 from monograph.ir.types import Array, TensorType
 from monograph.ops.data import Constant, Full, Weight
@@ -70,13 +70,13 @@ class FoldConstants(Pass):
             if not _is_foldable(node):
                 continue
             refusal = self._refusal(node)
+            whole = _computed_later(node) if refusal is None else _filled(node)
+            if whole is not None:
+                _replace(node, [whole], labels)
+                counters["folded"] += 1
+                continue
             if refusal is not None:
                 counters[refusal] += 1
-                continue
-            later = _computed_later(node)
-            if later is not None:
-                _replace(node, [later], labels)
-                counters["folded"] += 1
                 continue
             try:
                 with np.errstate(all="ignore"):
@@ -138,6 +138,30 @@ def _bytes(value: Value) -> int:
     total = value.tensor.nbytes
     assert isinstance(total, int)
     return total
+
+
+def _filled(node: Node) -> Data | None:
+    """The result of an elementwise op on operands filled with one element each: as small."""
+    if not node.op.has(Trait.ELEMENTWISE) or len(node.results) != 1:
+        return None
+    elements = [_element(operand) for operand in node.operands]
+    if any(element is None for element in elements):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            found = evaluate_op(node.op, elements)
+    except EvaluationError:
+        return None
+    element = np.asarray(found, node.result.dtype.numpy)
+    return ArrayData(np.broadcast_to(element, node.result.tensor.static_shape()))
+
+
+def _element(value: Value) -> Array | None:
+    """The one element that fills a value, as an array without dimensions."""
+    if isinstance(value.op, Full):
+        return np.asarray(value.op.value).astype(value.op.dtype.numpy)
+    found = value.op.data.splat if isinstance(value.op, Constant) else None
+    return None if found is None else np.asarray(found)
 
 
 def _dies_with(operand: Value, node: Node) -> bool:

@@ -22,7 +22,7 @@ from monograph.ir.op import Op, Trait
 from monograph.ops import slicing
 from monograph.ops.index import TakeAlongAxis
 from monograph.ops.linalg import DotGeneral, Linear, Matmul
-from monograph.ops.shape import Reshape, Transpose
+from monograph.ops.shape import Expand, Reshape, Transpose
 from monograph.passes.base import Pass, PassResult
 from monograph.rewrite.known import Known
 
@@ -68,10 +68,20 @@ def _narrow(node: Node, op: TakeAlongAxis, known: Known) -> bool:
     start, limit = part
     with node.graph.inserting_before(node, node.location):
         less = _cut(x, axis, start, limit)
-        places = indices - start if start else indices
+        places = _moved(indices, start) if start else indices
         result = node.graph.create(op, (less, places)).result
+    name = node.result.name
     node.graph.replace(node, [result])
+    node.graph.rename(result, name)
     return True
+
+
+def _moved(indices: Value, start: int) -> Value:
+    """Positions counted from another start; of what is spread, before it is."""
+    node = indices.producer
+    if node is None or not isinstance(node.op, Expand):
+        return indices - start
+    return node.graph.create(node.op, (node.operands[0] - start,)).result
 
 
 def _gathered(x: Value, axis: int, indices: Value, known: Known) -> tuple[int, int] | None:

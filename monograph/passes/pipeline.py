@@ -25,6 +25,7 @@ from monograph.passes.horizontal import HorizontalFusion
 from monograph.passes.manager import FixedPoint, Pipeline
 from monograph.passes.narrow_gathers import NarrowGathers
 from monograph.passes.recognize import Recognize
+from monograph.passes.resize_after_conv import ResizeAfterConv
 from monograph.passes.settle_masks import SettleMasks
 from monograph.passes.simplify import Simplify
 
@@ -68,6 +69,7 @@ def _thorough(simplify: Simplify) -> Pipeline:
             )
         ),
         SettleMasks(),
+        ResizeAfterConv(),
         HorizontalFusion(),
         FoldConstants(),
         DeadCodeElimination(),

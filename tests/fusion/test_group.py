@@ -176,6 +176,17 @@ def test_a_cheap_producer_is_computed_again_rather_than_read() -> None:
     assert "%add is computed again: that is cheaper than reading it" in again.joined
 
 
+def test_arithmetic_of_positions_is_computed_wherever_it_is_a_subscript() -> None:
+    def shifted(x: Any, y: Any) -> Any:
+        places = F.iota((64,))
+        at = F.minimum(F.relu(places * 3 + 1 - places - places), 63) * 1 + 0
+        return F.sum(F.exp(F.take(x, at)), axis=0), F.transpose(F.exp(F.take(y, at)))
+
+    fusion = fused(shifted, "f32[64, 32]", "f32[64, 48]")
+    assert all("iota" in ops(group) for group in fusion.groups)
+    assert len(fusion.groups) == 2
+
+
 def test_rows_that_are_only_moved_are_not_written_for_several_readers() -> None:
     def rotated(x: Any, w: Any) -> Any:
         heads = F.transpose(F.reshape(x @ w, (32, 4, 16)), (1, 0, 2))
@@ -224,6 +235,17 @@ def test_a_contraction_takes_in_its_epilogue() -> None:
     ).groups
     assert group.kind is Kind.CONTRACTION
     assert ops(group) == ["dot_general", "add", "relu"]
+
+
+@pytest.mark.parametrize(("window", "kernels"), [(3, 2), (1, 1)])
+def test_windows_look_at_an_image_as_it_lies(window: int, kernels: int) -> None:
+    def convolved(x: Any, w: Any) -> Any:
+        return F.conv(F.reshape(x, (1, 16, 8, 8)), w, padding=window // 2, groups=16)
+
+    *_, product = groups = fused(
+        convolved, "f32[1, 16, 64]", f"f32[16, 1, {window}, {window}]"
+    ).groups
+    assert len(groups) == kernels and ("reshape" in ops(product)) == (kernels == 1)
 
 
 def test_a_contraction_whose_result_is_stretched_is_computed_once() -> None:

@@ -53,6 +53,23 @@ def test_bounds_decide_a_comparison(function: str, bound: int, holds: bool | Non
     assert found is None if holds is None else getattr(found, "value", None) is holds
 
 
+@pytest.mark.parametrize(
+    ("function", "bound", "chosen"),
+    [
+        ("minimum", 9, "place"),
+        ("minimum", 0, "bound"),
+        ("minimum", 5, None),
+        ("maximum", 0, "place"),
+        ("maximum", 9, "bound"),
+        ("maximum", 1, None),
+    ],
+)
+def test_bounds_decide_which_is_larger(function: str, bound: int, chosen: str | None) -> None:
+    limit = e.literal(bound, i64)
+    expected = {"place": PLACE, "bound": limit, None: None}[chosen]
+    assert whole_numbers.applied(function, (PLACE, limit)) is expected
+
+
 def _windows(x: Any) -> Any:
     return F.take(x, F.iota((20, 5), 0) * 3 + F.iota((20, 5), 1))
 
@@ -67,3 +84,8 @@ def test_a_computed_index_that_is_in_range_is_a_subscript() -> None:
 
 def test_a_computed_index_that_may_be_out_of_range_is_checked() -> None:
     assert "checked" in str(kernel_of(_windows, "f32[61]").nest)
+
+
+def test_a_clamp_that_does_nothing_is_no_part_of_a_subscript() -> None:
+    kernel = kernel_of(lambda x: F.take(x, F.minimum(F.iota((20,)) + 3, 30)), "f32[31]")
+    assert "o0[i0] = b0[i0+3]" in str(kernel.nest)

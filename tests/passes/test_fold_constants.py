@@ -89,6 +89,43 @@ def test_what_is_made_of_a_large_weight_is_what_folding_makes() -> None:
     np.testing.assert_array_equal(interpret(folded(graph), [x])[0], interpret(graph, [x])[0])
 
 
+@pytest.mark.parametrize(("depth", "stays"), [(24, 0), (4, 1)])
+def test_a_product_of_weights_folds_unless_it_is_larger_than_they_are(
+    depth: int, stays: int
+) -> None:
+    def shared(x):  # type: ignore[no-untyped-def]
+        rows = x.graph.add_weight("rows", np.ones((30, depth), np.float32))
+        layers = [x.graph.add_weight(f"w{k}", np.ones((20, depth), np.float32)) for k in range(2)]
+        return x @ F.linear(rows, layers[0]), rows, layers
+
+    result = folded(monograph.trace(shared, "f32[3, 30]"))
+    assert ops(result).count("linear") == stays
+    assert "weight" in ops(result) and interpret(result, [np.ones((3, 30), np.float32)])
+
+
+def test_large_products_and_parts_of_them_are_not_computed_yet() -> None:
+    unread = [MissingData(TensorType(f32, shape), "0" * 32) for shape in ((400, 200), (300, 200))]
+
+    def program(x):  # type: ignore[no-untyped-def]
+        rows, layer = (x.graph.add_weight(f"w{k}", data) for k, data in enumerate(unread))
+        heads = F.reshape(F.linear(rows, layer), (400, 3, 100))
+        return x @ F.reshape(heads[:200], (200, 300))
+
+    result = folded(monograph.trace(program, "f32[3, 200]"))
+    assert ops(result) == ["weight", "matmul"]
+
+
+def test_what_is_made_of_filled_values_is_filled() -> None:
+    def masked(x):  # type: ignore[no-untyped-def]
+        seen = F.full((1, 64), 1.0, "f32") * F.full((64, 1), 1.0, "f32")
+        return F.where(F.logical_not(F.cast(seen, "bool")), -1e9, x)
+
+    graph = monograph.trace(masked, "f32[64, 64]")
+    result = monograph.optimize(graph)
+    assert ops(result) == []
+    assert "constant(splat false) : bool[64, 64]" in str(folded(graph))
+
+
 def test_the_size_limit_holds() -> None:
     weight = np.ones((30, 10), np.float32) * np.arange(10, dtype=np.float32)
 
