@@ -1,4 +1,4 @@
-"""Models of other kinds, as they are run in practice: what nothing was tuned for.
+"""Models of other kinds, as they are run in practice: they show what the usual ones do not.
 
 A line gives a name, a class of transformers, what differs from its config's defaults, and the
 example inputs. Weights are random and, as in ``models``, scaled so that activations keep their
