@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import monograph
 from monograph.errors import EvaluationError
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
@@ -66,6 +67,9 @@ def test_windows_far_larger_than_the_image_agree_with_torch(kernel: Any, padding
         lambda x: F.max_pool2d(x, kernel, None, padding, ceil_mode=True),
         x,
     )
+    compiled = monograph.compile(lambda x: avg_pool(x, kernel, None, padding, ceil_mode=True), x)
+    mean = F.avg_pool2d(torch.tensor(x), kernel, None, padding, True)
+    np.testing.assert_allclose(compiled(x), mean.numpy(), rtol=1e-6)
     places = run(lambda x: max_pool_with_indices(x, kernel, None, padding, 1, True)[1], x)
     _, expected = F.max_pool2d_with_indices(torch.tensor(x), kernel, None, padding, 1, True)
     assert_same(places, expected.numpy())

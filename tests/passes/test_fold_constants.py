@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,10 +51,10 @@ def test_what_would_grow_the_program_stays() -> None:
 def test_a_transposed_weight_folds_if_nothing_else_needs_it() -> None:
     array = np.arange(200, dtype=np.float32).reshape(10, 20)
 
-    def once(x):  # type: ignore[no-untyped-def]
+    def once(x: Any) -> Any:
         return x @ F.transpose(x.graph.add_weight("w", array))
 
-    def twice(x):  # type: ignore[no-untyped-def]
+    def twice(x: Any) -> Any:
         weight = x.graph.add_weight("w", array)
         return x @ F.transpose(weight) @ weight
 
@@ -67,7 +69,7 @@ def test_a_transposed_weight_folds_if_nothing_else_needs_it() -> None:
 def test_a_large_weight_is_not_read_to_turn_or_scale_it() -> None:
     unread = MissingData(TensorType(f32, (200, 300)), "0" * 32)
 
-    def program(x):  # type: ignore[no-untyped-def]
+    def program(x: Any) -> Any:
         graph = x.graph
         factor = graph.add_constant(np.float32([[0.5]]))
         return x @ F.transpose(graph.add_weight("w", unread) * factor)
@@ -93,7 +95,7 @@ def test_what_is_made_of_a_large_weight_is_what_folding_makes() -> None:
 def test_a_product_of_weights_folds_unless_it_is_larger_than_they_are(
     depth: int, stays: int
 ) -> None:
-    def shared(x):  # type: ignore[no-untyped-def]
+    def shared(x: Any) -> Any:
         rows = x.graph.add_weight("rows", np.ones((30, depth), np.float32))
         layers = [x.graph.add_weight(f"w{k}", np.ones((20, depth), np.float32)) for k in range(2)]
         return x @ F.linear(rows, layers[0]), rows, layers
@@ -106,7 +108,7 @@ def test_a_product_of_weights_folds_unless_it_is_larger_than_they_are(
 def test_large_products_and_parts_of_them_are_not_computed_yet() -> None:
     unread = [MissingData(TensorType(f32, shape), "0" * 32) for shape in ((400, 200), (300, 200))]
 
-    def program(x):  # type: ignore[no-untyped-def]
+    def program(x: Any) -> Any:
         rows, layer = (x.graph.add_weight(f"w{k}", data) for k, data in enumerate(unread))
         heads = F.reshape(F.linear(rows, layer), (400, 3, 100))
         return x @ F.reshape(heads[:200], (200, 300))
@@ -116,7 +118,7 @@ def test_large_products_and_parts_of_them_are_not_computed_yet() -> None:
 
 
 def test_what_is_made_of_filled_values_is_filled() -> None:
-    def masked(x):  # type: ignore[no-untyped-def]
+    def masked(x: Any) -> Any:
         seen = F.full((1, 64), 1.0, "f32") * F.full((64, 1), 1.0, "f32")
         return F.where(F.logical_not(F.cast(seen, "bool")), -1e9, x)
 
@@ -129,7 +131,7 @@ def test_what_is_made_of_filled_values_is_filled() -> None:
 def test_the_size_limit_holds() -> None:
     weight = np.ones((30, 10), np.float32) * np.arange(10, dtype=np.float32)
 
-    def program(x):  # type: ignore[no-untyped-def]
+    def program(x: Any) -> Any:
         return x + F.exp(x.graph.add_weight("w", weight))
 
     graph = monograph.trace(program, "f32[10]")
@@ -138,7 +140,7 @@ def test_the_size_limit_holds() -> None:
 
 
 def test_a_failing_evaluation_is_left_for_run_time() -> None:
-    def program(x):  # type: ignore[no-untyped-def]
+    def program(x: Any) -> Any:
         table = x.graph.add_constant(np.arange(3.0, dtype=np.float32))
         return x + F.take(table, x.graph.add_constant(np.array(7)), axis=0)
 
@@ -156,7 +158,7 @@ def test_effects_and_symbolic_results_stay() -> None:
 
 
 def test_regions_fold_too() -> None:
-    def then(v):  # type: ignore[no-untyped-def]
+    def then(v: Any) -> Any:
         return v * (v.graph.add_constant(2.0, "f32") * v.graph.add_constant(3.0, "f32"))
 
     graph = monograph.trace(lambda x: F.cond(F.sum(x) > 0.0, then, lambda v: v, x), "f32[2]")
