@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import platform
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -234,4 +235,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # As Ctrl-C does, being told to end ends the process that measures, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     raise SystemExit(main())

@@ -198,7 +198,7 @@ def notes(results: Results, name: str) -> list[str]:
     lines.append(_rates(results))
     if results.unmeasured:
         lines.append(f"No time was left for {', '.join(results.unmeasured)}.")
-    lines += [f"No time for {who}: {why}" for who, why in reasons(results).items()]
+    lines += [f"No figure for {who}: {why}" for who, why in reasons(results).items()]
     for row in results.rows:
         remarks = {who: each.remark for who, each in row.outcomes.items() if each.remark}
         lines += [f"{who} on {row.name}: {remark}." for who, remark in remarks.items()]

@@ -73,6 +73,7 @@ LINES = {
         CLASSES | {"width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280},
     ),
     "regnet-y-1": Line("RegNetForImageClassification", _image(), CLASSES),
+    "bit-1": Line("BitForImageClassification", _image(), CLASSES),
     "resnet18-16": Line(
         "ResNetForImageClassification",
         _image(batch=16),

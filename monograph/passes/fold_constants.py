@@ -101,7 +101,8 @@ class FoldConstants(Pass):
             for operand in set(node.operands)
             if is_product or _dies_with(operand, node)
         )
-        return "would_grow" if sum(map(_bytes, node.results)) > freed else None
+        kept = sum(_bytes(result) for result in node.results if result.uses)
+        return "would_grow" if kept > freed else None
 
 
 def _is_foldable(node: Node) -> bool:

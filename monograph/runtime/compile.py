@@ -21,6 +21,7 @@ from monograph.kernel.lower import is_lowerable, is_scalar_function
 from monograph.ops.attention import Attention
 from monograph.passes.lower_composites import decompose_composites
 from monograph.passes.manager import run_pipeline
+from monograph.passes.norms_by_channel import NormsByChannel
 from monograph.passes.pipeline import pipeline_for
 from monograph.passes.split_complex_products import SplitComplexProducts
 from monograph.passes.turn_conv_transpose import TurnConvTranspose
@@ -234,6 +235,7 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
     started = time.perf_counter()
     announce("lowering")
     decompose_others(lowered)
+    NormsByChannel().run(lowered)
     decompose_composites(lowered, lambda op: has_own_loops(op) or op is Attention)
     TurnWeightsBack().run(lowered)
     TurnConvTranspose().run(lowered)

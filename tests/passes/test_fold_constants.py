@@ -48,6 +48,16 @@ def test_what_would_grow_the_program_stays() -> None:
     assert "expand" in ops(result)
 
 
+def test_results_that_nobody_reads_do_not_make_a_program_grow() -> None:
+    array = np.arange(600, dtype=np.float32).reshape(2, 3, 100)
+
+    def standardized(x: Any) -> Any:
+        weight = x.graph.add_weight("w", array)
+        return x * F.batch_norm_training(weight, np.ones(3), np.zeros(3))[0]
+
+    assert ops(folded(monograph.trace(standardized, "f32[2, 3, 100]"))) == ["weight", "multiply"]
+
+
 def test_a_transposed_weight_folds_if_nothing_else_needs_it() -> None:
     array = np.arange(200, dtype=np.float32).reshape(10, 20)
 

@@ -35,8 +35,8 @@ EXACT = ("canonicalize", "cse", "dce", "fold_constants", "simplify")
 """Passes after which every result has the same bits."""
 
 STRICT = (
-    *("horizontal", "lower_composites", "narrow_gathers", "turn_conv_transpose"),
-    *("turn_weights_back", "visit_images"),
+    *("horizontal", "lower_composites", "narrow_gathers", "norms_by_channel"),
+    *("turn_conv_transpose", "turn_weights_back", "visit_images"),
 )
 """Passes that may round differently, but keep infinities and NaN where they are."""
 
