@@ -36,10 +36,10 @@ FARTHEST = 16
 class NormsByChannel(Pass):
     """Write group norms of what convolutions make as sums by channel.
 
-        %y = group_norm(%x) {groups = 2}     ─▶     %s = sum(%x) {axes = [2, 3]} : f32[1, 8]
-                                                    %t = reshape(%s) : f32[1, 2, 4]
-                                                    %u = sum(%t) {axes = [2]} : f32[1, 2]
-                                                    …
+    %y = group_norm(%x) {groups = 2}     ─▶     %s = sum(%x) {axes = [2, 3]} : f32[1, 8]
+                                                %t = reshape(%s) : f32[1, 2, 4]
+                                                %u = sum(%t) {axes = [2]} : f32[1, 2]
+                                                …
     """
 
     name: ClassVar[str] = "norms_by_channel"
