@@ -74,12 +74,28 @@ def unfold(
     patches = slicing.pad(value, low, high)
     with value.graph.as_current():
         for axis in range(rank):  # each spatial axis becomes [kernel, count], from the front
-            places = _positions(windows, counts, axis)
-            patches = index.take(patches, places, axis=2 + 2 * axis)
+            patches = _apart(patches, windows, counts, axis)
     kernels = [2 + 2 * axis for axis in range(rank)]
     moved = shape_ops.transpose(patches, [0, 1, *kernels, *(axis + 1 for axis in kernels)])
     rows = value.shape[1] * shape_product(kernel)
     return shape_ops.reshape(moved, (value.shape[0], rows, shape_product(counts)))
+
+
+def _apart(x: Value, windows: Windows, counts: Shape, axis: int) -> Value:
+    """A spatial axis of an image whose axes before it are apart, as [kernel, count]."""
+    place = 2 + 2 * axis
+    if not _are_tiles(windows, axis):
+        return index.take(x, _positions(windows, counts, axis), axis=place)
+    count, kernel = counts[axis], windows.kernel[axis]
+    whole = slicing.slice(x, [0], [count * kernel], axes=[place])
+    tiles = shape_ops.reshape(whole, (*x.shape[:place], count, kernel, *x.shape[place + 1 :]))
+    return shape_ops.moveaxis(tiles, place + 1, place)
+
+
+def _are_tiles(windows: Windows, axis: int) -> bool:
+    """Whether windows lie side by side, without a gap."""
+    kernel = windows.kernel[axis]
+    return windows.stride[axis] == kernel and (windows.dilation[axis] == 1 or kernel == 1)
 
 
 @function
@@ -113,16 +129,40 @@ def fold(
     channels = rows // elements
     pairs = zip(sizes, windows.padding, strict=True)
     padded = [size + low + high for size, (low, high) in pairs]
-    with value.graph.as_current():
-        places = _flat_positions(windows, counts, padded)
-        empty = data.zeros((shape_product(padded), batch, channels), value.dtype)
-    apart = shape_ops.reshape(value, (batch, channels, elements, columns))
-    updates = shape_ops.transpose(apart, (2, 3, 0, 1))
-    total = index.scatter(empty, shape_ops.unsqueeze(places, -1), updates, "add")
-    image = shape_ops.reshape(shape_ops.transpose(total, (1, 2, 0)), (batch, channels, *padded))
+    apart = shape_ops.reshape(value, (batch, channels, *kernel, *counts))
+    if all(_are_tiles(windows, axis) for axis in range(windows.rank)):
+        image = _laid_out(apart, counts, padded)
+    else:
+        image = _added_up(apart, windows, counts, padded)
     starts = [low for low, _ in windows.padding]
     limits = [low + size for low, size in zip(starts, sizes, strict=True)]
     return slicing.slice(image, starts, limits, axes=range(2, image.rank))
+
+
+def _laid_out(apart: Value, counts: Shape, padded: Sequence[Dim]) -> Value:
+    """Tiles, [batch, channels, *kernel, *counts], side by side in an image of this size."""
+    rank = len(counts)
+    kernel = apart.shape[2 : 2 + rank]
+    pairs = [place for axis in range(2, 2 + rank) for place in (axis + rank, axis)]
+    tiled = [count * size for count, size in zip(counts, kernel, strict=True)]
+    whole = shape_ops.reshape(
+        shape_ops.transpose(apart, (0, 1, *pairs)), (*apart.shape[:2], *tiled)
+    )
+    rest = [size - taken for size, taken in zip(padded, tiled, strict=True)]
+    return slicing.pad(whole, [0] * whole.rank, [0, 0, *rest])
+
+
+def _added_up(apart: Value, windows: Windows, counts: Shape, padded: Sequence[Dim]) -> Value:
+    """Windows, [batch, channels, *kernel, *counts], added up in an image of this size."""
+    batch, channels = apart.shape[:2]
+    elements, columns = shape_product(windows.kernel), shape_product(counts)
+    with apart.graph.as_current():
+        places = _flat_positions(windows, counts, padded)
+        empty = data.zeros((shape_product(padded), batch, channels), apart.dtype)
+    flat = shape_ops.reshape(apart, (batch, channels, elements, columns))
+    updates = shape_ops.transpose(flat, (2, 3, 0, 1))
+    total = index.scatter(empty, shape_ops.unsqueeze(places, -1), updates, "add")
+    return shape_ops.reshape(shape_ops.transpose(total, (1, 2, 0)), (batch, channels, *padded))
 
 
 def _flat_positions(windows: Windows, counts: Shape, padded: Sequence[Dim]) -> Value:

@@ -139,6 +139,9 @@ def test_unpooling_to_nowhere() -> None:
 CASES = [
     {"kernel": (2, 3)},
     {"kernel": (2, 2), "stride": 2, "padding": 1},
+    {"kernel": (2, 3), "stride": (2, 3)},
+    {"kernel": (1, 7), "stride": (1, 7), "dilation": (2, 1)},
+    {"kernel": (2, 2), "stride": 3},
     {"kernel": (3, 2), "stride": (1, 2), "padding": (2, 0), "dilation": (2, 1)},
 ]
 

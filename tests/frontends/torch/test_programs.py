@@ -144,6 +144,25 @@ def test_windows_laid_over_one_another_are_added(
     assert ops_of(model).count("scatter") <= 1
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 6, 8), (3, 6, 8)])
+def test_tiles_of_an_image_are_cut_and_joined_without_indices(shape: tuple[int, ...]) -> None:
+    def tiled(x: torch.Tensor) -> torch.Tensor:
+        columns = torch.nn.functional.unfold(x, (2, 4), stride=(2, 4))
+        return torch.nn.functional.fold(columns.relu(), (6, 8), (2, 4), stride=(2, 4))
+
+    names = ops_of(check(tiled, torch.randn(shape)))
+    assert "gather" not in names and "scatter" not in names
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 6, 8), (3, 6, 8)])
+def test_overlapping_patches_are_added_up(shape: tuple[int, ...]) -> None:
+    def patched(x: torch.Tensor) -> torch.Tensor:
+        columns = torch.nn.functional.unfold(x, 3, dilation=2, padding=2, stride=(1, 2))
+        return torch.nn.functional.fold(columns, (6, 8), 3, dilation=2, padding=2, stride=(1, 2))
+
+    check(patched, torch.randn(shape))
+
+
 def test_torch_s_sign_of_what_is_not_a_number_is_zero() -> None:
     check(lambda x: (torch.sign(x), torch.sgn(x)), torch.tensor([2.0, -3.0, 0.0, float("nan")]))
 

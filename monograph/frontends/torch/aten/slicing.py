@@ -202,6 +202,26 @@ def _overlapped_by_place(apart: Value, axis: int, step: Dim, length: Dim) -> Val
     return F.moveaxis(F.scatter(zeros, places, updates, "add"), 0, axis)
 
 
+@converter("aten.im2col.default")
+def _im2col(node: TorchNode) -> Value:
+    """Patches of one image or a batch, as columns."""
+    x = node["self"]
+    images = x if x.rank == 4 else F.unsqueeze(x, 0)
+    options = [node[name] for name in ("stride", "padding", "dilation")]
+    columns = F.unfold(images, node["kernel_size"], *options)
+    return columns if x.rank == 4 else F.squeeze(columns, 0)
+
+
+@converter("aten.col2im.default")
+def _col2im(node: TorchNode) -> Value:
+    """Patches added up to one image or a batch."""
+    x = node["self"]
+    columns = x if x.rank == 3 else F.unsqueeze(x, 0)
+    options = [node[name] for name in ("stride", "padding", "dilation")]
+    images = F.fold(columns, node["output_size"], node["kernel_size"], *options)
+    return images if x.rank == 3 else F.squeeze(images, 0)
+
+
 @converter("aten.combinations.default")
 def _combinations(node: TorchNode) -> Value:
     x, length = node["self"], node["r"]
