@@ -36,10 +36,12 @@ FARTHEST = 16
 class NormsByChannel(Pass):
     """Write group norms of what convolutions make as sums by channel.
 
-    %y = group_norm(%x) {groups = 2}     ─▶     %s = sum(%x) {axes = [2, 3]} : f32[1, 8]
-                                                %t = reshape(%s) : f32[1, 2, 4]
-                                                %u = sum(%t) {axes = [2]} : f32[1, 2]
-                                                …
+        %y = group_norm(%x) {groups = 2}     ─▶     %m = mean(%x) {axes = [2, 3]} : f32[1, 8]
+                                                    %n = reshape(%m) : f32[1, 2, 4]
+                                                    %o = mean(%n) {axes = [2], …} : f32[1, 2, 1]
+                                                    …
+
+    The inverse deviation and the scale of a channel become one factor.
     """
 
     name: ClassVar[str] = "norms_by_channel"
