@@ -82,10 +82,16 @@ def _families(results: Results) -> list[str]:
 
 
 def _beside(results: Results) -> list[str]:
-    """Which peers each family was measured beside."""
+    """Which peers each family was measured beside, and on how many workloads if not on all."""
     lines = []
     for group in results.families():
-        names = [name for name in report.contenders(results.family(group)) if name != peers.OURS]
+        rows = results.family(group).rows
+        names = []
+        for name in report.contenders(results.family(group)):
+            outcomes = [row.outcomes.get(name) for row in rows]
+            timed = sum(each is not None and each.median is not None for each in outcomes)
+            if name != peers.OURS and timed:
+                names.append(name if timed == len(rows) else f"{name} (on {timed} of them)")
         lines.append(f"- {TITLES.get(group, group).capitalize()} beside {', '.join(names)}.")
     return lines
 

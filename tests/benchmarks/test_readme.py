@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,15 @@ def test_the_table_tells_means_losses_failures_and_what_is_missing() -> None:
     assert "whole models: gpt2 0.50." in text
     assert "No comparison: square." in text
     assert "Not measured: late." in text
+
+
+def test_peers_that_did_not_run_everything_are_told_apart() -> None:
+    results = _results()
+    bert, gpt2, square = results.rows
+    failed = replace(gpt2, outcomes={**gpt2.outcomes, "ort": Outcome("refused")})
+    text = readme.section(replace(results, rows=(bert, failed, square)))
+    assert "- Whole models beside eager, ort (on 1 of them)." in text
+    assert "- Matrix products beside eager, ort." in text
 
 
 def test_compile_time_and_memory_stand_beside_the_peers() -> None:
