@@ -8,7 +8,7 @@ seconds to compile and the memory. Nothing is written by hand, and nothing is le
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import compile_time, peers, report
@@ -130,30 +130,36 @@ def _compiling(compiled: Sequence[Compiled]) -> list[str]:
         by_peer = {each.peer: each for each in compiled if each.workload == workload}
         none = Compiled(workload, "")
         ours, inductor = by_peer.get(peers.OURS, none), by_peer.get("inductor", none)
-        held = {
-            peer: each.running
-            for peer, each in by_peer.items()
-            if peer != peers.OURS and each.running is not None
-        }
-        least = min(held, key=lambda peer: held[peer] or 0, default=None)
+        others = [each for peer, each in by_peer.items() if peer != peers.OURS]
         body.append(
             [
                 workload,
                 *(_seconds(value) for value in (ours.cold, ours.warm)),
                 *(_seconds(value) for value in (inductor.cold, inductor.warm)),
+                mebibytes(ours.compiling),
+                _least({each.peer: each.compiling for each in others}),
                 mebibytes(ours.running),
-                "–" if least is None else f"{mebibytes(held[least])} ({least})",
+                _least({each.peer: each.running for each in others}),
             ]
         )
     title = (
         "Seconds from a module to its first result, with empty caches and with warm ones, and MiB "
-        "held while it runs:"
+        "held at most while it is compiled, and while it runs:"
     )
     headings = [
         *("", "cold", "warm", "Inductor, cold", "Inductor, warm"),
-        *("memory", "least of any peer"),
+        *("compiling", "least of any peer", "running", "least of any peer"),
     ]
     return [title, "", *report.markdown_table(headings, body)]
+
+
+def _least(held: Mapping[str, int | None]) -> str:
+    """The least memory that any peer takes, and which one that is."""
+    known = {peer: taken for peer, taken in held.items() if taken is not None}
+    if not known:
+        return "–"
+    least = min(known, key=lambda peer: known[peer])
+    return f"{mebibytes(known[least])} ({least})"
 
 
 def _seconds(seconds: float | None) -> str:

@@ -65,7 +65,7 @@ def test_compile_time_and_memory_stand_beside_the_peers() -> None:
         Compiled("bert", "iree", reason="too slow"),
     ]
     text = readme.section(_results(), compiled)
-    assert "| bert | 1.0 | 0.5 | 10.0 | 5.0 | 1 | 2 (ort) |" in text
+    assert "| bert | 1.0 | 0.5 | 10.0 | 5.0 | 2 | 4 (ort) | 1 | 2 (ort) |" in text
 
 
 def test_only_what_is_between_the_marks_changes(tmp_path: Path) -> None:
