@@ -64,6 +64,22 @@ def test_sizes_may_be_unknown() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+def test_compiled_the_activation_is_part_of_the_norm() -> None:
+    types = ("f32[1, 8, 9, 9]", "f32[16, 8, 3, 3]", "f32[16]", "f32[16]")
+    compiled = monograph.compile(
+        lambda x, w, s, b: F.relu(F.group_norm(F.conv(x, w), 8, s, b)), *types
+    )
+    names = [line for line in str(monograph.explain(compiled)).splitlines() if line[:1] == "k"]
+    assert any("multiply_relu" in name for name in names), names
+    generator = np.random.default_rng(0)
+    graph = monograph.trace(lambda x, w, s, b: F.relu(F.group_norm(F.conv(x, w), 8, s, b)), *types)
+    inputs = [
+        generator.normal(3, 1, value.tensor.static_shape()).astype(np.float32)
+        for value in graph.inputs
+    ]
+    np.testing.assert_allclose(compiled(*inputs), interpret(graph, inputs)[0], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("function", "types"),
     [
