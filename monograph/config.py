@@ -12,6 +12,11 @@ from monograph.errors import InputError
 MOST_THREADS = 1024
 """The most threads that a program may use."""
 
+VECTOR_BYTES = (16, 32, 64)
+"""The sizes of vector that a processor may be said to have."""
+VECTOR_REGISTERS = (16, 32)
+"""The numbers of vector registers that a processor may be said to have."""
+
 
 def processor_count() -> int:
     """How many processors this process may run on, which may be fewer than the machine has."""
@@ -31,6 +36,15 @@ class Config:
     ``MONOGRAPH_CACHE=0``     keep no compiled programs on disk, and use none
     ``MONOGRAPH_CACHE_DIR``   the folder for them; the user's cache folder unless it is set
     ========================  ==================================================================
+
+    Two are for testing. They replace what is known of this processor, so that any machine compiles
+    as others do: LLVM splits vectors that are wider than the processor's.
+
+    ================================  ==========================================================
+    ``MONOGRAPH_VECTOR_BYTES=n``      vectors have 16, 32 or 64 bytes; as many as the
+                                      processor's unless it is set
+    ``MONOGRAPH_VECTOR_REGISTERS=n``  there are 16 or 32 vector registers; likewise
+    ================================  ==========================================================
     """
 
     verify: bool = False
@@ -38,6 +52,8 @@ class Config:
     threads: int = field(default_factory=processor_count)
     cache: bool = True
     cache_dir: str | None = None
+    vector_bytes: int | None = None
+    vector_registers: int | None = None
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
@@ -45,6 +61,7 @@ class Config:
         known = {
             *("MONOGRAPH_VERIFY", "MONOGRAPH_DUMP", "MONOGRAPH_THREADS"),
             *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR"),
+            *("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS"),
         }
         unknown = [
             name for name in environment if name.startswith("MONOGRAPH_") and name not in known
@@ -57,6 +74,8 @@ class Config:
             threads=_threads("MONOGRAPH_THREADS", environment),
             cache=_flag("MONOGRAPH_CACHE", environment, default="1"),
             cache_dir=environment.get("MONOGRAPH_CACHE_DIR") or None,
+            vector_bytes=_one_of("MONOGRAPH_VECTOR_BYTES", environment, VECTOR_BYTES),
+            vector_registers=_one_of("MONOGRAPH_VECTOR_REGISTERS", environment, VECTOR_REGISTERS),
         )
 
 
@@ -67,6 +86,17 @@ def _flag(name: str, environment: Mapping[str, str], default: str = "0") -> bool
     if text in ("0", "false", "no", "off", ""):
         return False
     raise InputError(f"{name} is not a yes or no", expected="1 or 0", found=repr(text))
+
+
+def _one_of(name: str, environment: Mapping[str, str], choices: tuple[int, ...]) -> int | None:
+    text = environment.get(name, "").strip()
+    if not text:
+        return None
+    for choice in choices:
+        if text == str(choice):
+            return choice
+    expected = ", ".join(map(str, choices[:-1])) + f" or {choices[-1]}"
+    raise InputError(f"{name} is not one of its values", expected=expected, found=repr(text))
 
 
 def _threads(name: str, environment: Mapping[str, str]) -> int:

@@ -42,3 +42,20 @@ def test_what_is_not_a_number_of_threads_is_refused(text: str) -> None:
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(InputError, match="MONOGRAPH_THREAD is not a setting"):
         Config.from_environment({"MONOGRAPH_THREAD": "2"})
+
+
+@pytest.mark.parametrize("name", ["MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS"])
+@pytest.mark.parametrize("text", ["8", "31", "48", "128", "-16", "0x10", "wide"])
+def test_vectors_that_no_processor_has_are_refused(name: str, text: str) -> None:
+    with pytest.raises(InputError, match=f"{name} is not one of its values") as caught:
+        Config.from_environment({name: text})
+    assert caught.value.expected in ("16, 32 or 64", "16 or 32")
+    assert caught.value.found == repr(text)
+
+
+def test_vectors_are_described_by_the_environment() -> None:
+    described = {"MONOGRAPH_VECTOR_BYTES": " 64", "MONOGRAPH_VECTOR_REGISTERS": "16"}
+    config = Config.from_environment(described)
+    assert (config.vector_bytes, config.vector_registers) == (64, 16)
+    empty = Config.from_environment(dict.fromkeys(described, ""))
+    assert (empty.vector_bytes, empty.vector_registers) == (None, None)

@@ -445,6 +445,18 @@ class TestTorchModules:
             again(torch.ones(2, 4), shift=torch.ones(3))
 
 
+def test_code_with_other_vectors_loads_on_the_same_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = [floats(1, 3, 9, 9)]
+    for saved, loading in (("64", "16"), ("16", "64")):
+        monkeypatch.setenv("MONOGRAPH_VECTOR_BYTES", saved)
+        executable = compile_graph(layered(), Options(cache=False))
+        executable.save(tmp_path / "saved.mono")
+        monkeypatch.setenv("MONOGRAPH_VECTOR_BYTES", loading)
+        assert same(loaded(tmp_path / "saved.mono").run(inputs), executable.run(inputs))
+
+
 def test_the_names_of_outputs_come_back_and_are_saved_again(tmp_path: Path) -> None:
     graph = CASES["updates"].graph()
     executable = compile_graph(graph)

@@ -112,6 +112,15 @@ class TestHits:
         compiled(layered(), "miss", **options)
         compiled(layered(), "hit", **options)
 
+    @pytest.mark.parametrize("name", ["MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS"])
+    def test_the_vectors_that_the_processor_is_said_to_have_matter(
+        self, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for count in ("16", "32"):
+            monkeypatch.setenv(name, count)
+            compiled(layered(), "miss")
+            compiled(layered(), "hit")
+
     def test_constants_matter_to_the_bit(self) -> None:
         numbers = np.linspace(0, 1, 100, dtype=np.float32)
         other = numbers.copy()

@@ -16,6 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 
@@ -44,17 +45,30 @@ class Machine:
 HOST_FALLBACK = (32 << 10, 512 << 10, 16 << 20)
 
 
-@cache
 def host() -> Machine:
-    """The machine that this process runs on."""
+    """The machine that this process runs on.
+
+    The environment may say that it has other vectors (``config.Config``). Its instructions stay
+    what they are: LLVM makes several of one where a vector is wider than the processor's.
+    """
+    config = Config.from_environment()
+    return _described(config.vector_bytes, config.vector_registers)
+
+
+@cache
+def _described(vector_bytes: int | None, registers: int | None) -> Machine:
+    """The processor, with other vectors than it has if numbers are given."""
     _initialize()
     features = llvm.get_host_cpu_features()
     triple = llvm.get_process_triple()
-    names = {name for name, on in features.items() if on}
-    vector_bytes, registers = _vectors(triple, names)
-    l1, l2, l3 = _caches()
+    found_bytes, found_registers = _vectors(triple, {name for name, on in features.items() if on})
     return Machine(
-        triple, llvm.get_host_cpu_name(), features.flatten(), vector_bytes, registers, l1, l2, l3
+        triple,
+        llvm.get_host_cpu_name(),
+        features.flatten(),
+        vector_bytes or found_bytes,
+        registers or found_registers,
+        *_caches(),
     )
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from monograph.errors import InputError
+from monograph.frontends.trace import trace
+from monograph.ir.types import type_of_array
+from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu import machine as module
 from monograph.targets.cpu.machine import (
     OTHERS,
@@ -34,6 +39,25 @@ def test_vectors_and_caches_have_plausible_sizes() -> None:
     assert found.vector_bytes in (16, 32, 64)
     assert found.registers in (16, 32)
     assert 8 << 10 <= found.l1 <= found.l2 <= found.l3
+
+
+def test_the_environment_says_what_vectors_the_host_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = host()
+    for count in (16, 32, 64):
+        monkeypatch.setenv("MONOGRAPH_VECTOR_BYTES", str(count))
+        assert host() == replace(own, vector_bytes=count)
+    monkeypatch.delenv("MONOGRAPH_VECTOR_BYTES")
+    for count in (16, 32):
+        monkeypatch.setenv("MONOGRAPH_VECTOR_REGISTERS", str(count))
+        assert host() == replace(own, registers=count)
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+def test_vectors_of_any_width_run(vector_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MONOGRAPH_VECTOR_BYTES", str(vector_bytes))
+    x = np.linspace(-3, 3, 1000, dtype=np.float32)
+    executable = compile_graph(trace(lambda x: x * x + x, type_of_array(x)), Options(cache=False))
+    np.testing.assert_array_equal(executable.run([x])[0], x * x + x)
 
 
 @pytest.mark.parametrize(
