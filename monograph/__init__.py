@@ -37,6 +37,7 @@ _HOMES = {
     "optimize_with_report": "monograph.api",
     "parse": "monograph.ir.text.parser",
     "save_graph": "monograph.ir.text.files",
+    "time_limit": "monograph.deadline",
     "trace": "monograph.frontends.trace",
     "value_and_grad": "monograph.autodiff.vjp",
     "verify": "monograph.ir.verify",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     import monograph.functional as functional
     from monograph.api import compile, from_onnx, from_torch, optimize, optimize_with_report
     from monograph.autodiff.vjp import grad, value_and_grad
+    from monograph.deadline import time_limit
     from monograph.errors import MonographError
     from monograph.frontends.trace import trace
     from monograph.inspect.explain import explain
@@ -82,6 +84,7 @@ __all__ = [
     "optimize_with_report",
     "parse",
     "save_graph",
+    "time_limit",
     "trace",
     "value_and_grad",
     "verify",

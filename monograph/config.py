@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Literal, TypeVar
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
+
+T = TypeVar("T")
 
 MOST_THREADS = 1024
 """The most threads that a program may use."""
@@ -16,6 +20,8 @@ VECTOR_BYTES = (16, 32, 64)
 """The sizes of vector that a processor may be said to have."""
 VECTOR_REGISTERS = (16, 32)
 """The numbers of vector registers that a processor may be said to have."""
+FENCES: tuple[Literal["begin"], Literal["end"]] = ("begin", "end")
+"""The sides of memory that fences may be put up at."""
 
 
 def processor_count() -> int:
@@ -35,15 +41,19 @@ class Config:
     ``MONOGRAPH_THREADS=n``   use at most ``n`` threads; every processor unless it is set
     ``MONOGRAPH_CACHE=0``     keep no compiled programs on disk, and use none
     ``MONOGRAPH_CACHE_DIR``   the folder for them; the user's cache folder unless it is set
+    ``MONOGRAPH_TIMEOUT=s``   seconds that a call may take, unless it has a limit of its own
     ========================  ==================================================================
 
-    Two are for testing. They replace what is known of this processor, so that any machine compiles
-    as others do: LLVM splits vectors that are wider than the processor's.
+    Three are for testing. Two of them replace what is known of this processor, so that any machine
+    compiles as others do: LLVM splits vectors that are wider than the processor's. The last one
+    makes code that leaves its memory end the process (``runtime.fences``); it is slow.
 
     ================================  ==========================================================
     ``MONOGRAPH_VECTOR_BYTES=n``      vectors have 16, 32 or 64 bytes; as many as the
                                       processor's unless it is set
     ``MONOGRAPH_VECTOR_REGISTERS=n``  there are 16 or 32 vector registers; likewise
+    ``MONOGRAPH_FENCES=side``         what a call reads or writes begins, or ends, at memory that
+                                      may not be touched: ``begin`` or ``end``
     ================================  ==========================================================
     """
 
@@ -52,16 +62,18 @@ class Config:
     threads: int = field(default_factory=processor_count)
     cache: bool = True
     cache_dir: str | None = None
+    timeout: float | None = None
     vector_bytes: int | None = None
     vector_registers: int | None = None
+    fences: Literal["begin", "end"] | None = None
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
         """Read the ``MONOGRAPH_*`` variables; an unknown one is an error: it would do nothing."""
         known = {
             *("MONOGRAPH_VERIFY", "MONOGRAPH_DUMP", "MONOGRAPH_THREADS"),
-            *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR"),
-            *("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS"),
+            *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR", "MONOGRAPH_TIMEOUT"),
+            *("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS", "MONOGRAPH_FENCES"),
         }
         unknown = [
             name for name in environment if name.startswith("MONOGRAPH_") and name not in known
@@ -74,9 +86,26 @@ class Config:
             threads=_threads("MONOGRAPH_THREADS", environment),
             cache=_flag("MONOGRAPH_CACHE", environment, default="1"),
             cache_dir=environment.get("MONOGRAPH_CACHE_DIR") or None,
+            timeout=timeout_setting(environment),
             vector_bytes=_one_of("MONOGRAPH_VECTOR_BYTES", environment, VECTOR_BYTES),
             vector_registers=_one_of("MONOGRAPH_VECTOR_REGISTERS", environment, VECTOR_REGISTERS),
+            fences=_one_of("MONOGRAPH_FENCES", environment, FENCES),
         )
+
+
+def timeout_setting(environment: Mapping[str, str]) -> float | None:
+    """The seconds of ``MONOGRAPH_TIMEOUT``; None if it is not set."""
+    text = environment.get("MONOGRAPH_TIMEOUT", "").strip()
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if seconds > 0:
+        return seconds
+    expected = "a number of seconds above 0"
+    raise InputError("MONOGRAPH_TIMEOUT is not a time", expected=expected, found=repr(text))
 
 
 def _flag(name: str, environment: Mapping[str, str], default: str = "0") -> bool:
@@ -88,7 +117,7 @@ def _flag(name: str, environment: Mapping[str, str], default: str = "0") -> bool
     raise InputError(f"{name} is not a yes or no", expected="1 or 0", found=repr(text))
 
 
-def _one_of(name: str, environment: Mapping[str, str], choices: tuple[int, ...]) -> int | None:
+def _one_of(name: str, environment: Mapping[str, str], choices: tuple[T, ...]) -> T | None:
     text = environment.get(name, "").strip()
     if not text:
         return None

@@ -97,6 +97,10 @@ class EvaluationError(MonographError):
     """A value that a graph cannot compute from the inputs that it was given."""
 
 
+class TimeLimitError(MonographError, TimeoutError):
+    """A call that took longer than it may: see :func:`monograph.time_limit`."""
+
+
 class DifferentiationError(MonographError):
     """A gradient that does not exist or cannot be built."""
 

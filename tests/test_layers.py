@@ -21,6 +21,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"dataclass"}),
     frozenset({"errors"}),
     frozenset({"config", "progress"}),
+    frozenset({"deadline"}),
     frozenset({"ir"}),
     frozenset({"ops"}),
     frozenset({"functional"}),

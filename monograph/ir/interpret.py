@@ -2,7 +2,8 @@
 
 This is the oracle that every pass, target and test is compared with, so it is simple before it is
 fast. Floats narrower than 32 bits (and integers narrower than 8) are widened, computed and rounded
-once per op, as hardware does. Each intermediate is dropped after its last use.
+once per op, as hardware does. Each intermediate is dropped after its last use. Before every node, a
+time limit is looked at (:mod:`monograph.deadline`), so that a loop without end can have one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from monograph.deadline import call_limit, check_time
 from monograph.errors import EvaluationError, InputError, MonographError
 from monograph.ir.dims import (
     Shape,
@@ -43,7 +45,7 @@ def interpret(graph: Graph, inputs: Sequence[Any] | Mapping[str, Any] = ()) -> l
     """The graph's outputs, as a list of arrays, for inputs by position or by name."""
     check_graph(graph)
     arrays, bindings = bind_inputs(graph, inputs)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), call_limit():
         return _run(graph, arrays, bindings)
 
 
@@ -199,7 +201,8 @@ def run_nodes(
 def evaluate_node(
     node: Node, operands: Sequence[Any], bindings: dict[Symbol, int]
 ) -> tuple[Any, ...]:
-    """The results of one node, in the dtypes that its types declare."""
+    """The results of one node, in the dtypes that its types declare, if there is time left."""
+    check_time()
     with errors_at(node, operands):
         op = node.op.substitute(bindings)
         if node.regions:
@@ -235,7 +238,8 @@ class RegionRunner:
         self.bindings = bindings
 
     def __call__(self, region: Graph, arrays: Sequence[Any]) -> list[Any]:
-        """The region's outputs for these inputs."""
+        """The region's outputs for these inputs, if there is time left: it may have no node."""
+        check_time()
         return _run(region, arrays, self.bindings_in(region, arrays))
 
     def bindings_in(self, region: Graph, arrays: Sequence[Any]) -> dict[Symbol, int]:
