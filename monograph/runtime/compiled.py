@@ -17,6 +17,7 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
+from monograph.ir.call_arguments import in_order
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import bind_inputs, interpret
 from monograph.ir.tree import Structure, flatten, unflatten
@@ -179,7 +180,7 @@ class Executable:
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
         """The graph's outputs, in order."""
         if named:
-            return self.run(inputs or named)
+            inputs = in_order([value.name for value in self.graph.inputs], inputs, named)
         if self._quick_lists is None:
             self._quick_lists = self.quick_arrays(LIST)
         found: list[Any] | None = self._quick_lists(*inputs)
@@ -331,30 +332,19 @@ class CompiledFunction:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the function returns for these arguments, by position or by name."""
         if named:
-            arguments = self._in_order(arguments, named)
+            arguments = in_order(self._names(), arguments, named)
         if self._quick is None:
             self._quick = self._quickest()
         found = self._quick(*arguments)
         return self._slowly(arguments) if found is None else found
 
-    def _in_order(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        names = self._names()
-        rest = names[len(arguments) :]
-        if set(rest) != set(named):
-            raise InputError(
-                "these are not the arguments of the function",
-                expected=", ".join(names),
-                found=", ".join([*names[: len(arguments)], *named]),
-            )
-        return (*arguments, *(named[name] for name in rest))
-
     def _names(self) -> list[str]:
         """The parameters, which the graph's inputs are called after: ``x``, or ``x.0``, ``x.1``."""
         inputs = iter(self.executable.graph.inputs)
         names = []
-        for each in self.arguments.children:
+        for k, each in enumerate(self.arguments.children):
             own = [next(inputs).name for _ in range(each.leaves)]
-            names.append(own[0].split(".")[0] if own else "")
+            names.append(own[0].split(".")[0] if own else f"arg{k}")
         return names
 
     def _quickest(self) -> Callable[..., Any]:
@@ -366,6 +356,7 @@ class CompiledFunction:
         found = self.executable.run_arrays(arguments) if self._is_flat else None
         if found is not None:
             return found[0] if self._is_one else unflatten(self.results, found)
+        arguments = in_order(self._names(), arguments, {})
         leaves, structure = flatten(arguments)
         if structure != self.arguments:
             raise InputError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -29,14 +31,60 @@ def test_arguments_may_have_no_names_though_the_examples_had() -> None:
     torch.testing.assert_close(compiled(X, Y, by=BY), X - Y * BY)
 
 
-@pytest.mark.parametrize("named", [{}, {"z": BY}, {"x": X, "by": BY}])
-def test_other_arguments_are_shown_beside_those_of_the_examples(
-    named: dict[str, torch.Tensor],
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        ({}, "missing arguments: 'by'"),
+        ({"z": BY}, "unexpected keyword argument 'z'"),
+        ({"x": X, "by": BY}, "multiple values for argument 'x'"),
+    ],
+)
+def test_arguments_that_are_not_the_programs_are_named(
+    named: dict[str, torch.Tensor], problem: str
 ) -> None:
     compiled = monograph.compile(Blend(), X, Y, kwargs={"by": BY})
-    with pytest.raises(InputError, match="another structure") as caught:
+    with pytest.raises(InputError, match=problem) as caught:
         compiled(X, Y, **named)
-    assert caught.value.expected == "(*, *, by=*)"
+    assert caught.value.expected == "(x, y, by=), of (x, y, *, by)"
+
+
+class Optional(torch.nn.Module):
+    def forward(self, x: Any, y: Any = None, *, double: bool = True) -> Any:
+        result = x * 2 if double else x
+        return result if y is None else result + y
+
+
+def test_a_default_may_be_said_or_left_out() -> None:
+    compiled = monograph.compile(Optional(), X)
+    for returned in (compiled(X, None), compiled(X, double=True), compiled(x=X, y=None)):
+        torch.testing.assert_close(returned, X * 2)
+    compiled = monograph.compile(Optional(), X, None, kwargs={"double": True})
+    torch.testing.assert_close(compiled(X), X * 2)
+
+
+def test_another_value_than_the_default_is_refused() -> None:
+    compiled = monograph.compile(Optional(), X)
+    with pytest.raises(InputError, match="'double' was not among the example inputs"):
+        compiled(X, double=False)
+    with pytest.raises(InputError, match="'y' was not among the example inputs"):
+        compiled(X, Y)
+    with pytest.raises(InputError, match="one value of double"):
+        monograph.compile(Optional(), X, kwargs={"double": False})(X)
+
+
+def test_more_arguments_than_a_program_of_any_number_was_compiled_for_are_refused() -> None:
+    compiled = monograph.compile(lambda *parts: sum(parts), X, Y)
+    torch.testing.assert_close(compiled(X, Y), X + Y)
+    with pytest.raises(InputError, match="another structure"):
+        compiled(X, Y, BY)
+
+
+def test_an_exported_program_is_called_by_the_names_of_its_module() -> None:
+    program = torch.export.export(Blend(), (X, Y), {"by": BY})
+    compiled = monograph.compile(program)
+    torch.testing.assert_close(compiled(X, y=Y, by=BY), X - Y * BY)
+    with pytest.raises(InputError, match="unexpected keyword argument 'z'"):
+        compiled(X, Y, by=BY, z=Y)
 
 
 def test_a_word_is_returned_as_it_is() -> None:
