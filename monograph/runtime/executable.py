@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError
 from monograph.ir.data import Data
@@ -24,10 +25,11 @@ from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
 from monograph.runtime.addresses import address_of
 from monograph.runtime.arena import Plan, plan
+from monograph.runtime.fences import FencedCall, Fences
 from monograph.runtime.holding import Held, read_by_calls, weights_of
 from monograph.runtime.lives import arena_requests, copies_of
 from monograph.runtime.locks import ForkedLock
-from monograph.runtime.pool import OutputPool
+from monograph.runtime.pool import SMALL, OutputPool
 from monograph.runtime.preparing import Packing, in_order
 from monograph.runtime.sizes import Guard, check_sizes, guards_of
 from monograph.runtime.threads import symbols as register_pool_symbols
@@ -44,8 +46,6 @@ from monograph.targets.program import (
 )
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-SMALL = 1 << 14
-"""Bytes up to which an output comes from the allocator, which has such pieces at hand."""
 MOST_SIZES = 8
 """For how many sizes of its symbolic dimensions a program keeps frames and their arenas."""
 MOST_PLANS = 256
@@ -96,9 +96,14 @@ class Native:
         self.entry_address = self.library.address("entry")
         self.entry = _ENTRY(self.entry_address)
         self.pool = OutputPool()
+        self.fences = _fences(program)
+        """What puts fences around memory; None unless a test wants it (``runtime.fences``)."""
         self.frames: dict[tuple[int, ...], list[Frame]] = {}
         self.needed = read_by_calls(program)
         self.weights = {k: in_order(program.weights[k].array()) for k in sorted(self.needed)}
+        if self.fences is not None:
+            self.weights = self.fences.weights(self.weights)
+            prepared = None if prepared is None else self.fences.panels_of(prepared)
         self._prepared = prepared
         self._lets_go = lets_go
         self.has_let_go = False
@@ -134,6 +139,8 @@ class Native:
 
     def run(self, addresses: Sequence[int], sizes: tuple[int, ...]) -> list[Array]:
         """The outputs for inputs that lie at these addresses."""
+        if self.fences is not None:
+            return self._run_fenced(self.fences, addresses, sizes)
         free = self.frames.get(sizes)
         if free is None:
             free = self._frames_for(sizes)
@@ -158,6 +165,26 @@ class Native:
         if code:
             self._fail(frame, code, free)
         free.append(frame)
+        return results
+
+    def _run_fenced(
+        self, fences: Fences, addresses: Sequence[int], sizes: tuple[int, ...]
+    ) -> list[Array]:
+        """The same with fences around all memory, which is checked after the call."""
+        frame = self._new_frame(sizes)
+        bindings = dict(zip(self.program.sizes, sizes, strict=True))
+        slots = [each.slot for each in self.requests]
+        spread = copies_of(self.program, bindings, self.threads)
+        call = FencedCall(fences, bindings, (slots, self.plan_for(sizes)), spread)
+        for slot, number in self.inputs:
+            call.input(slot, addresses[number])
+        results = [call.output(slot, dtype, shape) for slot, _, dtype, shape in frame.outputs]
+        for slot, word in call.words.items():
+            frame.words[slot] = word
+        code = self.entry(frame.address, frame.status_address, self.threads)
+        call.check()
+        if code:
+            self._fail(frame, code, [])
         return results
 
     def sizes(self, arrays: Sequence[Array]) -> tuple[int, ...]:
@@ -199,7 +226,9 @@ class Native:
             return self._prepared
 
     def _prepare(self) -> dict[int, Array]:
-        packing = Packing(self.program, self.weights, self.pool, lets_go=self._lets_go)
+        packing = Packing(
+            self.program, self.weights, self.pool, lets_go=self._lets_go, fences=self.fences
+        )
         return packing.run(self.library, self.threads)
 
     def _let_go_but(self, kept: Sequence[Data]) -> None:
@@ -305,6 +334,11 @@ class Native:
             results = evaluate_node(node, views(step.inputs, node.operands), bindings)
         for view, result in zip(views(step.outputs, node.results), results, strict=True):
             view[...] = result
+
+
+def _fences(program: Code) -> Fences | None:
+    side = Config.from_environment().fences
+    return None if side is None else Fences(program, side)
 
 
 def _view(frame: Frame, slot: int, value: Value, shape: tuple[int, ...]) -> Array:

@@ -42,6 +42,9 @@ ALIGNMENT: Final = 64
 IDLE_LIMIT: Final = 1 << 30
 """Bytes that a pool keeps for later use, unless told otherwise."""
 
+SMALL: Final = 1 << 14
+"""Bytes up to which an output comes from the allocator, which has such pieces at hand."""
+
 MAPPED_FROM: Final = 1 << 20
 """Sizes from here on get a mapping of their own; the system takes its pages back at once."""
 

@@ -18,6 +18,7 @@ import numpy as np
 from monograph.errors import EvaluationError
 from monograph.ir.dims import evaluate_dim
 from monograph.ir.types import Array
+from monograph.runtime.fences import Fences
 from monograph.runtime.holding import Held
 from monograph.runtime.pool import ALIGNMENT, OutputPool
 from monograph.targets.cpu.machine import Library
@@ -30,17 +31,26 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 class Packing:
     """What packs a program's weights; ``kept`` are the arrays of those that calls read too.
 
-    ``lets_go`` says that the others belong to the program, which releases them (``holding``).
+    ``lets_go`` says that the others belong to the program, which releases them (``holding``);
+    with ``fences``, each weight and panel lies between two.
     """
 
     def __init__(
-        self, program: Code, kept: Mapping[int, Array], pool: OutputPool, *, lets_go: bool
+        self,
+        program: Code,
+        kept: Mapping[int, Array],
+        pool: OutputPool,
+        *,
+        lets_go: bool,
+        fences: Fences | None = None,
     ) -> None:
         self.slots = program.slots
         self.weights = program.weights
         self.kept = kept
         self.lets_go = lets_go
-        self.panels = _panels(program, pool)
+        self._fences = fences
+        self._fenced = None if fences is None else fences.panels()
+        self.panels = _panels(program, pool) if self._fenced is None else self._fenced.arrays
         self.table = np.zeros(len(program.slots) + len(program.sizes) + 1, np.int64)
         self._reading: dict[int, Array] = {}
         self._left = Counter(
@@ -64,6 +74,8 @@ class Packing:
             raise self._failure
         if code:
             raise EvaluationError("a weight could not be packed", found=f"result code {code}")
+        if self._fenced is not None:
+            self._fenced.finish()
         return self.panels
 
     def _called(self, _table: int, number: int) -> int:
@@ -84,7 +96,10 @@ class Packing:
         number = self.slots[slot].number
         found = self.kept.get(number)
         if found is None:
-            found = self._reading[number] = in_order(self.weights[number].array())
+            found = in_order(self.weights[number].array())
+            if self._fences is not None:
+                found = self._fences.copied(found, [slot])
+            self._reading[number] = found
         return found
 
     def _done(self, slot: int) -> None:

@@ -22,9 +22,9 @@ from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.types import Array, DType
 from monograph.runtime.arguments import Arguments, Expected
 from monograph.runtime.array_layout import array_layout
-from monograph.runtime.executable import SMALL, Native
+from monograph.runtime.executable import Native
 from monograph.runtime.locks import ForkedLock
-from monograph.runtime.pool import OutputPool
+from monograph.runtime.pool import SMALL, OutputPool
 from monograph.runtime.shared_code import compile_quickly, load_for_good, stored_object
 from monograph.targets.cpu.python_call import (
     FUNCTIONS,
@@ -218,8 +218,11 @@ def quick_call(
 
 
 def _is_simple(native: Native, sizes: tuple[int, ...]) -> bool:
-    """Whether all of it is native, its arena is small, and each input has one slot."""
-    if native.calls or native.plan_for(sizes).peak > LARGEST_ARENA:
+    """Whether all of it is native, its arena is small, and each input has one slot.
+
+    Memory with fences is made for each call by ``Native.run``.
+    """
+    if native.fences is not None or native.calls or native.plan_for(sizes).peak > LARGEST_ARENA:
         return False
     numbers = sorted(number for _, number in native.inputs)
     return numbers == list(range(len(native.graph.inputs)))

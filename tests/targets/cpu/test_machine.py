@@ -42,6 +42,8 @@ def test_vectors_and_caches_have_plausible_sizes() -> None:
 
 
 def test_the_environment_says_what_vectors_the_host_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS"):
+        monkeypatch.delenv(name, raising=False)
     own = host()
     for count in (16, 32, 64):
         monkeypatch.setenv("MONOGRAPH_VECTOR_BYTES", str(count))
