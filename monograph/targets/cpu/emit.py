@@ -2,9 +2,7 @@
 
     define void @kernel(ptr %arguments, i64 %begin, i64 %end)
 
-A vector loop runs in steps of its width; what is left over runs once more under a mask, so every
-size takes the same instructions. Where elements may as well be computed twice, the last vector
-begins a whole width before the end instead.
+A vector loop runs in steps of its width; ``tails`` says how what is left over is computed.
 
 A reduction along the vector axis keeps one partial result a lane, and the lanes are then combined
 in halves: lane k with lane k + width/2, and so on down to one. In a long row the lanes of every 32
@@ -21,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
-from monograph.ir.dims import Dim, Symbol, substitute_dim
+from monograph.ir.dims import Symbol, substitute_dim
 from monograph.ir.types import DType
-from monograph.kernel.expr import Buffer, Expr, Index, Variable, walk
+from monograph.kernel.expr import Buffer, Expr, Index, Variable
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.lanes import lanewise_variables
 from monograph.kernel.loops import (
@@ -58,8 +56,9 @@ from monograph.targets.cpu.combining import (
 )
 from monograph.targets.cpu.joined_writes import joined_writes
 from monograph.targets.cpu.memory import LINE
-from monograph.targets.cpu.positions import Scope, Vector, is_multiple, rest_in_vectors
+from monograph.targets.cpu.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.reductions import Partial, reduction_of
+from monograph.targets.cpu.tails import Tail, TailKind, is_at_least, tail_mask, tail_of
 from monograph.targets.cpu.values import ALIGNMENT, ValueEmitter
 
 MANY_LINES = 64
@@ -70,8 +69,6 @@ MANY_SUMS = 3
 """Sums of partial sums up to which they find room in registers beside those."""
 MANY_LANES = 64
 """Lanes of a sum of partial sums from which on it leaves no registers for those."""
-SMALL = 48
-"""Expressions in a loop body up to which it may be written out once more for its last elements."""
 
 
 class NestEmitter(ValueEmitter):
@@ -309,8 +306,9 @@ class NestEmitter(ValueEmitter):
         if static is None or static >= width:
             self.vector = Vector(loop.symbol, width, None, in_pairs=self._in_pairs(loop))
             self._whole_vectors(loop, first, split, partials)
-        if static is None or static % width:
-            self._remainder(loop, split, start, extent)
+        tail = tail_of(loop, self.body_loads, aliased=self.aliased, head=head is not None)
+        if tail.kind is not TailKind.NONE:
+            self._remainder(loop, tail, split, start, extent)
         self.vector = None
         self.joins = {}
         self.aligned.clear()
@@ -330,7 +328,7 @@ class NestEmitter(ValueEmitter):
         if any(isinstance(each, Write) and not each.streaming for each in loop.body):
             sums = {}
         length = RUN * loop.width
-        if not sums or not _at_least(loop.extent, 2 * length, possibly=True):
+        if not sums or not is_at_least(loop.extent, 2 * length, possibly=True):
             self._serial(loop.symbol, first, last, loop.body, loop.width)
             return
 
@@ -366,7 +364,7 @@ class NestEmitter(ValueEmitter):
             if not isinstance(write, Write) or not write.streaming:
                 continue
             elements = LINE // write.buffer.dtype.numpy.itemsize
-            if loop.width % elements or not _at_least(loop.extent, MANY_LINES * elements):
+            if loop.width % elements or not is_at_least(loop.extent, MANY_LINES * elements):
                 continue
             if not isinstance(write.offset, Index):
                 continue
@@ -386,23 +384,22 @@ class NestEmitter(ValueEmitter):
         nonempty = self.here.compare("icmp sgt", head, Lanes("0", INDEX))
         self._once(loop, nonempty, start, head)
 
-    def _remainder(self, loop: Loop, split: Lanes, start: Lanes, extent: Lanes) -> None:
-        """What no whole vector is left for: under a mask, or as the last elements once more."""
+    def _remainder(self, loop: Loop, tail: Tail, split: Lanes, start: Lanes, extent: Lanes) -> None:
+        """What no whole vector is left for, from ``split`` on (``tails``)."""
         end = self.here.binary("add", start, extent)
         left = self.here.binary("sub", end, split)
         nonempty = self.here.compare("icmp sgt", left, Lanes("0", INDEX))
-        sizes = [] if accumulated(loop.body) else rest_in_vectors(loop)
-        if sizes:
-            self._shorter_vectors(loop, nonempty, split, sizes)
+        if tail.kind is TailKind.SHORTER:
+            self._shorter_vectors(loop, nonempty, split, tail.widths)
             return
-        if not self._may_repeat(loop):
+        if tail.kind is TailKind.MASKED:
             self._once(loop, nonempty, split, left)
             return
         width = Lanes(str(loop.width), INDEX)
         last = self.here.binary("sub", end, width)
         fits = self.here.compare("icmp sge", extent, width)
         self._once(loop, self.here.binary("and", nonempty, fits), last, None)
-        if not _at_least(loop.extent, loop.width):
+        if tail.or_masked:
             short = self.here.compare("icmp slt", extent, width)
             self._once(loop, self.here.binary("and", nonempty, short), split, left)
 
@@ -418,27 +415,6 @@ class NestEmitter(ValueEmitter):
             first = self.here.binary("add", first, Lanes(str(size), INDEX))
         self.joins = joins
 
-    def _may_repeat(self, loop: Loop) -> bool:
-        """Whether elements may be computed twice, and a vector back from the end spares a mask.
-
-        Masked stores take several times as long. Nothing may be read that the loop changes, and
-        where the loop may be shorter than a vector, so that both ways are needed, it is a small
-        one.
-        """
-        if self.aliased or not _at_least(loop.extent, loop.width, possibly=True):
-            return False
-        if self.aligned:  # what was written past the cache would have to come back
-            return False
-        if not all(isinstance(each, Let | Write | Prefetch) for each in loop.body):
-            return False
-        written = {each.buffer.name for each in loop.body if isinstance(each, Write)}
-        if any(load.buffer.name in written for load in self.body_loads):
-            return False
-        if _at_least(loop.extent, loop.width):
-            return True
-        roots = tuple(each.value for each in loop.body if isinstance(each, Let | Write))
-        return len(list(walk(roots))) <= SMALL
-
     def _once(self, loop: Loop, condition: Lanes, first: Lanes, left: Lanes | None) -> None:
         """One vector at ``first``, if the condition holds; only ``left`` lanes of it, if given."""
         function, width = self.function, loop.width
@@ -450,10 +426,7 @@ class NestEmitter(ValueEmitter):
             b = inside.builder
             mask = None
             if left is not None:
-                narrow = b.convert("trunc", left, "i32")
-                lanes = ", ".join(f"i32 {k}" for k in range(width))
-                numbers = Lanes(f"<{lanes}>", "i32", width)
-                mask = b.compare("icmp slt", numbers, b.splat(narrow, width))
+                mask = tail_mask(b, left, width)
             in_pairs = mask is None and self._in_pairs(loop)
             self.vector = Vector(loop.symbol, width, mask, is_aligned=False, in_pairs=in_pairs)
             if width == 1:
@@ -502,13 +475,3 @@ class NestEmitter(ValueEmitter):
             return
         value = self.here.splat(self.value(statement.value), lanes)
         partial.combine(self.here, value, position, mask)
-
-
-def _at_least(extent: Dim, size: int, possibly: bool = False) -> bool:
-    """Whether an extent always (or possibly) reaches a size."""
-    if isinstance(extent, int):
-        return extent >= size
-    lower, upper = extent.bounds()
-    if possibly:
-        return upper is None or upper >= size
-    return lower is not None and lower >= size

@@ -20,7 +20,8 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType, i32
 from monograph.kernel.contraction import Tiles
 from monograph.kernel.cut import cut_kernel
-from monograph.kernel.expr import Buffer, Load, Reduce
+from monograph.kernel.expr import Buffer
+from monograph.kernel.in_place import overwritable_inputs
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout, laid_out
 from monograph.kernel.loops import LoopNest
@@ -248,12 +249,22 @@ class Launches:
         """
         parts = [flat] if schedule is not None else cut_kernel(write_out_taps(flat))
         if len(parts) == 1:
-            shared = () if self.is_any_view(outputs) else _in_place(parts[0])
-            given = tuple(inputs[k] for k in shared if not self.is_any_view([inputs[k]]))
+            given = self.overwritable(parts[0], inputs, outputs)
             self.launch_whole(group, parts[0], inputs, outputs, schedule, given)
             return
         for part in parts:
             self.launch_part(group, part, inputs, outputs)
+
+    def overwritable(
+        self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> tuple[int, ...]:
+        """The slots that a kernel's result may be written over, if they are not read any more.
+
+        A view is a piece of a slot that others may read, whatever its kernel does.
+        """
+        if self.is_any_view((*inputs, *outputs)):
+            return ()
+        return tuple(inputs[k] for k in overwritable_inputs(flat, inputs))
 
     def launch_part(
         self, group: Group, part: Kernel, inputs: Sequence[int], outputs: Sequence[int]
@@ -426,20 +437,3 @@ def _alone(group: Group, flat: Kernel) -> Launcher:
 def is_view(node: Node) -> bool:
     """Whether the result is the operand's own memory."""
     return node.op.name == "reshape" and isinstance(node.operands[0].type, TensorType)
-
-
-def _in_place(kernel: Kernel) -> tuple[int, ...]:
-    """Inputs that the output may be written over: each element is read where it is written."""
-    if len(kernel.stores) != 1 or any(isinstance(x, Reduce) for x in kernel.expressions()):
-        return ()
-    (store,) = kernel.stores
-    loads: dict[str, list[Load]] = {}
-    for load in kernel.loads():
-        loads.setdefault(load.buffer.name, []).append(load)
-    found = []
-    for k, buffer in enumerate(kernel.inputs):
-        same = all(load.operands == store.position for load in loads.get(buffer.name, []))
-        fits = buffer.dtype.bits == store.buffer.dtype.bits and buffer.shape == store.buffer.shape
-        if same and fits and buffer.name in loads:
-            found.append(k)
-    return tuple(found)

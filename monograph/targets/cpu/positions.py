@@ -15,12 +15,9 @@ from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol, S
 from monograph.ir.types import i64
 from monograph.kernel.expr import Expr, Index
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import Loop, LoopNest
+from monograph.kernel.loops import LoopNest
 from monograph.targets.cpu import instructions
 from monograph.targets.cpu.assembly import INDEX, Builder, Lanes, constant_vector
-
-MOST_VECTORS = 5
-"""Shorter vectors that what is left over is cut into, each of them with its own code."""
 
 
 @dataclass
@@ -183,35 +180,6 @@ def is_multiple(dim: Dim, elements: int, vector: Symbol) -> bool:
         if factor % elements and not (factor == 1 and atoms == (vector,)):
             return False
     return True
-
-
-def rest_in_vectors(loop: Loop) -> list[int]:
-    """What a loop of loops leaves over as ever shorter vectors, if that is known.
-
-    A mask would be applied to every element that the loops inside it read.
-    """
-    if not any(isinstance(each, Loop) for each in loop.body):
-        return []
-    rest = known_rest(loop.extent, loop.width)
-    sizes = [1 << k for k in reversed(range(rest.bit_length())) if rest >> k & 1]
-    return sizes if len(sizes) <= MOST_VECTORS else []
-
-
-def known_rest(extent: Dim, width: int) -> int:
-    """How many elements a loop leaves over for whole vectors: always as many, or none; else 0.
-
-    Tiles of one vector, of which the last is shorter, have an extent ``min(width, n - width*t)``.
-    """
-    if isinstance(extent, int):
-        return extent % width
-    left: Dim = extent
-    if isinstance(extent, Min) and len(extent.arguments) == 2 and width in extent.arguments:
-        (left,) = (each for each in extent.arguments if each != width)
-    if isinstance(left, int):
-        return left % width
-    if any(factor % width for atoms, factor in left.terms() if atoms):
-        return 0
-    return sum(factor for atoms, factor in left.terms() if not atoms) % width
 
 
 def runs_of(offset: Expr, vector: Vector) -> tuple[int, int] | None:
