@@ -268,6 +268,10 @@ class Native:
                 for each in self.requests
             ]
             found = plan(requests, effort=0)
+            if Config.from_environment().verify:
+                from monograph.runtime.verify import verify_program  # only whoever asks for it
+
+                verify_program(self.program, bindings, self.requests, found, copies)
             for oldest in list(self.plans)[: 1 - MOST_PLANS]:
                 self.plans.pop(oldest, None)
             self.plans[sizes] = found
