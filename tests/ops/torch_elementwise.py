@@ -157,7 +157,8 @@ TORCH: dict[str, Callable[..., Any]] = {
     "selu": _plain(F.selu),
     "celu": lambda op, x: F.celu(x, op.alpha),
     "silu": _at_infinity(_plain(F.silu), -0.0),
-    "gelu": _at_infinity(lambda op, x: F.gelu(x, approximate=op.approximate), -0.0),
+    # With AVX-512, torch computes inf * 0 at +inf too, in f32.
+    "gelu": _at_infinity(lambda op, x: F.gelu(x, approximate=op.approximate), -0.0, math.inf),
     # torch overflows without a threshold; beyond 40 the two forms are one in float64.
     "softplus": lambda op, x: F.softplus(x, op.beta, min(op.threshold, 40.0)),
     "softsign": _at_infinity(_plain(F.softsign), -1.0, 1.0),
