@@ -36,7 +36,7 @@ class Config:
     """Settings that hold for the whole process.
 
     ========================  ==================================================================
-    ``MONOGRAPH_VERIFY=1``    check the graph after every pass
+    ``MONOGRAPH_VERIFY=1``    check graphs after every pass, memory plans and accesses
     ``MONOGRAPH_DUMP=dir``    write the graph after every pass to numbered files in ``dir``
     ``MONOGRAPH_THREADS=n``   use at most ``n`` threads; every processor unless it is set
     ``MONOGRAPH_CACHE=0``     keep no compiled programs on disk, and use none
