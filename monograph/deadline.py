@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import Any
 
 from monograph.config import timeout_setting
 from monograph.errors import InputError, TimeLimitError
@@ -41,6 +42,15 @@ def time_limit(seconds: float) -> Iterator[None]:
         _deadline.reset(token)
 
 
+def call_limited(
+    call: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """A call whose ``timeout`` is among the named arguments, and is not the function's own."""
+    seconds = named.pop("timeout")
+    with nullcontext() if seconds is None else time_limit(seconds):
+        return call(*arguments, **named)
+
+
 @contextmanager
 def call_limit() -> Iterator[None]:
     """The limit that the environment sets for a call, unless the call has one already."""
@@ -50,6 +60,11 @@ def call_limit() -> Iterator[None]:
         return
     with time_limit(seconds):
         yield
+
+
+def has_deadline() -> bool:
+    """Whether there is a limit here, that of the environment aside."""
+    return _deadline.get() is not None
 
 
 def remaining() -> float | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from monograph.dataclass import dataclass
+from monograph.deadline import call_limit, call_limited
 from monograph.errors import InputError
 from monograph.ir.call_arguments import in_order
 from monograph.ir.graph import Graph
@@ -29,7 +30,7 @@ from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.edits import read_edits
 from monograph.runtime.executable import Native
 from monograph.runtime.notes import KernelNote, read_notes, write_notes
-from monograph.runtime.quick_calls import ArrayKind, SizedCalls, cannot, quick_call
+from monograph.runtime.quick_calls import ArrayKind, SizedCalls, cannot, quick_call, unless_limited
 from monograph.runtime.records import typed
 from monograph.runtime.storage import (
     Named,
@@ -178,9 +179,17 @@ class Executable:
     # Running --------------------------------------------------------------------------------------
 
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
-        """The graph's outputs, in order."""
+        """The graph's outputs, in order.
+
+        ``timeout=`` is how many seconds it may take (see ``monograph.time_limit``), unless an input
+        is called so.
+        """
         if named:
-            inputs = in_order([value.name for value in self.graph.inputs], inputs, named)
+            names = [value.name for value in self.graph.inputs]
+            if "timeout" in named and "timeout" not in names:
+                limited: list[Any] = call_limited(self, inputs, named)
+                return limited
+            inputs = in_order(names, inputs, named)
         if self._quick_lists is None:
             self._quick_lists = self.quick_arrays(LIST)
         found: list[Any] | None = self._quick_lists(*inputs)
@@ -195,7 +204,8 @@ class Executable:
         if _any_torch(inputs.values() if isinstance(inputs, dict) else inputs):
             return self._run_torch(inputs)
         if self.stage is not None:
-            return self.stage.run(bind_inputs(self.lowered, inputs)[0])
+            with call_limit():  # one for all its parts
+                return self.stage.run(bind_inputs(self.lowered, inputs)[0])
         if native is None or arguments is None:
             return interpret(self.lowered, inputs)
         arrays = arguments.converted(inputs)
@@ -239,8 +249,10 @@ class Executable:
         if self.native is None or self.arguments is None:
             return cannot
         if not self.native.static:
-            return SizedCalls(self.native, self.arguments, kind, form)
-        return quick_call(self.native, self.arguments, kind, form) or cannot
+            made: Callable[..., Any] = SizedCalls(self.native, self.arguments, kind, form)
+        else:
+            made = quick_call(self.native, self.arguments, kind, form) or cannot
+        return unless_limited(made) if self.native.has_loops and made is not cannot else made
 
     def _run_torch(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
         found = None if isinstance(inputs, dict) else self.run_tensors(inputs)
@@ -330,9 +342,16 @@ class CompiledFunction:
         return self.executable.described("CompiledFunction")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """What the function returns for these arguments, by position or by name."""
+        """What the function returns for these arguments, by position or by name.
+
+        ``timeout=`` is how many seconds it may take (see ``monograph.time_limit``), unless a
+        parameter is called so.
+        """
         if named:
-            arguments = in_order(self._names(), arguments, named)
+            names = self._names()
+            if "timeout" in named and "timeout" not in names:
+                return call_limited(self, arguments, named)
+            arguments = in_order(names, arguments, named)
         if self._quick is None:
             self._quick = self._quickest()
         found = self._quick(*arguments)
@@ -390,6 +409,7 @@ class CompiledModule:
 
     ``returned`` says what becomes of the graph's outputs where the arguments are its inputs in
     order: a class (a tensor, or a tuple or list of them in order), or a function that nests them.
+    ``names`` are what its arguments may be called.
     """
 
     def __init__(
@@ -398,19 +418,27 @@ class CompiledModule:
         call: Callable[..., Any],
         convention: Convention | None = None,
         returned: type | Callable[[list[Any]], Any] | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         self.executable = executable
         self.convention = convention
         self._call = call
         self._returned = returned
+        self._has_timeout = "timeout" in names
         self._quick: Callable[..., Any] | None = None
 
     def __repr__(self) -> str:
         return self.executable.described("CompiledModule")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """What the module returns for these arguments."""
+        """What the module returns for these arguments.
+
+        ``timeout=`` is how many seconds it may take (see ``monograph.time_limit``), unless it has
+        an argument that is called so.
+        """
         if named:
+            if "timeout" in named and not self._has_timeout:
+                return call_limited(self, arguments, named)
             return self._call(*arguments, **named)
         if self._quick is None:
             self._quick = self._quickest()

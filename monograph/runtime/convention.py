@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from monograph.dataclass import dataclass
+from monograph.deadline import call_limited
 from monograph.errors import InputError
 from monograph.ir.tree import SIMPLE, Fixed, Structure, flatten, unflatten
 from monograph.runtime.artifact import write_artifact
@@ -137,7 +138,13 @@ class LoadedModule:
         return self.executable.described("LoadedModule")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """What the module returns for these arguments: tensors for tensors, arrays for arrays."""
+        """What the module returns for these arguments: tensors for tensors, arrays for arrays.
+
+        ``timeout=`` is how many seconds it may take (see ``monograph.time_limit``), unless it has
+        an argument that is called so.
+        """
+        if "timeout" in named and "timeout" not in self.convention.arguments.children[1].keys:
+            return call_limited(self, arguments, named)
         leaves, structure = flatten((arguments, named))
         if structure != self.convention.arguments:
             raise InputError(

@@ -23,6 +23,7 @@ from monograph.ir.dims import evaluate_dim
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
+from monograph.runtime import interrupts
 from monograph.runtime.addresses import address_of
 from monograph.runtime.arena import Plan, plan
 from monograph.runtime.fences import FencedCall, Fences
@@ -43,6 +44,7 @@ from monograph.targets.program import (
     Repeat,
     SlotKind,
     flattened,
+    has_loops,
 )
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
@@ -50,7 +52,6 @@ MOST_SIZES = 8
 """For how many sizes of its symbolic dimensions a program keeps frames and their arenas."""
 MOST_PLANS = 256
 """For how many it remembers the layout of the arena, which is small."""
-_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 
 @dataclass
@@ -68,7 +69,15 @@ class Frame:
     shapes: dict[int, tuple[int, ...]]
     outputs: list[tuple[int, int, np.dtype[Any], tuple[int, ...]]]
     """Slot, bytes, dtype and shape of each output, in order."""
-    failure: BaseException | None = None
+    watch: Array
+    """What loops look at, to see whether the call is to be broken off."""
+    native: weakref.ref[Native]
+
+    def called(self, number: int) -> None:
+        """Run a node that has no native code; the program is alive, since it calls."""
+        native = self.native()
+        assert native is not None
+        native.interpret(self, number)
 
 
 class Native:
@@ -89,12 +98,18 @@ class Native:
         lets_go: bool = False,
     ) -> None:
         register_pool_symbols()
+        self.has_loops = has_loops(program.steps)
+        """Whether calls can be broken off (``runtime.interrupts``)."""
+        if self.has_loops:
+            interrupts.make_known()
         self.program = program
         self.graph = graph
         self.threads = threads or thread_count()
         self.library = Library(*objects_in(program.object))
         self.entry_address = self.library.address("entry")
-        self.entry = _ENTRY(self.entry_address)
+        self.entry: interrupts.Entry = _ENTRY(self.entry_address)
+        if self.has_loops or program.fallbacks:
+            self.entry = interrupts.entry_point(self.entry_address)
         self.pool = OutputPool()
         self.fences = _fences(program)
         """What puts fences around memory; None unless a test wants it (``runtime.fences``)."""
@@ -109,8 +124,6 @@ class Native:
         self.has_let_go = False
         """Whether weights have been released."""
         self._preparing = ForkedLock()
-        self.active: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
-        self.callback = _callback(self)
         self.inputs = [
             (k, slot.number) for k, slot in enumerate(program.slots) if slot.kind is SlotKind.INPUT
         ]
@@ -196,10 +209,7 @@ class Native:
 
     def _fail(self, frame: Frame, code: int, free: list[Frame]) -> None:
         frame.status.value = 0
-        failure, frame.failure = frame.failure, None
         free.append(frame)
-        if failure is not None:
-            raise failure
         step = self.program.failures[code]
         if isinstance(step, Repeat):
             raise EvaluationError(
@@ -283,7 +293,7 @@ class Native:
         bindings = dict(zip(program.sizes, sizes, strict=True))
         layout = self.plan_for(sizes)
         arena = self.pool.acquire(max(layout.peak, 1))
-        table = np.zeros(len(program.slots) + len(program.sizes) + 1, np.int64)
+        table = np.zeros(len(program.slots) + len(program.sizes) + 2, np.int64)
         offsets = {
             each.slot: offset for each, offset in zip(self.requests, layout.offsets, strict=True)
         }
@@ -300,8 +310,10 @@ class Native:
             words = copies.numbers() | copies.addresses(int(table[memory]))
             for k, word in words.items():
                 table[k] = word
-        table[len(program.slots) : -1] = sizes
-        table[-1] = ctypes.cast(self.callback, ctypes.c_void_p).value or 0
+        table[len(program.slots) : -2] = sizes
+        watch = interrupts.new_watch()
+        table[-2] = interrupts.call_back_address() if program.fallbacks else 0
+        table[-1] = watch.ctypes.data
         status = ctypes.c_int32(0)
         outputs = [
             (k, slot.dtype.numpy.itemsize * _count(shapes[k]), slot.dtype.numpy, shapes[k])
@@ -317,8 +329,10 @@ class Native:
             sizes,
             shapes,
             outputs,
+            watch,
+            weakref.ref(self),
         )
-        self.active[frame.address] = frame
+        interrupts.receivers[frame.address] = frame
         return frame
 
     # The interpreter ------------------------------------------------------------------------------
@@ -353,25 +367,6 @@ def _view(frame: Frame, slot: int, value: Value, shape: tuple[int, ...]) -> Arra
         return np.empty(shape, dtype)
     memory = (ctypes.c_char * nbytes).from_address(int(frame.table[slot]))
     return np.ndarray(shape, dtype, memoryview(memory))
-
-
-def _callback(native: Native) -> Any:
-    """A function that native code calls; it holds the program weakly."""
-    held = weakref.ref(native)
-
-    def call(table: int, number: int) -> int:
-        program = held()
-        if program is None:
-            return 1
-        frame = program.active[table]
-        try:
-            program.interpret(frame, number)
-        except BaseException as error:
-            frame.failure = error
-            return 1
-        return 0
-
-    return _CALLBACK(call)
 
 
 def _count(shape: tuple[int, ...]) -> int:

@@ -99,7 +99,7 @@ def _compile_torch(
         state |= {name: tensor for name, tensor in own.items() if name in state}
     parameters = parameters_of(model, examples, kwargs or {})
     call = TorchModel(imported, state, executable.run, executable.run_tensors, parameters)
-    return CompiledModule(executable, call, _convention(imported), call.returned)
+    return CompiledModule(executable, call, _convention(imported), call.returned, call.names)
 
 
 def _convention(imported: ImportedModel) -> Convention | None:

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import llvmlite.binding as llvm
 import numpy as np
 
+from monograph.config import timeout_setting
+from monograph.deadline import has_deadline
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.types import Array, DType
 from monograph.runtime.arguments import Arguments, Expected
@@ -198,6 +201,20 @@ class SizedCalls:
             self._recent.clear()
         self._recent.add(sizes)
         return False
+
+
+def unless_limited(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of a program with loops, but for one that has a time limit: the slower way sets it.
+
+    ``MONOGRAPH_TIMEOUT`` is read now, as all of the environment is when a program is made.
+    """
+    if timeout_setting(os.environ) is not None:
+        return cannot
+
+    def checked(*inputs: Any) -> Any:
+        return None if has_deadline() else call(*inputs)
+
+    return checked
 
 
 def quick_call(

@@ -7,7 +7,7 @@ of its own (a branch, a loop). The entry point that a target emits runs all of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
@@ -19,6 +19,10 @@ from monograph.ir.types import DType
 
 PREPARE = "prepare"
 """The name of the second entry point, which packs weights."""
+
+
+BROKEN_OFF = -2
+"""What the entry point returns where a loop was broken off: the time was up, or a signal came."""
 
 
 class SlotKind(Enum):
@@ -204,6 +208,11 @@ def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:
                 yield from flattened(body)
             case Count(_, _, body) | Spread(_, _, body):
                 yield from flattened(body)
+
+
+def has_loops(steps: Sequence[Step]) -> bool:
+    """Whether any of the steps, or of those in them, is a loop."""
+    return any(isinstance(step, Repeat | Count | Spread) for step in flattened(tuple(steps)))
 
 
 def touched(step: Step) -> tuple[int, ...]:

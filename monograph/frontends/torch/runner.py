@@ -68,6 +68,12 @@ class TorchModel:
         return spec.type if is_flat else nested
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What arguments may be called, as far as that is known."""
+        known = self.parameters
+        return () if known is None else (*known.signature.parameters, *known.named)
+
+    @property
     def order(self) -> list[int | None] | None:
         """Which of the graph's outputs are returned one after another; None stands for None.
 

@@ -4,7 +4,9 @@
     define i32 @prepare(ptr %slots, ptr %status, i64 %threads)      where weights are packed
 
 ``slots`` holds the address of every slot, then the value of every symbolic size, then the address
-of a function to call back. The result is 0, or 1 + the number of the step that failed.
+of a function to call back and that of the call's watch, which loops look at as they turn
+(:mod:`monograph.targets.cpu.interrupts`). The result is 0, or 1 + the number of the step that
+failed, or ``BROKEN_OFF``: its time was up, or a signal came.
 
 ``prepare`` calls back with the number of a slot before it first uses it, and with the complement of
 that number once it is done with it: the runtime need not hold all weights at one time. If that
@@ -18,7 +20,9 @@ from collections.abc import Mapping, Sequence
 
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol
 from monograph.targets.cpu.assembly import Builder, Function, Lanes
+from monograph.targets.cpu.interrupts import BEGIN, LOOK, PACE_WORDS, STRIDE
 from monograph.targets.program import (
+    BROKEN_OFF,
     PREPARE,
     Branch,
     Copy,
@@ -31,6 +35,7 @@ from monograph.targets.program import (
     Spread,
     Step,
     flattened,
+    has_loops,
     touched,
 )
 
@@ -48,6 +53,9 @@ class EntryEmitter:
         """The functions that stand for kernels that have none of their own."""
         self.sizes = {symbol: len(slots) + k for k, symbol in enumerate(sizes)}
         self.callback = len(slots) + len(sizes)
+        self.watch = self.callback + 1
+        self.depth = 0
+        """How many loops the step that is written is in."""
         self.declarations: set[str] = set()
         self.failures: list[Step] = []
         self.counters: dict[int, str] = {}
@@ -58,6 +66,10 @@ class EntryEmitter:
     def emit(self, steps: Sequence[Step], name: str = "entry") -> str:
         """The text of a function that runs these steps."""
         self.open(f"define i32 @{name}(ptr %slots, ptr %status, i64 %threads) #1", steps)
+        if has_loops(steps):
+            self.begin_watch()
+            self.declarations.add(f"declare void @{BEGIN}(ptr)")
+            self.b.line(f"call void @{BEGIN}(ptr %watch)")
         if name == PREPARE:
             self.prepare(steps)
         else:
@@ -243,6 +255,7 @@ class EntryEmitter:
         """``while``."""
         function = self.function
         test, body, after = (function.block(h) for h in ("test", "body", "endwhile"))
+        self.enter_loop()
         done = function.name("done")
         function.entry.lines.insert(0, f"{done} = alloca i64, align 8")
         self.b.line(f"store i64 0, ptr {done}, align 8")
@@ -252,6 +265,7 @@ class EntryEmitter:
         condition = self.truth(step.condition)
         self.b.line(f"br {condition}, label %{body.label}, label %{after.label}")
         self.b.block = function.place(body)
+        self.return_if(self.is_broken_off(), BROKEN_OFF)
         if step.limit is not None:
             before = self.b.assign("i64", 1, f"load i64, ptr {done}, align 8")
             self.fail_if(self.b.compare("icmp sge", before, Lanes(str(step.limit), "i64")), step)
@@ -259,11 +273,13 @@ class EntryEmitter:
         self.steps(step.body)
         self.b.line(f"br label %{test.label}")
         self.b.block = function.place(after)
+        self.depth -= 1
 
     def count(self, step: Count) -> None:
         """A loop with a counter."""
         function = self.function
         head, body, after = (function.block(h) for h in ("head", "body", "endfor"))
+        self.enter_loop()
         place = function.name("counter")
         function.entry.lines.insert(0, f"{place} = alloca i64, align 8")
         self.b.line(f"store i64 0, ptr {place}, align 8")
@@ -274,12 +290,14 @@ class EntryEmitter:
         again = self.b.compare("icmp slt", now, times)
         self.b.line(f"br {again}, label %{body.label}, label %{after.label}")
         self.b.block = function.place(body)
+        self.return_if(self.is_broken_off(), BROKEN_OFF)
         self.counters[step.counter] = now.text
         self.steps(step.body)
         following = self.b.binary("add", now, Lanes("1", "i64"))
         self.b.line(f"store {following}, ptr {place}, align 8")
         self.b.line(f"br label %{head.label}")
         self.b.block = function.place(after)
+        self.depth -= 1
 
     def spread(self, step: Spread) -> None:
         """Runs side by side, as many as there are threads; the few that are left, one by one.
@@ -307,6 +325,7 @@ class EntryEmitter:
         )
         self.b.line(f"store i64 %threads, ptr {threads}, align 8")
         self.b.line(f"call void @{name}(ptr {place}, {even}, {total})")
+        self.return_if(self.look(), BROKEN_OFF)
 
     def run_function(self, step: Spread) -> str:
         """A function that runs the body for a range of its counter, with a copy of its own slots.
@@ -317,11 +336,12 @@ class EntryEmitter:
         outer = self.function, self.b
         name = f"{inner}_runs"
         self.open(f"define internal void @{name}(ptr %context, i64 %begin, i64 %end) #1", ())
-        words = self.callback + 1
+        words = self.watch + 1
         self.b.line(f"%table = alloca [{words} x i64], align 64")
         self.b.line("%slots = load ptr, ptr %context, align 8")
         status = self.b.assign("ptr", 1, f"load ptr, ptr {self.field('%context', 1)}, align 8")
         threads = self.b.assign("i64", 1, f"load i64, ptr {self.field('%context', 2)}, align 8")
+        self.begin_watch()
         taken = self.pointer(step.memory)
         bit, number = self.take_copy(taken)
         self.declarations.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
@@ -378,13 +398,16 @@ class EntryEmitter:
         """Call a function for each number from ``%begin`` to ``%end``."""
         function = self.function
         before = self.b.block.label
-        head, body, after = (function.block(h) for h in ("head", "body", "endfor"))
+        head, body, run, after = (function.block(h) for h in ("head", "body", "run", "endfor"))
         self.b.line(f"br label %{head.label}")
         self.b.block = function.place(head)
-        self.b.line(f"%now = phi i64 [ %begin, %{before} ], [ %following, %{body.label} ]")
+        self.b.line(f"%now = phi i64 [ %begin, %{before} ], [ %following, %{run.label} ]")
         again = self.b.compare("icmp slt", Lanes("%now", "i64"), Lanes("%end", "i64"))
         self.b.line(f"br {again}, label %{body.label}, label %{after.label}")
         self.b.block = function.place(body)
+        stops = self.is_broken_off()
+        self.b.line(f"br {stops}, label %{after.label}, label %{run.label}")
+        self.b.block = function.place(run)
         self.b.line(f"call void @{name}({arguments}, i64 %now)")
         self.b.line("%following = add i64 %now, 1")
         self.b.line(f"br label %{head.label}")
@@ -395,6 +418,53 @@ class EntryEmitter:
         kind = "{ ptr, ptr, i64 }"
         place = f"getelementptr {kind}, ptr {context}, i64 0, i32 {number}"
         return self.b.assign("ptr", 1, place).text
+
+    # Breaking off ---------------------------------------------------------------------------------
+
+    def begin_watch(self) -> None:
+        """Give a function that loops a pace of its own: it looks at its first turn."""
+        self.b.line(f"%pace = alloca [{PACE_WORDS} x i64], align 8")
+        self.b.line(f"store [{PACE_WORDS} x i64] zeroinitializer, ptr %pace, align 8")
+        self.set_pace()
+        self.b.line(f"%watch.place = getelementptr i64, ptr %slots, i64 {self.watch}")
+        self.b.line("%watch = load ptr, ptr %watch.place, align 8")
+
+    def enter_loop(self) -> None:
+        """A loop that is in no other begins by looking at its first turn, however the last went."""
+        if not self.depth:
+            self.set_pace()
+        self.depth += 1
+
+    def set_pace(self) -> None:
+        """Look at the next turn, and at the one after that."""
+        self.b.line("store i64 1, ptr %pace, align 8")
+        stride = self.b.assign("ptr", 1, f"getelementptr i64, ptr %pace, i64 {STRIDE}")
+        self.b.line(f"store i64 1, ptr {stride.text}, align 8")
+
+    def is_broken_off(self) -> Lanes:
+        """Count a turn, and look if it is time to: whether the call is to be broken off."""
+        function = self.function
+        before = self.b.assign("i64", 1, "load i64, ptr %pace, align 8")
+        left = self.b.binary("sub", before, Lanes("1", "i64"))
+        self.b.line(f"store {left}, ptr %pace, align 8")
+        look, turn = function.block("look"), function.block("turn")
+        counting = self.b.block.label
+        due = self.b.compare("icmp sle", left, Lanes("0", "i64"))
+        self.b.line(f"br {due}, label %{look.label}, label %{turn.label}")
+        self.b.block = function.place(look)
+        found = self.look()
+        looking = self.b.block.label
+        self.b.line(f"br label %{turn.label}")
+        self.b.block = function.place(turn)
+        return self.b.assign(
+            "i1", 1, f"phi i1 [ false, %{counting} ], [ {found.text}, %{looking} ]"
+        )
+
+    def look(self) -> Lanes:
+        """Look now: whether the call is to be broken off."""
+        self.declarations.add(f"declare i32 @{LOOK}(ptr, ptr)")
+        found = self.b.assign("i32", 1, f"call i32 @{LOOK}(ptr %watch, ptr %pace)")
+        return self.b.compare("icmp ne", found, Lanes("0", "i32"))
 
     # Values ---------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ the memory of an integer array that is given to them as ``self``:
 Each input is compared with its row (class, dtype, sizes, strides) and its address stored in the
 table; each output is made and stored likewise; then the program runs, without Python's lock. Where
 anything is not as it should be, None is returned, nothing has happened, and the slower way says
-what is wrong. So it is if another thread is using the table.
+what is wrong. So it is if another thread is using the table. What a signal raises while a loop runs
+(:mod:`monograph.targets.cpu.interrupts`) is raised by the call.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ FUNCTIONS = (
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
     "PyErr_Clear",
+    "PyErr_Occurred",
     "Py_IncRef",
     "Py_DecRef",
     "PyTuple_New",
@@ -418,6 +420,10 @@ run:
   br i1 %is.done, label %gather, label %failed
 failed:
   store i32 0, ptr %status
+  %occurred.place = getelementptr ptr, ptr %functions, i64 $PyErr_Occurred
+  %occurred = load ptr, ptr %occurred.place
+  %exception = call ptr %occurred()
+  %is.raised = icmp ne ptr %exception, null
   br label %drop
 
 gather:
@@ -455,17 +461,23 @@ finish:
   store atomic i64 0, ptr %running release, align 8
   ret ptr %result
 
-; Something failed: let go of the outputs that were made.
+; Something failed: let go of the outputs that were made. A loop that was broken off has raised an
+; exception, which is the caller's; where something else failed, the slower way says what.
 drop:
   %count = phi i64 [ %j, %checked ], [ %j.next, %made ], [ %outputs, %failed ], [ %outputs, %many ]
+  %raises = phi i1 [ false, %checked ], [ false, %made ], [ %is.raised, %failed ], [ false, %many ]
+  br i1 %raises, label %let.go, label %clear.error
+clear.error:
   %clear.place = getelementptr ptr, ptr %functions, i64 $PyErr_Clear
   %clear = load ptr, ptr %clear.place
   call void %clear()
+  br label %let.go
+let.go:
   %release.place = getelementptr ptr, ptr %functions, i64 $Py_DecRef
   %release = load ptr, ptr %release.place
   br label %drop.test
 drop.test:
-  %d = phi i64 [ 0, %drop ], [ %d.next, %drop.one ]
+  %d = phi i64 [ 0, %let.go ], [ %d.next, %drop.one ]
   %is.empty = icmp eq i64 %d, %count
   br i1 %is.empty, label %give.up, label %drop.one
 drop.one:
@@ -477,8 +489,11 @@ drop.one:
   br label %drop.test
 
 give.up:
+  %is.error = phi i1 [ false, %locate ], [ %raises, %drop.test ]
   store atomic i64 0, ptr %running release, align 8
-  br label %refuse
+  br i1 %is.error, label %raise, label %refuse
+raise:
+  ret ptr null
 refuse:
   %keep.place = getelementptr ptr, ptr %functions, i64 $Py_IncRef
   %keep = load ptr, ptr %keep.place
