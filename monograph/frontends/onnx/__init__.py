@@ -3,7 +3,8 @@
 A model is loaded and checked (``model``), every op in it that has no meaning here is reported at
 once (``support``), then its nodes are walked in order (``importer``) and each is handed to the
 converter of its op (``converters/``, one file a family). A node whose result needs contents that
-only the run knows stays whole and is converted when it runs (``deferred``).
+only the run knows stays whole and is converted when it runs (``deferred``). What exporters get
+wrong without harm is accepted with a ``ModelWarning`` (``habits``, ``mixed_opsets``).
 
 ``onnx`` itself is imported by the modules of this package, never by the package's ``__init__``.
 """
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from monograph.errors import InputError, Problem
+from monograph.frontends.onnx.habits import ModelWarning
 from monograph.ir.graph import Graph
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["find_unsupported", "from_onnx"]
+__all__ = ["ModelWarning", "find_unsupported", "from_onnx"]
 
 
 def from_onnx(

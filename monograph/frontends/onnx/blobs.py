@@ -92,6 +92,11 @@ class BlobData(Data):
             self._blob = None  # after the array is there: another thread may be here too
         return made
 
+    @property
+    def is_private(self) -> bool:
+        """It is: a file that was changed since is an error, and what was read is a copy."""
+        return True
+
     def __repr__(self) -> str:
         return f"BlobData({self.type})"
 

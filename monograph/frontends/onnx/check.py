@@ -9,7 +9,7 @@ from onnx import GraphProto, NodeProto, ValueInfoProto
 from monograph.errors import InputError
 from monograph.frontends.onnx.functions import DEEPEST_CALLS, Schema
 from monograph.frontends.onnx.model import LoadedModel
-from monograph.frontends.onnx.order import describe_node, subgraphs
+from monograph.frontends.onnx.order import describe_node, input_count, subgraphs
 
 
 def check_model(model: LoadedModel) -> None:
@@ -78,11 +78,11 @@ def _parameters(values: Iterable[ValueInfoProto]) -> Iterator[object]:
 
 def check_node(node: NodeProto, schema: Schema) -> None:
     """A node must fit what ONNX says of its op: how many inputs and outputs, which attributes."""
-    if len(node.input) > schema.max_input:
+    if input_count(node) > schema.max_input:
         raise InputError(
             f"{describe_node(node)} has too many inputs",
             expected=f"at most {schema.max_input}",
-            found=str(len(node.input)),
+            found=str(input_count(node)),
         )
     if len(node.output) > schema.max_output:
         raise InputError(

@@ -44,6 +44,11 @@ class MappedData(Data):
         flat = np.frombuffer(self._memory, stored, self.size, self._offset)
         return (flat != 0 if self.dtype.numpy.kind == "b" else flat).reshape(self.shape)
 
+    @property
+    def is_private(self) -> bool:
+        """Whether it is no file that somebody may write to."""
+        return isinstance(self._memory, bytes)
+
     def unload(self) -> None:
         """Let the system take back the pages that hold nothing else; it can read them again."""
         first = -(-self._offset // mmap.PAGESIZE)

@@ -14,6 +14,8 @@ from monograph.frontends.onnx.check import check_model, check_node
 from monograph.frontends.onnx.contents import Contents
 from monograph.frontends.onnx.deferred import defer
 from monograph.frontends.onnx.external import Files
+from monograph.frontends.onnx.habits import warn
+from monograph.frontends.onnx.mixed_opsets import version_of
 from monograph.frontends.onnx.model import (
     UNNAMED,
     FunctionKey,
@@ -32,7 +34,7 @@ from monograph.frontends.onnx.order import (
 )
 from monograph.frontends.onnx.registry import Converter, Results, find_converter
 from monograph.frontends.onnx.scope import Scope
-from monograph.frontends.onnx.support import unsupported_ops
+from monograph.frontends.onnx.support import STANDARD, unsupported_ops
 from monograph.frontends.onnx.tensors import data_of, data_of_sparse
 from monograph.frontends.onnx.types import Symbols, TypeWriter, contradicts, value_type
 from monograph.ir.data import Data
@@ -235,7 +237,7 @@ class Importer:
     def _add_initializers(
         self, proto: GraphProto, scope: Scope, used: set[str], blobs: Mapping[int, Blob]
     ) -> None:
-        seen: set[str] = set()
+        seen: dict[str, Data] = {}
         for position, tensor in enumerate(proto.initializer):
             data = data_of(tensor, self.files, blobs.get(position))
             self._add_initializer(tensor.name, data, scope, used, seen)
@@ -244,13 +246,15 @@ class Importer:
             self._add_initializer(sparse.values.name, data, scope, used, seen)
 
     def _add_initializer(
-        self, name: str, data: Data, scope: Scope, used: set[str], seen: set[str]
+        self, name: str, data: Data, scope: Scope, used: set[str], seen: dict[str, Data]
     ) -> None:
         if not name:
             raise InputError("an initializer has no name")
-        if name in seen:
-            raise InputError(f"two initializers are called {shorten(name)!r}")
-        seen.add(name)
+        if seen.setdefault(name, data) is not data:
+            if not _same_contents(seen[name], data):
+                raise InputError(f"two initializers are called {shorten(name)!r}")
+            warn(f"the initializer {shorten(name)!r} is stored twice")
+            return
         if name in used:
             scope.values[name] = self._stored(f"{scope.prefix}{name}", data)
 
@@ -289,7 +293,10 @@ class Importer:
     def _node(self, facts: NodeFacts, scope: Scope, used: set[str]) -> OnnxNode:
         inputs = tuple(self.find(name, scope) if name else None for name in facts.inputs)
         wanted = tuple(bool(name) and name in used for name in facts.outputs)
-        opset = scope.opsets.get(canonical_domain(facts.proto.domain), 1)
+        domain = canonical_domain(facts.proto.domain)
+        opset = scope.opsets.get(domain, 1)
+        if domain in STANDARD and functions.function_key(facts.proto) not in self.functions:
+            opset = version_of(facts.proto, domain, opset)
         return OnnxNode(facts.proto, inputs, opset, wanted, self, scope)
 
     def find(self, name: str, scope: Scope) -> Value | None:
@@ -427,11 +434,7 @@ class Importer:
     def _check_declared(self, what: str, declared: object, actual: ValueType) -> None:
         said = contradicts(declared, actual)
         if said is not None:
-            raise InputError(
-                f"{what} is declared to be another type than it is",
-                expected=said,
-                found=str(actual),
-            )
+            warn(f"{what} is declared to be another type than it is: {said}, and not {actual}")
 
     def _name_outputs(self, graph: Graph, names: Sequence[str]) -> None:
         """Give the outputs the names that the model gives them, whoever has them now."""
@@ -454,6 +457,10 @@ def _too_large(what: str, type_: ValueType) -> InputError:
     return InputError(
         f"{what} is too large", expected=f"at most {LARGEST_TENSOR} bytes", found=str(type_)
     )
+
+
+def _same_contents(one: Data, other: Data) -> bool:
+    return one.type == other.type and one.array().tobytes() == other.array().tobytes()
 
 
 def remove_unused(graph: Graph) -> None:

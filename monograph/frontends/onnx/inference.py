@@ -16,7 +16,7 @@ from monograph.frontends.onnx.tensors import tensor_of
 from monograph.frontends.onnx.types import Symbols, TypeWriter
 from monograph.ir.data import ArrayData
 from monograph.ir.graph import Value
-from monograph.ir.types import DTYPES, DType, TensorType, UnrankedType, ValueType
+from monograph.ir.types import DTYPES, DType, TensorType, UnrankedType, ValueType, i32, i64
 
 _REFUSALS = (
     onnx.checker.ValidationError,
@@ -39,13 +39,16 @@ def infer_result_types(
     writer = TypeWriter()
     types: dict[str, TypeProto] = {}
     contents: dict[str, TensorProto] = {}
-    for name, value in zip(node.proto.input, node.inputs, strict=True):
+    for position, (name, value) in enumerate(zip(node.proto.input, node.inputs, strict=True)):
         if value is None:
             continue
-        types[name] = writer.write(value.type)
+        type_ = _as_schema_wants(value.type, position, schema)
+        types[name] = writer.write(type_)
         array = node.importer.contents.array(value) if _is_small(value) else None
-        if array is not None:
-            contents[name] = tensor_of(ArrayData(array, value.dtype), name)
+        if array is not None and isinstance(type_, TensorType):
+            contents[name] = tensor_of(
+                ArrayData(array.astype(type_.dtype.numpy), type_.dtype), name
+            )
     for name, value in captured.items():
         types[name] = writer.write(value.type)
     inferred = _infer(node, schema, types, contents)
@@ -54,6 +57,16 @@ def infer_result_types(
         _result_type(name, position, inferred.get(name), node, schema, writer, symbols)
         for position, name in enumerate(node.proto.output)
     )
+
+
+def _as_schema_wants(type_: ValueType, position: int, schema: Schema) -> ValueType:
+    """The type of an operand, i64 for an i32 where only the former will do: indices, sizes."""
+    if not isinstance(type_, TensorType | UnrankedType) or type_.dtype is not i32:
+        return type_
+    allowed = schema.inputs[min(position, len(schema.inputs) - 1)].types
+    if "tensor(int32)" in allowed or "tensor(int64)" not in allowed:
+        return type_
+    return TensorType(i64, type_.shape) if isinstance(type_, TensorType) else UnrankedType(i64)
 
 
 def _is_small(value: Value) -> bool:

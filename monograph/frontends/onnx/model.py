@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import onnx.defs
+import onnx.helper
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 from onnx import FunctionProto, ModelProto
 
@@ -15,6 +16,7 @@ from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.frontends.onnx.blobs import Blob, OpenFile
 from monograph.frontends.onnx.external import Files
+from monograph.frontends.onnx.habits import warn
 from monograph.frontends.onnx.wire import LARGE, Spans, without_large_tensors
 
 LARGEST_FILE = 2**31 - 1
@@ -22,6 +24,9 @@ NEWEST = {
     "": onnx.defs.onnx_opset_version(),
     "ai.onnx.ml": onnx.defs.onnx_ml_opset_version(),
 }
+ASSUMED = {"ai.onnx.ml": NEWEST["ai.onnx.ml"], "com.microsoft": 1}
+"""The versions of domains that a model uses without an import, as ONNX Runtime has them."""
+
 UNNAMED = "<onnx>"
 """What a model is called that did not come from a file."""
 
@@ -70,7 +75,9 @@ def load_model(
         folder = Path(weights_folder)
     if not proto.HasField("graph"):
         raise InputError(f"{file} holds no graph", expected="an ONNX model", found="no graph in it")
-    opsets = opset_versions(proto.opset_import, "the model")
+    opsets = {**ASSUMED, **opset_versions(proto.opset_import, "the model")}
+    if "" not in opsets:
+        opsets[""] = _assumed_version(proto)
     return LoadedModel(proto, file, Files(folder), opsets, _functions(proto), blobs)
 
 
@@ -123,21 +130,38 @@ def opset_versions(imports: object, where: str) -> dict[str, int]:
     versions: dict[str, int] = {}
     for entry in imports:  # type: ignore[attr-defined]  # a repeated OperatorSetIdProto
         domain, version = canonical_domain(entry.domain), int(entry.version)
-        if versions.setdefault(domain, version) != version:
-            raise InputError(
-                f"{where} imports the opset {domain or 'ai.onnx'!r} twice",
-                expected="one version",
-                found=f"{versions[domain]} and {version}",
-            )
         newest = NEWEST.get(domain)
-        if version < 1 or (newest is not None and version > newest):
+        if version < 1:
             raise InputError(
                 f"{where} needs an opset that is not known",
                 expected=f"version 1 to {newest or 'any'} of {domain or 'ai.onnx'!r}",
                 found=f"version {version}",
-                hint="a newer onnx package may know it",
             )
+        if newest is not None and version > newest:
+            warn(
+                f"{where} needs version {version} of {domain or 'ai.onnx'!r}, and the onnx package "
+                f"knows none after {newest}: its ops are read as those of {newest}"
+            )
+            version = newest
+        if versions.get(domain, version) != version:
+            warn(
+                f"{where} imports the opset {domain or 'ai.onnx'!r} twice, at {versions[domain]} "
+                f"and {version}: the last one counts"
+            )
+        versions[domain] = version
     return versions
+
+
+def _assumed_version(proto: ModelProto) -> int:
+    """The opset of a model that imports none: the newest of its time, as its IR version tells."""
+    versions = [row[2] for row in onnx.helper.VERSION_TABLE if row[1] <= proto.ir_version]
+    version = max(versions, default=1)
+    if any(not canonical_domain(node.domain) for node in proto.graph.node):
+        warn(
+            f"the model imports no opset of 'ai.onnx'; by its IR version {proto.ir_version} it is "
+            f"read as one of opset {version}"
+        )
+    return int(version)
 
 
 def _functions(proto: ModelProto) -> dict[FunctionKey, FunctionProto]:

@@ -217,7 +217,7 @@ class OnnxNode:
         return self._attributes
 
     def _typed(self, name: str, kind: type[Kind], default: Kind | None) -> Kind:
-        value = self.attribute(name, default)
+        value = _coerced(self.attribute(name, default), kind)
         if isinstance(value, kind):
             return value
         if value is None:
@@ -230,6 +230,10 @@ class OnnxNode:
 
     def _typed_items(self, name: str, kind: type[Any], default: Any) -> tuple[Any, ...]:
         items = self.attribute(name, None if default is None else tuple(default))
+        if isinstance(items, int | float):
+            items = (items,)
+        if isinstance(items, tuple):
+            items = tuple(_coerced(item, kind) for item in items)
         if isinstance(items, tuple) and all(isinstance(item, kind) for item in items):
             return items
         raise self.error(
@@ -245,7 +249,7 @@ class OnnxNode:
         if field in _SCALARS and not proto.HasField(field):
             raise self.error(f"attribute {proto.name!r} has no value")
         content = getattr(proto, field)
-        if proto.type >= _A.FLOATS and field.endswith("s") and field != "s":
+        if field not in _SCALARS:
             return tuple(self._item(item, proto.name) for item in content)
         return self._item(content, proto.name)
 
@@ -260,6 +264,17 @@ class OnnxNode:
         if type(item).__name__ == "SparseTensorProto":
             return data_of_sparse(item, self.importer.files)
         return item
+
+
+def _coerced(value: Any, kind: type[Any]) -> Any:
+    """A number as the kind of number that is meant, where it is the same number."""
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind is int and type(value) is float and value.is_integer():
+        return int(value)
+    if kind in (int, float) and isinstance(value, tuple) and len(value) == 1:
+        return _coerced(value[0], kind)
+    return value
 
 
 def _untyped_field(proto: AttributeProto) -> str | None:

@@ -44,6 +44,14 @@ def facts_of(nodes: Iterable[NodeProto]) -> list[NodeFacts]:
     return facts
 
 
+def input_count(node: NodeProto) -> int:
+    """How many inputs a node has, without omitted ones at the end."""
+    count = len(node.input)
+    while count and not node.input[count - 1]:
+        count -= 1
+    return count
+
+
 def shorten(name: str) -> str:
     """A name that fits into a message."""
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"

@@ -9,6 +9,7 @@ from onnx import NodeProto
 
 from monograph.errors import Problem
 from monograph.frontends.onnx import functions
+from monograph.frontends.onnx.mixed_opsets import exists_elsewhere
 from monograph.frontends.onnx.model import (
     FunctionKey,
     LoadedModel,
@@ -80,20 +81,24 @@ def is_supported(domain: str, op: str, version: int | None) -> bool:
     if version is None:
         return False
     schema = functions.schema_of(domain, op, version)
-    if schema is None and domain in _STANDARD:
-        return False
+    if schema is None and domain in STANDARD:
+        other = exists_elsewhere(domain, op, version)
+        if other is None:  # none of ONNX's own, but of what ONNX Runtime puts among them
+            return find_converter(domain, op, version) is not None
+        return is_supported(domain, op, other)
     if find_converter(domain, op, version) is not None:
         return True
     return schema is not None and functions.has_body(schema)
 
 
-_STANDARD = ("", "ai.onnx.ml")
+STANDARD = ("", "ai.onnx.ml")
+"""The domains whose ops ONNX itself defines."""
 
 
 def _reason(domain: str, op: str, version: int | None) -> str:
     if version is None:
         return f"the model imports no opset of the domain {domain or 'ai.onnx'!r}"
-    if functions.schema_of(domain, op, version) is None and domain in _STANDARD:
+    if functions.schema_of(domain, op, version) is None and domain in STANDARD:
         return f"ONNX has no such op in opset {version}"
     return "no converter is written for it"
 

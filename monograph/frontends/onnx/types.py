@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from onnx import TensorProto, TypeProto
 
 from monograph.errors import InputError
+from monograph.frontends.onnx.habits import names_no_size
 from monograph.ir.dims import Dim, Symbol, parse_dim, provably_different
 from monograph.ir.types import (
     DTYPES,
@@ -53,11 +54,12 @@ class Symbols:
     def declare(self, parameters: Iterable[str]) -> None:
         """Name the symbols of a model's inputs: plain names first, then expressions of them."""
         names = list(parameters)
-        plain = {name: self.named(name) for name in names if name.isidentifier()}
+        words = [name for name in names if name.isidentifier() and not names_no_size(name)]
+        plain = {name: self.named(name) for name in words}
         known = {name: dim for name, dim in plain.items() if isinstance(dim, Symbol)}
         for name in names:
-            words = set(re.findall(r"[A-Za-z_]\w*", name)) - {"max", "min"}
-            if name in self._named or not words or not words <= set(known):
+            parts = set(re.findall(r"[A-Za-z_]\w*", name)) - {"max", "min"}
+            if name in self._named or not parts or not parts <= set(known):
                 continue
             try:
                 self._named[name] = parse_dim(name, known)
@@ -67,6 +69,8 @@ class Symbols:
     def named(self, parameter: str) -> Dim:
         """The dimension that a ``dim_param`` stands for; one symbol for each name."""
         found = self._named.get(parameter)
+        if found is None and names_no_size(parameter):
+            return self.fresh()
         if found is None:
             word = re.sub(r"\W", "_", parameter, flags=re.ASCII)
             word = word if word[:1].isalpha() or word[:1] == "_" else f"d{word}"
@@ -136,7 +140,7 @@ def _tensor_type(
         return UnrankedType(dtype)
     if len(proto.shape.dim) > HIGHEST_RANK:
         raise too_many_dimensions(where, len(proto.shape.dim))
-    dims = [_dim(dim, symbols, where) for dim in proto.shape.dim]
+    dims = [_dim(dim, symbols) for dim in proto.shape.dim]
     return TensorType(dtype, tuple(dims))
 
 
@@ -147,19 +151,13 @@ def too_many_dimensions(where: str, count: int) -> InputError:
     )
 
 
-def _dim(dim: object, symbols: Symbols, where: str) -> Dim:
+def _dim(dim: object, symbols: Symbols) -> Dim:
     kind = dim.WhichOneof("value")  # type: ignore[attr-defined]  # a TensorShapeProto.Dimension
     if kind == "dim_param" and dim.dim_param:  # type: ignore[attr-defined]
         return symbols.named(dim.dim_param)  # type: ignore[attr-defined]
     size = dim.dim_value if kind == "dim_value" else -1  # type: ignore[attr-defined]
-    if size == -1:
+    if size < 0:  # exporters write any negative number where they know none
         return symbols.fresh()
-    if not 0 <= size <= LARGEST_DIM:
-        raise InputError(
-            f"{where} has a dimension of a size that cannot be",
-            expected="0 or more",
-            found=str(size),
-        )
     return int(size)
 
 

@@ -12,6 +12,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 from monograph.frontends.onnx import from_onnx
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
+from monograph.ir.verify import verify
 
 Arrays = Sequence[Any]
 
@@ -34,7 +35,9 @@ def one_node(
     names = [f"x{index}" if each is not None else "" for index, each in enumerate(operands)]
     results = [f"y{index}" if each else "" for index, each in enumerate(wanted)]
     node = helper.make_node(op, names, results, domain=domain, **attributes)
-    return model_of([node], dict(zip(names, operands, strict=True)), results, onnx, constant)
+    given = {name: each for name, each in zip(names, operands, strict=True) if name}
+    fixed = [position for position, name in enumerate(given) if int(name[1:]) in constant]
+    return model_of([node], given, results, onnx, fixed)
 
 
 def model_of(
@@ -84,13 +87,24 @@ def compare(
 ) -> Graph:  # fmt: skip
     """Both must give the same; quantized results may be ``steps`` apart. Returns our graph."""
     model, feeds = one_node(op, operands, outputs, **options)
+    return agree(model, feeds, rtol=rtol, atol=atol, steps=steps)
+
+
+def agree(
+    model: ModelProto, feeds: Mapping[str, Any], *, rtol: float = 1e-5, atol: float = 1e-6,
+    steps: int = 0,
+) -> Graph:  # fmt: skip
+    """Both must make the same of a whole model. Returns our graph."""
     expected = run_ort(model, feeds)
     graph = from_onnx(model)
+    verify(graph)
     found = interpret(graph, feeds)
     assert len(found) == len(expected)
     for got, want in zip(found, expected, strict=True):
         assert got.dtype == want.dtype and got.shape == want.shape, (got.dtype, got.shape, want)
-        if want.dtype.kind in "iu":
+        if want.dtype.kind in "bOU":
+            np.testing.assert_array_equal(got, want)
+        elif want.dtype.kind in "iu":
             assert np.abs(got.astype(np.int64) - want.astype(np.int64)).max(initial=0) <= steps
         else:
             np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)

@@ -12,7 +12,7 @@ pytest.importorskip("onnx")
 import onnx
 from onnx import numpy_helper
 
-from monograph.errors import InputError, MonographError, UnsupportedError
+from monograph.errors import MonographError, UnsupportedError
 from monograph.frontends.onnx import find_unsupported, from_onnx
 from monograph.ir.interpret import interpret
 from tests.frontends.onnx.models import assert_equal, floats, graph_of, model, op_names, run
@@ -137,12 +137,6 @@ def test_every_unsupported_op_is_reported_at_once() -> None:
     with pytest.raises(UnsupportedError, match="3 ops that are not supported") as caught:
         from_onnx(proto)
     assert list(caught.value.problems) == problems
-
-
-def test_a_declared_type_that_is_wrong_is_refused() -> None:
-    for declared in ("double[2]", "float[3]", "float[2, 1]"):
-        with pytest.raises(InputError, match="is declared to be another type than it is"):
-            graph_of(f"m (float[2] x) => ({declared} y) {{ y = Relu(x) }}")
 
 
 def test_old_broadcasting_aligns_at_an_axis() -> None:

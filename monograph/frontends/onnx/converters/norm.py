@@ -33,7 +33,7 @@ def batch_normalization(node: OnnxNode) -> Value | tuple[Value | None, ...]:
     elif x.rank == 1:
         x = F.unsqueeze(x, 1)
     trained = bool(node.integer("training_mode", 0)) or (
-        node.opset < 14 and any(node.wants(index) for index in range(1, 5))
+        node.opset < 14 and any(node.proto.output[1:])
     )
     results = _trained(node, x, parameters) if trained else (_normalized(node, x, parameters),)
     return F.reshape(results[0], whole), *results[1:]

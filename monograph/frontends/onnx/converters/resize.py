@@ -74,8 +74,13 @@ def resize_10(node: OnnxNode) -> Value:
 
 @converter("Resize", since=11)
 def resize(node: OnnxNode) -> Value:
-    """An image of other sizes, interpolated."""
+    """An image of other sizes, interpolated.
+
+    With two operands alone, the second is no region but scales, as in opset 10.
+    """
     x = node.input(0)
+    if len(node.inputs) == 2:
+        return _resize_simply(node, _floats(node, 1))
     method = Method(
         node.string("mode", "nearest"),
         node.string("coordinate_transformation_mode", "half_pixel"),

@@ -50,7 +50,8 @@ def dft(node: OnnxNode) -> Value:
 @converter("STFT")
 def stft(node: OnnxNode) -> Value:
     """The Fourier transforms of pieces of a signal, each times a window."""
-    signal, window = _signal(node), node.optional(2)
+    x, window = node.input(0), node.optional(2)
+    signal = cast_to(x, wide(x.dtype)) if x.rank == 2 else _signal(node)  # the last axis of 1
     if signal.rank != 2:
         raise node.error("a batch of signals is needed", found=str(node.input(0).type))
     step = _scalar(node, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
-from monograph.errors import InputError, UnsupportedError
+from monograph.errors import InputError
 from tests.frontends.onnx.hostile.case import (
     array,
     field,
@@ -91,20 +91,27 @@ def _(folder: Path) -> bytes:
     return raw_model(b"")
 
 
-@hostile("no opset", UnsupportedError, "<onnx> has 1 op that is not supported")
+@hostile("no opset")
 def _(folder: Path) -> bytes:
     made = unary()
     del made.opset_import[:]
     return saved(made)
 
 
-for version in (0, -3, 9999):
+for version in (0, -3):
 
     @hostile(f"opset {version}", InputError, "the model needs an opset that is not known")
     def _(folder: Path, version: int = version) -> ModelProto:
         made = unary()
         made.opset_import[0].version = version
         return made
+
+
+@hostile("an opset of the future")
+def _(folder: Path) -> ModelProto:
+    made = unary()
+    made.opset_import[0].version = 9999
+    return made
 
 
 SQUARE = {"x": np.zeros((2, 2), np.float32), "b": np.array([1, 2], np.float32)}
@@ -120,7 +127,7 @@ def _(folder: Path) -> ModelProto:
     )
 
 
-@hostile("two versions of one opset", InputError, "the model imports the opset 'ai.onnx' twice")
+@hostile("two versions of one opset")
 def _(folder: Path) -> ModelProto:
     made = unary()
     made.opset_import.append(helper.make_opsetid("ai.onnx", 13))
