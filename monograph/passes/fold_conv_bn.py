@@ -67,15 +67,13 @@ def fold_batch_norm(node: Node) -> Value | None:
 
 
 def _can_absorb(layer: Node, norm: Node) -> bool:
+    if not isinstance(layer.op, Linear | Conv | ConvTranspose):
+        return False
     if layer.result.users != (norm,):
         return False
-    if isinstance(layer.op, Linear):
-        if layer.result.rank != 2:  # channels lie along axis 1, which must be the last
-            return False
-    elif isinstance(layer.op, ConvTranspose):
-        if layer.op.groups != 1:
-            return False
-    elif not isinstance(layer.op, Conv):
+    if isinstance(layer.op, Linear) and layer.result.rank != 2:
+        return False  # channels lie along axis 1, which must be the last
+    if isinstance(layer.op, ConvTranspose) and layer.op.groups != 1:
         return False
     parameters = (*layer.operands[1:], *norm.operands[1:])
     return all(isinstance(value.op, Constant | Weight) for value in parameters)
