@@ -354,8 +354,15 @@ def _masked_scatter(node: TorchNode) -> Value:
     spread, chosen = F.expand(x, shape), F.reshape(F.expand(mask, shape), (-1,))
     order = F.cumsum(F.cast(chosen, i64), 0) - 1
     source = F.reshape(node["source"], (-1,))
+    if _may_be_empty(source):  # what is not chosen reads a number that is there in any case
+        source, order = F.concat([F.reshape(spread, (-1,))[:1], source], 0), order + 1
     picked = F.take(source, F.maximum(F.where(chosen, order, 0), 0), 0)
     return F.where(F.reshape(chosen, shape), F.reshape(picked, shape), spread)
+
+
+def _may_be_empty(x: Value) -> bool:
+    (size,) = x.shape
+    return (size if isinstance(size, int) else size.bounds()[0]) in (0, None)
 
 
 @converter("aten.nonzero.default", "aten.argwhere.default")
