@@ -84,7 +84,7 @@ LEVELS: Mapping[str, Pipeline] = {"O0": O0, "O1": O1, "O2": O2, "O3": O3}
 
 def pipeline_for(level: str) -> Pipeline:
     """The pipeline of a level; an unknown one is an error that lists them."""
-    if level not in LEVELS:
+    if level not in tuple(LEVELS):  # which asks for no hash: anything may come from a caller
         raise InputError(
             f"{level!r} is not an optimisation level", expected=", ".join(LEVELS), found=repr(level)
         )

@@ -19,8 +19,15 @@ from monograph.ir.graph import Graph
 from monograph.ir.tree import SIMPLE, flatten
 from monograph.runtime.arguments import element_strides
 from monograph.runtime.compile import Options, compile_graph
-from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule
+from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule, Executable
 from monograph.runtime.convention import Convention, Result
+from monograph.runtime.model_sources import (
+    check_onnx_path,
+    is_exported,
+    load_exported,
+    refuse_foreign,
+    refuse_other,
+)
 
 if TYPE_CHECKING:
     from monograph.frontends.torch import ImportedModel
@@ -39,22 +46,18 @@ def compile_model(
     With ``in_rows`` the outputs of the executable itself have the dimensions of the results, for
     those who run that; else they may lie as torch's results do, of which the model gives views.
     """
+    _check_kwargs(kwargs)
     if isinstance(model, Graph):
         _refuse_examples(examples, "a graph")
         return compile_graph(model, options)
+    if isinstance(model, str | Path) and is_exported(model):
+        model = load_exported(model)
     if isinstance(model, str | Path | bytes | bytearray) or _is_onnx(model):
-        _refuse_examples(examples, "an ONNX model")
-        from monograph.frontends import onnx
-
-        return compile_graph(onnx.from_onnx(model), options, owned=True)
+        return _compile_onnx(model, examples, options)
+    refuse_foreign(model, flatten((examples, dict(kwargs or {})))[0])
     if _is_torch(model, examples, kwargs):
         return _compile_torch(model, examples, options, dynamic_shapes, kwargs, in_rows)
-    if not callable(model):
-        raise InputError(
-            "this is not something that can be compiled",
-            expected="a torch module, a function, a Graph, or an ONNX path, bytes or ModelProto",
-            found=type(model).__name__,
-        )
+    refuse_other(model)
     if dynamic_shapes is not None or kwargs is not None:
         raise InputError(
             "dynamic_shapes and kwargs are for torch models",
@@ -63,6 +66,15 @@ def compile_model(
     graph, arguments, results = trace_with_structure(model, *examples)
     chosen = _with_strides(options, flatten(examples)[0])
     return CompiledFunction(compile_graph(graph, chosen, owned=True), arguments, results)
+
+
+def _compile_onnx(model: Any, examples: tuple[Any, ...], options: Options | None) -> Executable:
+    if isinstance(model, str | Path):
+        check_onnx_path(model)
+    _refuse_examples(examples, "an ONNX model")
+    from monograph.frontends import onnx
+
+    return compile_graph(onnx.from_onnx(model), options, owned=True)
 
 
 def _compile_torch(
@@ -79,6 +91,7 @@ def _compile_torch(
     from monograph.frontends.torch.calling import parameters_of
     from monograph.frontends.torch.memory_order import order_of, turn_outputs
     from monograph.frontends.torch.runner import TorchModel
+    from monograph.frontends.torch.state import own_state
     from monograph.frontends.torch.types import array_from_torch
 
     imported = import_torch(
@@ -98,7 +111,7 @@ def _compile_torch(
         own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         state |= {name: tensor for name, tensor in own.items() if name in state}
     parameters = parameters_of(model, examples, kwargs or {})
-    call = TorchModel(imported, state, executable.run, executable.run_tensors, parameters)
+    call = TorchModel(imported, own_state(state), executable.run, executable.run_tensors, parameters)
     return CompiledModule(executable, call, _convention(imported), call.returned, call.names)
 
 
@@ -151,6 +164,13 @@ def _with_strides(options: Options | None, examples: Sequence[Any]) -> Options:
     return replace(options or Options(), strides=strides)
 
 
+def _check_kwargs(kwargs: object) -> None:
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InputError(
+            "kwargs are example inputs by name", expected="a dict", found=type(kwargs).__name__
+        )
+
+
 def _refuse_examples(examples: tuple[Any, ...], what: str) -> None:
     if examples:
         raise InputError(
@@ -169,5 +189,7 @@ def _is_torch(model: Any, examples: tuple[Any, ...], kwargs: Mapping[str, Any] |
         return False
     if isinstance(model, torch.nn.Module | torch.export.ExportedProgram):
         return True
+    if not callable(model):
+        return False
     leaves = torch.utils._pytree.tree_leaves((examples, dict(kwargs or {})))
     return any(isinstance(leaf, torch.Tensor) for leaf in leaves)

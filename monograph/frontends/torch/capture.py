@@ -46,8 +46,15 @@ def export(
     training: bool,
 ) -> Any:
     """``torch.export`` of a module or function, in eval or training mode."""
+    if isinstance(target, torch.jit.ScriptModule):
+        raise UnsupportedError(
+            "a TorchScript module cannot be captured: it holds no Python for torch.export to run",
+            hint="compile the module that it was made of by torch.jit.script or trace; if only the "
+            "file is left, torch.onnx.export(…, dynamo=False) writes it as ONNX",
+        )
     module = target if isinstance(target, torch.nn.Module) else as_module(target)
     _check_examples(inputs, kwargs)
+    _check_count(target, module, inputs, kwargs)
     positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
     watched = _all_watched() if strict else _watched(module)
     with _mode(module, training), watched, quick_export():
@@ -82,6 +89,26 @@ def _check_examples(inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> 
                 if is_type
                 else "torch.from_numpy makes a tensor of an array",
             )
+
+
+def _check_count(
+    target: Any, module: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> None:
+    """Refuse examples that the program cannot be called with, in Python's own words."""
+    try:
+        signature = inspect.signature(module.forward)
+    except (TypeError, ValueError):  # it does not tell its arguments
+        return
+    try:
+        signature.bind(*inputs, **dict(kwargs or {}))
+    except TypeError as problem:
+        named = f" and {', '.join(kwargs)}" if kwargs else ""
+        name = getattr(target, "__name__", type(target).__name__)
+        raise InputError(
+            f"{name} cannot be called with these example inputs: {problem}",
+            expected=f"an example for each of {signature}",
+            found=f"{len(inputs)} by position{named}",
+        ) from None
 
 
 @contextmanager

@@ -1,0 +1,119 @@
+"""What may be compiled: files by their names, and a way around for what cannot be read.
+
+Somebody who tries a TorchScript module, a JAX function or a file of weights is told what to do
+instead, before anything else has a chance to fail on it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from monograph.errors import InputError
+
+KINDS = (
+    "a torch module or function (with example inputs), a function of Monograph's ops, a Graph, "
+    "an ExportedProgram or a .pt2 file of one, or an ONNX path, bytes or ModelProto"
+)
+
+_WEIGHTS_ONLY = (
+    "build the module in Python, load these weights into it (load_state_dict), and compile that; "
+    "or save the whole program with torch.export.save, as .pt2"
+)
+_BY_SUFFIX = {
+    ".mono": ("is compiled already", "monograph.load reads it"),
+    ".ir": ("is a graph as text", "monograph.ir.text.files.load_graph reads it; compile the graph"),
+    ".pt": ("holds weights or a pickled module, and no program", _WEIGHTS_ONLY),
+    ".pth": ("holds weights or a pickled module, and no program", _WEIGHTS_ONLY),
+    ".bin": ("holds weights, and no program", _WEIGHTS_ONLY),
+    ".ckpt": ("holds weights, and no program", _WEIGHTS_ONLY),
+    ".safetensors": ("holds weights, and no program", _WEIGHTS_ONLY),
+    ".py": ("is Python", "import it, and compile the module or function that it defines"),
+    ".tflite": ("is a TensorFlow model", "tf2onnx writes it as ONNX, which can be compiled"),
+    ".pb": ("is a TensorFlow model", "tf2onnx writes it as ONNX, which can be compiled"),
+    ".h5": ("is a Keras model", "tf2onnx writes it as ONNX, which can be compiled"),
+    ".keras": ("is a Keras model", "tf2onnx writes it as ONNX, which can be compiled"),
+}
+_FOREIGN = {
+    "jax": ("JAX", "export it to ONNX (jax2onnx), or write it for torch, and compile that"),
+    "jaxlib": ("JAX", "export it to ONNX (jax2onnx), or write it for torch, and compile that"),
+    "flax": ("Flax", "export it to ONNX (jax2onnx), or write it for torch, and compile that"),
+    "tensorflow": ("TensorFlow", "tf2onnx writes it as ONNX, which can be compiled"),
+    "keras": ("Keras", "tf2onnx writes it as ONNX, which can be compiled"),
+}
+
+
+def refuse_foreign(model: Any, leaves: Iterable[Any]) -> None:
+    """Refuse classes, and models or example inputs of frameworks that have no frontend here."""
+    if isinstance(model, type):
+        raise InputError(
+            f"{model.__name__} is a class, not a model",
+            expected=KINDS,
+            hint=f"compile an instance of it: {model.__name__}(…)",
+        )
+    for item in (model, *leaves):
+        package = type(item).__module__.split(".")[0]
+        if package in _FOREIGN:
+            framework, hint = _FOREIGN[package]
+            raise InputError(
+                f"there is no frontend for {framework} yet",
+                expected=KINDS,
+                found=f"{type(item).__module__}.{type(item).__name__}",
+                hint=hint,
+            )
+
+
+def refuse_other(model: Any) -> None:
+    """Refuse what is no model at all."""
+    if not callable(model):
+        raise InputError(
+            "this is not something that can be compiled",
+            expected=KINDS,
+            found=type(model).__name__,
+        )
+
+
+def is_exported(path: str | Path) -> bool:
+    """Whether a path is that of a program that ``torch.export.save`` wrote."""
+    return Path(path).suffix == ".pt2"
+
+
+def load_exported(path: str | Path) -> Any:
+    """The ``ExportedProgram`` in a ``.pt2`` file."""
+    _check_exists(Path(path))
+    if importlib.util.find_spec("torch") is None:
+        raise InputError("reading .pt2 files needs torch", hint="pip install 'monograph[torch]'")
+    import torch
+
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # torch raises errors of every kind for a file that is another's
+        raise InputError(
+            f"{path} cannot be read by torch.export.load",
+            expected="what torch.export.save wrote, by this version of torch or an older one",
+            found=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def check_onnx_path(path: str | Path) -> None:
+    """Refuse files that are something else than ONNX, by their names, and say what to do."""
+    given = Path(path)
+    if given.suffix in _BY_SUFFIX:
+        problem, hint = _BY_SUFFIX[given.suffix]
+        raise InputError(f"{given} {problem}", expected=KINDS, hint=hint)
+    _check_exists(given)
+
+
+def _check_exists(path: Path) -> None:
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):  # longer than any path, or with a null character in it
+        exists = False
+    if not exists:
+        raise InputError(
+            f"there is no file {str(path)!r:.200}",
+            expected=KINDS,
+            hint="a string is taken for the path of an ONNX model, or of a .pt2 file",
+        )
