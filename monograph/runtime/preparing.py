@@ -18,14 +18,12 @@ import numpy as np
 from monograph.errors import EvaluationError
 from monograph.ir.dims import evaluate_dim
 from monograph.ir.types import Array
+from monograph.runtime import interrupts
 from monograph.runtime.fences import Fences
 from monograph.runtime.holding import Held
 from monograph.runtime.pool import ALIGNMENT, OutputPool
 from monograph.targets.cpu.machine import Library
 from monograph.targets.program import PREPARE, Code, SlotKind
-
-_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 
 class Packing:
@@ -51,44 +49,37 @@ class Packing:
         self._fences = fences
         self._fenced = None if fences is None else fences.panels()
         self.panels = _panels(program, pool) if self._fenced is None else self._fenced.arrays
-        self.table = np.zeros(len(program.slots) + len(program.sizes) + 1, np.int64)
+        self.watch = interrupts.new_watch()
+        self.table = np.zeros(len(program.slots) + len(program.sizes) + 2, np.int64)
         self._reading: dict[int, Array] = {}
         self._left = Counter(
             id(program.weights[slot.number])
             for slot in program.slots
             if slot.kind is SlotKind.WEIGHT
         )
-        self._failure: BaseException | None = None
 
     def run(self, library: Library, threads: int) -> dict[int, Array]:
         """The panels, by slot."""
         if not self.panels:
             return {}
-        callback = _CALLBACK(self._called)
-        self.table[-1] = ctypes.cast(callback, ctypes.c_void_p).value or 0
+        self.table[-2:] = interrupts.call_back_address(), self.watch.ctypes.data
         status = ctypes.c_int32(0)
-        code = _ENTRY(library.address(PREPARE))(
-            self.table.ctypes.data, ctypes.addressof(status), threads
-        )
-        if self._failure is not None:
-            raise self._failure
+        address = self.table.ctypes.data
+        interrupts.receivers[address] = self
+        pack = interrupts.entry_point(library.address(PREPARE))
+        code = pack(address, ctypes.addressof(status), threads)
         if code:
             raise EvaluationError("a weight could not be packed", found=f"result code {code}")
         if self._fenced is not None:
             self._fenced.finish()
         return self.panels
 
-    def _called(self, _table: int, number: int) -> int:
-        """What native code calls: it cannot raise."""
-        try:
-            if number < 0:
-                self._done(~number)
-            else:
-                self.table[number] = self._array(number).ctypes.data
-        except BaseException as error:
-            self._failure = error
-            return 1
-        return 0
+    def called(self, number: int) -> None:
+        """What native code calls with a slot that it needs, or the complement of one it needed."""
+        if number < 0:
+            self._done(~number)
+        else:
+            self.table[number] = self._array(number).ctypes.data
 
     def _array(self, slot: int) -> Array:
         if slot in self.panels:
