@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from monograph.config import Config
 from monograph.errors import InputError
 from monograph.ir.graph import Graph, check_graph
 from monograph.passes.base import Pass, make_pass
+from monograph.passes.instruments import Instrument, requested_instruments
 from monograph.passes.manager import Pipeline, Report, run_pipeline
 from monograph.passes.pipeline import pipeline_for
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from monograph.passes.instruments import Instrument
     from monograph.runtime.compiled import CompiledModel
 
 
@@ -132,7 +131,7 @@ def optimize_with_report(
     check_graph(graph)
     pipeline = pipeline_for(level) if passes is None else as_pipeline(passes)
     result = graph.clone()
-    report = run_pipeline(result, pipeline, (*instruments, *_from_environment()))
+    report = run_pipeline(result, pipeline, (*instruments, *requested_instruments()))
     return result, report
 
 
@@ -152,15 +151,3 @@ def split_passes(text: str) -> list[str]:
         else:
             parts[-1] += character
     return [part.strip() for part in parts if part.strip()]
-
-
-def _from_environment() -> list[Instrument]:
-    config = Config.from_environment()
-    if not config.verify and config.dump is None:
-        return []
-    from monograph.passes.instruments import Dump, Verify
-
-    instruments: list[Instrument] = [Verify()] if config.verify else []
-    if config.dump is not None:
-        instruments.append(Dump(config.dump))
-    return instruments

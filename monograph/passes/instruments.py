@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from monograph.config import Config
 from monograph.errors import MonographError, PassError
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
@@ -30,6 +31,15 @@ class Instrument:
 
     def after(self, each: Pass, graph: Graph, seconds: float, changed: bool) -> None:
         """Called when a pass has run."""
+
+
+def requested_instruments() -> list[Instrument]:
+    """The instruments that the environment asks for: ``MONOGRAPH_VERIFY``, ``MONOGRAPH_DUMP``."""
+    config = Config.from_environment()
+    found: list[Instrument] = [Verify()] if config.verify else []
+    if config.dump is not None:
+        found.append(Dump(config.dump))
+    return found
 
 
 class Dump(Instrument):

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError, UnsupportedError
+from monograph.ir.contents import reread, snapshot
 from monograph.ir.graph import Graph, Value
 from monograph.ir.op import Op
 from monograph.ir.types import TensorType
 from monograph.kernel.lower import is_lowerable, is_scalar_function
 from monograph.ops.attention import Attention
+from monograph.passes.instruments import requested_instruments
 from monograph.passes.lower_composites import decompose_composites
 from monograph.passes.manager import run_pipeline
 from monograph.passes.norms_by_channel import NormsByChannel
@@ -31,7 +33,7 @@ from monograph.progress import announce
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
 from monograph.runtime.executable import Native
-from monograph.runtime.holding import follow, hold, hold_all
+from monograph.runtime.holding import Held, follow, hold, hold_all, own_weights, weights_of
 from monograph.runtime.notes import notes_of
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
 from monograph.runtime.records import typed
@@ -42,7 +44,7 @@ from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import host, processor_count
 from monograph.targets.cpu.tuning import Recorder, Tuning
-from monograph.targets.program import SlotKind
+from monograph.targets.program import Code, SlotKind
 
 if TYPE_CHECKING:
     from monograph.runtime.staged import Stage
@@ -134,14 +136,15 @@ def compile_graph(
 ) -> Executable:
     """Compile a graph, which stays as it is; or find in the cache what was compiled before.
 
-    A graph that is ``owned``, since it was made for this, gives its weights to the program, which
-    lets go of them once they are packed (``runtime.holding``).
+    The program has its own weights when this returns: those that the graph has now. A graph that is
+    ``owned``, since it was made for this, gives them to the program, which lets go of them once
+    they are packed (``runtime.holding``).
     """
     chosen = options or Options()
-    lets_go = owned and not chosen.keep_weights
     started = time.perf_counter()
-    if lets_go:
+    if owned:
         hold(graph)
+    model = graph if owned else reread(graph)
     # Listings are not stored: whoever wants to read them sees the code being made.
     wanted = False if chosen.listings else chosen.cache
     settings = {
@@ -151,15 +154,16 @@ def compile_graph(
         "winograd_tolerance": str(chosen.winograd_tolerance),
         "tuning": "searched" if chosen.search_seconds else _digest(chosen.tuning),
     }
-    cache = program_cache(graph, host(), settings, wanted)
+    cache = program_cache(model, host(), settings, wanted)
     found = None if cache is None or chosen.again else cache.find()
     if found is not None:
-        return _cached(graph, chosen, found, started, lets_go)
+        return _cached(graph, chosen, found, started, owned)
     report = CompileReport(cache="off" if cache is None else "miss")
-    watch = Watch(graph)
-    program = _compile(graph, watch, chosen, report)
+    watch = Watch(model)
+    program = _compile(model, watch, chosen, report)
     if program is None:
         report.cache = "off"
+        snapshot(watch.graph.walk())  # calls read weights when they complete the program
         stage = staged(watch.graph, chosen, report)
         return Executable(graph, None, report, lowered=watch.graph, stage=stage)
     if cache is not None:
@@ -167,11 +171,23 @@ def compile_graph(
         cache.keep(program, watch.read, write_report(report))
         report.seconds["storing"] = time.perf_counter() - started
     started = time.perf_counter()
-    if lets_go:
+    if owned:
         program = _owning(program, watch.graph)
-    native = Native(program, graph, chosen.threads, lets_go=lets_go)
+    native = _native(program, graph, chosen, owned)
     report.seconds["loading"] = time.perf_counter() - started
     return Executable(graph, native, report, lowered=watch.graph, program=program)
+
+
+def _native(code: Code, graph: Graph, options: Options, owned: bool) -> Native:
+    """Code that is ready to be called, and reads nothing of the model any more."""
+    if owned and options.keep_weights:
+        for data in weights_of(graph):
+            assert isinstance(data, Held)
+            data.own()
+    lets_go = owned and not options.keep_weights
+    native = Native(own_weights(code), graph, options.threads, lets_go=lets_go)
+    native.prepared()
+    return native
 
 
 def staged(graph: Graph, options: Options, report: CompileReport) -> Stage:
@@ -200,7 +216,7 @@ def _owning(program: Program, lowered: Graph) -> Program:
 
 
 def _cached(
-    graph: Graph, options: Options, found: Found, started: float, lets_go: bool
+    graph: Graph, options: Options, found: Found, started: float, owned: bool
 ) -> Executable:
     """An executable of code that needs no compiling."""
     report = read_report(found.note)
@@ -209,9 +225,9 @@ def _cached(
     report.seconds["cache"] = time.perf_counter() - started
     started = time.perf_counter()
     code = found.code
-    if lets_go:
+    if owned:
         code = replace(code, weights=hold_all(code.weights))
-    native = Native(code, graph, options.threads, lets_go=lets_go)
+    native = _native(code, graph, options, owned)
     report.seconds["loading"] = time.perf_counter() - started
 
     def recompile() -> tuple[Graph, Program | None]:
@@ -228,7 +244,8 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
     lowered = watch.graph
     announce("passes")
     report.nodes_before = len(lowered)
-    report.passes = run_pipeline(lowered, pipeline_for(options.level))
+    instruments = requested_instruments()
+    report.passes = run_pipeline(lowered, pipeline_for(options.level), instruments)
     report.nodes_after = len(lowered)
     report.seconds["passes"] = time.perf_counter() - started
     report.specialised = only_interpretable(lowered)
@@ -243,7 +260,7 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
     TurnWeightsBack().run(lowered)
     TurnConvTranspose().run(lowered)
     SplitComplexProducts().run(lowered)
-    run_pipeline(lowered, pipeline_for("O1"))
+    run_pipeline(lowered, pipeline_for("O1"), instruments)
     if options.fusion:
         VisitImages(near=host().l2, processors=processor_count()).run(lowered)
     report.seconds["lowering"] = time.perf_counter() - started

@@ -91,6 +91,7 @@ def _compile_torch(
     from monograph.frontends.torch.calling import parameters_of
     from monograph.frontends.torch.memory_order import order_of, turn_outputs
     from monograph.frontends.torch.runner import TorchModel
+    from monograph.frontends.torch.state import own_state
     from monograph.frontends.torch.types import array_from_torch
 
     imported = import_torch(
@@ -110,7 +111,7 @@ def _compile_torch(
         own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         state |= {name: tensor for name, tensor in own.items() if name in state}
     parameters = parameters_of(model, examples, kwargs or {})
-    call = TorchModel(imported, state, executable.run, executable.run_tensors, parameters)
+    call = TorchModel(imported, own_state(state), executable.run, executable.run_tensors, parameters)
     return CompiledModule(executable, call, _convention(imported), call.returned, call.names)
 
 

@@ -92,10 +92,10 @@ def verify_kernels(program: Program, bindings: Mapping[Symbol, int]) -> None:
     for step in flattened(program.steps):
         if not isinstance(step, Launch):
             continue
-        nest = unproved.get(step.kernel)
-        if nest is not None and nest.sizes:
+        launched = unproved.get(step.kernel)
+        if launched is not None and launched.sizes:
             given = (evaluate_dim(symbol, bindings) for symbol in step.sizes)
-            verify_sampled(nest, dict(zip(nest.sizes, given, strict=True)))
+            verify_sampled(launched, dict(zip(launched.sizes, given, strict=True)))
 
 
 def _is_unproved(nest: LoopNest) -> bool:
