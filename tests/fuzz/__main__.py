@@ -1,0 +1,118 @@
+"""``python -m tests.fuzz``: draw programs, judge them, shrink what is found, print a table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads of this process are lost in a fork
+
+from monograph.config import processor_count
+from tests.fuzz.check import Case, Choices, draw_case
+from tests.fuzz.report import Finding, as_python, bucket, refusals, table
+from tests.fuzz.routes import ROUTES
+from tests.fuzz.shrink import shrink
+from tests.fuzz.values import DTYPES
+from tests.fuzz.workers import Outcome, prepare, run_case, run_seeds
+
+
+def main() -> int:
+    """Run the fuzzer; 1 if it found something."""
+    options = _arguments()
+    seed = secrets.randbelow(1_000_000) * 1000 if options.seed is None else options.seed
+    print(f"seed {seed}, {options.programs} programs", flush=True)
+    choices = Choices(
+        options.route, options.dtype, _several(options.vector_bytes), _several(options.fences)
+    )
+    prepare()
+    outcomes: list[Outcome] = []
+    findings: dict[str, Finding] = {}
+    started = time.monotonic()
+    seeds = _seeds(seed, options.programs, started + 60 * options.minutes)
+    for outcome in run_seeds(seeds, lambda n: draw_case(n, choices), options.jobs, options.timeout):
+        outcomes.append(outcome)
+        if options.verbose:
+            print(f"{outcome.seed} {outcome.seconds:.1f} s {outcome.verdict.status}", flush=True)
+        if outcome.verdict.is_finding:
+            _file(outcome, findings, options, started)
+    for finding in sorted(findings.values(), key=lambda each: -len(each.seeds)):
+        _show(finding, options.findings)
+    print(f"\n{table(outcomes)}\n")
+    for status in ("refused", "torch", "invalid"):
+        if any(each.verdict.status == status for each in outcomes):
+            print(f"{status}:\n{refusals(outcomes, status)}\n")
+    seconds = time.monotonic() - started
+    print(f"seed {seed}: {len(outcomes)} programs in {seconds:.0f} s, {len(findings)} kinds of finding")
+    return 1 if findings else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--programs", type=int, default=300)
+    parser.add_argument("--seed", type=int, help="of the first program; the next have the next ones")
+    parser.add_argument("--minutes", type=float, default=600, help="start no program after so many")
+    parser.add_argument("--route", choices=ROUTES)
+    parser.add_argument("--dtype", choices=DTYPES, help="of most inputs")
+    parser.add_argument("--vector-bytes", default="own,16,32,64", help="to draw from")
+    parser.add_argument("--fences", default="none,none,begin,end", help="to draw from")
+    parser.add_argument("--jobs", type=int, default=processor_count(), help="children at a time")
+    parser.add_argument("--timeout", type=float, default=120, help="seconds for each program")
+    parser.add_argument("--shrink", type=int, default=120, help="attempts for each finding; 0: none")
+    parser.add_argument("--shrink-minutes", type=float, default=5, help="for each finding")
+    parser.add_argument("--findings", type=Path, help="a file to append findings to")
+    parser.add_argument("--verbose", action="store_true", help="a line for each program")
+    return parser.parse_args()
+
+
+def _several(text: str) -> tuple[str, ...]:
+    """``own,16`` as what to draw from; the machine's own and none are the empty setting."""
+    return tuple("" if part in ("own", "none") else part for part in text.split(","))
+
+
+def _seeds(first: int, count: int, deadline: float) -> Iterator[int]:
+    for seed in range(first, first + count):
+        if time.monotonic() > deadline:
+            return
+        yield seed
+
+
+def _file(
+    outcome: Outcome, findings: dict[str, Finding], options: argparse.Namespace, started: float
+) -> None:
+    """Shrink a finding and put it to others of its kind."""
+    assert outcome.seed is not None
+    print(f"seed {outcome.seed}: {outcome.verdict.status}: {outcome.verdict.message}", flush=True)
+    deadline = time.monotonic() + 60 * options.shrink_minutes
+    timeout = min(options.timeout, max(5.0, 4 * outcome.seconds))
+
+    def fails(case: Case) -> bool:
+        if time.monotonic() > deadline:
+            return False
+        return run_case(case, timeout).verdict.status == outcome.verdict.status
+
+    case, verdict = outcome.case, outcome.verdict
+    if options.shrink and verdict.status != "timeout":
+        case = shrink(case, fails, options.shrink)
+        again = run_case(case, options.timeout).verdict
+        verdict = again if again.is_finding else verdict
+    finding = findings.setdefault(bucket(case, verdict), Finding(case, verdict))
+    finding.seeds.append(outcome.seed)
+    if len(finding.seeds) == 1:
+        print(as_python(case, verdict, finding.seeds), flush=True)
+
+
+def _show(finding: Finding, path: Path | None) -> None:
+    text = as_python(finding.case, finding.verdict, finding.seeds)
+    print(f"\n# {len(finding.seeds)} programs\n{text}")
+    if path is not None:
+        with path.open("a") as file:
+            file.write(f"\n```python\n# {len(finding.seeds)} programs\n{text}\n```\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Statements that models are made of: products, convolutions, pools, norms, attention."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from tests.fuzz.scope import Drawn, Scope, is_complex, is_float
+
+MAX_PRODUCT = 2_000_000
+"""The most multiplications of a product."""
+
+
+def product(scope: Scope) -> Drawn | None:
+    """A value times a weight, or times itself."""
+    name = scope.pick(lambda value: (is_float(value) or is_complex(value)) and value.dim() > 0)
+    if name is None:
+        return None
+    value = scope.values[name]
+    if value.dim() > 1 and scope.random.random() < 0.35:
+        texts = (
+            *("{0} @ {0}.mT", "{0}.mT @ {0}", "torch.einsum('...ij,...kj->...ik', {0}, {0})"),
+            *("{0} @ {0}[..., 0, :].unsqueeze(-1)", "({0} * 0.5) @ {0}.flip(-1).mT", "{0} @ {0}[0].mT"),
+            *("{0}.flatten(0, -2).mT @ {0}.flatten(0, -2)", "torch.relu({0} @ {0}.mT) @ {0}"),
+        )
+        return Drawn(scope.random.choice(texts), (name,))
+    width = scope.random.choice((1, 2, 3, 5, 8, 16, 17, 33, 64))
+    if value.numel() * width > MAX_PRODUCT:
+        return None
+    inner = value.shape[-1]
+    if scope.random.random() < 0.5:
+        weight = scope.weight((width, inner), value.dtype)
+        if scope.random.random() < 0.5:
+            return Drawn("F.linear({0}, {1})", (name, weight))
+        bias = scope.weight((width,), value.dtype)
+        texts = ("F.linear({0}, {1}, {2})", "F.gelu(F.linear({0}, {1}, {2}))", "F.linear({0}, {1}, {2}).relu()")
+        return Drawn(scope.random.choice(texts[:1] if is_complex(value) else texts), (name, weight, bias))
+    weight = scope.weight((inner, width), value.dtype)
+    texts = ("{0} @ {1}", "torch.matmul({0}, {1}) * 0.5", "{1}.mT @ {0}.mT", "torch.einsum('...i,ij->...j', {0}, {1})")
+    return Drawn(scope.random.choice(texts), (name, weight))
+
+
+def convolution(scope: Scope) -> Drawn | None:
+    """A convolution of one or two dimensions over a value of three or four."""
+    name = scope.pick(lambda value: is_float(value) and value.dim() in (3, 4) and value.numel() > 0)
+    if name is None:
+        return None
+    value, random = scope.values[name], scope.random
+    dims, channels = value.dim() - 2, value.shape[1]
+    groups = random.choice((1, 1, 1, channels))
+    filters = groups * random.choice((1, 1, 2, 3, 8)) if groups > 1 else random.choice((1, 2, 3, 5, 8, 16))
+    kernel = tuple(random.choice((1, 2, 3, 3)) for _ in range(dims))
+    work = value.numel() * filters // groups
+    if filters > 64 or work * kernel[0] * kernel[-1] > MAX_PRODUCT:
+        return None
+    stride, padding, dilation = random.choice((1, 1, 2, 3)), random.choice((0, 1, 1, 2)), random.choice((1, 1, 1, 2))
+    options = f"stride={stride}, padding={padding}, dilation={dilation}, groups={groups}"
+    if random.random() < 0.2:
+        weight = scope.weight((channels, filters // groups, *kernel), value.dtype)
+        return Drawn(f"F.conv_transpose{dims}d({{0}}, {{1}}, {options})", (name, weight))
+    weight = scope.weight((filters, channels // groups, *kernel), value.dtype)
+    if random.random() < 0.5:
+        return Drawn(f"F.conv{dims}d({{0}}, {{1}}, {options})", (name, weight))
+    bias = scope.weight((filters,), value.dtype)
+    text = random.choice(("{c}", "{c}.relu()", "F.silu({c})")).replace(
+        "{c}", f"F.conv{dims}d({{0}}, {{1}}, {{2}}, {options})"
+    )
+    return Drawn(text, (name, weight, bias))
+
+
+def pool(scope: Scope) -> Drawn | None:
+    """A pool over, or another size of, an image or a sequence."""
+    name = scope.pick(lambda value: is_float(value) and value.dim() in (3, 4))
+    if name is None:
+        return None
+    texts = {
+        3: (
+            *("F.max_pool1d({0}, 2)", "F.avg_pool1d({0}, 3, 1, 1)", "F.adaptive_avg_pool1d({0}, 2)"),
+            *("F.max_pool1d({0}, 3, 2, 1)", "F.interpolate({0}, scale_factor=2)", "F.lp_pool1d({0}, 2, 2)"),
+            *("F.interpolate({0}, scale_factor=2, mode='linear')", "F.adaptive_max_pool1d({0}, 3)"),
+        ),
+        4: (
+            *("F.max_pool2d({0}, 2)", "F.avg_pool2d({0}, 3, 1, 1)", "F.adaptive_avg_pool2d({0}, 1)"),
+            *("F.max_pool2d({0}, 3, 2, 1)", "F.adaptive_avg_pool2d({0}, (3, 2))", "F.pixel_shuffle({0}, 2)"),
+            *("F.interpolate({0}, scale_factor=2)", "F.avg_pool2d({0}, 2, ceil_mode=True)"),
+            *("F.interpolate({0}, scale_factor=2, mode='bilinear')", "F.unfold({0}, 2)"),
+            "F.avg_pool2d({0}, 3, 2, 1, count_include_pad=False)",
+            "F.interpolate({0}, size=(5, 3), mode='bilinear', align_corners=True)",
+        ),
+    }
+    return Drawn(scope.random.choice(texts[scope.values[name].dim()]), (name,))
+
+
+def norm(scope: Scope) -> Drawn | None:
+    """A norm, with weights or without."""
+    name = scope.pick(lambda value: is_float(value) and value.dim() > 0 and value.numel() > 0)
+    if name is None:
+        return None
+    value = scope.values[name]
+    last = value.shape[-1]
+    kinds = ["layer", "layer", "rms", "weighted", "centred"] + (["group", "batch"] * 2 if value.dim() > 2 else [])
+    kind = scope.random.choice(kinds)
+    if kind == "layer":
+        weight, bias = scope.weight((last,), value.dtype), scope.weight((last,), value.dtype)
+        return Drawn(f"F.layer_norm({{0}}, ({last},), {{1}}, {{2}})", (name, weight, bias))
+    if kind == "rms":
+        return Drawn(f"F.rms_norm({{0}}, ({last},), {{1}})", (name, scope.weight((last,), value.dtype)))
+    if kind == "weighted":
+        weight = scope.weight((last,), value.dtype)
+        return Drawn("{0} * ({0}.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * {1}", (name, weight))
+    if kind == "centred":
+        return Drawn(f"F.layer_norm({{0}}, ({last},))", (name,))
+    channels = value.shape[1]
+    weight, bias = scope.weight((channels,), value.dtype), scope.weight((channels,), value.dtype)
+    if kind == "group":
+        groups = scope.random.choice([g for g in (1, 2, 3, channels) if channels % g == 0])
+        return Drawn(f"F.group_norm({{0}}, {groups}, {{1}}, {{2}})", (name, weight, bias))
+    return Drawn("F.batch_norm({0}, {1}, {1}.abs() + 0.5, {1}, {2})", (name, weight, bias))
+
+
+def attention(scope: Scope) -> Drawn | None:
+    """Attention of a value to itself or to another."""
+    name = scope.pick(_can_attend)
+    if name is None:
+        return None
+    texts = (
+        "F.scaled_dot_product_attention({0}, {0}, {0})",
+        "F.scaled_dot_product_attention({0}, {0}, {0}.flip(-1), is_causal=True)",
+        "F.scaled_dot_product_attention({0}, {0}[..., :2, :], {0}[..., 1:3, :])",
+        "F.scaled_dot_product_attention({0}, {0}, {0}, scale=0.3)",
+        "(({0} @ {0}.mT) * 0.2).softmax(-1) @ {0}",
+        "(({0} @ {0}.mT) / 3).masked_fill(torch.ones({0}.shape[-2], {0}.shape[-2], dtype=torch.bool).triu(1), float('-inf')).softmax(-1) @ {0}",
+        "F.scaled_dot_product_attention({0}, {0}, {0}, attn_mask=({0} @ {0}.mT) > 0)",
+        "F.scaled_dot_product_attention({0}, {0}, {0}, attn_mask=({0} @ {0}.mT))",
+    )
+    return Drawn(scope.random.choice(texts), (name,))
+
+
+def _can_attend(value: Tensor) -> bool:
+    if not is_float(value) or not 2 <= value.dim() <= 4:
+        return False
+    return value.numel() * value.shape[-2] < MAX_PRODUCT
+
+
+FAMILIES = ((product, 4), (convolution, 2), (pool, 1), (norm, 2), (attention, 2))

@@ -1,0 +1,213 @@
+"""Is an answer right? Compared with float64, with eager's own error beside it.
+
+Three answers to a program are known: *eager*, what torch gives; *wide*, the same in float64; and
+*noisy* ones, in float64 again, but with every value on the way rounded to its own dtype or moved by
+an ulp of it. An answer is right where
+
+- its error is at most ``factor`` times eager's, plus a few ulp: eager rounds once a statement, and
+  whoever fuses or reorders rounds elsewhere, so that eager's error can be zero by luck;
+- or it is within what the noise moves: then the program magnifies rounding (a cancellation, a
+  comparison of nearly equal numbers), and neither answer says anything about the compiler;
+- NaN and infinities stand where they do in one of the three; integers are equal to one of them;
+- zeros have the sign that eager or float64 gives, where every statement is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tests.fuzz.programs import Watch
+
+SMALL = 1000
+"""Results of fewer elements: their error is a matter of luck, eager's as well as ours."""
+
+ULPS = 8
+"""What may differ beside eager's error, in units of eps of the value: one rounding a statement in
+programs of a dozen at most, most of which cancel out."""
+
+NOISE_FACTOR = 4
+"""How far beyond the largest of a few noisy draws an error may be: about six deviations."""
+
+NOISE_DRAWS = 8
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is known of one output. ``noisy`` is computed when it is asked for."""
+
+    eager: Tensor
+    wide: Tensor
+    noisy: Callable[[], Sequence[Tensor]]
+    signed_zeros: bool = False
+    loose: bool = False
+    """Whether floats may be treated as real numbers: O3."""
+
+
+def judge(got: Tensor, answers: Answers) -> str | None:
+    """What is wrong with an answer; None if it is right."""
+    eager = answers.eager
+    if got.shape != eager.shape:
+        return f"shape {tuple(got.shape)}, not {tuple(eager.shape)}"
+    if got.dtype != eager.dtype:
+        return f"dtype {got.dtype}, not {eager.dtype}"
+    if not eager.numel():
+        return None
+    if eager.is_complex():
+        return _judge_floats(*_as_reals(got, answers))
+    if eager.is_floating_point():
+        return _judge_floats(got, answers)
+    return _judge_exact(got, answers)
+
+
+def _as_reals(got: Tensor, answers: Answers) -> tuple[Tensor, Answers]:
+    def real(value: Tensor) -> Tensor:
+        return torch.view_as_real(value.resolve_conj())
+
+    parts = Answers(
+        real(answers.eager),
+        real(answers.wide),
+        lambda: [real(each) for each in answers.noisy()],
+        False,
+        answers.loose,
+    )
+    return real(got), parts
+
+
+def _judge_exact(got: Tensor, answers: Answers) -> str | None:
+    wrong = (got != answers.eager) & (got != answers.wide.to(got.dtype))
+    if not bool(wrong.any()):
+        return None
+    for noisy in answers.noisy():
+        wrong &= got != noisy.to(got.dtype)
+    return _where(wrong, got, answers.eager) if bool(wrong.any()) else None
+
+
+def _judge_floats(got: Tensor, answers: Answers) -> str | None:
+    wrong = _wrong_kind(got, answers)
+    if bool(wrong.any()):
+        return "NaN or infinity: " + _where(wrong, got, answers.eager)
+    wrong = _wrong_zero(got, answers)
+    if bool(wrong.any()):
+        return "sign of zero: " + _where(wrong, got, answers.eager)
+    return _wrong_number(got, answers)
+
+
+def _kind(value: Tensor) -> Tensor:
+    """0 for a number, 1 for NaN, 2 and 3 for the infinities."""
+    kinds = value.isnan().int()
+    return kinds + 2 * value.isposinf().int() + 3 * value.isneginf().int()
+
+
+def _wrong_kind(got: Tensor, answers: Answers) -> Tensor:
+    kinds, narrow = _kind(got), answers.wide.to(got.dtype)
+    eager, wide = _kind(answers.eager), _kind(narrow)
+    wrong = (kinds != eager) & (kinds != wide)
+    if answers.loose:
+        wrong &= (eager == 0) & (wide == 0)
+    if not bool(wrong.any()):
+        return wrong
+    for noisy in answers.noisy():
+        wrong &= kinds != _kind(noisy.to(got.dtype))
+    return wrong
+
+
+def _wrong_zero(got: Tensor, answers: Answers) -> Tensor:
+    if not answers.signed_zeros or answers.loose:
+        return torch.zeros_like(got, dtype=torch.bool)
+    zero = (got == 0) & (answers.eager == 0) & (answers.wide == 0)
+    sign = got.signbit()
+    return zero & (sign != answers.eager.signbit()) & (sign != answers.wide.signbit())
+
+
+def _wrong_number(got: Tensor, answers: Answers) -> str | None:
+    finite = got.isfinite() & answers.eager.isfinite() & answers.wide.isfinite()
+    wide = answers.wide.double()
+    info = torch.finfo(got.dtype)
+    error = _difference(got, wide, finite)
+    eager_error = _difference(answers.eager, wide, finite)
+    narrow = got.dtype in (torch.float16, torch.bfloat16) or got.numel() < SMALL
+    factor = (3 if narrow else 2) * (4 if answers.loose else 1)
+    magnitude = torch.where(finite, wide.abs(), 0)
+    slack = ULPS * info.eps * magnitude + ULPS * info.tiny * info.eps
+    wrong = error > factor * eager_error.max() + slack
+    total, allowed = error.norm(), factor * eager_error.norm() + slack.norm()
+    if not bool(wrong.any()) and total <= allowed:
+        return None
+    spread = torch.zeros_like(error)
+    for noisy in answers.noisy():
+        moved = (noisy.double() - wide).abs()
+        spread = torch.maximum(spread, torch.where(moved.isfinite(), moved, torch.inf))
+    wrong &= error > NOISE_FACTOR * spread + slack
+    if bool(wrong.any()):
+        return f"off by {error[wrong].max():.3g} (eager {eager_error.max():.3g}): " + _where(
+            wrong, got, answers.wide
+        )
+    return None
+
+
+def _difference(value: Tensor, wide: Tensor, finite: Tensor) -> Tensor:
+    return torch.where(finite, (value.double() - wide).abs(), 0)
+
+
+def _where(wrong: Tensor, got: Tensor, expected: Tensor) -> str:
+    place = tuple(int(each[0]) for each in wrong.nonzero(as_tuple=True)) if wrong.dim() else ()
+    count = f"{int(wrong.sum())} of {wrong.numel()}"
+    return f"{count}, first at {list(place)}: {got[place].item()}, not {expected[place].item()}"
+
+
+def same_bits(left: Tensor, right: Tensor) -> bool:
+    """Whether two results are the same; one NaN is as good as another."""
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    if left.is_complex():
+        left, right = torch.view_as_real(left.resolve_conj()), torch.view_as_real(right.resolve_conj())
+    if not left.is_floating_point():
+        return bool((left == right).all())
+    both_nan = left.isnan() & right.isnan()
+    equal = (left == right) & (left.signbit() == right.signbit())
+    return bool((both_nan | equal).all())
+
+
+class _Nudge(torch.autograd.Function):
+    """Rounding, or a change by an ulp, of a value on its way and of its gradient on the way back."""
+
+    @staticmethod
+    def forward(ctx, value, dtype, generator):  # type: ignore[no-untyped-def, override]
+        ctx.dtype, ctx.generator = dtype, generator
+        return nudge(value, dtype, generator)
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def, override]
+        return nudge(gradient, ctx.dtype, ctx.generator), None, None
+
+
+def nudge(value: Tensor, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """``value`` rounded to ``dtype``, or moved by up to an ulp of it, by the toss of a coin."""
+    if not (value.is_floating_point() or value.is_complex()):
+        return value.clone()
+    if dtype in (torch.float32, torch.float16, torch.bfloat16, torch.complex64):
+        if float(torch.rand((), generator=generator)) < 0.5:
+            return value.to(dtype).to(value.dtype)
+    eps = torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
+    noise = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    return value * (1 + eps * noise)
+
+
+def noise(dtypes: dict[str, torch.dtype], seed: int) -> Watch:
+    """What makes a program noisy: it is told each value and gives back another one.
+
+    A view is left alone, because to copy it would part it from what is later changed in place.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def watch(name: str, value: Tensor) -> Tensor:
+        if value._base is not None or name not in dtypes:
+            return value
+        moved: Tensor = _Nudge.apply(value, dtypes[name], generator)
+        return moved
+
+    return watch
