@@ -59,8 +59,9 @@ models: $(STAMP) ## Import whole models from PyTorch and ONNX and compare with e
 	$(BIN)/python -m tests.models.run --via torch,onnx --train --target $(TARGET)
 
 .PHONY: samples
-samples: $(STAMP) ## Compile every op's samples in every dtype, and count
+samples: $(STAMP) ## Compile every op's samples in every dtype, then for every width, fenced
 	$(BIN)/python -m tests.targets.cpu.test_samples
+	$(BIN)/python -m tests.targets.cpu.apart
 
 .PHONY: lint
 lint: $(STAMP) ## Check style and formatting

@@ -31,6 +31,7 @@ from monograph.ops.spectral import Svd
 from monograph.passes.lower_composites import decompose_composites
 from monograph.runtime.compile import Options, compile_graph, has_own_loops
 from monograph.runtime.compiled import Executable
+from monograph.runtime.fences import FenceError
 from monograph.runtime.unheld import only_interpretable
 from tests.targets.running import interpreted_ops
 
@@ -68,7 +69,7 @@ def cases(samples: Sequence[tuple[str, Sample]], *, every_dtype: bool = True) ->
     found = []
     for name, sample in samples:
         for dtype, variant in in_dtypes(sample) if every_dtype else [("own", sample)]:
-            case = _case(f"{name}@{dtype}", variant)
+            case = case_of(f"{name}@{dtype}", variant)
             if case is not None:
                 found.append(case)
     return found
@@ -103,7 +104,7 @@ def _is_integer(array: Array) -> bool:
     return array.dtype.kind != "O" and dtype_of(array.dtype).is_integer
 
 
-def _case(name: str, sample: Sample) -> Case | None:
+def case_of(name: str, sample: Sample) -> Case | None:
     """What the interpreter makes of a sample; None if its op refuses the dtype."""
     types = [type_of_array(np.asarray(array)) for array in sample.operands]
     try:
@@ -212,6 +213,8 @@ def _check_alone(case: Case, options: Options) -> Outcome:
     try:
         executable = compile_graph(case.graph, options)
         results = executable.run(case.operands)
+    except FenceError as error:  # never what was to be expected
+        return Outcome(case.name, f"an error: {error}")
     except MonographError as error:
         touched = () if executable is None else tuple(interpreted_ops(executable))
         problem = "" if case.expected is None else f"an error: {error}"
