@@ -44,6 +44,7 @@ from monograph.targets.cpu.python_call import LIST, ONE, TUPLE
 from monograph.targets.program import Code
 
 if TYPE_CHECKING:
+    from monograph.frontends.torch.notices import GradientWatch
     from monograph.passes.manager import Report
     from monograph.runtime.convention import Convention, LoadedModule
     from monograph.runtime.quick_calls import Kind
@@ -112,6 +113,8 @@ class Executable:
         self.arguments = None if native is None else Arguments(graph, native.strides)
         self._tensor_calls: TensorCalls | None = None
         self._quick_lists: Callable[..., Any] | None = None
+        self._has_warned = False
+        """Whether somebody was told that gradients stop here."""
 
     def __repr__(self) -> str:
         """Its inputs, and what there is of it: ``Executable(%x: f32[4]; kernels: 3)``."""
@@ -255,6 +258,11 @@ class Executable:
         return unless_limited(made) if self.native.has_loops and made is not cannot else made
 
     def _run_torch(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
+        from monograph.frontends.torch.notices import GradientWatch
+
+        if not self._has_warned and GradientWatch.is_recording():
+            given = inputs.values() if isinstance(inputs, dict) else inputs
+            self._has_warned = GradientWatch().warns(given)
         found = None if isinstance(inputs, dict) else self.run_tensors(inputs)
         return self._run_converted(inputs) if found is None else found
 
@@ -409,7 +417,7 @@ class CompiledModule:
 
     ``returned`` says what becomes of the graph's outputs where the arguments are its inputs in
     order: a class (a tensor, or a tuple or list of them in order), or a function that nests them.
-    ``names`` are what its arguments may be called.
+    ``names`` are what its arguments may be called; ``gradients`` warns once where they stop.
     """
 
     def __init__(
@@ -419,9 +427,11 @@ class CompiledModule:
         convention: Convention | None = None,
         returned: type | Callable[[list[Any]], Any] | None = None,
         names: Sequence[str] = (),
+        gradients: GradientWatch | None = None,
     ) -> None:
         self.executable = executable
         self.convention = convention
+        self._gradients = gradients
         self._call = call
         self._returned = returned
         self._has_timeout = "timeout" in names
@@ -436,6 +446,10 @@ class CompiledModule:
         ``timeout=`` is how many seconds it may take (see ``monograph.time_limit``), unless it has
         an argument that is called so.
         """
+        watch = self._gradients
+        if watch is not None and watch.is_recording():
+            given = (*arguments, *named.values()) if named else arguments
+            self._gradients = None if watch.warns(given) else watch
         if named:
             if "timeout" in named and not self._has_timeout:
                 return call_limited(self, arguments, named)

@@ -90,6 +90,7 @@ def _compile_torch(
     from monograph.frontends.torch import InputKind, import_torch
     from monograph.frontends.torch.calling import parameters_of
     from monograph.frontends.torch.memory_order import order_of, turn_outputs
+    from monograph.frontends.torch.notices import GradientWatch, holds_trained
     from monograph.frontends.torch.runner import TorchModel
     from monograph.frontends.torch.state import own_state
     from monograph.frontends.torch.types import array_from_torch
@@ -112,7 +113,9 @@ def _compile_torch(
         state |= {name: tensor for name, tensor in own.items() if name in state}
     parameters = parameters_of(model, examples, kwargs or {})
     call = TorchModel(imported, own_state(state), executable.run, executable.run_tensors, parameters)
-    return CompiledModule(executable, call, _convention(imported), call.returned, call.names)
+    watch = GradientWatch(imported.is_trained or holds_trained(model))
+    convention = _convention(imported)
+    return CompiledModule(executable, call, convention, call.returned, call.names, watch)
 
 
 def _convention(imported: ImportedModel) -> Convention | None:

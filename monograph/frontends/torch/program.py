@@ -95,6 +95,8 @@ class ImportedModel:
     """The arguments that are not inputs of the graph: it holds for these values of them alone."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """The tensors that the program itself brings for its parameters and buffers, by name."""
+    is_trained: bool = False
+    """Whether some of its parameters require gradients."""
 
 
 def import_program(
@@ -136,7 +138,9 @@ def import_program(
     returned, frame = builder.run()
     builder.return_program(returned, frame, signature)
     made = builder.finish(program.call_spec.in_spec, program.call_spec.out_spec)
-    return replace(made, state=state)
+    tensors_used = (tensors[spec.target] for _, spec in lifted)
+    is_trained = any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors_used)
+    return replace(made, state=state, is_trained=is_trained)
 
 
 def import_graph_module(
