@@ -1,7 +1,7 @@
 """Op samples between fences, for processors of every width; see ``apart.py``.
 
 The usual run takes some of all samples in all dtypes, and changes the setting from one piece to the
-next: each of them has a twelfth. Everything in every setting takes hours: ``make samples``.
+next: each of them has a twelfth. Everything in every setting takes an hour: ``make samples``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.targets.cpu import apart
 from tests.targets.cpu.apart import SETTINGS, Chosen, Chunk, chunked, every_sample, run_apart
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there is no mprotect")
-SHARE = 10
+SHARE = 3
 """One sample of so many is in the usual run."""
 CHILDREN = 4
 
