@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from monograph.errors import InputError
+from monograph.ir.contents import reread
 from monograph.ir.graph import Graph, check_graph
 from monograph.passes.base import Pass, make_pass
 from monograph.passes.instruments import Instrument, requested_instruments
@@ -87,8 +88,10 @@ def compile(
     ``budget`` is how many seconds to search for better schedules by measuring on this machine:
     none by default, and 20 at O3, which also bends the rules of floats (``fast_math``). The result
     of a search is kept in the cache, and is never slower than what is chosen without one.
-    Weights are packed before the first call, and what is packed is not held a second time;
-    ``keep_weights`` does, for those who look at ``executable.graph`` afterwards.
+    What is compiled is a snapshot: it has the weights and buffers that the model has now, whatever
+    becomes of the model's (an optimizer's step, ``load_state_dict``, ``.half()``), and buffers that
+    its calls change are its own. Compile again to take new weights. What is packed is not held a
+    second time; ``keep_weights`` does, for those who look at ``executable.graph`` afterwards.
     ``dynamic_shapes`` and ``kwargs`` are what ``torch.export`` takes.
     """
     if target not in ("cpu", "host"):
@@ -130,7 +133,7 @@ def optimize_with_report(
     """Like ``optimize``, with a report of every step; ``instruments`` watch them."""
     check_graph(graph)
     pipeline = pipeline_for(level) if passes is None else as_pipeline(passes)
-    result = graph.clone()
+    result = reread(graph).clone()
     report = run_pipeline(result, pipeline, (*instruments, *requested_instruments()))
     return result, report
 

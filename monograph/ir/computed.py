@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from monograph.ir.data import Data
+from monograph.ir.data import ArrayData, Data
 from monograph.ir.interpret import evaluate_op
 from monograph.ir.op import Op
 from monograph.ir.types import Array, TensorType
@@ -37,6 +37,15 @@ class Computed(Data):
             made = self._evaluate()
             self._made = weakref.ref(made)
         return made
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody can write to what it is computed of."""
+        return all(source.is_private for source in self.sources)
+
+    def snapshot(self) -> Data:
+        """The contents as they are now: what is computed lies in memory of its own."""
+        return self if self.is_private else ArrayData(self.array(), self.dtype, private=True)
 
     def unload(self) -> None:
         """Let the sources give back what reading them took."""

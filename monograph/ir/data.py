@@ -7,6 +7,7 @@ handed out read-only, because a graph shares them with whoever made them.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from abc import ABC, abstractmethod
@@ -29,6 +30,10 @@ STORED = {
 """Our dtypes that safetensors has, with its names for them; the others are stored as bytes."""
 
 
+REMEMBERED = ("digest", "splat")
+"""What contents remember of themselves once they were asked."""
+
+
 class Data(ABC):
     """The contents of one tensor, perhaps not yet read."""
 
@@ -38,6 +43,29 @@ class Data(ABC):
     @abstractmethod
     def array(self) -> Array:
         """The contents as a read-only NumPy array."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody outside of the graph can write to the contents, in memory or in a file."""
+        return False
+
+    def snapshot(self) -> Data:
+        """The contents as they are now, in memory of their own; these, if they are private."""
+        if self.is_private:
+            return self
+        return ArrayData(self.array().copy(), self.dtype, private=True)
+
+    def reread(self) -> Data:
+        """The same contents without the digest and splat that are remembered of them.
+
+        Whoever wrote to them since has made both untrue.
+        """
+        if self.is_private or self.__dict__.keys().isdisjoint(REMEMBERED):
+            return self
+        fresh = copy.copy(self)
+        for name in REMEMBERED:
+            fresh.__dict__.pop(name, None)
+        return fresh
 
     def unload(self) -> None:  # noqa: B027  # most have nothing to give back
         """Give back memory that reading took, if the contents can be read again as they are."""
@@ -95,20 +123,31 @@ class Data(ABC):
 
 
 class ArrayData(Data):
-    """Contents that are already an array in memory."""
+    """Contents that are already an array in memory.
 
-    def __init__(self, array: npt.ArrayLike, dtype: DType | None = None) -> None:
+    ``private`` promises that nobody writes to it any more; of ``bytes`` that is known.
+    """
+
+    def __init__(
+        self, array: npt.ArrayLike, dtype: DType | None = None, *, private: bool = False
+    ) -> None:
         given = np.asarray(array)
         self.dtype = dtype_of(given.dtype) if dtype is None else dtype
         converted = given.astype(self.dtype.numpy, copy=False)
         view = converted.view() if converted is given or converted.base is not None else converted
         view.flags.writeable = False
         self._array = view
+        self._is_private = private or _is_of_bytes(view)
         self.shape = tuple(int(size) for size in view.shape)
 
     def array(self) -> Array:
         """The array itself, read-only."""
         return self._array
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody writes to the array."""
+        return self._is_private
 
     def __repr__(self) -> str:
         return f"ArrayData({self.type})"
@@ -138,6 +177,14 @@ class MissingData(Data):
 
     def __repr__(self) -> str:
         return f"MissingData({self.type})"
+
+
+def _is_of_bytes(array: Array) -> bool:
+    """Whether an array is a view of Python's ``bytes``, which never change."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return type(base) is bytes
 
 
 def _bit_view(flat: Array) -> Array:

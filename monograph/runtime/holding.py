@@ -1,21 +1,27 @@
-"""Weights that a program needs only until they are packed.
+"""A program's weights: a snapshot of the model's, and in memory once.
 
-A product reads its weights from panels that are made before the first call, and what they were made
+A product reads its weights from panels, which are made when the program is, and what they were made
 of is read by nobody after that. Where the graph belongs to the program (it was read from a torch
 module or an ONNX file for it), the program holds its weights as ``Held`` and lets go of those: a
-model is in memory once, unless its owner keeps it too.
+model is in memory once, unless its owner keeps it too. The weights that calls read as they are
+(biases, tables of embeddings) are copied, unless nobody else can write to them: whatever becomes of
+the module after it was compiled, no call sees a mixture of old weights and new ones.
+See docs/decisions/31-weights-are-a-snapshot.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from monograph.errors import EvaluationError
 from monograph.ir.computed import Computed
-from monograph.ir.data import Data
+from monograph.ir.contents import give, snapshot
+from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.op import make
 from monograph.ir.types import Array
 from monograph.targets.program import Code, SlotKind, flattened, touched
 
@@ -38,6 +44,12 @@ class Held(Data):
         for each in self.followers:
             each.release()
 
+    def own(self) -> None:
+        """Hold the contents as they are now, whoever writes to the model's after this."""
+        self._source = self.source.snapshot()
+        for each in self.followers:
+            each._source = _seen_as(self._source, each)
+
     @property
     def source(self) -> Data:
         """What is held; an error if that was let go of."""
@@ -54,6 +66,11 @@ class Held(Data):
         return self.source.array()
 
     @property
+    def is_private(self) -> bool:
+        """Whether nobody else can write to the contents."""
+        return self._source is None or self._source.is_private
+
+    @property
     def digest(self) -> str:
         """The contents' digest; contents that were let go of are equal to nothing else."""
         return f"{id(self):032x}" if self._source is None else self._source.digest
@@ -65,6 +82,14 @@ class Held(Data):
 
     def __repr__(self) -> str:
         return f"Held({self.type})"
+
+
+def _seen_as(data: Data, other: Data) -> Data:
+    """The same memory as contents of another shape."""
+    if data.type == other.type:
+        return data
+    flat = np.ascontiguousarray(data.array()).reshape(-1)
+    return ArrayData(flat.view(other.dtype.numpy).reshape(other.shape), other.dtype, private=True)
 
 
 def hold(graph: Graph) -> None:
@@ -116,9 +141,25 @@ def read_by_calls(code: Code) -> frozenset[int]:
     )
 
 
-def give(node: Node, data: Data) -> None:
-    """Let a weight or constant hold other data."""
-    node.op = make(node.op.name, **{**node.op.attributes(), "data": data})
+def own_weights(code: Code) -> Code:
+    """The code with copies of those weights that its calls read as they are.
+
+    The memory of the other ones is read once more, when they are packed.
+    """
+    kept = read_by_calls(code)
+    weights = tuple(_owned(data) if k in kept else data for k, data in enumerate(code.weights))
+    for node in code.fallbacks:
+        for region in node.regions:
+            snapshot(region.walk())
+    return replace(code, weights=weights)
+
+
+def _owned(data: Data) -> Data:
+    """A snapshot of some contents; what is held is so by everybody who refers to it."""
+    if not isinstance(data, Held):
+        return data.snapshot()
+    data.own()
+    return data
 
 
 def _weight(node: Node) -> Data | None:

@@ -1,4 +1,4 @@
-"""Packing a program's weights before its first call, one after the other.
+"""Packing a program's weights when it is compiled, one after the other.
 
 The code that packs (``targets.cpu.entry``) calls back before it first uses a slot and when it is
 done with it. So a weight is read when its turn comes and let go of as soon as it is packed, where

@@ -26,15 +26,15 @@ from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.computed import Computed
+from monograph.ir.contents import HOLDERS, give
 from monograph.ir.data import ArrayData, Data, MissingData, raw_bytes
 from monograph.ir.graph import Graph, Node
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import Cache, cache_key, open_cache, toolchain
-from monograph.runtime.holding import give
 from monograph.runtime.records import typed
-from monograph.runtime.storage import STORED, read_code, stored_data, write_code
+from monograph.runtime.storage import read_code, stored_data, write_code
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.program import Code
 
@@ -76,7 +76,7 @@ class Watch:
     def __init__(self, model: Graph) -> None:
         self.graph = model.clone()
         self._weights: list[Watched] = []
-        stored = [node for node in self.graph.walk() if node.op.name in STORED]
+        stored = [node for node in self.graph.walk() if node.op.name in HOLDERS]
         for number, node in enumerate(stored):
             if node.op.name == "weight":
                 weight = Watched(node.op.attributes()["data"], number)
@@ -96,7 +96,7 @@ class Watch:
     def end(self) -> None:
         """Put the weights themselves back; what has been read stays known."""
         for node in self.graph.walk():
-            data = node.op.attributes().get("data") if node.op.name in STORED else None
+            data = node.op.attributes().get("data") if node.op.name in HOLDERS else None
             if isinstance(data, Watched | Computed):
                 give(node, _unwatched(data))
 
@@ -137,8 +137,8 @@ def _own(data: Data, arrays: Sequence[Array], places: Mapping[tuple[int, int] | 
     if array.size and _place(array) in places:
         return places[_place(array)]
     if any(np.may_share_memory(array, other) for other in arrays):
-        return ArrayData(array.copy())
-    return data
+        array = array.copy()
+    return ArrayData(array, data.dtype, private=True)
 
 
 def _place(array: Array) -> tuple[int, int] | int:

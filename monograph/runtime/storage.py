@@ -25,6 +25,7 @@ from typing import TypeAlias, cast
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.computed import Computed
+from monograph.ir.contents import contents_of
 from monograph.ir.data import ArrayData, Data, MissingData
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, copy_node
@@ -53,8 +54,6 @@ Named: TypeAlias = tuple[str, str]
 OBJECT = "program.o"
 PROGRAM = "program.json"
 GRAPH = "graph.ir"
-STORED = ("weight", "constant")
-"""The ops that hold contents."""
 
 
 @dataclass
@@ -173,9 +172,8 @@ def _different(guards: Sequence[Guard]) -> list[Guard]:
 
 def stored_data(graph: Graph) -> list[Data]:
     """The contents of a graph's weights and constants, in order, those in regions too."""
-    return [
-        cast(Data, node.op.attributes()["data"]) for node in graph.walk() if node.op.name in STORED
-    ]
+    found = (contents_of(node) for node in graph.walk())
+    return [data for data in found if data is not None]
 
 
 def _document(bundle: Bundle) -> Mapping[str, Json]:

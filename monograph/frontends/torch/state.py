@@ -1,0 +1,36 @@
+"""The state of a compiled module: the buffers that calls change, in memory of its own.
+
+What is compiled is a snapshot of the module, its state included: calls change the copy and leave
+the module's buffers alone, and what becomes of those does not show in calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import torch
+
+
+def own_state(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copies of tensors; those that share memory share it in the copy too."""
+    sharing = Counter(map(_storage, tensors.values()))
+    storages: dict[int, torch.UntypedStorage] = {}
+    copies = {}
+    for name, tensor in tensors.items():
+        given = tensor.detach()
+        if sharing[_storage(given)] == 1:
+            copies[name] = given.clone()
+            continue
+        storage = given.untyped_storage()
+        if _storage(given) not in storages:
+            storages[_storage(given)] = storage.clone()
+        copies[name] = torch.empty(0, dtype=given.dtype, device=given.device).set_(
+            storages[_storage(given)], given.storage_offset(), given.shape, given.stride()
+        )
+    return copies
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """Which memory a tensor is a view of."""
+    return int(tensor.untyped_storage()._cdata)
