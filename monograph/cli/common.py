@@ -58,6 +58,12 @@ WinogradTolerance: TypeAlias = Annotated[
         help="The error, over the largest result, that a convolution may have to be faster.",
     ),
 ]
+Timeout: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", help="The most seconds that a call may take; MONOGRAPH_TIMEOUT decides if not."
+    ),
+]
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of random inputs.")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from monograph.cli import common
+from monograph.deadline import time_limit
 from monograph.errors import InputError
 from monograph.ir.types import Array
 
@@ -39,6 +41,7 @@ def run(
     ] = None,
     level: common.Level = "O2",
     threads: common.Threads = None,
+    timeout: common.Timeout = None,
     strict: common.Strict = False,
     cache: common.Cache = None,
     winograd_tolerance: common.WinogradTolerance = None,
@@ -50,6 +53,7 @@ def run(
     - monograph run model.onnx --input x=photo.npy --output results.npz
     - monograph run bert.onnx --input input_ids=random:0:30522 --compare onnxruntime
     - monograph run model.mono --size batch=8
+    - monograph run unknown.onnx --timeout 10
     """
     from monograph.inspect.inputs import make_inputs, parse_sizes, split_inputs
     from monograph.inspect.models import executable_of, find_model
@@ -70,7 +74,8 @@ def run(
         found = find_model(model, types)
         executable = executable_of(found.compiled(options))
     arrays = make_inputs(executable.graph, ways, parse_sizes(sizes or ()), seed)
-    results = executable.run(arrays)
+    with nullcontext() if timeout is None else time_limit(timeout):
+        results = executable.run(arrays)
     names = _unique([name for name, _ in executable.outputs])
     _show(names, results)
     if output is not None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from monograph.errors import InputError
+from monograph import functional as F
+from monograph.errors import InputError, TimeLimitError
+from monograph.frontends.trace import trace
 from monograph.inspect import peers
+from monograph.ir.graph import Value
+from monograph.ir.text.files import save_graph
 from tests.cli.running import invoke, output_of, write_graph, write_perceptron
 from tests.cli.test_check import write_onnx
 
@@ -46,6 +51,19 @@ def test_a_saved_program_runs(tmp_path: Path) -> None:
     path = str(tmp_path / "program.mono")
     output_of("compile", write_perceptron(tmp_path), "-o", path)
     assert "5×4" in output_of("run", path, "--size", "batch=5")
+
+
+def test_a_run_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    path = tmp_path / "endless.ir"
+    save_graph(trace(_halve_forever, "f32[]"), path)
+    result = invoke("run", str(path), "--timeout", "0.1")
+    assert isinstance(result.exception, TimeLimitError)
+    refused = invoke("run", str(path), "--timeout", "-1")
+    assert isinstance(refused.exception, InputError)
+
+
+def _halve_forever(x: Value) -> Any:
+    return F.while_loop(lambda c: F.less(c[0], 2**62), lambda c: (c[0] + 1, c[1] * 0.5), (0, x))
 
 
 @pytest.mark.parametrize("other", ["interpreter", "onnxruntime"])
