@@ -348,7 +348,7 @@ def _columns(
     order = (*(s for s in rows if s is not vector), vector, *inner)
     width = _width(kernel, machine, extents[vector], {vector})
     length = _row_size(reductions)
-    is_long = length * width * 4 > KEEP_BYTES
+    is_long = not _is_at_most(reductions, KEEP_BYTES // (4 * width))
     return Schedule(
         order,
         rows=len(rows),
@@ -482,6 +482,16 @@ def _row_size(reductions: list[Reduce]) -> int:
         (likely(shape_product(axis.extent for axis in each.axes)) for each in reductions),
         default=1,
     )
+
+
+def _is_at_most(reductions: list[Reduce], length: int) -> bool:
+    """Whether no reduction is ever longer, whatever the symbolic sizes turn out to be."""
+    for each in reductions:
+        dim = shape_product(axis.extent for axis in each.axes)
+        upper = dim if isinstance(dim, int) else dim.bounds()[1]
+        if upper is None or upper > length:
+            return False
+    return True
 
 
 def likely(dim: Dim) -> int:

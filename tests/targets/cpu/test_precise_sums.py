@@ -28,3 +28,11 @@ def test_long_columns_lose_hardly_more_than_the_last_rounding(
     (found,) = compile_graph(graph, Options(cache=False))(x)
     exact = reference(x.astype(np.float64), 0)
     assert np.mean(np.abs(found - exact) / exact) < 5e-8
+
+
+@pytest.mark.parametrize("rows", ("3000", "n"))
+def test_columns_lose_as_little_with_any_number_of_rows_and_what_is_fused(rows: str) -> None:
+    x = np.random.default_rng(0).uniform(0.5, 2, (3000, 64)).astype(np.float32)
+    compiled = monograph.compile(lambda x: F.sum(x, 0, keepdims=True) + x * 0.0, f"f32[{rows}, 64]")
+    exact = x.astype(np.float64).sum(0)
+    assert np.mean(np.abs(compiled(x)[0] - exact) / exact) < 5e-8
