@@ -20,7 +20,7 @@ from onnx import ModelProto
 from monograph.errors import EvaluationError, MonographError
 from monograph.frontends.onnx import functions
 from monograph.frontends.onnx.inference import infer_result_types
-from monograph.frontends.onnx.model import canonical_domain
+from monograph.frontends.onnx.model import NEWEST, canonical_domain
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.order import facts_of
 from monograph.ir.graph import Graph, Value, current_graph
@@ -32,6 +32,9 @@ from monograph.ir.types import Array, TensorType, ValueType, type_of_array
 LARGEST_CONSTANT = 4096
 """Operands of so many elements become constants of the little graph, so that sizes may depend on
 them; larger ones do only where the conversion asks for their contents."""
+
+ADOPTED = frozenset({"Trilu", "Pad", "Range"})
+"""Ops of ``com.microsoft`` that ONNX took over: its inference holds for both."""
 
 
 @op("onnx.deferred", traits=Trait.SEQUENCES | Trait.STORAGE)
@@ -145,6 +148,8 @@ def _result_types(
         return reason.types
     domain = canonical_domain(node.proto.domain)
     schema = functions.schema_of(domain, node.op_type, node.opset)
+    if domain == "com.microsoft" and node.op_type in ADOPTED:
+        schema = functions.schema_of("", node.op_type, NEWEST[""])
     if schema is None:
         raise reason or NotStatic(f"{node.name}: the rank of an operand is not known")
     return infer_result_types(node, schema, captures)

@@ -151,6 +151,12 @@ class OnnxNode:
         """A symbol that nothing else in the model uses, for a size that only the run knows."""
         return self.importer.symbols.fresh(hint, lower, upper)
 
+    def with_inputs(self, *inputs: Value | None) -> OnnxNode:
+        """The same node with other operands."""
+        return OnnxNode(
+            self.proto, inputs, self.opset, self.outputs_wanted, self.importer, self.scope
+        )
+
     # Attributes.
 
     def has(self, name: str) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from monograph import functional as F
 from monograph.frontends.onnx.converters.attention import (
     Heads,
@@ -187,6 +189,41 @@ def rotary_embedding(node: OnnxNode) -> Value:
         positions = F.add(length, F.reshape(positions, (1, 1)))
     turned = _turned(node, heads, positions, cosines, sines, "interleaved", width)
     return turned if x.rank == 4 else joined_heads(turned)
+
+
+@converter("MRotaryEmbedding", domain=DOMAIN)
+def multimodal_rotary_embedding(node: OnnxNode) -> Value:
+    """Heads rotated by three positions each (time, height, width), which share the angles."""
+    x, positions, cosines, sines = (node.input(index) for index in range(4))
+    if node.integer("is_packed_batching", 0) or node.number("scale", 1.0) not in (0.0, 1.0):
+        raise node.error("packed batches and a scale are not supported")
+    width = node.integer("rotary_embedding_dim", 0)
+    heads = x if x.rank == 4 else split_heads(x, _rotary_heads(node, x, cosines, width))
+    chosen = _streams(node, node.ints("mrope_section"))
+    angles = [_by_stream(each, positions, chosen) for each in (cosines, sines)]
+    interleaved = bool(node.integer("interleaved", 0))
+    turned = rotated(heads, *angles, interleaved=interleaved, width=2 * len(chosen))
+    return turned if x.rank == 4 else joined_heads(turned)
+
+
+def _streams(node: OnnxNode, sections: tuple[int, ...]) -> list[int]:
+    """Which of the three positions each pair of elements is rotated by."""
+    if not node.integer("mrope_layout", 0):
+        return [stream for stream, count in enumerate(sections) for _ in range(count)]
+    chosen = [0] * sum(sections)
+    for stream in (1, 2):
+        for place in range(stream, 3 * sections[stream], 3):
+            chosen[place] = stream
+    return chosen
+
+
+def _by_stream(table: Value, positions: Value, chosen: list[int]) -> Value:
+    """The angles of each pair [batch, 1, sequence, pairs], by the position that it goes by."""
+    pairs = len(chosen)
+    rows = F.take(table, positions, 0)  # [3, batch, sequence, pairs]
+    stream = np.array(chosen, np.int64).reshape(1, 1, 1, pairs)
+    index = F.expand(stream, (1, *rows.shape[1:]))
+    return F.unsqueeze(F.squeeze(F.take_along_axis(rows, index, 0), (0,)), 1)
 
 
 def _rotary_heads(node: OnnxNode, x: Value, cosines: Value, width: int) -> int:

@@ -23,7 +23,7 @@ from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
-from monograph.ir.types import f32, i32, i64, u8
+from monograph.ir.types import Kind, f32, i32, i64, u8, u32
 from monograph.ops.rules import normalize_axis
 
 DOMAIN = "com.microsoft"
@@ -92,6 +92,14 @@ def qlinear_average_pool(node: OnnxNode) -> Value:
     return stored(node, F.moveaxis(y, 1, y.rank - 1) if last else y, 3, node.input(0))
 
 
+@converter("QLinearReduceMean", domain=DOMAIN)
+def qlinear_reduce_mean(node: OnnxNode) -> Value:
+    """The mean of a quantized tensor along axes."""
+    keepdims = bool(node.integer("keepdims", 1))
+    mean = F.mean(real(node, 0), node.ints("axes", ()) or None, keepdims)
+    return stored(node, mean, 3, node.input(0))
+
+
 @converter("QLinearConcat", domain=DOMAIN)
 def qlinear_concat(node: OnnxNode) -> Value:
     """Quantized tensors, each with a scale and a zero point, one after the other."""
@@ -157,6 +165,14 @@ def matmul_integer_to_float(node: OnnxNode) -> Value:
     return _with_bias(product, node.optional(6))
 
 
+@converter("MatMulInteger16", domain=DOMAIN)
+def matmul_integer_16(node: OnnxNode) -> Value:
+    """The product of integers of 16 bits, in 32."""
+    a, b = node.input(0), node.input(1)
+    dtype = u32 if a.dtype.kind is b.dtype.kind is Kind.UNSIGNED else i32
+    return F.matmul(cast_to(a, dtype), cast_to(b, dtype))
+
+
 def _with_bias(x: Value, bias: Value | None) -> Value:
     return x if bias is None else F.add(x, bias)
 
@@ -170,14 +186,20 @@ def matmul_n_bits(node: OnnxNode) -> Value:
     a, bias = node.input(0), node.optional(5)
     inputs, outputs = node.integer("K"), node.integer("N")
     block, bits = node.integer("block_size"), node.integer("bits", 4)
-    if node.optional(4) is not None or node.integer("weight_prepacked", 0):
-        raise node.error("g_idx and prepacked weights are not supported")
+    if node.integer("weight_prepacked", 0):
+        raise node.error("prepacked weights are not supported")
     blocks = -(-inputs // block)
     packed = F.reshape(node.input(1), (outputs, -1))
     numbers = F.reshape(unpacked(node, packed, bits), (outputs, blocks, block))
     zero = _zero_points(node, bits, (outputs, blocks))
-    centred_ = F.subtract(cast_to(numbers, f32), zero)
     scales = F.reshape(cast_to(node.input(2), f32), (outputs, blocks, 1))
+    groups = node.optional(4)
+    if groups is not None:  # which block's parameters each row has, padded to whole blocks
+        numbers = F.reshape(numbers, (outputs, blocks * block, 1))
+        padded = F.pad(groups, (0,), (blocks * block - groups.shape[0],))
+        scales = F.take(scales, padded, 1)
+        zero = zero if isinstance(zero, float) else F.take(zero, padded, 1)
+    centred_ = F.subtract(cast_to(numbers, f32), zero)
     whole = F.reshape(F.multiply(centred_, scales), (outputs, blocks * block))
     weight = F.slice(whole, (0,), (inputs,), axes=(1,))
     return F.linear(a, cast_to(weight, a.dtype), bias)

@@ -194,9 +194,14 @@ def top_k(node: OnnxNode) -> tuple[Value, ...]:
 @converter("Unique")
 def unique(node: OnnxNode) -> tuple[Value, ...]:
     """Distinct elements or slices, where each first occurs, which each is, and how often."""
-    x, known = node.input(0), node.constant(0)
+    x = node.input(0)
     axis = normalize_axis("Unique", node.integer("axis"), x.rank) if node.has("axis") else None
-    ordered = bool(node.integer("sorted", 1))
+    return distinct(node, axis, ordered=bool(node.integer("sorted", 1)))
+
+
+def distinct(node: OnnxNode, axis: int | None, *, ordered: bool) -> tuple[Value, ...]:
+    """The four results of ``Unique``: sorted, or in the order in which they occur."""
+    x, known = node.input(0), node.constant(0)
     if known is not None:
         count: Dim = len(Unique(0, axis, ordered, True).evaluate(known)[1])
     else:

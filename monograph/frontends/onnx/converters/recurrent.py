@@ -24,6 +24,10 @@ Step: TypeAlias = Callable[[Value, States], States]
 Prepare: TypeAlias = Callable[["Direction"], Step]
 
 
+LSTM_FUNCTIONS = ("Sigmoid", "Tanh", "Tanh")
+"""Of the gates, of what enters the cell, and of what leaves it."""
+
+
 @dataclass(frozen=True)
 class Direction:
     """One direction of a layer: its weights, and the functions of its gates."""
@@ -37,6 +41,14 @@ class Direction:
     reverse: bool
     clip: float
 
+    def from_input(self, x: Value) -> Value:
+        """What the gates take of the input."""
+        return F.linear(x, self.weight, self.input_bias)
+
+    def from_state(self, h: Value) -> Value:
+        """What the gates take of the state."""
+        return F.linear(h, self.recurrence, self.recurrent_bias)
+
     def apply(self, which: int, x: Value) -> Value:
         """Function ``which`` of ``x``, held within the clip threshold if there is one."""
         return self.functions[which](F.clip(x, -self.clip, self.clip) if self.clip else x)
@@ -49,11 +61,11 @@ def rnn(node: OnnxNode) -> tuple[Value, ...]:
     def prepare(layer: Direction) -> Step:
         def step(x: Value, states: States) -> States:
             (h,) = states
-            return (layer.apply(0, F.add(x, F.linear(h, layer.recurrence, layer.recurrent_bias))),)
+            return (layer.apply(0, F.add(x, layer.from_state(h))),)
 
         return step
 
-    return _run(node, ("Tanh",), prepare)
+    return run(node, directions(node, ("Tanh",)), prepare)
 
 
 @converter("GRU")
@@ -82,18 +94,23 @@ def gru(node: OnnxNode) -> tuple[Value, ...]:
 
         return step
 
-    return _run(node, ("Sigmoid", "Tanh"), prepare)
+    return run(node, directions(node, ("Sigmoid", "Tanh")), prepare)
 
 
 @converter("LSTM")
 def lstm(node: OnnxNode) -> tuple[Value, ...]:
     """c = f c + i g(…) and h = o tanh(c), with input, output and forget gates."""
+    return run_lstm(node, directions(node, LSTM_FUNCTIONS))
+
+
+def run_lstm(node: OnnxNode, layers: Sequence[Direction]) -> tuple[Value, ...]:
+    """All steps of an LSTM with these directions."""
     coupled = bool(node.integer("input_forget", 0))
 
     def prepare(layer: Direction) -> Step:
         def step(x: Value, states: States) -> States:
             h, cell = states
-            gates = F.add(x, F.linear(h, layer.recurrence, layer.recurrent_bias))
+            gates = F.add(x, layer.from_state(h))
             enter, leave, forget, candidate = F.split(gates, 4, 1)
             if layer.peepholes is not None:
                 enter = F.add(enter, F.multiply(layer.peepholes[0], cell))
@@ -108,18 +125,17 @@ def lstm(node: OnnxNode) -> tuple[Value, ...]:
 
         return step
 
-    return _run(node, ("Sigmoid", "Tanh", "Tanh"), prepare, states=2)
+    return run(node, layers, prepare, states=2)
 
 
-def _run(
-    node: OnnxNode, defaults: Sequence[str], prepare: Prepare, states: int = 1
+def run(
+    node: OnnxNode, layers: Sequence[Direction], prepare: Prepare, states: int = 1
 ) -> tuple[Value, ...]:
     """All steps of all directions: the outputs of the steps, then the last of each state."""
     x = node.input(0)
     batch_first = bool(node.integer("layout", 0))
     if batch_first:
         x = F.swapaxes(x, 0, 1)
-    layers = _directions(node, defaults)
     initial = [_initial(node, 5 + index, x, layers, batch_first) for index in range(states)]
     inside = _inside(node, x)
     outputs, lasts = [], []
@@ -140,7 +156,7 @@ def _scanned(
     layer: Direction, x: Value, first: States, inside: Value | None, step: Step
 ) -> tuple[States, Value]:
     """One direction: the last states, and the output of each step."""
-    projected = F.linear(x, layer.weight, layer.input_bias)
+    projected = layer.from_input(x)
 
     def body(states: States, now: tuple[Value, ...]) -> tuple[States, Value]:
         made = step(now[0], states)
@@ -178,7 +194,7 @@ def _initial(
 # What a layer is made of.
 
 
-def _directions(node: OnnxNode, defaults: Sequence[str]) -> list[Direction]:
+def directions(node: OnnxNode, defaults: Sequence[str]) -> list[Direction]:
     """The directions of a layer, with their parts of the operands."""
     name = node.string("direction", "forward")
     flags = {"forward": (False,), "foward": (False,), "reverse": (True,)}
