@@ -9,6 +9,7 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
+from monograph.frontends.torch.float_casts import to_integer
 from monograph.frontends.torch.location import location_of
 from monograph.frontends.torch.promotion import Scalar, common_dtype
 from monograph.frontends.torch.types import default_float
@@ -158,7 +159,9 @@ def natural_dtype(number: Scalar) -> DType:
 def to_dtype(value: Value, dtype: DType) -> Value:
     """The value in another dtype; the real part where complex numbers become real ones."""
     if value.dtype.is_complex and not dtype.is_complex and dtype is not bool_:
-        return cast_to(F.real(value), dtype)
+        value = F.real(value)
+    if value.dtype.is_float and dtype.is_integer:
+        return to_integer(value, dtype)
     return cast_to(value, dtype)
 
 
