@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from monograph.errors import InputError
-from monograph.frontends.torch.calling import Parameters, call_text
+from monograph.frontends.torch.calling import call_text
 from monograph.frontends.torch.memory_order import turned_back
 from monograph.frontends.torch.program import ImportedModel, Input, InputKind, Output
 from monograph.frontends.torch.types import array_from_torch, array_to_torch
 from monograph.ir.interpret import interpret
+from monograph.ir.parameters import Parameters
 from monograph.ir.types import Array
 
 

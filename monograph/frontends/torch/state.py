@@ -22,9 +22,9 @@ def own_state(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         if sharing[_storage(given)] == 1:
             copies[name] = given.clone()
             continue
-        storage = given.untyped_storage()
         if _storage(given) not in storages:
-            storages[_storage(given)] = storage.clone()
+            whole = torch.empty(0, dtype=torch.uint8).set_(given.untyped_storage())
+            storages[_storage(given)] = whole.clone().untyped_storage()
         copies[name] = torch.empty(0, dtype=given.dtype, device=given.device).set_(
             storages[_storage(given)], given.storage_offset(), given.shape, given.stride()
         )
