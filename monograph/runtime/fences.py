@@ -14,9 +14,10 @@ that elements that nobody wrote show in the results. After a call all canaries a
 as they were: what damaged one is an error that names the slot and the steps that write to it.
 Inputs and weights are copied, and may not be written to at all.
 
-Up to ``SMALL`` bytes nothing is promised of an address but that elements are aligned, so that slots
-end at the very fence; larger ones begin at a cache line, as streaming stores need it, and have less
-than a line of canary behind them. Slots that one step computes in place still share their memory.
+Nothing is promised of an address but that elements are aligned, so that memory ends at the very
+fence. Only what is written and has more than ``SMALL`` bytes begins at a cache line, as streaming
+stores need it, and may have less than a line of canary behind it. Slots that one step computes in
+place still share their memory.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ Side: TypeAlias = Literal["begin", "end"]
 
 CANARY: Final = 0x7FFF
 """Two bytes: a NaN as f16 and bf16, and as f32 and f64 when it is repeated."""
-_NOT_AT_ALL, _READ, _READ_AND_WRITE = 0, 1, 3
+_NOT_AT_ALL, _READ = 0, 1
+"""What ``mprotect`` may be told to allow."""
 
 
 class FenceError(EvaluationError):
@@ -114,7 +116,7 @@ class Memory:
 
     def _allow(self, what: int, offset: int, length: int) -> None:
         if _mprotect()(self._start + offset, length, what):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            raise _no_memory(length, os.strerror(ctypes.get_errno()))
 
     def address(self, area: int) -> int:
         """Where the bytes of an area begin, in the first copy."""
@@ -160,11 +162,15 @@ def _mapping(length: int) -> mmap.mmap:
     try:
         return mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError, ValueError) as error:
-        raise EvaluationError(
-            f"no memory for {length:,} bytes with fences",
-            found=str(error),
-            hint="fences are for programs of tests; unset MONOGRAPH_FENCES",
-        ) from error
+        raise _no_memory(length, str(error)) from error
+
+
+def _no_memory(length: int, reason: str) -> EvaluationError:
+    return EvaluationError(
+        f"no memory for {length:,} bytes with fences",
+        found=reason,
+        hint="fences are for the small programs of tests; unset MONOGRAPH_FENCES",
+    )
 
 
 @cache
@@ -190,15 +196,21 @@ class Fences:
         self.program = program
         self.side = side
 
-    def area(self, slots: Sequence[int], nbytes: int) -> Area:
-        """The area for slots that share so many bytes."""
-        if nbytes > SMALL:
-            return Area(tuple(slots), nbytes, ALIGNMENT)
+    def read(self, slots: Sequence[int], nbytes: int) -> Area:
+        """The area for slots that share so many bytes, which are only read."""
         return Area(tuple(slots), nbytes, max(_itemsize(self.program.slots[k]) for k in slots))
 
+    def written(self, slots: Sequence[int], nbytes: int) -> Area:
+        """The same for what is written."""
+        small = self.read(slots, nbytes)
+        return small if nbytes <= SMALL else Area(small.slots, nbytes, ALIGNMENT)
+
     def copied(self, array: Array, slots: Sequence[int]) -> Array:
-        """What a program only reads, between fences."""
-        memory = Memory([self.area(slots, array.nbytes)], self.side)
+        """What a program is given and only reads, between fences."""
+        return self._copy(array, self.read(slots, array.nbytes))
+
+    def _copy(self, array: Array, area: Area) -> Array:
+        memory = Memory([area], self.side)
         copy = memory.array(0, array.dtype, array.shape)
         copy[...] = array
         memory.forbid_writing()
@@ -218,7 +230,10 @@ class Fences:
 
     def panels_of(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         """Copies of weights that were packed before, by slot."""
-        return {slot: self.copied(array, [slot]) for slot, array in arrays.items()}
+        return {
+            slot: self._copy(array, self.written([slot], array.nbytes))
+            for slot, array in arrays.items()
+        }
 
     def check(self, memory: Memory) -> None:
         """An error if something was written beside an area."""
@@ -267,7 +282,7 @@ class Panels:
         self._fences = fences
         slots = fences.program.slots
         wanted = [k for k, slot in enumerate(slots) if slot.kind is SlotKind.PREPARED]
-        areas = [fences.area([k], evaluate_dim(slots[k].nbytes, {})) for k in wanted]
+        areas = [fences.written([k], evaluate_dim(slots[k].nbytes, {})) for k in wanted]
         self._memory = Memory(areas, fences.side)
         self.arrays = {
             k: self._memory.array(number, np.dtype(np.uint8), (areas[number].nbytes,))
@@ -301,7 +316,7 @@ class FencedCall:
             self._spread(copies)
 
     def _place(self, shared: Iterable[tuple[list[int], int]], copies: int = 1) -> Memory:
-        areas = [self._fences.area(slots, nbytes) for slots, nbytes in shared]
+        areas = [self._fences.written(slots, nbytes) for slots, nbytes in shared]
         memory = Memory(areas, self._fences.side, copies)
         self._written.append(memory)
         for number, area in enumerate(areas):
