@@ -48,7 +48,7 @@ LEFT, STRIDE, LAST = range(3)
 PACE_WORDS = 3
 """A pace: turns until the next look, turns from look to look, and when the last one was."""
 
-MOST_TURNS = 128
+MOST_TURNS = 256
 """From one look to the next: few enough that turns which grow long late are soon looked at."""
 QUICK = 1_000_000
 SLOW = 10_000_000
@@ -193,19 +193,19 @@ late:
   store atomic i64 $time_is_up, ptr %stopped.place monotonic, align 8
   br label %stop
 signals:
+  %signals.place = getelementptr i64, ptr %watch, i64 $signals_at
+  %signals.at = load atomic i64, ptr %signals.place monotonic, align 8
+  %is.due = icmp sge i64 %now, %signals.at
+  br i1 %is.due, label %due, label %go
+due:
   %owner.place = getelementptr i64, ptr %watch, i64 $owner
   %owner = load i64, ptr %owner.place
   %self = call i64 @this_thread()
   %is.owner = icmp eq i64 %self, %owner
-  br i1 %is.owner, label %due, label %go
-due:
-  %signals.place = getelementptr i64, ptr %watch, i64 $signals_at
-  %signals.at = load i64, ptr %signals.place
-  %is.due = icmp sge i64 %now, %signals.at
-  br i1 %is.due, label %ask, label %go
+  br i1 %is.owner, label %ask, label %go
 ask:
   %next = add i64 %now, $signals
-  store i64 %next, ptr %signals.place
+  store atomic i64 %next, ptr %signals.place monotonic, align 8
   %lock = call i32 @PyGILState_Ensure()
   %raised = call i32 @PyErr_CheckSignals()
   call void @PyGILState_Release(i32 %lock)

@@ -30,7 +30,11 @@ class TableFunction:
     # Breaking off ---------------------------------------------------------------------------------
 
     def begin_watch(self) -> None:
-        """Give a function that loops a pace of its own: it looks at its first turn."""
+        """Give a function that loops a pace of its own: it looks at its first turn.
+
+        The turns that are left have a place of their own, which LLVM keeps in a register.
+        """
+        self.b.line("%left = alloca i64, align 8")
         self.b.line(f"%pace = alloca [{PACE_WORDS} x i64], align 8")
         self.b.line(f"store [{PACE_WORDS} x i64] zeroinitializer, ptr %pace, align 8")
         self.set_pace()
@@ -45,22 +49,24 @@ class TableFunction:
 
     def set_pace(self) -> None:
         """Look at the next turn, and at the one after that."""
-        self.b.line("store i64 1, ptr %pace, align 8")
+        self.b.line("store i64 1, ptr %left, align 8")
         stride = self.b.assign("ptr", 1, f"getelementptr i64, ptr %pace, i64 {STRIDE}")
         self.b.line(f"store i64 1, ptr {stride.text}, align 8")
 
     def is_broken_off(self) -> Lanes:
         """Count a turn, and look if it is time to: whether the call is to be broken off."""
         function = self.function
-        before = self.b.assign("i64", 1, "load i64, ptr %pace, align 8")
+        before = self.b.assign("i64", 1, "load i64, ptr %left, align 8")
         left = self.b.binary("sub", before, Lanes("1", "i64"))
-        self.b.line(f"store {left}, ptr %pace, align 8")
+        self.b.line(f"store {left}, ptr %left, align 8")
         look, turn = function.block("look"), function.block("turn")
         counting = self.b.block.label
         due = self.b.compare("icmp sle", left, Lanes("0", "i64"))
         self.b.line(f"br {due}, label %{look.label}, label %{turn.label}")
         self.b.block = function.place(look)
         found = self.look()
+        turns = self.b.assign("i64", 1, "load i64, ptr %pace, align 8")
+        self.b.line(f"store {turns}, ptr %left, align 8")
         looking = self.b.block.label
         self.b.line(f"br label %{turn.label}")
         self.b.block = function.place(turn)
