@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FUZZ_ARGS ?=
 FAMILY ?=
 TARGET ?= interpreter
 
@@ -31,6 +32,7 @@ help: ## Show this list
 	@echo "  TARGET=cpu            compile what conformance and models run, instead of interpreting it"
 	@echo "  FAMILY=matmul         one family of benchmarks: matmul, convolution, attention, models, …"
 	@echo "  BENCH_ARGS='--quick'  pass more arguments to benchmarks.native"
+	@echo "  FUZZ_ARGS='--seed 7'  pass more arguments to tests.fuzz"
 
 .PHONY: demo
 demo: $(STAMP) ## Take a short tour of the compiler
@@ -62,6 +64,14 @@ models: $(STAMP) ## Import whole models from PyTorch and ONNX and compare with e
 samples: $(STAMP) ## Compile every op's samples in every dtype, then for every width, fenced
 	$(BIN)/python -m tests.targets.cpu.test_samples
 	$(BIN)/python -m tests.targets.cpu.apart
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## Compile 300 random programs every way, compare, and make small what differs
+	$(BIN)/python -W ignore -m tests.fuzz $(FUZZ_ARGS)
+
+.PHONY: nightly
+nightly: $(STAMP) ## Compile 10,000 random programs, others each time (hours)
+	$(BIN)/python -W ignore -m tests.fuzz --programs 10000 $(FUZZ_ARGS)
 
 .PHONY: lint
 lint: $(STAMP) ## Check style and formatting

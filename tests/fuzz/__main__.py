@@ -7,14 +7,14 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads of this process are lost in a fork
 
 from monograph.config import processor_count
 from tests.fuzz.check import Case, Choices, draw_case
-from tests.fuzz.report import Finding, as_python, bucket, refusals, table
+from tests.fuzz.report import Finding, as_python, bucket, refusals, rough_bucket, table
 from tests.fuzz.routes import ROUTES
 from tests.fuzz.shrink import shrink
 from tests.fuzz.values import DTYPES
@@ -30,40 +30,46 @@ def main() -> int:
         options.route, options.dtype, _several(options.vector_bytes), _several(options.fences)
     )
     prepare()
-    outcomes: list[Outcome] = []
-    findings: dict[str, Finding] = {}
     started = time.monotonic()
+    outcomes: list[Outcome] = []
     seeds = _seeds(seed, options.programs, started + 60 * options.minutes)
     for outcome in run_seeds(seeds, lambda n: draw_case(n, choices), options.jobs, options.timeout):
         outcomes.append(outcome)
-        if options.verbose:
-            print(f"{outcome.seed} {outcome.seconds:.1f} s {outcome.verdict.status}", flush=True)
-        if outcome.verdict.is_finding:
-            _file(outcome, findings, options, started)
-    for finding in sorted(findings.values(), key=lambda each: -len(each.seeds)):
+        verdict = outcome.verdict
+        if options.verbose or verdict.is_finding:
+            text = f"seed {outcome.seed}: {verdict.status} {verdict.message}"
+            print(f"{text} ({outcome.seconds:.1f} s)", flush=True)
+    findings = _findings([each for each in outcomes if each.verdict.is_finding], options)
+    for finding in findings:
         _show(finding, options.findings)
     print(f"\n{table(outcomes)}\n")
     for status in ("refused", "torch", "invalid"):
         if any(each.verdict.status == status for each in outcomes):
             print(f"{status}:\n{refusals(outcomes, status)}\n")
     seconds = time.monotonic() - started
-    print(f"seed {seed}: {len(outcomes)} programs in {seconds:.0f} s, {len(findings)} kinds of finding")
+    print(f"seed {seed}: {len(outcomes)} programs in {seconds:.0f} s, {len(findings)} findings")
     return 1 if findings else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--programs", type=int, default=300)
-    parser.add_argument("--seed", type=int, help="of the first program; the next have the next ones")
+    parser.add_argument(
+        "--seed", type=int, help="of the first program; the next have the next ones"
+    )
     parser.add_argument("--minutes", type=float, default=600, help="start no program after so many")
     parser.add_argument("--route", choices=ROUTES)
     parser.add_argument("--dtype", choices=DTYPES, help="of most inputs")
     parser.add_argument("--vector-bytes", default="own,16,32,64", help="to draw from")
     parser.add_argument("--fences", default="none,none,begin,end", help="to draw from")
     parser.add_argument("--jobs", type=int, default=processor_count(), help="children at a time")
-    parser.add_argument("--timeout", type=float, default=120, help="seconds for each program")
-    parser.add_argument("--shrink", type=int, default=120, help="attempts for each finding; 0: none")
-    parser.add_argument("--shrink-minutes", type=float, default=5, help="for each finding")
+    parser.add_argument(
+        "--timeout", type=float, default=40, help="seconds of processor time for each program"
+    )
+    parser.add_argument(
+        "--shrink", type=int, default=120, help="attempts for each finding; 0: none"
+    )
+    parser.add_argument("--shrink-minutes", type=float, default=20, help="for all of them")
     parser.add_argument("--findings", type=Path, help="a file to append findings to")
     parser.add_argument("--verbose", action="store_true", help="a line for each program")
     return parser.parse_args()
@@ -81,29 +87,41 @@ def _seeds(first: int, count: int, deadline: float) -> Iterator[int]:
         yield seed
 
 
-def _file(
-    outcome: Outcome, findings: dict[str, Finding], options: argparse.Namespace, started: float
-) -> None:
-    """Shrink a finding and put it to others of its kind."""
-    assert outcome.seed is not None
-    print(f"seed {outcome.seed}: {outcome.verdict.status}: {outcome.verdict.message}", flush=True)
-    deadline = time.monotonic() + 60 * options.shrink_minutes
-    timeout = min(options.timeout, max(5.0, 4 * outcome.seconds))
+def _findings(outcomes: Sequence[Outcome], options: argparse.Namespace) -> list[Finding]:
+    """Findings made small and put together by kind, the most frequent first.
 
-    def fails(case: Case) -> bool:
+    Of those that already look alike, two are made small; the others are counted with the first.
+    """
+    deadline = time.monotonic() + 60 * options.shrink_minutes
+    alike: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        alike.setdefault(rough_bucket(outcome.case, outcome.verdict), []).append(outcome)
+    found: dict[str, Finding] = {}
+    for group in alike.values():
+        for outcome in group[:2]:
+            finding = _shrunk(outcome, options, deadline)
+            known = found.setdefault(bucket(finding.case, finding.verdict), finding)
+            if known is not finding:
+                known.seeds.extend(finding.seeds)
+            elif outcome is group[0]:
+                finding.seeds.extend(each.seed for each in group[2:])
+    return sorted(found.values(), key=lambda each: -len(each.seeds))
+
+
+def _shrunk(outcome: Outcome, options: argparse.Namespace, deadline: float) -> Finding:
+    status, case = outcome.verdict.status, outcome.case
+    if not options.shrink or status == "timeout":
+        return Finding(case, outcome.verdict, [outcome.seed])
+
+    def fails(candidate: Case) -> bool:
         if time.monotonic() > deadline:
             return False
-        return run_case(case, timeout).verdict.status == outcome.verdict.status
+        return run_case(candidate, options.timeout).verdict.status == status
 
-    case, verdict = outcome.case, outcome.verdict
-    if options.shrink and verdict.status != "timeout":
-        case = shrink(case, fails, options.shrink)
-        again = run_case(case, options.timeout).verdict
-        verdict = again if again.is_finding else verdict
-    finding = findings.setdefault(bucket(case, verdict), Finding(case, verdict))
-    finding.seeds.append(outcome.seed)
-    if len(finding.seeds) == 1:
-        print(as_python(case, verdict, finding.seeds), flush=True)
+    case = shrink(case, fails, options.shrink)
+    verdict = run_case(case, options.timeout).verdict
+    # What depends on what lay in memory need not show again.
+    return Finding(case, verdict if verdict.is_finding else outcome.verdict, [outcome.seed])
 
 
 def _show(finding: Finding, path: Path | None) -> None:

@@ -74,7 +74,10 @@ class Choices:
     fences: tuple[str, ...] = ("", "", "begin", "end")
 
 
-def draw_case(seed: int, choices: Choices = Choices()) -> Case:
+ANY = Choices()
+
+
+def draw_case(seed: int, choices: Choices = ANY) -> Case:
     """The case of a seed: the same one whenever it is drawn."""
     random = Random(seed)
     program = draw_program(random, choices.dtype)
@@ -169,7 +172,11 @@ class _Reference:
             problem = judge(result, self.answers(number))
             if problem is not None:
                 outputs = self.program.outputs
-                name = outputs[number] if number < len(outputs) else f"gradient {number - len(outputs)}"
+                name = (
+                    outputs[number]
+                    if number < len(outputs)
+                    else f"gradient {number - len(outputs)}"
+                )
                 return Verdict("mismatch", f"{name}: {problem}", name)
         return None
 
@@ -275,7 +282,9 @@ def _theirs(case: Case, reference: _Reference) -> list[Tensor]:
         return list(run_onnx_elsewhere(program, reference.arguments))
     model = program.build(program.weights())
     if mode.route == "torch.compile":
-        model = torch.compile(model, backend="aot_eager", dynamic=bool(mode.symbolic), fullgraph=True)
+        model = torch.compile(
+            model, backend="aot_eager", dynamic=bool(mode.symbolic), fullgraph=True
+        )
         return call(model, reference.arguments, mode.gradients)
     return call(_exported(program, mode), reference.arguments, False)
 
@@ -293,7 +302,9 @@ def _exported(program: Program, mode: Mode) -> Model:
     shapes = dynamic_shapes(program, mode)
     wrapped = None if shapes is None else shapes if module is built else (shapes,)
     arguments = tuple(program.arguments())
-    exported: Model = torch.export.export(module, arguments, dynamic_shapes=wrapped, strict=False).module()
+    exported: Model = torch.export.export(
+        module, arguments, dynamic_shapes=wrapped, strict=False
+    ).module()
     return exported
 
 
@@ -326,7 +337,11 @@ def _causes(problem: BaseException) -> Iterator[BaseException]:
         seen.add(id(current))
         yield current
         inner = getattr(current, "inner_exception", None)
-        current = inner or current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        current = (
+            inner
+            or current.__cause__
+            or (None if current.__suppress_context__ else current.__context__)
+        )
 
 
 def _first_line(problem: BaseException) -> str:

@@ -15,7 +15,12 @@ def gather(scope: Scope) -> Drawn | None:
     rows = scope.indices((count,), value.shape[0])
     texts = ["{0}[{1}]", "{0}.index_select(0, {1})", "{0}[{1}] * {0}[:1]", "{0}[{1}.flip(0)]"]
     if value.dim() > 1:
-        texts += ["{0}[{1}, 0]", "{0}.mT[..., {1} * 0]", "{0}[{1}][:, 0]", "{0}[{1}[:, None], {1} * 0]"]
+        texts += [
+            "{0}[{1}, 0]",
+            "{0}.mT[..., {1} * 0]",
+            "{0}[{1}][:, 0]",
+            "{0}[{1}[:, None], {1} * 0]",
+        ]
     if value.dim() == 2 and is_float(value):
         texts += ["F.embedding({1}, {0})", "F.embedding({1}.view(-1, 1), {0})"]
     if value.dim() == 1:
@@ -39,7 +44,9 @@ def gather_along(scope: Scope) -> Drawn | None:
 
 def scatter(scope: Scope) -> Drawn | None:
     """A value that is written, or added to, at the positions that an index says."""
-    name = scope.pick(lambda value: value.dim() > 0 and value.shape[0] > 1 and not is_complex(value))
+    name = scope.pick(
+        lambda value: value.dim() > 0 and value.shape[0] > 1 and not is_complex(value)
+    )
     if name is None:
         return None
     value = scope.values[name]
@@ -48,7 +55,7 @@ def scatter(scope: Scope) -> Drawn | None:
     texts = [
         f"{{0}}.index_add(0, {{1}}, {{0}}[:{count}])",
         f"torch.zeros_like({{0}}).index_add(0, {{1}}, {{0}}[-{count}:])",
-        f"{{0}}.index_fill(0, {{1}}, 1)",
+        "{0}.index_fill(0, {1}, 1)",
         "{0}.index_put(({1},), {0}[0] * 2, accumulate=True)",
         f"{{0}}.slice_scatter({{0}}[:{count}] * 2, 0, 0, {count})",
         "{0}.select_scatter({0}[0] + {0}[1], 0, 1)",
@@ -62,7 +69,9 @@ def scatter(scope: Scope) -> Drawn | None:
             f"{{0}}.scatter_reduce(0, {{1}}, {{0}}[:{count}], 'sum', include_self=False)",
         ]
     if value.dim() == 2:
-        texts += [f"{{0}}.scatter_add(0, {{1}}.view(-1, 1).expand(-1, {{0}}.shape[1]), {{0}}[:{count}])"]
+        texts += [
+            f"{{0}}.scatter_add(0, {{1}}.view(-1, 1).expand(-1, {{0}}.shape[1]), {{0}}[:{count}])"
+        ]
     return Drawn(scope.random.choice(texts), (name, rows))
 
 

@@ -19,7 +19,11 @@ def product(scope: Scope) -> Drawn | None:
     if value.dim() > 1 and scope.random.random() < 0.35:
         texts = (
             *("{0} @ {0}.mT", "{0}.mT @ {0}", "torch.einsum('...ij,...kj->...ik', {0}, {0})"),
-            *("{0} @ {0}[..., 0, :].unsqueeze(-1)", "({0} * 0.5) @ {0}.flip(-1).mT", "{0} @ {0}[0].mT"),
+            *(
+                "{0} @ {0}[..., 0, :].unsqueeze(-1)",
+                "({0} * 0.5) @ {0}.flip(-1).mT",
+                "{0} @ {0}[0].mT",
+            ),
             *("{0}.flatten(0, -2).mT @ {0}.flatten(0, -2)", "torch.relu({0} @ {0}.mT) @ {0}"),
         )
         return Drawn(scope.random.choice(texts), (name,))
@@ -32,10 +36,21 @@ def product(scope: Scope) -> Drawn | None:
         if scope.random.random() < 0.5:
             return Drawn("F.linear({0}, {1})", (name, weight))
         bias = scope.weight((width,), value.dtype)
-        texts = ("F.linear({0}, {1}, {2})", "F.gelu(F.linear({0}, {1}, {2}))", "F.linear({0}, {1}, {2}).relu()")
-        return Drawn(scope.random.choice(texts[:1] if is_complex(value) else texts), (name, weight, bias))
+        texts = (
+            "F.linear({0}, {1}, {2})",
+            "F.gelu(F.linear({0}, {1}, {2}))",
+            "F.linear({0}, {1}, {2}).relu()",
+        )
+        return Drawn(
+            scope.random.choice(texts[:1] if is_complex(value) else texts), (name, weight, bias)
+        )
     weight = scope.weight((inner, width), value.dtype)
-    texts = ("{0} @ {1}", "torch.matmul({0}, {1}) * 0.5", "{1}.mT @ {0}.mT", "torch.einsum('...i,ij->...j', {0}, {1})")
+    texts = (
+        "{0} @ {1}",
+        "torch.matmul({0}, {1}) * 0.5",
+        "{1}.mT @ {0}.mT",
+        "torch.einsum('...i,ij->...j', {0}, {1})",
+    )
     return Drawn(scope.random.choice(texts), (name, weight))
 
 
@@ -47,12 +62,20 @@ def convolution(scope: Scope) -> Drawn | None:
     value, random = scope.values[name], scope.random
     dims, channels = value.dim() - 2, value.shape[1]
     groups = random.choice((1, 1, 1, channels))
-    filters = groups * random.choice((1, 1, 2, 3, 8)) if groups > 1 else random.choice((1, 2, 3, 5, 8, 16))
+    filters = (
+        groups * random.choice((1, 1, 2, 3, 8))
+        if groups > 1
+        else random.choice((1, 2, 3, 5, 8, 16))
+    )
     kernel = tuple(random.choice((1, 2, 3, 3)) for _ in range(dims))
     work = value.numel() * filters // groups
     if filters > 64 or work * kernel[0] * kernel[-1] > MAX_PRODUCT:
         return None
-    stride, padding, dilation = random.choice((1, 1, 2, 3)), random.choice((0, 1, 1, 2)), random.choice((1, 1, 1, 2))
+    stride, padding, dilation = (
+        random.choice((1, 1, 2, 3)),
+        random.choice((0, 1, 1, 2)),
+        random.choice((1, 1, 1, 2)),
+    )
     options = f"stride={stride}, padding={padding}, dilation={dilation}, groups={groups}"
     if random.random() < 0.2:
         weight = scope.weight((channels, filters // groups, *kernel), value.dtype)
@@ -74,13 +97,29 @@ def pool(scope: Scope) -> Drawn | None:
         return None
     texts = {
         3: (
-            *("F.max_pool1d({0}, 2)", "F.avg_pool1d({0}, 3, 1, 1)", "F.adaptive_avg_pool1d({0}, 2)"),
-            *("F.max_pool1d({0}, 3, 2, 1)", "F.interpolate({0}, scale_factor=2)", "F.lp_pool1d({0}, 2, 2)"),
+            *(
+                "F.max_pool1d({0}, 2)",
+                "F.avg_pool1d({0}, 3, 1, 1)",
+                "F.adaptive_avg_pool1d({0}, 2)",
+            ),
+            *(
+                "F.max_pool1d({0}, 3, 2, 1)",
+                "F.interpolate({0}, scale_factor=2)",
+                "F.lp_pool1d({0}, 2, 2)",
+            ),
             *("F.interpolate({0}, scale_factor=2, mode='linear')", "F.adaptive_max_pool1d({0}, 3)"),
         ),
         4: (
-            *("F.max_pool2d({0}, 2)", "F.avg_pool2d({0}, 3, 1, 1)", "F.adaptive_avg_pool2d({0}, 1)"),
-            *("F.max_pool2d({0}, 3, 2, 1)", "F.adaptive_avg_pool2d({0}, (3, 2))", "F.pixel_shuffle({0}, 2)"),
+            *(
+                "F.max_pool2d({0}, 2)",
+                "F.avg_pool2d({0}, 3, 1, 1)",
+                "F.adaptive_avg_pool2d({0}, 1)",
+            ),
+            *(
+                "F.max_pool2d({0}, 3, 2, 1)",
+                "F.adaptive_avg_pool2d({0}, (3, 2))",
+                "F.pixel_shuffle({0}, 2)",
+            ),
             *("F.interpolate({0}, scale_factor=2)", "F.avg_pool2d({0}, 2, ceil_mode=True)"),
             *("F.interpolate({0}, scale_factor=2, mode='bilinear')", "F.unfold({0}, 2)"),
             "F.avg_pool2d({0}, 3, 2, 1, count_include_pad=False)",
@@ -97,16 +136,22 @@ def norm(scope: Scope) -> Drawn | None:
         return None
     value = scope.values[name]
     last = value.shape[-1]
-    kinds = ["layer", "layer", "rms", "weighted", "centred"] + (["group", "batch"] * 2 if value.dim() > 2 else [])
+    kinds = ["layer", "layer", "rms", "weighted", "centred"] + (
+        ["group", "batch"] * 2 if value.dim() > 2 else []
+    )
     kind = scope.random.choice(kinds)
     if kind == "layer":
         weight, bias = scope.weight((last,), value.dtype), scope.weight((last,), value.dtype)
         return Drawn(f"F.layer_norm({{0}}, ({last},), {{1}}, {{2}})", (name, weight, bias))
     if kind == "rms":
-        return Drawn(f"F.rms_norm({{0}}, ({last},), {{1}})", (name, scope.weight((last,), value.dtype)))
+        return Drawn(
+            f"F.rms_norm({{0}}, ({last},), {{1}})", (name, scope.weight((last,), value.dtype))
+        )
     if kind == "weighted":
         weight = scope.weight((last,), value.dtype)
-        return Drawn("{0} * ({0}.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * {1}", (name, weight))
+        return Drawn(
+            "{0} * ({0}.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * {1}", (name, weight)
+        )
     if kind == "centred":
         return Drawn(f"F.layer_norm({{0}}, ({last},))", (name,))
     channels = value.shape[1]
@@ -128,7 +173,8 @@ def attention(scope: Scope) -> Drawn | None:
         "F.scaled_dot_product_attention({0}, {0}[..., :2, :], {0}[..., 1:3, :])",
         "F.scaled_dot_product_attention({0}, {0}, {0}, scale=0.3)",
         "(({0} @ {0}.mT) * 0.2).softmax(-1) @ {0}",
-        "(({0} @ {0}.mT) / 3).masked_fill(torch.ones({0}.shape[-2], {0}.shape[-2], dtype=torch.bool).triu(1), float('-inf')).softmax(-1) @ {0}",
+        "(({0} @ {0}.mT) / 3 + torch.full(({0}.shape[-2],) * 2, float('-inf'), dtype={0}.dtype)"
+        ".triu(1)).softmax(-1) @ {0}",
         "F.scaled_dot_product_attention({0}, {0}, {0}, attn_mask=({0} @ {0}.mT) > 0)",
         "F.scaled_dot_product_attention({0}, {0}, {0}, attn_mask=({0} @ {0}.mT))",
     )

@@ -164,7 +164,10 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     if left.is_complex():
-        left, right = torch.view_as_real(left.resolve_conj()), torch.view_as_real(right.resolve_conj())
+        left, right = (
+            torch.view_as_real(left.resolve_conj()),
+            torch.view_as_real(right.resolve_conj()),
+        )
     if not left.is_floating_point():
         return bool((left == right).all())
     both_nan = left.isnan() & right.isnan()
@@ -173,7 +176,7 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
 
 
 class _Nudge(torch.autograd.Function):
-    """Rounding, or a change by an ulp, of a value on its way and of its gradient on the way back."""
+    """Rounding, or a change by an ulp, of a value and of its gradient on the way back."""
 
     @staticmethod
     def forward(ctx, value, dtype, generator):  # type: ignore[no-untyped-def, override]
@@ -189,9 +192,9 @@ def nudge(value: Tensor, dtype: torch.dtype, generator: torch.Generator) -> Tens
     """``value`` rounded to ``dtype``, or moved by up to an ulp of it, by the toss of a coin."""
     if not (value.is_floating_point() or value.is_complex()):
         return value.clone()
-    if dtype in (torch.float32, torch.float16, torch.bfloat16, torch.complex64):
-        if float(torch.rand((), generator=generator)) < 0.5:
-            return value.to(dtype).to(value.dtype)
+    narrower = dtype in (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
+    if narrower and float(torch.rand((), generator=generator)) < 0.5:
+        return value.to(dtype).to(value.dtype)
     eps = torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
     noise = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
     return value * (1 + eps * noise)

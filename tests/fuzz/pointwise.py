@@ -2,49 +2,65 @@
 
 from __future__ import annotations
 
-from tests.fuzz.scope import Drawn, Scope, is_complex, is_float, is_integer, name_of
+from tests.fuzz.scope import Drawn, Scope, is_complex, is_float, is_integer, name_of, texts
 
-EXACT_UNARY = (
-    *("-{0}", "{0}.abs()", "F.relu({0})", "{0}.floor()", "{0}.ceil()", "{0}.round()"),
-    *("{0}.trunc()", "{0}.clamp(-1.5, 1.0)", "{0}.clamp(min=-0.5)", "{0} * 2.0", "{0}.sign()"),
-    *("{0}.clone()", "{0} * 0.5", "F.hardtanh({0})", "torch.where({0} > 0, {0}, -{0})"),
+EXACT_UNARY = texts(
+    """
+    -{0} ; {0}.abs() ; F.relu({0}) ; {0}.floor() ; {0}.ceil() ; {0}.round() ; {0}.trunc()
+    {0}.clamp(-1.5, 1.0) ; {0}.clamp(min=-0.5) ; {0} * 2.0 ; {0}.sign() ; {0}.clone() ; {0} * 0.5
+    F.hardtanh({0}) ; torch.where({0} > 0, {0}, -{0})
+    """
 )
-UNARY = (
-    *("{0}.exp()", "{0}.tanh()", "{0}.sigmoid()", "{0}.abs().sqrt()", "{0}.sqrt()", "{0}.square()"),
-    *("(1.0 + {0}.abs()).rsqrt()", "(0.5 + {0}.abs()).log()", "{0}.log()", "{0}.sin()", "{0}.cos()"),
-    *("{0}.erf()", "F.gelu({0})", "F.gelu({0}, approximate='tanh')", "F.silu({0})", "{0}.expm1()"),
-    *("{0}.abs().log1p()", "(1.0 + {0}.abs()).reciprocal()", "F.softplus({0})", "F.elu({0})"),
-    *("F.leaky_relu({0}, 0.1)", "{0} + 1.5", "{0} * 0.3 - 1", "1.0 / (2.0 + {0}.abs())", "{0} / 3"),
-    *("F.hardswish({0})", "F.mish({0})", "{0}.atan()", "{0}.tan()", "{0}.clamp(-0.9, 0.9).asin()"),
-    *("{0}.pow(3)", "{0}.abs().pow(1.5)", "{0}.exp2()", "{0}.cosh()", "{0} % 1.5", "{0}.frac()"),
-    *("{0}.nan_to_num(0.5, 2.0, -2.0)", "F.hardsigmoid({0})", "F.logsigmoid({0})", "{0}.sinh()"),
-    *("{0}.logit(0.1)", "F.softsign({0})", "F.selu({0})", "F.celu({0}, 0.7)", "{0}.erfc()"),
+UNARY = texts(
+    """
+    {0}.exp() ; {0}.tanh() ; {0}.sigmoid() ; {0}.abs().sqrt() ; {0}.sqrt() ; {0}.square()
+    (1.0 + {0}.abs()).rsqrt() ; (0.5 + {0}.abs()).log() ; {0}.log() ; {0}.sin() ; {0}.cos()
+    {0}.erf() ; F.gelu({0}) ; F.gelu({0}, approximate='tanh') ; F.silu({0}) ; {0}.expm1()
+    {0}.abs().log1p() ; (1.0 + {0}.abs()).reciprocal() ; F.softplus({0}) ; F.elu({0})
+    F.leaky_relu({0}, 0.1) ; {0} + 1.5 ; {0} * 0.3 - 1 ; 1.0 / (2.0 + {0}.abs()) ; {0} / 3
+    F.hardswish({0}) ; F.mish({0}) ; {0}.atan() ; {0}.tan() ; {0}.clamp(-0.9, 0.9).asin()
+    {0}.pow(3) ; {0}.abs().pow(1.5) ; {0}.exp2() ; {0}.cosh() ; {0} % 1.5 ; {0}.frac()
+    {0}.nan_to_num(0.5, 2.0, -2.0) ; F.hardsigmoid({0}) ; F.logsigmoid({0}) ; {0}.sinh()
+    {0}.logit(0.1) ; F.softsign({0}) ; F.selu({0}) ; F.celu({0}, 0.7) ; {0}.erfc()
+    """
 )
-PREDICATES = (
-    *("{0} > 0", "{0}.isnan()", "{0} <= 0.5", "{0} == 0", "{0}.isfinite()", "{0} != {0}"),
-    *("{0}.signbit()", "{0} >= {0}.roll(1, -1)", "{0}.logical_not()", "{0}.isinf()"),
+PREDICATES = texts(
+    """
+    {0} > 0 ; {0}.isnan() ; {0} <= 0.5 ; {0} == 0 ; {0}.isfinite() ; {0} != {0} ; {0}.signbit()
+    {0} >= {0}.roll(1, -1) ; {0}.logical_not() ; {0}.isinf()
+    """
 )
-INTEGER_UNARY = (
-    *("-{0}", "{0}.abs()", "{0} + 3", "{0} * 2", "{0} // 3", "{0} % 5", "{0} & 6", "{0} | 1"),
-    *("{0} ^ 3", "~{0}", "{0} << 1", "{0} >> 1", "{0}.clamp(-2, 4)", "{0}.sign()", "{0} / 3"),
-    *("{0} > 1", "{0} == 0", "{0}.square()", "torch.div({0}, 4, rounding_mode='trunc')"),
-    *("{0}.remainder(-3)", "{0}.fmod(4)", "torch.floor_divide({0}, -2)", "{0}.float()"),
+INTEGER_UNARY = texts(
+    """
+    -{0} ; {0}.abs() ; {0} + 3 ; {0} * 2 ; {0} // 3 ; {0} % 5 ; {0} & 6 ; {0} | 1 ; {0} ^ 3 ; ~{0}
+    {0} << 1 ; {0} >> 1 ; {0}.clamp(-2, 4) ; {0}.sign() ; {0} / 3 ; {0} > 1 ; {0} == 0
+    {0}.square() ; torch.div({0}, 4, rounding_mode='trunc') ; {0}.remainder(-3) ; {0}.fmod(4)
+    torch.floor_divide({0}, -2) ; {0}.float()
+    """
 )
-BOOL_UNARY = ("~{0}", "{0}.logical_not()", "{0}.int()", "{0}.float()", "{0} & True", "{0} ^ True")
-COMPLEX_UNARY = (
-    *("-{0}", "{0}.conj()", "{0}.abs()", "{0}.real", "{0}.imag", "{0} * 2j", "{0} + 1", "{0}.exp()"),
-    *("torch.view_as_real({0})", "{0}.square()", "{0}.reciprocal()", "{0}.conj().resolve_conj()"),
-    *("{0}.angle()", "{0}.real + {0}.imag", "{0} * {0}.conj()", "{0}.sin()", "{0}.sgn()"),
+BOOL_UNARY = texts(
+    """
+    ~{0} ; {0}.logical_not() ; {0}.int() ; {0}.float() ; {0} & True ; {0} ^ True
+    """
 )
-BINARY = (
-    *("{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} * {1} + {0}", "{0} / (1.5 + {1}.abs())"),
-    *("torch.maximum({0}, {1})", "torch.minimum({0}, {1})", "torch.where({0} > {1}, {0}, {1} * 2)"),
-    *("torch.lerp({0}, {1}, 0.3)", "torch.atan2({0}, {1})", "{0} < {1}", "torch.hypot({0}, {1})"),
-    *("torch.fmax({0}, {1})", "torch.fmin({0}, {1})", "torch.copysign({0}, {1})", "{0} / {1}"),
-    *("torch.addcmul({0}, {0}, {1}, value=0.5)", "{0}.sub({1}, alpha=2)", "{0} == {1}"),
-    *("torch.logaddexp({0}, {1})", "torch.remainder({0}, {1}.abs() + 1)", "{1} - {0}.exp()"),
-    *("{0}.sigmoid() * {1}", "F.relu({0} - {1})", "torch.fmod({0}, {1}.abs() + 1)"),
-    *("torch.xlogy({0}.abs(), {1}.abs() + 0.5)", "torch.heaviside({0}, {1})"),
+COMPLEX_UNARY = texts(
+    """
+    -{0} ; {0}.conj() ; {0}.abs() ; {0}.real ; {0}.imag ; {0} * 2j ; {0} + 1 ; {0}.exp()
+    torch.view_as_real({0}) ; {0}.square() ; {0}.reciprocal() ; {0}.conj().resolve_conj()
+    {0}.angle() ; {0}.real + {0}.imag ; {0} * {0}.conj() ; {0}.sin() ; {0}.sgn()
+    """
+)
+BINARY = texts(
+    """
+    {0} + {1} ; {0} - {1} ; {0} * {1} ; {0} * {1} + {0} ; {0} / (1.5 + {1}.abs())
+    torch.maximum({0}, {1}) ; torch.minimum({0}, {1}) ; torch.where({0} > {1}, {0}, {1} * 2)
+    torch.lerp({0}, {1}, 0.3) ; torch.atan2({0}, {1}) ; {0} < {1} ; torch.hypot({0}, {1})
+    torch.fmax({0}, {1}) ; torch.fmin({0}, {1}) ; torch.copysign({0}, {1}) ; {0} / {1}
+    torch.addcmul({0}, {0}, {1}, value=0.5) ; {0}.sub({1}, alpha=2) ; {0} == {1}
+    torch.logaddexp({0}, {1}) ; torch.remainder({0}, {1}.abs() + 1) ; {1} - {0}.exp()
+    {0}.sigmoid() * {1} ; F.relu({0} - {1}) ; torch.fmod({0}, {1}.abs() + 1)
+    torch.xlogy({0}.abs(), {1}.abs() + 0.5) ; torch.heaviside({0}, {1})
+    """
 )
 EXACT_BINARY = frozenset(
     (
@@ -52,13 +68,23 @@ EXACT_BINARY = frozenset(
         *("{0} * {1}", "{0} + {1}", "{0} - {1}"),
     )
 )
-INTEGER_BINARY = (
-    *("{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} & {1}", "{0} | {1}", "{0} ^ {1}", "{0} > {1}"),
-    *("torch.maximum({0}, {1})", "torch.minimum({0}, {1})", "torch.where({0} > {1}, {0}, {1})"),
-    *("{0} // ({1}.abs() + 1)", "{0} % ({1}.abs() + 1)", "{0} == {1}", "{0} / ({1}.abs() + 1)"),
+INTEGER_BINARY = texts(
+    """
+    {0} + {1} ; {0} - {1} ; {0} * {1} ; {0} & {1} ; {0} | {1} ; {0} ^ {1} ; {0} > {1}
+    torch.maximum({0}, {1}) ; torch.minimum({0}, {1}) ; torch.where({0} > {1}, {0}, {1})
+    {0} // ({1}.abs() + 1) ; {0} % ({1}.abs() + 1) ; {0} == {1} ; {0} / ({1}.abs() + 1)
+    """
 )
-BOOL_BINARY = ("{0} & {1}", "{0} | {1}", "{0} ^ {1}", "{0} == {1}", "torch.logical_and({0}, ~{1})")
-COMPLEX_BINARY = ("{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} * {1}.conj()", "{0} / ({1} + 3)")
+BOOL_BINARY = texts(
+    """
+    {0} & {1} ; {0} | {1} ; {0} ^ {1} ; {0} == {1} ; torch.logical_and({0}, ~{1})
+    """
+)
+COMPLEX_BINARY = texts(
+    """
+    {0} + {1} ; {0} - {1} ; {0} * {1} ; {0} * {1}.conj() ; {0} / ({1} + 3)
+    """
+)
 IN_PLACE = (
     "{r} = {0}.clone()\n{r}.mul_(0.5)",
     "{r} = {0}.clone()\n{r}[..., 0] = 1.0",
@@ -72,7 +98,17 @@ IN_PLACE = (
     "{r} = {0}.clone()\n{r}.diagonal(0, 0, -1).fill_(3.0)",
     "{r} = torch.empty_like({0})\n{r}.copy_({0}.flip(0))",
 )
-CAST_TO = ("float32", "float32", "float16", "bfloat16", "float64", "int32", "bool", "uint8", "int64")
+CAST_TO = (
+    "float32",
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "int32",
+    "bool",
+    "uint8",
+    "int64",
+)
 
 
 def unary(scope: Scope) -> Drawn | None:
@@ -117,7 +153,9 @@ def in_place(scope: Scope) -> Drawn | None:
     if name is None:
         return None
     if name.startswith("v") and _is_own(scope, name) and scope.random.random() < 0.3:
-        text = scope.random.choice(("{r} = {0}.add_(1.0)", "{r} = {0}.mul_(0.5)", "{r} = {0}.neg_()"))
+        text = scope.random.choice(
+            ("{r} = {0}.add_(1.0)", "{r} = {0}.mul_(0.5)", "{r} = {0}.neg_()")
+        )
         return Drawn(text, (name,))
     return Drawn(scope.random.choice(IN_PLACE), (name,))
 

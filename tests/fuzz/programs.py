@@ -19,7 +19,7 @@ from torch.nn import functional
 from tests.fuzz.values import Source, make
 
 Watch = Callable[[str, Tensor], Tensor]
-"""Is told the name and the value of each source and statement, and gives the value to go on with."""
+"""Is told name and value of each source and statement, and gives the value to go on with."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ class Program:
             if statement.result in needed or changes:
                 kept.append(statement)
                 needed.update(statement.operands)
-        sources = tuple(each for each in self.sources if not each.is_parameter or each.name in needed)
+        sources = tuple(
+            each for each in self.sources if not each.is_parameter or each.name in needed
+        )
         return Program(sources, tuple(reversed(kept)), self.outputs)
 
     def without_unused_inputs(self) -> Program:
@@ -121,7 +123,9 @@ class Program:
         namespace: dict[str, Any] = {"torch": torch, "F": functional, **weights}
         if watch is not None:
             namespace["watch"] = watch
-        exec(compile(self.source(wide=wide, watch=watch is not None), "<program>", "exec"), namespace)
+        exec(
+            compile(self.source(wide=wide, watch=watch is not None), "<program>", "exec"), namespace
+        )
         model = namespace["model"]
         return model.eval() if isinstance(model, torch.nn.Module) else model  # type: ignore[return-value]
 

@@ -38,6 +38,13 @@ def bucket(case: Case, verdict: Verdict) -> str:
     return f"{verdict.status} {ops} | {dtypes} | {mode} | {dict(case.settings)}"
 
 
+def rough_bucket(case: Case, verdict: Verdict) -> str:
+    """What findings have in common before they are made small."""
+    if verdict.status in ("error", "crash"):
+        return f"{verdict.status} {re.sub(r'[0-9]+', 'N', verdict.message)} {main_dtype(case)}"
+    return f"{verdict.status} {main_dtype(case)} {_route(case)} {width(case)}"
+
+
 def as_python(case: Case, verdict: Verdict, seeds: Sequence[int] = ()) -> str:
     """A program that shows a finding, to be run from the root of the repository."""
     program, mode = case.program, case.mode
@@ -93,7 +100,10 @@ def _calls(mode: Mode, names: str, shapes: str) -> list[str]:
         ]
     lines = [f"compiled = monograph.compile(model, {names}, {options}, budget=0.0{shapes})"]
     if mode.route == "mono":
-        lines += ["compiled.save('/tmp/program.mono')", "compiled = monograph.load('/tmp/program.mono')"]
+        lines += [
+            "compiled.save('/tmp/program.mono')",
+            "compiled = monograph.load('/tmp/program.mono')",
+        ]
     return [*lines, f"print(compiled({names}))", f"print(model({names}))"]
 
 

@@ -136,7 +136,11 @@ class Scope:
         )
         namespace: dict[str, Any] = {"torch": torch, "F": functional}
         namespace.update({name: value for name, value in self.values.items()})
-        saved = {name: self.values[name].clone() for name in drawn.operands} if "{r}" in drawn.text else {}
+        saved = (
+            {name: self.values[name].clone() for name in drawn.operands}
+            if "{r}" in drawn.text
+            else {}
+        )
         try:
             exec("\n".join(statement.lines()), namespace)
         except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
@@ -171,7 +175,7 @@ class Scope:
         return not finite.numel() or float(finite.abs().median()) < limit
 
     def program(self) -> Program:
-        """What was drawn: it returns what nothing reads, and now and then something else as well."""
+        """What was drawn: it returns what nothing reads, now and then more."""
         used = {name for each in self.statements for name in each.operands}
         drawn = [each.result for each in self.statements]
         outputs = [name for name in drawn if name not in used][-3:]
@@ -188,6 +192,11 @@ _LAYOUTS = (
     *("contiguous", "contiguous", "transposed", "stepped", "offset"),
     *("padded", "expanded", "overlapping"),
 )
+
+
+def texts(table: str) -> tuple[str, ...]:
+    """The statements of a table, which stand on its lines with semicolons between them."""
+    return tuple(part.strip() for line in table.strip().split("\n") for part in line.split(" ; "))
 
 
 def name_of(dtype: torch.dtype) -> str:

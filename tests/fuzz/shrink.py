@@ -1,8 +1,8 @@
 """Make a finding small: change the case in one way after another, and keep what still fails.
 
 Candidates are tried from the boldest to the most timid: fewer outputs, a value cut off from what
-computes it, a simpler way to run, smaller sizes, plainer inputs. ``fails`` says whether a case still
-shows the finding; an invalid one does not.
+computes it, a simpler way to run, smaller sizes, plainer inputs. ``fails`` says whether a case
+still shows the finding; an invalid one does not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inputs and weights: a tensor as a description, so that it can be printed, shrunk and made again."""
+"""Inputs and weights: a tensor as a description that can be printed, shrunk and made again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class Source:
         """Python that makes the tensor, without the fuzzer where the tensor is an ordinary one."""
         plain = self.contents == "normal" and self.layout == "contiguous"
         if plain and self.dtype in FLOATS:
-            drawn = f"torch.randn({self.shape}, generator=torch.Generator().manual_seed({self.seed}))"
+            drawn = (
+                f"torch.randn({self.shape}, generator=torch.Generator().manual_seed({self.seed}))"
+            )
             return drawn if self.dtype == "float32" else f"{drawn}.to(torch.{self.dtype})"
         return f"make({self!r})"
 

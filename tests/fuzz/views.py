@@ -8,50 +8,63 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from tests.fuzz.scope import Drawn, Scope, is_complex, is_float
+from tests.fuzz.scope import Drawn, Scope, is_complex, is_float, texts
 
-MEETINGS = (
-    *("{0}[None] - {0}[0]", "{0}.unsqueeze(1) + {0}[0]", "{0}.flip(0) + {0}", "{0} - {0}.roll(1, 0)"),
-    *("{0}[1:] - {0}[:-1]", "{0}[..., 1:] * {0}[..., :-1]", "{0} + {0}[..., :1]", "{0} - {0}[-1]"),
-    *("{0}.unsqueeze(-1) * {0}.unsqueeze(-2)", "{0}[::2] + {0}[: ({0}.shape[0] + 1) // 2]"),
-    *("{0} + {0}.flip(-1)", "{0}.transpose(0, -1) + {0}", "{0} * {0}.mT", "{0}.flip(0, -1) * {0}"),
-    *("torch.maximum({0}, {0}.roll(2, -1))", "torch.where({0} > {0}[:1], {0}, {0}[0])"),
-    *("{0} - {0}.mean(-1, keepdim=True)", "{0} / (1 + {0}.abs().amax(0, keepdim=True))"),
-    *("{0} - {0}.sum(0)", "{0} * {0}[..., -1:]", "{0}.unsqueeze(0) - {0}.unsqueeze(1)"),
-    *("{0} + {0}.cumsum(0)", "{0}.reshape(-1).flip(0).reshape({0}.shape) + {0}"),
-    *("{0} + {0}.transpose(0, -1).reshape({0}.shape)", "{0}[..., ::2] - {0}[..., ::2].flip(-1)"),
-    *("{0}.expand(3, *{0}.shape) + {0}[0]", "{0}[:, None] + {0}[:, :1].unsqueeze(1)"),
+MEETINGS = texts(
+    """
+    {0}[None] - {0}[0] ; {0}.unsqueeze(1) + {0}[0] ; {0}.flip(0) + {0} ; {0} - {0}.roll(1, 0)
+    {0}[1:] - {0}[:-1] ; {0}[..., 1:] * {0}[..., :-1] ; {0} + {0}[..., :1] ; {0} - {0}[-1]
+    {0}.unsqueeze(-1) * {0}.unsqueeze(-2) ; {0}[::2] + {0}[: ({0}.shape[0] + 1) // 2]
+    {0} + {0}.flip(-1) ; {0}.transpose(0, -1) + {0} ; {0} * {0}.mT ; {0}.flip(0, -1) * {0}
+    torch.maximum({0}, {0}.roll(2, -1)) ; torch.where({0} > {0}[:1], {0}, {0}[0])
+    {0} - {0}.mean(-1, keepdim=True) ; {0} / (1 + {0}.abs().amax(0, keepdim=True))
+    {0} - {0}.sum(0) ; {0} * {0}[..., -1:] ; {0}.unsqueeze(0) - {0}.unsqueeze(1)
+    {0} + {0}.cumsum(0) ; {0}.reshape(-1).flip(0).reshape({0}.shape) + {0}
+    {0} + {0}.transpose(0, -1).reshape({0}.shape) ; {0}[..., ::2] - {0}[..., ::2].flip(-1)
+    {0}.expand(3, *{0}.shape) + {0}[0] ; {0}[:, None] + {0}[:, :1].unsqueeze(1)
+    """
 )
-PLAIN = (
-    *("{0}.transpose(0, -1)", "{0}.mT", "{0}.unsqueeze(0)", "{0}.unsqueeze(-1)", "{0}.squeeze()"),
-    *("{0}.flatten()", "{0}.flatten(0, 1)", "{0}.flatten(-2)", "{0}.flip(0)", "{0}.flip(-1)"),
-    *("{0}.roll(1, -1)", "{0}.roll(-2, 0)", "{0}.contiguous()", "{0}.mT.contiguous()", "{0}[0]"),
-    *("{0}[-1]", "{0}[..., 0]", "{0}[:, -1]", "{0}[None]", "{0}[..., None]", "{0}.diagonal(0, 0, -1)"),
-    *("{0}[::2]", "{0}[..., ::2]", "{0}[..., 1::3]", "{0}[1:]", "{0}[:-1]", "{0}[..., 1:-1]"),
-    *("{0}[:, ::2]", "{0}[1::2, 1:]", "{0}.expand(2, *{0}.shape)", "{0}.unsqueeze(1).expand(-1, 3, *{0}.shape[1:])"),
-    *("{0}.tril()", "{0}.triu(1)", "{0}.movedim(0, -1)", "{0}.movedim(-1, 0)", "{0}.rot90()"),
-    *("{0}.unfold(-1, 2, 1)", "{0}.unfold(0, 3, 2)", "{0}.unfold(-1, 3, 1)", "{0}.unfold(0, 2, 1)"),
-    *("{0}.repeat(2, *[1] * ({0}.dim() - 1))", "{0}.tile(2)", "{0}.repeat_interleave(2, 0)"),
-    *("{0}.repeat_interleave(3, -1)", "{0}.chunk(2)[-1]", "{0}.chunk(3, -1)[0]", "{0}.split(2, -1)[-1]"),
-    *("{0}.unflatten(-1, (-1, 2))", "{0}.unflatten(0, (2, -1))", "{0}.unflatten(-1, (3, -1))"),
-    *("{0}.reshape(-1, {0}.shape[0])", "{0}.reshape({0}.shape[-1], -1)", "{0}.reshape(-1, 1)"),
-    *("{0}.narrow(0, 0, 1)", "{0}.narrow(-1, 1, 2)", "{0}.swapaxes(0, 1)", "{0}.diag()"),
-    *("{0}.contiguous().as_strided((3, 2), (1, 1))", "{0}.contiguous().as_strided((2, 3), (2, 1), 1)"),
-    *("{0}.ravel()", "{0}[0:0]", "{0}[..., 2:1]", "{0}.unbind(0)[0]", "{0}.unbind(-1)[-1]"),
+PLAIN = texts(
+    """
+    {0}.transpose(0, -1) ; {0}.mT ; {0}.unsqueeze(0) ; {0}.unsqueeze(-1) ; {0}.squeeze()
+    {0}.flatten() ; {0}.flatten(0, 1) ; {0}.flatten(-2) ; {0}.flip(0) ; {0}.flip(-1)
+    {0}.roll(1, -1) ; {0}.roll(-2, 0) ; {0}.contiguous() ; {0}.mT.contiguous() ; {0}[0] ; {0}[-1]
+    {0}[..., 0] ; {0}[:, -1] ; {0}[None] ; {0}[..., None] ; {0}.diagonal(0, 0, -1) ; {0}[::2]
+    {0}[..., ::2] ; {0}[..., 1::3] ; {0}[1:] ; {0}[:-1] ; {0}[..., 1:-1] ; {0}[:, ::2]
+    {0}[1::2, 1:] ; {0}.expand(2, *{0}.shape) ; {0}.unsqueeze(1).expand(-1, 3, *{0}.shape[1:])
+    {0}.tril() ; {0}.triu(1) ; {0}.movedim(0, -1) ; {0}.movedim(-1, 0) ; {0}.rot90()
+    {0}.unfold(-1, 2, 1) ; {0}.unfold(0, 3, 2) ; {0}.unfold(-1, 3, 1) ; {0}.unfold(0, 2, 1)
+    {0}.repeat(2, *[1] * ({0}.dim() - 1)) ; {0}.tile(2) ; {0}.repeat_interleave(2, 0)
+    {0}.repeat_interleave(3, -1) ; {0}.chunk(2)[-1] ; {0}.chunk(3, -1)[0] ; {0}.split(2, -1)[-1]
+    {0}.unflatten(-1, (-1, 2)) ; {0}.unflatten(0, (2, -1)) ; {0}.unflatten(-1, (3, -1))
+    {0}.reshape(-1, {0}.shape[0]) ; {0}.reshape({0}.shape[-1], -1) ; {0}.reshape(-1, 1)
+    {0}.narrow(0, 0, 1) ; {0}.narrow(-1, 1, 2) ; {0}.swapaxes(0, 1) ; {0}.diag()
+    {0}.contiguous().as_strided((3, 2), (1, 1)) ; {0}.contiguous().as_strided((2, 3), (2, 1), 1)
+    {0}.ravel() ; {0}[0:0] ; {0}[..., 2:1] ; {0}.unbind(0)[0] ; {0}.unbind(-1)[-1]
+    """
 )
-JOINS = (
-    *("torch.cat([{0}, {1}])", "torch.cat([{0}, {1}], -1)", "torch.stack([{0}, {1}])"),
-    *("torch.stack([{0}, {1}], -1)", "torch.cat([{0}, {1}.flip(0), {0}])", "torch.stack([{1}, {0}], 1)"),
-    *("torch.cat([{0}[..., 1:], {1}[..., :1]], -1)", "torch.hstack([{0}, {1}])"),
+JOINS = texts(
+    """
+    torch.cat([{0}, {1}]) ; torch.cat([{0}, {1}], -1) ; torch.stack([{0}, {1}])
+    torch.stack([{0}, {1}], -1) ; torch.cat([{0}, {1}.flip(0), {0}]) ; torch.stack([{1}, {0}], 1)
+    torch.cat([{0}[..., 1:], {1}[..., :1]], -1) ; torch.hstack([{0}, {1}])
+    """
 )
-PADS = (
-    *("F.pad({0}, (1, 2))", "F.pad({0}, (2, 0), value=1.0)", "F.pad({0}, (0, 0, 1, 1))"),
-    *("F.pad({0}, (-1, 2))", "F.pad({0}, (1, 1), mode='reflect')", "F.pad({0}, (2, 1), mode='replicate')"),
-    *("F.pad({0}, (1, 1), mode='circular')", "F.pad({0}, (1, 1, 1, 1), mode='reflect')"),
-    *("F.pad({0}, (0, 3, 2, 0), value=-1.0)", "F.pad({0}, (1, 0, -1, 1))"),
-    *("F.pad({0}, (1, 0, 2, 1), mode='replicate')", "F.pad({0}, (0, 0, 0, 0, 1, 1))"),
+PADS = texts(
+    """
+    F.pad({0}, (1, 2)) ; F.pad({0}, (2, 0), value=1.0) ; F.pad({0}, (0, 0, 1, 1))
+    F.pad({0}, (-1, 2)) ; F.pad({0}, (1, 1), mode='reflect')
+    F.pad({0}, (2, 1), mode='replicate') ; F.pad({0}, (1, 1), mode='circular')
+    F.pad({0}, (1, 1, 1, 1), mode='reflect') ; F.pad({0}, (0, 3, 2, 0), value=-1.0)
+    F.pad({0}, (1, 0, -1, 1)) ; F.pad({0}, (1, 0, 2, 1), mode='replicate')
+    F.pad({0}, (0, 0, 0, 0, 1, 1))
+    """
 )
-COMPLEX_VIEWS = ("torch.view_as_real({0})", "{0}.mH", "{0}.conj().transpose(0, -1)")
+COMPLEX_VIEWS = texts(
+    """
+    torch.view_as_real({0}) ; {0}.mH ; {0}.conj().transpose(0, -1)
+    """
+)
 
 
 def meeting(scope: Scope) -> Drawn | None:

@@ -14,6 +14,8 @@ import resource
 import signal
 import sys
 import time
+import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,28 +31,49 @@ import monograph.frontends.torch
 import monograph.runtime.compile
 import monograph.runtime.dynamo
 import monograph.runtime.loading
-import monograph.runtime.models  # noqa: F401  what children would otherwise import, each for itself
+import monograph.runtime.models
 from tests.fuzz.check import Case, Verdict, check
+from tests.fuzz.programs import Program
+from tests.fuzz.routes import Mode
 
 MEMORY_LIMIT = 24 << 30
 """Bytes of addresses that a child may have: one that asks for more fails alone."""
 
+PATIENCE = 10
+"""How many times its processor time a child may take by the clock: other processes run as well."""
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case, and how long that took; ``seed`` is None while shrinking."""
+    """What became of a case, and how long that took."""
 
     case: Case
     verdict: Verdict
     seconds: float
-    seed: int | None = None
+    seed: int
 
 
 def prepare() -> None:
-    """Before the first fork: one thread, so that none is missing in a child; no garbage to look at."""
+    """Before the first fork: do once what every child would do again, and start no threads.
+
+    What torch and the frontend make when they are first used is made; native code is not, because
+    it depends on settings that differ from child to child.
+    """
     torch.set_num_threads(1)
+    example = torch.ones(3, 2)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shapes = ({0: torch.export.Dim("n")},)
+        torch.export.export(torch.nn.Linear(2, 2), (example,), dynamic_shapes=shapes, strict=False)
+        monograph.optimize(monograph.from_torch(_example, example))
+        torch.compile(_example, backend="aot_eager")(example)
+    torch._dynamo.reset()
     gc.collect()
     gc.freeze()
+
+
+def _example(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x @ x.mT, -1)
 
 
 @dataclass
@@ -59,30 +82,37 @@ class _Child:
     started: float
     deadline: float
     folder: TemporaryDirectory[str]
-    seed: int | None
+    seed: int
 
     def path(self, name: str) -> Path:
         return Path(self.folder.name) / name
 
+    def log(self) -> str:
+        return self.path("log").read_text(errors="replace").strip()
 
-def _start(make_case: Callable[[], Case], seed: int | None, timeout: float) -> _Child:
+
+def _start(make_case: Callable[[], Case], seed: int, timeout: float) -> _Child:
     folder = TemporaryDirectory(prefix="fuzz-")
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     now = time.monotonic()
     if pid:
-        return _Child(pid, now, now + timeout, folder, seed)
+        return _Child(pid, now, now + PATIENCE * timeout, folder, seed)
     status = 1
     try:
+        seconds = int(timeout) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
         _run(make_case, Path(folder.name))
         status = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(status)
 
 
 def _run(make_case: Callable[[], Case], folder: Path) -> None:
-    """In the child: draw, note the case, judge it, note the verdict, look whether the heap is whole."""
+    """In the child: draw, note the case, judge it, look at the heap, note the verdict."""
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -98,7 +128,7 @@ def _run(make_case: Callable[[], Case], folder: Path) -> None:
 
 
 def _touch_heap() -> None:
-    """Have the allocator walk its lists, which ends the process where something wrote past its own."""
+    """Have the allocator walk its lists, which ends the process where they are damaged."""
     held = [bytearray(size) for size in (24, 120, 1000, 5000) for _ in range(50)]
     del held
     libc = ctypes.CDLL(None)
@@ -117,6 +147,11 @@ def _end(child: _Child) -> Outcome | None:
         os.waitpid(child.pid, 0)
     seconds = time.monotonic() - child.started
     try:
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+            raise RuntimeError(f"the fuzzer failed at seed {child.seed}:\n{child.log()}")
+        if not child.path("case").exists():
+            verdict = Verdict("torch", "torch ended the process while a program was drawn")
+            return Outcome(Case(Program((), (), ()), Mode()), verdict, seconds, child.seed)
         case = Case.from_json(json.loads(child.path("case").read_text()))
         return Outcome(case, _verdict(child, status, late), seconds, child.seed)
     finally:
@@ -125,19 +160,21 @@ def _end(child: _Child) -> Outcome | None:
 
 def _verdict(child: _Child, status: int, late: bool) -> Verdict:
     if late:
-        return Verdict("timeout", f"no answer in {child.deadline - child.started:.0f} s")
+        return Verdict(
+            "timeout", f"no answer in {child.deadline - child.started:.0f} s by the clock"
+        )
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        return Verdict("timeout", "no answer in the processor time that a case has")
     written = child.path("verdict")
     if status == 0 and written.exists():
         return Verdict(**json.loads(written.read_text()))
-    lines = child.path("log").read_text(errors="replace").strip().splitlines() or [""]
-    code = os.waitstatus_to_exitcode(status)
-    name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-    return Verdict("crash", f"{name}: {lines[-1][:160]}")
+    name = signal.Signals(-os.waitstatus_to_exitcode(status)).name
+    return Verdict("crash", f"{name}: {(child.log().splitlines() or [''])[-1][:160]}")
 
 
 def run_case(case: Case, timeout: float) -> Outcome:
     """Judge one case in a child and wait for it."""
-    child = _start(lambda: case, None, timeout)
+    child = _start(lambda: case, -1, timeout)
     while (outcome := _end(child)) is None:
         time.sleep(0.005)
     return outcome

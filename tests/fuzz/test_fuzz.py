@@ -1,0 +1,219 @@
+"""Random programs, compiled every way and compared; and the fuzzer itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tests.fuzz import pointwise, reductions, views
+from tests.fuzz.check import Case, check, draw_case
+from tests.fuzz.oracle import Answers, judge
+from tests.fuzz.programs import Program, Statement
+from tests.fuzz.report import as_python, bucket
+from tests.fuzz.routes import Mode, Model
+from tests.fuzz.scope import Drawn, Scope
+from tests.fuzz.shrink import shrink
+from tests.fuzz.values import CONTENTS, DTYPES, LAYOUTS, Source, make
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = 75
+"""How many programs one test runs: starting the fuzzer takes as long as a dozen of them."""
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own: the fuzzer forks, which a process with threads must not."""
+    command = [sys.executable, "-W", "ignore", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=dict(os.environ))
+
+
+@pytest.mark.parametrize("seed", [0, 1000, 2000, 3000])
+def test_random_programs_are_compiled_right(seed: int) -> None:
+    arguments = ("--seed", str(seed), "--programs", str(PROGRAMS), "--jobs", "1")
+    ended = run_python("-m", "tests.fuzz", *arguments, "--shrink", "60", "--shrink-minutes", "3")
+    print(ended.stdout)
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr[-3000:]}"
+
+
+def test_a_seed_always_draws_the_same_program() -> None:
+    for seed in range(40):
+        assert draw_case(seed) == draw_case(seed)
+
+
+def test_seeds_draw_different_programs() -> None:
+    assert len({draw_case(seed).program.source() for seed in range(40)}) > 35
+
+
+def test_a_case_survives_being_written_down() -> None:
+    for seed in range(40):
+        case = draw_case(seed)
+        assert Case.from_json(case.to_json()) == case
+
+
+def test_a_printed_program_gives_the_same_results() -> None:
+    for seed in range(30):
+        program = draw_case(seed).program
+        text = "\n".join(f"{each.name} = {each.expression()}" for each in program.sources)
+        namespace: dict[str, Any] = {
+            "torch": torch,
+            "F": functional,
+            "make": make,
+            "Source": Source,
+        }
+        exec(f"{text}\n{program.source()}", namespace)
+        with torch.no_grad():
+            printed = namespace["model"](*(namespace[each.name] for each in program.inputs))
+            built = program.build(program.weights())(*program.arguments())
+        for left, right in zip(printed, built, strict=True):
+            torch.testing.assert_close(left, right, rtol=0, atol=0, equal_nan=True)
+
+
+def every_statement() -> list[str]:
+    """The statements of one or two values that the tables hold."""
+    modules = (pointwise, views, reductions)
+    tables = [value for module in modules for name, value in vars(module).items() if name.isupper()]
+    flat = [text for table in tables for text in table if isinstance(text, str) and "{0}" in text]
+    return sorted({text.replace("%d", "-1") for text in flat})
+
+
+def test_every_statement_of_the_tables_is_valid_for_some_value() -> None:
+    shapes = ((6,), (3, 3), (6, 6), (6, 6, 6), (2, 3, 8, 8))
+    dtypes = ("float32", "int64", "bool", "complex64")
+    for text in every_statement():
+        scope = Scope(Random(0), "float32")
+        assert any(
+            scope.attempt(Drawn(text, (name, name)))
+            for shape in shapes
+            for dtype in dtypes
+            for name in [scope.add_source(shape, dtype, contents="positive")]
+        ), text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_source_has_its_shape_whatever_its_layout(layout: str) -> None:
+    for shape in ((), (0,), (1,), (5,), (2, 0), (3, 5), (2, 3, 4)):
+        for dtype in DTYPES:
+            for contents in CONTENTS:
+                made = make(Source("x", shape, dtype, layout, contents, bound=3))
+                assert tuple(made.shape) == shape and made.dtype == getattr(torch, dtype)
+
+
+def planted(broken_op: str) -> Any:
+    """A compiler that is right but for one op, whose results it doubles from the third on."""
+
+    def compile_case(program: Program, mode: Mode, threads: int = 1) -> Model:
+        broken = {each.result for each in program.statements if broken_op in each.text}
+
+        def watch(name: str, value: Tensor) -> Tensor:
+            if name not in broken or value.numel() < 3:
+                return value
+            flat = value.clone().flatten()
+            flat[2:] *= 2
+            return flat.view(value.shape)
+
+        return program.build(program.weights(), watch=watch)
+
+    return compile_case
+
+
+def test_a_planted_fault_is_found_and_made_small() -> None:
+    long = [
+        case
+        for case in map(draw_case, range(400))
+        if len(case.program.statements) >= 7 and "softmax" in case.program.source()
+    ]
+    compile_case = planted("softmax")
+    found = [case for case in long if check(case, compile_case).is_finding]
+    assert found
+    small = shrink(found[0], lambda case: check(case, compile_case).status == "mismatch")
+    assert len(small.program.statements) <= 6
+    assert "softmax" in small.program.source()
+    assert bucket(small, check(small, compile_case)).startswith("mismatch")
+    compile(as_python(small, check(small, compile_case), [1]), "<finding>", "exec")
+
+
+def test_what_is_not_broken_is_right() -> None:
+    verdicts = [check(draw_case(seed), planted("no such op")).status for seed in range(25)]
+    assert set(verdicts) <= {"right", "invalid"}
+
+
+CRASHES = """
+import os, signal
+from tests.fuzz import check, workers
+def crash(case):
+    os.kill(os.getpid(), signal.SIGSEGV)
+def hang(case):
+    while True:
+        pass
+case = check.draw_case(3)
+for workers.check in (crash, hang):
+    outcome = workers.run_case(case, 1)
+    assert outcome.case == case
+    print(outcome.verdict.status, outcome.verdict.message)
+"""
+
+
+def test_a_crash_and_an_endless_loop_end_no_more_than_their_own_case() -> None:
+    ended = run_python("-c", CRASHES)
+    assert "crash SIGSEGV" in ended.stdout, ended.stderr
+    assert "timeout no answer" in ended.stdout, ended.stderr
+
+
+def answers(eager: Sequence[float], dtype: torch.dtype = torch.float32, **options: bool) -> Answers:
+    wide = torch.tensor(eager, dtype=torch.float64)
+    return Answers(wide.to(dtype), wide, lambda: [wide], **options)
+
+
+@pytest.mark.parametrize(
+    ("got", "complaint"),
+    [
+        ([1.0, 2.0, 0.0, float("nan")], None),
+        ([1.0 + 2e-7, 2.0, 0.0, float("nan")], None),
+        ([1.0 + 1e-5, 2.0, 0.0, float("nan")], "off by"),
+        ([1.0, 2.0, 1e-30, float("nan")], "off by"),
+        ([1.0, 2.0, 0.0, 4.0], "NaN or infinity"),
+        ([1.0, float("inf"), 0.0, float("nan")], "NaN or infinity"),
+        ([1.0, 2.0, -0.0, float("nan")], "sign of zero"),
+        ([1.0, 2.0, 0.0], "shape"),
+    ],
+)
+def test_an_answer_is_right_up_to_rounding(got: list[float], complaint: str | None) -> None:
+    expected = answers([1.0, 2.0, 0.0, float("nan")], signed_zeros=True)
+    found = judge(torch.tensor(got), expected)
+    assert (found is None) if complaint is None else (complaint in (found or ""))
+
+
+def test_integers_must_be_equal() -> None:
+    expected = Answers(torch.tensor([1, 2]), torch.tensor([1, 2]), lambda: [])
+    assert judge(torch.tensor([1, 2]), expected) is None
+    assert judge(torch.tensor([1, 3]), expected) is not None
+
+
+def test_noise_excuses_a_comparison_of_nearly_equal_numbers() -> None:
+    """x + 1 > y, where float32 rounds x away: neither answer is the compiler's fault."""
+    x = Source("x0", (4,), "float32", contents="whole", seed=1)
+    program = Program(
+        (x,),
+        (
+            Statement("v0", "({0} + 1e-8) * 3.0000001", ("x0",)),
+            Statement("v1", "{0} > {1} * 3.0000001", ("v0", "x0")),
+        ),
+        ("v1",),
+    )
+
+    def compile_case(program: Program, mode: Mode, threads: int = 1) -> Model:
+        return lambda x0: (x0.double() + 1e-8 > x0.double(),)
+
+    assert check(Case(program, Mode()), compile_case).status == "right"
