@@ -91,11 +91,31 @@ def is_supported(domain: str, op: str, version: int | None) -> bool:
     return schema is not None and functions.has_body(schema)
 
 
+NCHWC = "com.microsoft.nchwc"
+_SEARCH = "it runs a whole model in a loop: export that model, and search outside of it"
+REFUSED = {
+    "BeamSearch": _SEARCH,
+    "GreedySearch": _SEARCH,
+    "Sampling": _SEARCH,
+    "WhisperBeamSearch": _SEARCH,
+    "MatMulFpQ4": "its weights are packed for one kind of processor: use MatMulNBits",
+    "MaxpoolWithMask": "it is for internal use of ONNX Runtime",
+    "SparseToDenseMatMul": "sparse tensors are not supported at run time",
+}
+"""Ops of ``com.microsoft`` that ONNX Runtime runs on a CPU and that are refused here, and why."""
+
 STANDARD = ("", "ai.onnx.ml")
 """The domains whose ops ONNX itself defines."""
 
 
 def _reason(domain: str, op: str, version: int | None) -> str:
+    if domain == NCHWC:
+        return (
+            "it is made by ONNX Runtime for one kind of processor: save the model with at most "
+            "ORT_ENABLE_EXTENDED"
+        )
+    if domain == "com.microsoft" and op in REFUSED:
+        return REFUSED[op]
     if version is None:
         return f"the model imports no opset of the domain {domain or 'ai.onnx'!r}"
     if functions.schema_of(domain, op, version) is None and domain in STANDARD:
