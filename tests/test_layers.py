@@ -19,7 +19,7 @@ PACKAGE = ROOT / "monograph"
 
 ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"dataclass"}),
-    frozenset({"errors"}),
+    frozenset({"cpu_quota", "errors"}),
     frozenset({"config", "progress"}),
     frozenset({"deadline"}),
     frozenset({"ir"}),
