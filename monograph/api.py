@@ -78,10 +78,12 @@ def compile(
     (path, bytes or ``ModelProto``). What is compiled returns what the model returns, in the same
     nesting: torch tensors for torch, NumPy arrays for the others; never gradients.
 
-    ``level`` is O0 to O3. ``threads`` is the most that a call may use (``MONOGRAPH_THREADS``, or
-    every processor, if None). A node that has no native code runs in the interpreter and is named
-    in ``executable.report``; with ``strict`` it is an error. ``cache`` says whether to look for the
-    code on disk first, and to leave it there (``MONOGRAPH_CACHE`` decides if None).
+    ``level`` is O0 to O3. ``threads`` is the most that a call may use; None leaves it to
+    ``MONOGRAPH_THREADS``, then to torch (``torch.set_num_threads``) for models from torch, to
+    ``OMP_NUM_THREADS``, and else to the number of processors. A node that has no native code runs
+    in the interpreter and is named in ``executable.report``; with ``strict`` it is an error.
+    ``cache`` says whether to look for the code on disk first, and to leave it there
+    (``MONOGRAPH_CACHE`` decides if None).
     ``winograd_tolerance`` is the error, over the largest result, that 3×3 convolutions may have to
     be faster: from 6e-6 on, Winograd's F(4×4) is taken where it wins. None takes F(2×2) alone,
     which is as exact as summing directly, and 0 neither.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, TypeVar
 
+from monograph.cpu_quota import cpu_quota
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 
@@ -25,10 +26,15 @@ FENCES: tuple[Literal["begin"], Literal["end"]] = ("begin", "end")
 
 
 def processor_count() -> int:
-    """How many processors this process may run on, which may be fewer than the machine has."""
+    """How many processors this process may run on, which may be fewer than the machine has.
+
+    Its affinity says which ones, and a container's quota how much of their time.
+    """
     if hasattr(os, "sched_getaffinity"):
-        return min(len(os.sched_getaffinity(0)), MOST_THREADS)
-    return min(os.cpu_count() or 1, MOST_THREADS)
+        found = len(os.sched_getaffinity(0))
+    else:
+        found = os.cpu_count() or 1
+    return min(found, cpu_quota() or found, MOST_THREADS)
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,16 @@ class Config:
     ========================  ==================================================================
     ``MONOGRAPH_VERIFY=1``    check graphs after every pass, memory plans and accesses
     ``MONOGRAPH_DUMP=dir``    write the graph after every pass to numbered files in ``dir``
-    ``MONOGRAPH_THREADS=n``   use at most ``n`` threads; every processor unless it is set
+    ``MONOGRAPH_THREADS=n``   use at most ``n`` threads; see below if it is not set
     ``MONOGRAPH_CACHE=0``     keep no compiled programs on disk, and use none
     ``MONOGRAPH_CACHE_DIR``   the folder for them; the user's cache folder unless it is set
     ``MONOGRAPH_TIMEOUT=s``   seconds that a call may take, unless it has a limit of its own
     ========================  ==================================================================
+
+    How many threads a call uses is said by the first of these that says it: ``threads=`` where a
+    model is compiled; ``MONOGRAPH_THREADS``; for models from torch, ``torch.set_num_threads`` (as
+    it is when the model is compiled); ``OMP_NUM_THREADS``; and else the processors that the process
+    may run on, by its affinity and its container's quota.
 
     Three are for testing. Two of them replace what is known of this processor, so that any machine
     compiles as others do: LLVM splits vectors that are wider than the processor's. The last one
@@ -128,10 +139,18 @@ def _one_of(name: str, environment: Mapping[str, str], choices: tuple[T, ...]) -
     raise InputError(f"{name} is not one of its values", expected=expected, found=repr(text))
 
 
+def _openmp_threads(environment: Mapping[str, str]) -> int | None:
+    """What ``OMP_NUM_THREADS`` says of outermost loops; what is no number is ignored there too."""
+    text = environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if not text.isdecimal() or len(text) > 4 or not int(text):
+        return None
+    return min(int(text), MOST_THREADS)
+
+
 def _threads(name: str, environment: Mapping[str, str]) -> int:
     text = environment.get(name, "").strip()
     if not text:
-        return processor_count()
+        return _openmp_threads(environment) or processor_count()
     if text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MOST_THREADS:
         return int(text)
     expected = f"a whole number from 1 to {MOST_THREADS}"

@@ -39,6 +39,23 @@ def test_what_is_not_a_number_of_threads_is_refused(text: str) -> None:
     assert caught.value.expected == "a whole number from 1 to 1024"
 
 
+@pytest.mark.parametrize("text, threads", [("3", 3), ("3,2", 3), (" 4 ", 4), ("9999", 1024)])
+def test_openmp_says_how_many_threads_where_nothing_else_does(text: str, threads: int) -> None:
+    assert Config.from_environment({"OMP_NUM_THREADS": text}).threads == threads
+    both = {"OMP_NUM_THREADS": text, "MONOGRAPH_THREADS": "5"}
+    assert Config.from_environment(both).threads == 5
+
+
+@pytest.mark.parametrize("text", ["", "0", "many", "-1"])
+def test_what_openmp_would_not_heed_is_ignored(text: str) -> None:
+    assert Config.from_environment({"OMP_NUM_THREADS": text}).threads == processor_count()
+
+
+def test_a_quota_limits_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monograph.config.cpu_quota", lambda: 1)
+    assert processor_count() == 1
+
+
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(InputError, match="MONOGRAPH_THREAD is not a setting"):
         Config.from_environment({"MONOGRAPH_THREAD": "2"})

@@ -31,6 +31,7 @@ from monograph.frontends.torch.runner import TorchModel
 from monograph.runtime.compile import Options as CompileOptions
 from monograph.runtime.compile import compile_graph
 from monograph.runtime.quick_calls import cannot
+from monograph.runtime.threads import torch_threads
 from monograph.targets.cpu.python_call import LIST
 
 LEVELS = ("O0", "O1", "O2", "O3")
@@ -50,7 +51,7 @@ class Options:
     level: str = "O2"
     """How hard to optimise: O0 to O3."""
     threads: int | None = None
-    """How many threads to use; every processor if None."""
+    """How many threads to use; as many as torch if None."""
     strict: bool = False
     """Whether a node that has no native code is an error."""
     winograd_tolerance: float | None = None
@@ -114,7 +115,7 @@ class CompiledGraph:
         self._is_laid_out = all(each.order is None for each in self.model.outputs)
         settings = CompileOptions(
             options.level,
-            threads=options.threads,
+            threads=torch_threads(options.threads),
             strict=options.strict,
             strides=tuple(_strides(self.model, module)),
             winograd_tolerance=options.winograd_tolerance,

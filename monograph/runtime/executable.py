@@ -97,7 +97,7 @@ class Native:
         prepared: dict[int, Array] | None = None,
         lets_go: bool = False,
     ) -> None:
-        register_pool_symbols()
+        register_pool_symbols(threads)
         self.has_loops = has_loops(program.steps)
         """Whether calls can be broken off (``runtime.interrupts``)."""
         if self.has_loops:

@@ -28,6 +28,7 @@ from monograph.runtime.model_sources import (
     refuse_foreign,
     refuse_other,
 )
+from monograph.runtime.threads import torch_threads
 
 if TYPE_CHECKING:
     from monograph.frontends.torch import ImportedModel
@@ -106,7 +107,9 @@ def _compile_torch(
     places = [each.position if each.kind is InputKind.USER else None for each in imported.inputs]
     given = [leaves[k] if k is not None and k < len(leaves) else None for k in places]
     arrays = [array_from_torch(x) if isinstance(x, torch.Tensor) else None for x in given]
-    executable = compile_graph(imported.graph, _with_strides(options, arrays), owned=True)
+    chosen = _with_strides(options, arrays)
+    chosen = replace(chosen, threads=torch_threads(chosen.threads))
+    executable = compile_graph(imported.graph, chosen, owned=True)
     state = dict(imported.state)
     if isinstance(model, torch.nn.Module):
         own = {**dict(model.named_parameters()), **dict(model.named_buffers())}

@@ -48,6 +48,18 @@ def thread_count() -> int:
     return Config.from_environment().threads
 
 
+def torch_threads(threads: int | None) -> int | None:
+    """How many threads a model from torch uses: as many as torch, unless it is told otherwise.
+
+    ``threads`` is what whoever compiles it says, and ``MONOGRAPH_THREADS`` comes before torch too.
+    """
+    if threads is not None or os.environ.get("MONOGRAPH_THREADS", "").strip():
+        return threads
+    import torch
+
+    return min(torch.get_num_threads(), processor_count())
+
+
 def check_threads(threads: object) -> None:
     """Refuse what is no number of threads; None is as many as ``thread_count`` says."""
     if threads is None or (type(threads) is int and 1 <= threads <= MOST_THREADS):
@@ -104,26 +116,39 @@ def _check_threads(threads: int) -> None:
 
 
 _pool: Pool | None = None
+_most = 0
+"""The most threads that a region of the pool may use."""
 _lock = threading.Lock()
 
 
 def pool() -> Pool:
     """The pool of this process, compiled and configured the first time."""
-    global _pool
+    global _most, _pool
     with _lock:
         if _pool is None:
-            threads = thread_count()
+            _most = thread_count()
             made = load_pool(stored_pool())
-            made.configure(threads)
+            made.configure(_most)
             atexit.register(made.stop)
             _pool = made
         return _pool
 
 
-def symbols() -> None:
-    """Let modules that are linked from now on find the pool's functions by name."""
-    for name, address in pool().addresses.items():
+def symbols(threads: int | None = None) -> None:
+    """Let modules that are linked from now on find the pool's functions by name.
+
+    They may use so many threads, though the environment says less, but no more than there are
+    processors for.
+    """
+    global _most
+    made = pool()
+    for name, address in made.addresses.items():
         llvm.add_symbol(name, address)
+    wanted = min(threads or 1, processor_count())
+    with _lock:
+        if wanted > _most:
+            made.configure(wanted)
+            _most = wanted
 
 
 def stored_pool() -> bytes:

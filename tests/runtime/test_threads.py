@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from monograph.errors import InputError
-from monograph.runtime.threads import pool, symbols, thread_count
+from monograph.runtime.threads import pool, symbols, thread_count, torch_threads
 from monograph.targets.cpu.pool import PARALLEL_FOR
 from tests.targets.cpu.bodies import covers_once, repeat
 
@@ -57,6 +57,64 @@ def test_the_environment_sets_the_number_of_threads(monkeypatch: pytest.MonkeyPa
 
 def test_the_number_of_threads_limits_the_pool() -> None:
     assert run_python("check(); print(pool().start(100))", threads=3) == "3"
+
+
+def test_more_threads_than_the_environment_says_may_be_asked_for() -> None:
+    program = """
+from monograph.config import processor_count
+from monograph.runtime.threads import symbols
+symbols(processor_count() + 7)
+print(pool().start(100) == processor_count())
+"""
+    assert run_python(program, threads=1) == "True"
+
+
+class TestTorch:
+    """Models from torch use as many threads as torch does, if nobody says otherwise."""
+
+    PROGRAM = """
+import torch, monograph
+torch.set_num_threads({torch})
+x = torch.ones(4)
+compiled = monograph.compile(lambda x: x + 1, x, threads={threads})
+print(compiled.executable.native.threads)
+"""
+
+    @pytest.mark.parametrize(
+        ("threads", "environment", "used"),
+        [
+            (None, {}, 1),
+            (None, {"OMP_NUM_THREADS": "7"}, 1),
+            (None, {"MONOGRAPH_THREADS": "5"}, 5),
+            (3, {"MONOGRAPH_THREADS": "5"}, 3),
+        ],
+    )
+    def test_who_says_how_many(
+        self, threads: int | None, environment: dict[str, str], used: int
+    ) -> None:
+        pytest.importorskip("torch")
+        kept = {k: v for k, v in os.environ.items() if k != "MONOGRAPH_THREADS"}
+        done = subprocess.run(
+            [sys.executable, "-c", self.PROGRAM.format(torch=1, threads=threads)],
+            cwd=ROOT,
+            env=kept | environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        assert done.stdout.split() == [str(used)]
+
+    def test_an_argument_comes_before_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        torch = pytest.importorskip("torch")
+        monkeypatch.delenv("MONOGRAPH_THREADS", raising=False)
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            assert torch_threads(None) == 1
+            assert torch_threads(2) == 2
+        finally:
+            torch.set_num_threads(before)
 
 
 def test_a_wrong_setting_is_refused_every_time() -> None:
