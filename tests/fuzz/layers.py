@@ -170,7 +170,7 @@ def attention(scope: Scope) -> Drawn | None:
     texts = (
         "F.scaled_dot_product_attention({0}, {0}, {0})",
         "F.scaled_dot_product_attention({0}, {0}, {0}.flip(-1), is_causal=True)",
-        "F.scaled_dot_product_attention({0}, {0}[..., :2, :], {0}[..., 1:3, :])",
+        "F.scaled_dot_product_attention({0}, {0}[..., :2, :], {0}[..., -2:, :])",
         "F.scaled_dot_product_attention({0}, {0}, {0}, scale=0.3)",
         "(({0} @ {0}.mT) * 0.2).softmax(-1) @ {0}",
         "(({0} @ {0}.mT) / 3 + torch.full(({0}.shape[-2],) * 2, float('-inf'), dtype={0}.dtype)"

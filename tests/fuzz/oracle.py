@@ -14,7 +14,7 @@ an ulp of it. An answer is right where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -179,38 +179,45 @@ class _Nudge(torch.autograd.Function):
     """Rounding, or a change by an ulp, of a value and of its gradient on the way back."""
 
     @staticmethod
-    def forward(ctx, value, dtype, generator):  # type: ignore[no-untyped-def, override]
+    def forward(ctx, value, dtype, generator, exact):  # type: ignore[no-untyped-def, override]
         ctx.dtype, ctx.generator = dtype, generator
-        return nudge(value, dtype, generator)
+        return nudge(value, dtype, generator, exact)
 
     @staticmethod
     def backward(ctx, gradient):  # type: ignore[no-untyped-def, override]
-        return nudge(gradient, ctx.dtype, ctx.generator), None, None
+        return nudge(gradient, ctx.dtype, ctx.generator, True), None, None, None
 
 
-def nudge(value: Tensor, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """``value`` rounded to ``dtype``, or moved by up to an ulp of it, by the toss of a coin."""
+def nudge(value: Tensor, dtype: torch.dtype, generator: torch.Generator, exact: bool) -> Tensor:
+    """``value`` rounded to ``dtype``, or moved by up to an ulp of it, by the toss of a coin.
+
+    A zero moves as well, unless it is ``exact``: it may be what underflow or cancellation left.
+    """
     if not (value.is_floating_point() or value.is_complex()):
         return value.clone()
     narrower = dtype in (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
     if narrower and float(torch.rand((), generator=generator)) < 0.5:
         return value.to(dtype).to(value.dtype)
-    eps = torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return value.clone()
+    info = torch.finfo(dtype)
     noise = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
-    return value * (1 + eps * noise)
+    moved = value * (1 + info.eps * noise)
+    return moved if exact else moved + info.tiny * noise
 
 
-def noise(dtypes: dict[str, torch.dtype], seed: int) -> Watch:
+def noise(dtypes: Mapping[str, torch.dtype], exact: Container[str], seed: int) -> Watch:
     """What makes a program noisy: it is told each value and gives back another one.
 
-    A view is left alone, because to copy it would part it from what is later changed in place.
+    The zeros of values that are ``exact`` stay. A view is left alone, because to copy it would part
+    it from what is later changed in place.
     """
     generator = torch.Generator().manual_seed(seed)
 
     def watch(name: str, value: Tensor) -> Tensor:
         if value._base is not None or name not in dtypes:
             return value
-        moved: Tensor = _Nudge.apply(value, dtypes[name], generator)
+        moved: Tensor = _Nudge.apply(value, dtypes[name], generator, name in exact)
         return moved
 
     return watch

@@ -10,7 +10,7 @@ FLOAT = texts(
     {0}.mean(%d, keepdim=True) ; {0}.var(%d) ; {0}.std(%d, correction=0) ; {0}.logsumexp(%d)
     {0}.norm(dim=%d) ; {0}.prod(%d) ; {0}.softmax(%d) ; {0}.log_softmax(%d) ; {0}.abs().sum(%d)
     {0}.cumsum(%d) ; {0}.max(%d).values ; {0}.min(%d).values ; {0}.square().mean(%d)
-    {0}.sort(%d, stable=True).values ; {0}.sort(%d, descending=True, stable=True).values
+    {0}.sort(dim=%d, stable=True).values ; {0}.sort(dim=%d, descending=True, stable=True).values
     {0}.cummax(%d).values ; {0}.logcumsumexp(%d) ; {0}.flip(%d).cumsum(%d) ; {0}.softmax(%d)
     {0}.topk(1, %d).values ; {0}.argmax(%d) ; {0}.argsort(dim=%d, stable=True) ; {0}.diff(dim=%d)
     {0}.sum(%d, dtype=torch.float32) ; F.normalize({0}, dim=%d) ; {0}.cumprod(%d)
@@ -29,7 +29,7 @@ WHOLE = texts(
 INTEGER = texts(
     """
     {0}.sum(%d) ; {0}.amax(%d) ; {0}.amin(%d) ; {0}.cumsum(%d) ; {0}.prod(%d) ; {0}.any(%d)
-    {0}.sort(%d, stable=True).values ; {0}.argmin(%d) ; {0}.all(%d) ; {0}.count_nonzero(%d)
+    {0}.sort(dim=%d, stable=True).values ; {0}.argmin(%d) ; {0}.all(%d) ; {0}.count_nonzero(%d)
     """
 )
 BOOL = texts(

@@ -209,7 +209,7 @@ def dynamic_shapes(program: Program, mode: Mode) -> tuple[Any, ...] | None:
 
 def other_sizes(mode: Mode) -> Iterator[dict[int, int]]:
     """Sizes to call a program with that was compiled for symbolic ones."""
-    for shift in (-1, 1, 9):
+    for shift in (-1, 9):
         yield {size: max(2, size + shift) for size in mode.symbolic}
 
 

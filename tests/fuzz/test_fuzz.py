@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -129,15 +130,15 @@ def planted(broken_op: str) -> Any:
 
 
 def test_a_planted_fault_is_found_and_made_small() -> None:
-    long = [
-        case
-        for case in map(draw_case, range(400))
-        if len(case.program.statements) >= 7 and "softmax" in case.program.source()
-    ]
     compile_case = planted("softmax")
-    found = [case for case in long if check(case, compile_case).is_finding]
-    assert found
-    small = shrink(found[0], lambda case: check(case, compile_case).status == "mismatch")
+    found = next(
+        case
+        for case in map(draw_case, itertools.count())
+        if len(case.program.statements) >= 7
+        and "softmax" in case.program.source()
+        and check(case, compile_case).status == "mismatch"
+    )
+    small = shrink(found, lambda case: check(case, compile_case).status == "mismatch")
     assert len(small.program.statements) <= 6
     assert "softmax" in small.program.source()
     assert bucket(small, check(small, compile_case)).startswith("mismatch")

@@ -72,12 +72,15 @@ def _fill(source: Source, shape: tuple[int, ...]) -> Tensor:
 
 
 def _sprinkle(values: Tensor, generator: torch.Generator) -> Tensor:
-    """Put awkward numbers in a quarter of the places."""
+    """Put awkward numbers in a quarter of the places.
+
+    The largest is such that a few may be added: where sums overflow depends on their order.
+    """
     info = torch.finfo(values.dtype)
     awkward = torch.tensor(
         [
             *(float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1.0, -1.0),
-            *(info.max, info.tiny, -info.tiny / 4, info.eps),
+            *(info.max / 1024, info.tiny, -info.tiny / 4, info.eps),
         ],
         dtype=values.dtype,
     )
