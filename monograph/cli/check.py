@@ -1,4 +1,4 @@
-"""``monograph check``: every op of a model that is not supported, before any work."""
+"""``monograph check``: whether a model compiles, and every op that is not supported."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ def check(
 ) -> None:
     """Report every unsupported op of a model, with its place and the nearest supported form.
 
+    Without any, types are inferred and passes run too: what is fine here compiles.
+
     - monograph check model.onnx
     - monograph check net.py:model --input 'f32[1, 3, 224, 224]'
     """
@@ -34,6 +36,8 @@ def check(
     print(report.summary)
     for problem in report.problems:
         print(_described(problem))
+    for note in report.notes:
+        print(_wrapped("note: ", note))
     if report.opaque:
         print(_wrapped("opaque: ", f"{', '.join(report.opaque)}, which stay calls of torch"))
     if report.problems:

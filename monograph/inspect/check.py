@@ -1,4 +1,7 @@
-"""Can this model be compiled? Every op that cannot, at once, before any work is done.
+"""Can this model be compiled? Every op that cannot, at once; then types, and what passes make.
+
+Everything up to the generation of code is done: the model is imported, every type is inferred, and
+the passes run with the verifier behind each, so that what passes here compiles.
 
 A model is named as on the command line: the path of an ONNX or ``.ir`` file, or a Python file and
 the name of a module, function or class in it (``model.py:net``). A Python model needs example
@@ -8,12 +11,14 @@ inputs: types on the command line, or ``example_inputs`` in the file.
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from monograph.dataclass import dataclass
 from monograph.errors import Problem, UnsupportedError
+from monograph.frontends.onnx.external import AbsentData
 from monograph.frontends.trace import trace
 from monograph.inspect.python_files import (
     blaming,
@@ -33,6 +38,9 @@ from monograph.inspect.python_files import (
 from monograph.ir.graph import Graph
 from monograph.ir.text.files import load_graph
 from monograph.ir.verify import verify
+from monograph.passes.instruments import Verify
+from monograph.passes.manager import run_pipeline
+from monograph.passes.pipeline import pipeline_for
 
 _WHAT_IT_TAKES = "a .onnx or .ir file, or file.py:name of a module or function"
 
@@ -44,12 +52,14 @@ class CheckReport:
     ``next_step`` is a command, or a call from Python: how to go on with a model whose every op is
     supported, or how to check another again once it has been changed. ``opaque`` are ops of the
     user's own that are no obstacle, but stay calls of torch, which nothing here can make faster.
+    ``notes`` are what the model gets wrong without harm.
     """
 
     model: str
     problems: tuple[Problem, ...]
     next_step: str
     opaque: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -67,19 +77,42 @@ class CheckReport:
 
 
 def check(model: str, inputs: Sequence[str] = ()) -> CheckReport:
-    """Look a model over; nothing is imported into a graph, and nothing is run but the exporter."""
+    """Look a model over, up to the generation of code; nothing is run but the exporter.
+
+    What is wrong with its types is raised as the error that compiling would raise.
+    """
     named = split_name(model)
     if named is not None:
         return _check_python(model, *named, inputs)
     found = other_file(model, inputs, _WHAT_IT_TAKES)
     if found.suffix == ".ir":
-        verify(load_graph(found))
+        _check_graph(load_graph(found))
         return CheckReport(model, (), f"monograph opt {shlex.quote(model)} -O O2")
+    return _check_onnx(model, found)
+
+
+def _check_onnx(model: str, path: Path) -> CheckReport:
+    """Report unsupported ops; without any, import the model. Its weights need not be there."""
     from monograph.frontends import onnx
 
-    problems = tuple(onnx.find_unsupported(found))
-    going_on = f"monograph.from_onnx({model!r})"
-    return CheckReport(model, problems, _again(model) if problems else going_on)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", onnx.ModelWarning)
+        problems = tuple(onnx.find_unsupported(path))
+        if problems:
+            return CheckReport(model, problems, _again(model))
+        graph = onnx.from_onnx(path, weights_may_be_absent=True)
+    _check_graph(graph)
+    notes = tuple(dict.fromkeys(str(each.message) for each in caught))
+    return CheckReport(model, (), f"monograph.from_onnx({model!r})", notes=notes)
+
+
+def _check_graph(graph: Graph) -> None:
+    """Verify a graph, and what the passes make of it."""
+    verify(graph)
+    stored = (getattr(node.op, "data", None) for node in graph.walk())
+    if not any(isinstance(data, AbsentData) for data in stored):
+        run_pipeline(graph, pipeline_for("O2"), (Verify(),))
 
 
 def _check_python(model: str, path: Path, name: str, inputs: Sequence[str]) -> CheckReport:
@@ -99,7 +132,8 @@ def _check_python(model: str, path: Path, name: str, inputs: Sequence[str]) -> C
 def _check_own(model: str, target: Any, examples: Sequence[Any], path: Path) -> CheckReport:
     """A graph, or a function of Monograph's own ops: what can be traced can be compiled."""
     with blaming(path, "the model cannot be traced"):
-        verify(target if isinstance(target, Graph) else trace(target, *examples))
+        graph = target.clone() if isinstance(target, Graph) else trace(target, *examples)
+    _check_graph(graph)
     return CheckReport(model, (), f"monograph compile {shlex.quote(model)}")
 
 
@@ -111,10 +145,12 @@ def _check_torch(
     path: Path,
     inputs: Sequence[str],
 ) -> CheckReport:
-    from monograph.frontends.torch import capture, find_unsupported
+    from monograph.frontends.torch import capture, find_unsupported, from_torch
 
     program = _captured(capture.export, target, examples, path)
     problems = tuple(find_unsupported(program.graph_module))
+    if not problems:
+        _check_graph(from_torch(program))
     going_on = f"monograph.from_torch({spelled}, *example_inputs)"
     next_step = _again(model, inputs) if problems else going_on
     return CheckReport(model, problems, next_step, _opaque_calls(program.graph_module))

@@ -139,3 +139,22 @@ def test_a_function_of_our_own_ops_is_traced(tmp_path: Path) -> None:
     assert found.returncode == 0 and "every op is supported" in found.stdout
     found = monograph("check", f"{path}:add")
     assert found.returncode == 1 and "is not called with 1 arguments" in found.stderr
+
+
+def test_types_that_do_not_fit_exit_with_an_error_that_names_the_node(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    write_onnx(path, "a = Unsqueeze(x, x) y = Relu(a)")
+    done = monograph("check", str(path))
+    assert done.returncode != 0
+    assert "Unsqueeze that makes 'a'" in done.stderr
+    assert done.stdout == ""
+
+
+def test_what_is_wrong_without_harm_is_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    write_onnx(path, "y = Unsqueeze<axes = [0]>(x)")
+    done = monograph("check", str(path))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{path}: every op is supported"
+    assert lines[1].startswith("note: Unsqueeze that makes 'y' is no node of opset 20")

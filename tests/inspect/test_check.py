@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import monograph
 from monograph.errors import InputError, MonographError, ParseError, UnsupportedError
 from monograph.inspect.check import CheckReport, check
+from monograph.ir.graph import Graph
+from monograph.ir.text import parse_type
+from monograph.passes.base import PassResult
+from monograph.passes.dce import DeadCodeElimination
 
 MODEL = """\
 import torch
@@ -169,6 +174,49 @@ def test_weights_need_not_be_there_to_check_an_onnx_model(tmp_path: Path) -> Non
     weight.external_data.add(key="location", value="absent.bin")
     path.write_bytes(proto.SerializeToString())
     assert check(str(path)).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("m (float[2, 3] x) => (y) { y = MatMul(x, x) }", "matmul"),
+        ("m (float[2] x, double[2] z) => (y) { y = Add(x, z) }", "different dtypes"),
+        ("m (float[4] x) => (y) { s = Constant<value_ints = [3]>() y = Reshape(x, s) }", "reshape"),
+        ("m (float[4] x) => (y) { y = Softmax<axis = 3>(x) }", "axis"),
+    ],
+)
+def test_types_that_do_not_fit_are_the_error_that_compiling_gives(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = onnx_file(tmp_path / "m.onnx", text)
+    with pytest.raises(MonographError, match=message) as caught:
+        check(str(path))
+    with pytest.raises(MonographError) as compiling:
+        monograph.compile(path)
+    assert str(caught.value) == str(compiling.value)
+    assert caught.value.source is not None and str(path) in caught.value.source
+
+
+def test_what_a_model_gets_wrong_without_harm_is_noted(tmp_path: Path) -> None:
+    path = onnx_file(tmp_path / "m.onnx", "m (float[2] x) => (float[3] y) { y = Relu(x) }")
+    report = check(str(path))
+    assert report.problems == ()
+    (note,) = report.notes
+    assert note.startswith("the output 'y' is declared to be another type than it is")
+
+
+def test_a_pass_that_breaks_a_graph_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_types(self: DeadCodeElimination, graph: Graph) -> PassResult:
+        graph.outputs[0].type = parse_type("i8[]")
+        return PassResult(True)
+
+    monkeypatch.setattr(DeadCodeElimination, "run", break_types)
+    path = onnx_file(tmp_path / "m.onnx", "m (float[2] x) => (float[2] y) { y = Relu(x) }")
+    with pytest.raises(MonographError) as caught:
+        check(str(path))
+    assert caught.value.during == "dce"
 
 
 def test_a_graph_in_text_form_is_verified(tmp_path: Path) -> None:

@@ -25,18 +25,24 @@ __all__ = ["ModelWarning", "find_unsupported", "from_onnx"]
 
 
 def from_onnx(
-    source: str | Path | bytes | ModelProto, *, weights_folder: str | Path | None = None
+    source: str | Path | bytes | ModelProto,
+    *,
+    weights_folder: str | Path | None = None,
+    weights_may_be_absent: bool = False,
 ) -> Graph:
     """The graph of an ONNX model: a path, the bytes of a file, or a ``ModelProto``.
 
     Tensors that the model keeps in other files are memory-mapped from the folder that the model is
-    in, or from ``weights_folder``; nothing outside that folder is ever read.
+    in, or from ``weights_folder``; nothing outside that folder is ever read. With
+    ``weights_may_be_absent`` a file that is missing is an error only when its contents are needed:
+    enough to look a model over.
     """
     _need_onnx()
     from monograph.frontends.onnx.importer import import_model
     from monograph.frontends.onnx.model import load_model
 
-    return import_model(load_model(source, weights_folder))
+    model = load_model(source, weights_folder, weights_may_be_absent=weights_may_be_absent)
+    return import_model(model)
 
 
 def find_unsupported(

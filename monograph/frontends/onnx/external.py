@@ -61,23 +61,50 @@ class MappedData(Data):
         return f"MappedData({self.type})"
 
 
+class AbsentData(Data):
+    """Contents whose file is not there, of a model that is only looked at."""
+
+    def __init__(self, name: str, location: str, dtype: DType, shape: tuple[int, ...]) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self._name = name
+        self._location = location
+
+    def array(self) -> Array:
+        """There are none: an error that names the file."""
+        raise InputError(
+            f"the contents of tensor {self._name!r} are needed",
+            expected=f"the file {self._location!r} beside the model",
+            found="no such file",
+        )
+
+    def __repr__(self) -> str:
+        return f"AbsentData({self.type})"
+
+
 def packed_bytes(size: int, dtype: DType) -> int:
     """How many bytes ``size`` elements take in a file, where small ones share bytes."""
     return (size * dtype.bits + 7) // 8
 
 
 class Files:
-    """The files beneath one folder that a model may read, each mapped once."""
+    """The files beneath one folder that a model may read, each mapped once.
 
-    def __init__(self, folder: Path | None) -> None:
+    With ``may_be_absent`` a file that is not there is no error until its contents are asked for.
+    """
+
+    def __init__(self, folder: Path | None, *, may_be_absent: bool = False) -> None:
         self.folder = folder
+        self.may_be_absent = may_be_absent
         self._maps: dict[str, mmap.mmap | bytes] = {}
 
     def read(
         self, location: str, offset: int, length: int | None, dtype: DType, shape: tuple[int, ...],
         name: str,
-    ) -> MappedData:  # fmt: skip
+    ) -> Data:  # fmt: skip
         """The tensor called ``name`` at these bytes of a file."""
+        if self.may_be_absent and self._is_absent(_steps(location, name)):
+            return AbsentData(name, location, dtype, shape)
         memory = self._map(location, name)
         needed = packed_bytes(math.prod(shape), dtype)
         if length is not None and length != needed:
@@ -93,6 +120,9 @@ class Files:
                 found=f"a file of {len(memory)} bytes, {location!r}",
             )
         return MappedData(memory, offset, dtype, shape)
+
+    def _is_absent(self, steps: list[str]) -> bool:
+        return self.folder is None or not self.folder.joinpath(*steps).exists()
 
     def _map(self, location: str, name: str) -> mmap.mmap | bytes:
         found = self._maps.get(location)

@@ -50,7 +50,10 @@ class LoadedModel:
 
 
 def load_model(
-    source: str | Path | bytes | ModelProto, weights_folder: str | Path | None = None
+    source: str | Path | bytes | ModelProto,
+    weights_folder: str | Path | None = None,
+    *,
+    weights_may_be_absent: bool = False,
 ) -> LoadedModel:
     """Read a model from a path, bytes or a ``ModelProto`` and check what it says of itself."""
     file, folder = UNNAMED, None
@@ -78,7 +81,8 @@ def load_model(
     opsets = {**ASSUMED, **opset_versions(proto.opset_import, "the model")}
     if "" not in opsets:
         opsets[""] = _assumed_version(proto)
-    return LoadedModel(proto, file, Files(folder), opsets, _functions(proto), blobs)
+    files = Files(folder, may_be_absent=weights_may_be_absent)
+    return LoadedModel(proto, file, files, opsets, _functions(proto), blobs)
 
 
 def _load_file(path: Path) -> tuple[ModelProto, Mapping[int, Blob]]:
