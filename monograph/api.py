@@ -18,6 +18,7 @@ from monograph.passes.pipeline import pipeline_for
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from monograph.ir.specialize import SizeRange
     from monograph.runtime.compiled import CompiledModel
 
 
@@ -68,6 +69,8 @@ def compile(
     winograd_tolerance: float | None = None,
     budget: float | None = None,
     keep_weights: bool = False,
+    sizes: Mapping[str, SizeRange] | None = None,
+    variants: int | None = None,
     dynamic_shapes: Any = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
@@ -94,6 +97,10 @@ def compile(
     becomes of the model's (an optimizer's step, ``load_state_dict``, ``.half()``), and buffers that
     its calls change are its own. Compile again to take new weights. What is packed is not held a
     second time; ``keep_weights`` does, for those who look at ``executable.graph`` afterwards.
+    ``sizes`` fixes symbolic dimensions, or bounds them: ``{"batch": 1, "height": (32, 640)}``.
+    Those that are left free may have any size; programs of their own are compiled in the
+    background for up to ``variants`` of the sizes that come back (``MONOGRAPH_VARIANTS``, or 4, if
+    None; 0 for none), for which the weights are held as well.
     ``dynamic_shapes`` and ``kwargs`` are what ``torch.export`` takes.
     """
     if target not in ("cpu", "host"):
@@ -109,6 +116,8 @@ def compile(
         winograd_tolerance=winograd_tolerance,
         budget=budget,
         keep_weights=keep_weights,
+        sizes=dict(sizes or {}),
+        variants=variants,
     )
     return compile_model(
         model, *examples, options=options, dynamic_shapes=dynamic_shapes, kwargs=kwargs

@@ -1,7 +1,8 @@
 """For the whole suite: nobody's own cache is read or written, and a test draws the same each time.
 
 Compiling stores nothing unless a test asks for it (``cache=True``, or a ``MONOGRAPH_CACHE`` of its
-own); what it then stores goes to a folder that is removed when the tests have ended.
+own); what it then stores goes to a folder that is removed when the tests have ended. Graphs, memory
+plans and accesses are verified, and nothing is compiled in the background unless a test wants it.
 
 Random graphs and the like are the same in every run, so that a failure comes from the change and
 not from the day: ``pytest --hypothesis-profile=explore`` draws others. Hypothesis also mixes in the
@@ -35,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_folder] = folder
     os.environ["MONOGRAPH_CACHE_DIR"] = folder.name
     os.environ["MONOGRAPH_CACHE"] = "0"
+    os.environ["MONOGRAPH_VARIANTS"] = "0"
+    os.environ["MONOGRAPH_VERIFY"] = "1"
 
 
 @pytest.hookimpl(wrapper=True)

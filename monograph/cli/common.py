@@ -39,6 +39,10 @@ Sizes: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--size", help="The size of a symbolic dimension: batch=8."),
 ]
+SizeRanges: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--size", help="Fix a symbolic dimension, batch=1, or bound it: height=32..640."),
+]
 Level: TypeAlias = Annotated[str, typer.Option("--level", "-O", help="O0 to O3.")]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option("--threads", min=1, help="The most threads that a call may use.")

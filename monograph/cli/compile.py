@@ -32,6 +32,7 @@ class Stage(StrEnum):
 def compile(
     model: common.ModelName,
     types: common.Types = None,
+    sizes: common.SizeRanges = None,
     level: common.Level = "O2",
     threads: common.Threads = None,
     strict: common.Strict = False,
@@ -57,10 +58,12 @@ def compile(
     """Compile a model to native code.
 
     - monograph compile model.onnx -o model.mono
+    - monograph compile model.onnx --size batch=1 --size height=32..640 -o model.mono
     - monograph compile net.py:model --input 'f32[1, 64]' --emit kernels
     - monograph compile model.ir --emit asm --chip aarch64
     - monograph compile model.ir -o stages/
     """
+    from monograph.inspect.inputs import parse_size_ranges
     from monograph.inspect.listings import listing
     from monograph.inspect.models import executable_of, find_model
     from monograph.runtime.compile import Options
@@ -72,6 +75,7 @@ def compile(
         listings=emit is Stage.asm,
         cache=cache,
         winograd_tolerance=winograd_tolerance,
+        sizes=parse_size_ranges(sizes or ()),
     )
     with common.showing_progress("compiling"):
         found = find_model(model, types or ())

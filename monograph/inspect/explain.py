@@ -112,6 +112,8 @@ class Explanation:
     """Ops that run in the interpreter, and how many nodes of each."""
     specialised: str | None
     """Why calls complete the program, if they do; the fallbacks are known after them."""
+    variants: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Sizes that came back, and what has become of the programs for just those."""
 
     @property
     def interpreted(self) -> int:
@@ -167,7 +169,21 @@ def explain(
         memory=_memory(executable, bindings),
         fallbacks=_fallbacks(executable),
         specialised=report.specialised,
+        variants=_variants(executable),
     )
+
+
+def _variants(executable: Executable) -> dict[str, str]:
+    """The variants of a program with symbolic sizes, the least recently used first."""
+    native = executable.native
+    if native is None or native.variants is None:
+        return {}
+    found = {}
+    for sizes, variant in native.variants.states().items():
+        named = zip(native.program.sizes, sizes, strict=True)
+        said = f"{variant.state.value}: {variant.reason}" if variant.reason else variant.state.value
+        found[", ".join(f"{symbol.name} = {size}" for symbol, size in named)] = said
+    return found
 
 
 def arena_plan(executable: Executable, bindings: Mapping[Symbol, int]) -> Plan:

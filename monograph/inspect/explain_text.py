@@ -50,6 +50,8 @@ def _summary(explained: Explanation) -> list[str]:
         _row("threads", str(explained.threads)),
         _row("cache", explained.cache),
     ]
+    for sizes, state in explained.variants.items():
+        lines.append(_row("variant", f"for {sizes}: {state}"))
     if explained.sizes:
         chosen = ", ".join(f"{name} = {size}" for name, size in explained.sizes.items())
         lines.append(_row("counted at", chosen))

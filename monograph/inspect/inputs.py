@@ -17,6 +17,7 @@ import numpy as np
 from monograph.errors import InputError
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Value
+from monograph.ir.specialize import SizeRange
 from monograph.ir.types import Array, TensorType, string
 
 USUAL_SIZE = 64
@@ -31,6 +32,11 @@ def split_inputs(given: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return {name: way for name, _, way in named}, [text for text in given if "=" not in text]
 
 
+_SIZE_RANGE = re.compile(
+    r"(?P<name>[^=]+)=(?P<low>[0-9]{1,18})(?:\.\.(?P<high>[0-9]{1,18}))?", re.ASCII
+)
+
+
 def parse_sizes(given: Sequence[str]) -> dict[str, int]:
     """``batch=8`` as a name and a number."""
     sizes = {}
@@ -40,6 +46,20 @@ def parse_sizes(given: Sequence[str]) -> dict[str, int]:
             raise InputError(f"{text!r} is not a size", expected="a name and a number: batch=8")
         sizes[name] = int(number)
     return sizes
+
+
+def parse_size_ranges(given: Sequence[str]) -> dict[str, SizeRange]:
+    """``batch=8`` as a name and a number, ``height=32..640`` as one and a range."""
+    found: dict[str, SizeRange] = {}
+    for text in given:
+        match = _SIZE_RANGE.fullmatch(text)
+        if match is None:
+            raise InputError(
+                f"{text!r} is not a size", expected="batch=8, or a range: height=32..640"
+            )
+        name, low, high = match["name"], int(match["low"]), match["high"]
+        found[name] = low if high is None else (low, int(high))
+    return found
 
 
 def choose_sizes(

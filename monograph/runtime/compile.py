@@ -8,15 +8,18 @@ and ``strict`` makes it an error.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.errors import InputError, UnsupportedError
 from monograph.ir.contents import reread, snapshot
 from monograph.ir.graph import Graph, Value
 from monograph.ir.op import Op
+from monograph.ir.specialize import SizeRange, specialize, specialize_sizes
 from monograph.ir.types import TensorType
 from monograph.kernel.lower import is_lowerable, is_scalar_function
 from monograph.ops.attention import Attention
@@ -39,6 +42,7 @@ from monograph.runtime.program_cache import Found, Watch, program_cache, settled
 from monograph.runtime.records import typed
 from monograph.runtime.threads import check_threads
 from monograph.runtime.unheld import only_interpretable
+from monograph.runtime.variants import Variants, share_panels
 from monograph.targets.cpu.attention import decompose_others, is_streamed
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.knobs import edited
@@ -78,6 +82,11 @@ class Options:
     """Whether weights of which the program has packed copies are held all the same."""
     again: bool = False
     """Whether to compile, or search, although the cache has a result; it then has the new one."""
+    sizes: Mapping[str, SizeRange] = field(default_factory=dict)
+    """Symbolic dimensions, by name, that have one size, or sizes in a range (``ir.specialize``)."""
+    variants: int | None = None
+    """For how many of the sizes that come back to keep programs of their own
+    (``runtime.variants``); ``MONOGRAPH_VARIANTS`` decides if None."""
 
     @property
     def settings(self) -> dict[str, Json]:
@@ -142,6 +151,9 @@ def compile_graph(
     """
     chosen = options or Options()
     started = time.perf_counter()
+    if chosen.sizes:
+        graph, chosen = specialize_sizes(graph, chosen.sizes), replace(chosen, sizes={})
+    chosen = _keeping_what_variants_need(graph, chosen, owned)
     if owned:
         hold(graph)
     model = graph if owned else reread(graph)
@@ -184,10 +196,46 @@ def _native(code: Code, graph: Graph, options: Options, owned: bool) -> Native:
         for data in weights_of(graph):
             assert isinstance(data, Held)
             data.own()
+        snapshot(graph.walk())  # the constants
     lets_go = owned and not options.keep_weights
     native = Native(own_weights(code), graph, options.threads, lets_go=lets_go)
     native.prepared()
+    if options.variants and not native.static:
+        native.variants = Variants(options.variants, _specializer(native, graph, options))
     return native
+
+
+def _keeping_what_variants_need(graph: Graph, options: Options, owned: bool) -> Options:
+    """The options of a program that has variants, or may not: those are compiled when calls come.
+
+    They read the weights once more, so these are held, and must be nobody else's to change.
+    """
+    most = Config.from_environment().variants if options.variants is None else options.variants
+    if not most or options.listings or not graph.symbols():
+        return replace(options, variants=0)
+    if not owned and not all(data.is_private for data in weights_of(graph)):
+        return replace(options, variants=0)
+    return replace(options, variants=most, keep_weights=True)
+
+
+def _specializer(
+    native: Native, graph: Graph, options: Options
+) -> Callable[[tuple[int, ...]], Executable]:
+    """Compiles the graph for some sizes; it holds the symbolic program no longer than others do."""
+    held, symbols = weakref.ref(native), native.program.sizes
+    fixed = replace(options, variants=0, budget=0.0, again=False)
+
+    def specialized(sizes: tuple[int, ...]) -> Executable:
+        same = specialize(graph, dict(zip(symbols, sizes, strict=True)))
+        made = compile_graph(same, fixed)
+        if made.native is None:
+            raise UnsupportedError(made.report.specialised or "it has no native code")
+        symbolic = held()
+        if symbolic is not None:
+            share_panels(made.native.prepared(), symbolic.prepared())
+        return made
+
+    return specialized
 
 
 def staged(graph: Graph, options: Options, report: CompileReport) -> Stage:

@@ -169,9 +169,13 @@ class SizedCalls:
         self._functions: list[Callable[..., Any]] = []
         self._left = MOST_LEARNT
         self._recent: set[tuple[int, ...]] = set()
+        self._variants = native.variants
+        self._version = 0
 
     def __call__(self, *inputs: Any) -> Any:
         """What the program returns; None if it has to be asked in another way."""
+        if self._variants is not None and self._variants.version != self._version:
+            self._version, self._functions = self._variants.version, []
         for function in self._functions:
             found = function(*inputs)
             if found is not None:
@@ -189,7 +193,11 @@ class SizedCalls:
         if sizes is None or (len(self._functions) == MOST_KNOWN and not self._is_recent(sizes)):
             return
         self._left -= 1
-        made = quick_call(native, arguments, self._kind, self._form, sizes)
+        variant = None if self._variants is None else self._variants.ready(sizes)
+        if variant is None or variant.native is None or variant.arguments is None:
+            made = quick_call(native, arguments, self._kind, self._form, sizes)
+        else:
+            made = quick_call(variant.native, variant.arguments, self._kind, self._form)
         if made is not None:
             self._functions = [made, *self._functions[: MOST_KNOWN - 1]]
 
