@@ -6,7 +6,6 @@ import gc
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -141,33 +140,29 @@ def test_a_scan_without_end_has_one() -> None:
         made(np.ones(4, np.float32), timeout=LIMIT)
 
 
+def _shared(function: Callable[[Value], Any], type_: str, threads: int) -> Any:
+    """A program whose steps threads share."""
+    made = monograph.compile(function, type_, threads=threads)
+    assert any(isinstance(each, Spread) for each in flattened(made.executable.code.steps))
+    return made
+
+
 @pytest.mark.parametrize("threads", [1, 3])
-def test_steps_that_threads_share_end_too(threads: int) -> None:
+def test_steps_that_threads_share_end_and_are_shared_again(threads: int) -> None:
     """Results without elements, so that only time limits how many there can be."""
 
     def nothing(x: Value) -> Any:
         return F.scan(lambda _, __: ((), x * 2.0), (), length=2**40)[1]
 
-    made = monograph.compile(nothing, "f32[0]", threads=threads)
-    if not any(isinstance(each, Spread) for each in flattened(made.executable.code.steps)):
-        pytest.skip("nothing is computed for results without elements")
-    with pytest.raises(TimeLimitError):
-        made(np.ones(0, np.float32), timeout=LIMIT)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_after_threads_were_stopped_they_share_steps_again(threads: int) -> None:
-    made = monograph.compile(
-        lambda xs: F.scan(lambda _, x: ((), F.exp(x) + x), (), xs)[1],
-        f"f32[{1 << 16}, 16]",
-        threads=threads,
+    endless = _shared(nothing, "f32[0]", threads)
+    rows = _shared(
+        lambda xs: F.scan(lambda _, x: ((), F.exp(x) + x), (), xs)[1], "f32[4096, 16]", threads
     )
-    assert any(isinstance(each, Spread) for each in flattened(made.executable.code.steps))
-    for k in range(4):
-        xs = np.full((1 << 16, 16), k, np.float32)
+    for k in range(3):
         with pytest.raises(TimeLimitError):
-            made(xs, timeout=1e-9)
-        np.testing.assert_allclose(made(xs), np.exp(xs) + xs, rtol=1e-5)
+            endless(np.ones(0, np.float32), timeout=LIMIT)
+        xs = np.full((4096, 16), k, np.float32)
+        np.testing.assert_allclose(rows(xs), np.exp(xs) + xs, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["while", "nested", "interpreted"])
@@ -218,6 +213,20 @@ def test_other_threads_run_while_a_loop_does() -> None:
         stop.set()
         other.join()
     assert turns[0] > 3
+
+
+def test_sizes_that_a_call_decides_change_nothing() -> None:
+    """Each of the sizes that came again has a function of its own, which a limit goes around."""
+
+    def halve(x: Value, n: Value) -> Any:
+        return F.while_loop(lambda c: F.less(c[0], n), lambda c: (c[0] + 1, c[1] * 0.5), (0, x))[1]
+
+    made = monograph.compile(halve, "f32[batch, 4]", "i64[]")
+    x = np.ones((3, 4), np.float32)
+    for _ in range(3):
+        assert (made(x, np.array(2)) == 0.25).all()
+        with pytest.raises(TimeLimitError):
+            made(x, np.array(ENDLESS), timeout=LIMIT)
 
 
 def test_calls_that_are_broken_off_leave_no_frames_behind() -> None:
@@ -354,10 +363,10 @@ def test_torch_loops_end_and_leave_the_state_of_a_module_as_it_was() -> None:
     made = monograph.compile(module, torch.tensor(4))
     assert made(torch.tensor(5)).item() == 5
     states = [buffer for name, buffer in made._call.state.items() if name == "calls"]
-    before = [int(each) for each in states]
+    assert [int(each) for each in states] == [1]
     with pytest.raises(TimeLimitError):
         made(torch.tensor(ENDLESS), timeout=LIMIT)
-    assert [int(each) for each in states] == before
+    assert [int(each) for each in states] == [1]
     assert made(torch.tensor(6)).item() == 6
 
 
@@ -375,55 +384,58 @@ def test_a_torch_module_with_a_timeout_gets_it() -> None:
 
 # Ctrl-C -------------------------------------------------------------------------------------------
 
+INTERRUPTED = (
+    *(("while", way) for way in ("quick", "slow", "limited", "interpreter")),
+    *((name, "quick") for name in ("nested", "interpreted", "staged")),
+)
+"""Programs, and ways to call them: the built-in function, Python's way to native code, ..."""
+
 CHILD = """
-import sys
 import numpy as np
 import monograph
-from tests.runtime.test_interrupts import ENDLESS, _counter
+from tests.runtime.test_interrupts import ENDLESS, INTERRUPTED, _counter
 
-name, way = sys.argv[1:]
-counter = _counter(name)
-call = {
-    "quick": counter,
-    "slow": lambda n: counter.executable.run([n])[0],
-    "limited": lambda n: counter(n, timeout=600),
-    "interpreter": lambda n: monograph.interpret(counter.executable.graph, [n])[0],
-}[way]
-assert call(np.array(6)) == 6
-assert call(np.array(6)) == 6
-for _ in range(2):
-    print("running", flush=True)
-    try:
-        call(np.array(ENDLESS))
-    except KeyboardInterrupt:
-        print("interrupted", call(np.array(9)), flush=True)
+
+def caller(name, way):
+    counter = _counter(name)
+    return {
+        "quick": counter,
+        "slow": lambda n: counter.executable.run([n])[0],
+        "limited": lambda n: counter(n, timeout=600),
+        "interpreter": lambda n: monograph.interpret(counter.executable.graph, [n])[0],
+    }[way]
+
+
+for name, way in INTERRUPTED:
+    call = caller(name, way)
+    assert call(np.array(6)) == 6
+    assert call(np.array(6)) == 6
+    for _ in range(2):
+        print("running", name, way, flush=True)
+        try:
+            call(np.array(ENDLESS))
+        except KeyboardInterrupt:
+            print("interrupted", call(np.array(9)), flush=True)
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals for child processes")
-@pytest.mark.parametrize(
-    "name, way",
-    [
-        *(("while", way) for way in ("quick", "slow", "limited", "interpreter")),
-        *((name, "quick") for name in ("nested", "interpreted", "staged")),
-    ],
-)
-def test_ctrl_c_ends_a_call_and_the_next_is_right(name: str, way: str) -> None:
-    root = Path(__file__).parents[2]
+def test_ctrl_c_ends_a_call_and_the_next_is_right() -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CHILD), name, way],
+        [sys.executable, "-c", CHILD],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=root,
+        cwd=Path(__file__).parents[2],
     )
     assert child.stdout is not None
     try:
-        for _ in range(2):
-            assert child.stdout.readline() == "running\n"
-            time.sleep(0.3)
-            child.send_signal(signal.SIGINT)
-            assert child.stdout.readline() == "interrupted 9\n"
+        for name, way in INTERRUPTED:
+            for _ in range(2):
+                assert child.stdout.readline() == f"running {name} {way}\n"
+                time.sleep(0.2)
+                child.send_signal(signal.SIGINT)
+                assert child.stdout.readline() == "interrupted 9\n"
         _, errors = child.communicate(timeout=60)
     finally:
         child.kill()
