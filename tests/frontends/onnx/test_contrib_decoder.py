@@ -240,6 +240,17 @@ def test_quantized_experts(bits: int, block: int, points: bool) -> None:
     contrib("QMoE", operands, constant=fixed, rtol=1e-3, atol=1e-3, **options)
 
 
+@pytest.mark.parametrize("normalized", [0, 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_shares_of_quantized_experts(normalized: int, weighted: bool) -> None:
+    operands, options = quantized_experts(4, 0, points=True)
+    if weighted:
+        operands += [None, np.abs(draw(5, EXPERTS, seed=1))]
+    options["normalize_routing_weights"] = normalized
+    fixed = list(range(2, 14))
+    contrib("QMoE", operands, constant=fixed, rtol=1e-3, atol=1e-3, **options)
+
+
 def test_quantized_experts_of_eight_bits_in_blocks() -> None:
     """ONNX Runtime quantizes the operand too, so that it is compared with real weights."""
     operands, options = quantized_experts(8, 32, points=False)

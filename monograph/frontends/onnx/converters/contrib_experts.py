@@ -105,14 +105,17 @@ def _mixed(node: OnnxNode, layers: list[Layer | None], weights: Value | None) ->
 
 
 def _shares(node: OnnxNode, scores: Value, weights: Value | None) -> Value:
-    """The share of each expert in each token, [tokens, experts]; 0 of those not chosen."""
+    """The share of each expert in each token, [tokens, experts]; 0 of those not chosen.
+
+    ONNX Runtime's ``QMoE`` shares out among the chosen alone, whatever its attribute says.
+    """
     best, chosen = F.top_k(scores, node.integer("k", 1), 1)
     normalized = bool(node.integer("normalize_routing_weights", 0))
     if weights is not None:
         parts = F.take_along_axis(weights, chosen, 1)
         if normalized:
             parts = F.divide(parts, F.sum(parts, 1, keepdims=True))
-    elif normalized:
+    elif normalized or node.op_type == "QMoE":
         parts = F.softmax(best, 1)
     else:
         parts = F.take_along_axis(F.softmax(scores, 1), chosen, 1)

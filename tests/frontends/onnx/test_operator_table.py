@@ -1,0 +1,68 @@
+"""The page that lists operators says what is true of the ONNX Runtime that is installed."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from monograph.frontends.onnx import find_unsupported, from_onnx
+from monograph.frontends.onnx.support import REFUSED
+from monograph.ir.interpret import interpret
+from tests.frontends.onnx.contrib_samples import SAMPLES
+from tests.frontends.onnx.operator_table import PAGE, REFUSES, cpu_ops, is_read, table
+from tests.frontends.onnx.ort import one_node, run_ort
+
+
+def rows() -> dict[str, str]:
+    return dict(re.findall(r"^\| (\w+) \| ([\w ]+) \|", PAGE.read_text(), re.MULTILINE)[1:])
+
+
+def same_version() -> bool:
+    return f"ONNX Runtime {onnxruntime.__version__} " in PAGE.read_text()
+
+
+def test_every_operator_is_listed_and_refused_only_without_a_converter() -> None:
+    if not same_version():
+        pytest.skip("the page was written for another ONNX Runtime")
+    listed = rows()
+    assert sorted(listed) == cpu_ops()
+    assert {op for op, state in listed.items() if state == REFUSES} == {
+        op for op in listed if not is_read(op)
+    }
+
+
+def test_what_is_refused_on_purpose_has_no_converter() -> None:
+    assert not [op for op in REFUSED if is_read(op)]
+
+
+def test_every_operator_that_is_read_has_a_sample() -> None:
+    assert [op for op in cpu_ops() if is_read(op) and op not in SAMPLES] == []
+
+
+@pytest.mark.parametrize("op", SAMPLES)
+def test_samples_agree_with_onnx_runtime(op: str) -> None:
+    sample = SAMPLES[op]
+    model, feeds = one_node(
+        op, sample.operands, sample.outputs, domain="com.microsoft", constant=sample.constant,
+        **sample.attributes,
+    )  # fmt: skip
+    expected, found = run_ort(model, feeds), interpret(from_onnx(model), feeds)
+    for got, want in zip(found, expected, strict=True):
+        steps = 1 if want.dtype.kind in "iu" else 1e-5
+        np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=1e-4, atol=steps)
+
+
+def test_a_search_is_refused_with_advice() -> None:
+    model, _ = one_node("BeamSearch", [np.zeros((1, 4), np.int32)], domain="com.microsoft")
+    (problem,) = find_unsupported(model)
+    assert "search outside of it" in problem.reason
+
+
+@pytest.mark.slow
+def test_the_page_is_what_running_the_operators_gives() -> None:
+    if not same_version():
+        pytest.skip("the page was written for another ONNX Runtime")
+    assert PAGE.read_text() == table()
