@@ -93,16 +93,20 @@ def is_supported(domain: str, op: str, version: int | None) -> bool:
 
 NCHWC = "com.microsoft.nchwc"
 _SEARCH = "it runs a whole model in a loop: export that model, and search outside of it"
+_MAPS = "maps are not supported: export with zipmap=False, or without the ops around it"
 REFUSED = {
-    "BeamSearch": _SEARCH,
-    "GreedySearch": _SEARCH,
-    "Sampling": _SEARCH,
-    "WhisperBeamSearch": _SEARCH,
-    "MatMulFpQ4": "its weights are packed for one kind of processor: use MatMulNBits",
-    "MaxpoolWithMask": "it is for internal use of ONNX Runtime",
-    "SparseToDenseMatMul": "sparse tensors are not supported at run time",
+    ("com.microsoft", "BeamSearch"): _SEARCH,
+    ("com.microsoft", "GreedySearch"): _SEARCH,
+    ("com.microsoft", "Sampling"): _SEARCH,
+    ("com.microsoft", "WhisperBeamSearch"): _SEARCH,
+    ("com.microsoft", "MatMulFpQ4"): "its weights are packed for one processor: use MatMulNBits",
+    ("com.microsoft", "MaxpoolWithMask"): "it is for internal use of ONNX Runtime",
+    ("com.microsoft", "SparseToDenseMatMul"): "sparse tensors are not supported at run time",
+    ("ai.onnx.ml", "CastMap"): _MAPS,
+    ("ai.onnx.ml", "DictVectorizer"): _MAPS,
+    ("ai.onnx.ml", "ZipMap"): _MAPS,
 }
-"""Ops of ``com.microsoft`` that ONNX Runtime runs on a CPU and that are refused here, and why."""
+"""Ops that ONNX Runtime runs on a CPU and that are refused here on purpose, and why."""
 
 STANDARD = ("", "ai.onnx.ml")
 """The domains whose ops ONNX itself defines."""
@@ -114,8 +118,8 @@ def _reason(domain: str, op: str, version: int | None) -> str:
             "it is made by ONNX Runtime for one kind of processor: save the model with at most "
             "ORT_ENABLE_EXTENDED"
         )
-    if domain == "com.microsoft" and op in REFUSED:
-        return REFUSED[op]
+    if (domain, op) in REFUSED:
+        return REFUSED[domain, op]
     if version is None:
         return f"the model imports no opset of the domain {domain or 'ai.onnx'!r}"
     if functions.schema_of(domain, op, version) is None and domain in STANDARD:

@@ -29,8 +29,8 @@ _OPENING = """\
 The operators that ONNX itself defines are read, of every opset up to 28; only those that deal in
 maps (`CastMap`, `DictVectorizer` and `ZipMap` of `ai.onnx.ml`) are not. Models that went through
 ONNX Runtime's quantizers and optimizers also hold operators of its own, in the domain
-`com.microsoft`. This page lists those that ONNX Runtime {version} has for a CPU, {count} of them, and
-what becomes of each here. `python -m tests.frontends.onnx.operator_table` writes it, by running
+`com.microsoft`. This page lists those that ONNX Runtime {version} has for a CPU, {count} of them,
+and what becomes of each here. `python -m tests.frontends.onnx.operator_table` writes it, by running
 them.
 
 - **native**: compiled, with nothing left to the interpreter;
@@ -91,7 +91,7 @@ def table() -> str:
     lines = [
         f"| {op} | {state(SAMPLES[op], op)} | |"
         if is_read(op)
-        else f"| {op} | {REFUSES} | {REFUSED.get(op, 'no converter is written for it')} |"
+        else f"| {op} | {REFUSES} | {REFUSED.get((DOMAIN, op), 'no converter is written for it')} |"
         for op in ops
     ]
     others = sorted(op for domain, op in converters() if domain == DOMAIN and op not in ops)

@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 
 from monograph.frontends.onnx import find_unsupported, from_onnx
+from monograph.frontends.onnx.registry import converters
 from monograph.frontends.onnx.support import REFUSED
 from monograph.ir.interpret import interpret
 from tests.frontends.onnx.contrib_samples import SAMPLES
@@ -35,7 +36,7 @@ def test_every_operator_is_listed_and_refused_only_without_a_converter() -> None
 
 
 def test_what_is_refused_on_purpose_has_no_converter() -> None:
-    assert not [op for op in REFUSED if is_read(op)]
+    assert not [key for key in REFUSED if key in converters()]
 
 
 def test_every_operator_that_is_read_has_a_sample() -> None:
@@ -55,10 +56,14 @@ def test_samples_agree_with_onnx_runtime(op: str) -> None:
         np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=1e-4, atol=steps)
 
 
-def test_a_search_is_refused_with_advice() -> None:
-    model, _ = one_node("BeamSearch", [np.zeros((1, 4), np.int32)], domain="com.microsoft")
+@pytest.mark.parametrize(
+    ("domain", "op", "advice"),
+    [("com.microsoft", "BeamSearch", "search outside of it"), ("ai.onnx.ml", "ZipMap", "zipmap")],
+)
+def test_what_is_refused_on_purpose_comes_with_advice(domain: str, op: str, advice: str) -> None:
+    model, _ = one_node(op, [np.zeros((1, 4), np.float32)], domain=domain)
     (problem,) = find_unsupported(model)
-    assert "search outside of it" in problem.reason
+    assert advice in problem.reason
 
 
 @pytest.mark.slow
