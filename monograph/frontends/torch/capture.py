@@ -15,6 +15,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from monograph.errors import InputError, UnsupportedError
+from monograph.frontends.torch.caches import know_caches
 from monograph.frontends.torch.held import HeldTensors
 from monograph.frontends.torch.notices import warn_of_training
 from monograph.frontends.torch.quick_export import quick_export
@@ -58,6 +59,7 @@ def export(
     _check_count(target, module, inputs, kwargs)
     if not training:
         warn_of_training(module)
+    know_caches()
     positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
     watched = _all_watched() if strict else _watched(module)
     with _mode(module, training), watched, quick_export():
