@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads of this process are lost in a fork
@@ -24,15 +25,17 @@ from tests.fuzz.workers import Outcome, prepare, run_case, run_seeds
 def main() -> int:
     """Run the fuzzer; 1 if it found something."""
     options = _arguments()
-    seed = secrets.randbelow(1_000_000) * 1000 if options.seed is None else options.seed
-    print(f"seed {seed}, {options.programs} programs", flush=True)
+    first = options.seed or [secrets.randbelow(1_000_000) * 1000]
+    listed = first if len(first) > 1 else range(first[0], first[0] + options.programs)
+    print(f"seed {first[0]}, {len(listed)} programs", flush=True)
     choices = Choices(
         options.route, options.dtype, _several(options.vector_bytes), _several(options.fences)
     )
     prepare()
     started = time.monotonic()
     outcomes: list[Outcome] = []
-    seeds = _seeds(seed, options.programs, started + 60 * options.minutes)
+    deadline = started + 60 * options.minutes
+    seeds = itertools.takewhile(lambda _: time.monotonic() < deadline, listed)
     for outcome in run_seeds(seeds, lambda n: draw_case(n, choices), options.jobs, options.timeout):
         outcomes.append(outcome)
         verdict = outcome.verdict
@@ -47,7 +50,7 @@ def main() -> int:
         if any(each.verdict.status == status for each in outcomes):
             print(f"{status}:\n{refusals(outcomes, status)}\n")
     seconds = time.monotonic() - started
-    print(f"seed {seed}: {len(outcomes)} programs in {seconds:.0f} s, {len(findings)} findings")
+    print(f"seed {first[0]}: {len(outcomes)} programs in {seconds:.0f} s, {len(findings)} findings")
     return 1 if findings else 0
 
 
@@ -55,7 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--programs", type=int, default=300)
     parser.add_argument(
-        "--seed", type=int, help="of the first program; the next have the next ones"
+        "--seed", type=_numbers, help="of the first program, or of each: 7 or 12,57,98"
     )
     parser.add_argument("--minutes", type=float, default=600, help="start no program after so many")
     parser.add_argument("--route", choices=ROUTES)
@@ -80,11 +83,8 @@ def _several(text: str) -> tuple[str, ...]:
     return tuple("" if part in ("own", "none") else part for part in text.split(","))
 
 
-def _seeds(first: int, count: int, deadline: float) -> Iterator[int]:
-    for seed in range(first, first + count):
-        if time.monotonic() > deadline:
-            return
-        yield seed
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
 
 
 def _findings(outcomes: Sequence[Outcome], options: argparse.Namespace) -> list[Finding]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -120,7 +121,8 @@ class Program:
         self, weights: Mapping[str, Tensor], *, wide: bool = False, watch: Watch | None = None
     ) -> Callable[..., tuple[Tensor, ...]]:
         """The model, executed from its own text."""
-        namespace: dict[str, Any] = {"torch": torch, "F": functional, **weights}
+        functions = LimitsAtInfinity() if wide else functional
+        namespace: dict[str, Any] = {"torch": torch, "F": functions, **weights}
         if watch is not None:
             namespace["watch"] = watch
         exec(
@@ -152,6 +154,29 @@ class Program:
             ),
             tuple(data["outputs"]),
         )
+
+
+class LimitsAtInfinity:
+    """``torch.nn.functional``, with activations at infinities as what they tend to.
+
+    Torch multiplies −∞ by 0 there, or divides ∞ by ∞, and says NaN or not by the processor that it
+    runs on. With this in the reference and torch's own in eager, either is right.
+    """
+
+    GATED = frozenset(("gelu", "silu", "mish", "hardswish"))
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(functional, name)
+        return partial(self._gated, function) if name in self.GATED else function
+
+    @staticmethod
+    def _gated(function: Callable[..., Tensor], x: Tensor, *rest: Any, **options: Any) -> Tensor:
+        return torch.where(x.isneginf(), -0.0, function(x, *rest, **options))
+
+    @staticmethod
+    def softsign(x: Tensor) -> Tensor:
+        """±1 at the infinities."""
+        return torch.where(x.isinf(), x.sign(), functional.softsign(x))
 
 
 def mutates(statement: Statement) -> bool:
