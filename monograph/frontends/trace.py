@@ -53,7 +53,7 @@ def trace_with_structure(
         arguments.append(unflatten(structure, values))
     with graph.as_current():
         returned = function(*arguments)
-        leaves, results = flatten(returned)
+        leaves, results = flatten(returned, as_given=True)
         graph.set_outputs([_as_output(leaf, graph) for leaf in leaves])
     return graph, flatten(specs)[1], results
 

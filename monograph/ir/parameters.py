@@ -82,7 +82,7 @@ class Parameters:
     def _check_default(self, name: str, value: Any) -> None:
         known = self.signature.parameters.get(name)
         default = _EMPTY if known is None else known.default
-        if value is default or (type(value) is type(default) and _are_equal(value, default)):
+        if _are_equal(value, default):
             return
         raise InputError(
             f"argument {name!r} was not among the example inputs",
@@ -110,4 +110,9 @@ class Parameters:
 
 
 def _are_equal(value: Any, default: Any) -> bool:
-    return isinstance(value, bool | int | float | str) and bool(value == default)
+    """Whether they are the same object, or equal numbers and words, in equal tuples and lists."""
+    if value is default or type(value) is not type(default):
+        return value is default
+    if isinstance(value, tuple | list):
+        return len(value) == len(default) and all(map(_are_equal, value, default))
+    return isinstance(value, bool | int | float | str) and value == default

@@ -8,6 +8,7 @@ None is a leaf.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import field
 from typing import Any
 
 from monograph.dataclass import dataclass
@@ -16,15 +17,16 @@ from monograph.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """The skeleton of a nested structure: ``kind`` is leaf, none, tuple, list, dict or record.
+    """The skeleton of a nested structure.
 
-    A record is a named tuple; ``maker`` is its class.
+    ``kind`` is leaf, none, tuple, list, dict, record (a named tuple) or fields (a dataclass);
+    ``keys`` are those of a dict, or the names of fields, and ``maker`` is the class that has them.
     """
 
     kind: str
     keys: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
-    maker: type[Any] | None = None
+    maker: type[Any] | None = field(default=None, compare=False)
 
     @property
     def leaves(self) -> int:
@@ -77,25 +79,32 @@ class Fixed:
 
 
 LEAF = Structure("leaf")
-_NONE = Structure("none")
+NONE = Structure("none")
 
 
-def flatten(tree: Any) -> tuple[list[Any], Structure]:
-    """The leaves of a structure in order, and its skeleton; dicts go in order of their keys."""
+def flatten(tree: Any, *, as_given: bool = False) -> tuple[list[Any], Structure]:
+    """The leaves of a structure in order, and its skeleton.
+
+    Dicts go in order of their keys, since arguments are the same in any order; ``as_given`` leaves
+    them in their own, which results keep.
+    """
     leaves: list[Any] = []
-    return leaves, _flatten(tree, leaves)
+    return leaves, _flatten(tree, leaves, as_given)
 
 
-def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+def _flatten(tree: Any, leaves: list[Any], as_given: bool) -> Structure:
     if tree is None:
-        return _NONE
+        return NONE
     if isinstance(tree, dict):
-        keys = tuple(sorted(tree, key=lambda key: (type(key).__name__, key)))
-        return Structure("dict", keys, tuple(_flatten(tree[key], leaves) for key in keys))
+        keys = tuple(tree)
+        if not as_given:
+            keys = tuple(sorted(keys, key=lambda key: (type(key).__name__, key)))
+        children = tuple(_flatten(tree[key], leaves, as_given) for key in keys)
+        return Structure("dict", keys, children)
     if isinstance(tree, tuple | list):
-        children = tuple(_flatten(item, leaves) for item in tree)
+        children = tuple(_flatten(item, leaves, as_given) for item in tree)
         if hasattr(tree, "_fields"):
-            return Structure("record", (), children, type(tree))
+            return Structure("record", tuple(tree._fields), children, type(tree))
         return Structure("tuple" if isinstance(tree, tuple) else "list", (), children)
     leaves.append(tree)
     return LEAF

@@ -17,7 +17,7 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.deadline import call_limit, call_limited
-from monograph.errors import InputError
+from monograph.errors import InputError, UnsupportedError
 from monograph.ir.call_arguments import in_order
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import bind_inputs, interpret
@@ -204,7 +204,7 @@ class Executable:
         if found is not None:
             return found
         native, arguments = self.native, self.arguments
-        if _any_torch(inputs.values() if isinstance(inputs, dict) else inputs):
+        if any_torch(inputs.values() if isinstance(inputs, dict) else inputs):
             return self._run_torch(inputs)
         if self.stage is not None:
             with call_limit():  # one for all its parts
@@ -286,8 +286,8 @@ class Executable:
         """Write it, weights included, to a ``.mono`` file that ``monograph.load`` reads."""
         return write_artifact(path, self.bundle({"kind": "graph"}))
 
-    def bundle(self, call: Mapping[str, Json]) -> Bundle:
-        """All of it, with what is to be said of how it is called."""
+    def bundle(self, call: Mapping[str, Json], state: Mapping[str, Array] | None = None) -> Bundle:
+        """All of it, how it is called, and what it remembers of calls."""
         machine = host()
         if self.native is None:
             parts = write_graph(self.lowered)
@@ -299,6 +299,10 @@ class Executable:
             "native": self.code is not None,
             "signature": write_signature(self.graph, self.outputs),
             "call": dict(call),
+            "state": {
+                name: parts.add_array(f"state.{name}", array.copy())
+                for name, array in (state or {}).items()
+            },
             "report": write_report(self.report),
         }
         if self.stage is not None:
@@ -418,6 +422,7 @@ class CompiledModule:
     ``returned`` says what becomes of the graph's outputs where the arguments are its inputs in
     order: a class (a tensor, or a tuple or list of them in order), or a function that nests them.
     ``names`` are what its arguments may be called; ``gradients`` warns once where they stop.
+    Without a convention it cannot be saved; ``obstacle`` says why.
     """
 
     def __init__(
@@ -428,9 +433,15 @@ class CompiledModule:
         returned: type | Callable[[list[Any]], Any] | None = None,
         names: Sequence[str] = (),
         gradients: GradientWatch | None = None,
+        *,
+        state: Mapping[str, Any] | None = None,
+        obstacle: str = "",
     ) -> None:
         self.executable = executable
         self.convention = convention
+        self.state: Mapping[str, Any] = dict(state or {})
+        """The buffers that calls change, as tensors of its own: to look at, to reset."""
+        self._obstacle = obstacle
         self._gradients = gradients
         self._call = call
         self._returned = returned
@@ -471,13 +482,20 @@ class CompiledModule:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to a ``.mono`` file, which loads as something to call as the module is called.
 
-        That takes and returns torch tensors or arrays, and needs torch for the former alone. A
-        module with state of its own (statistics that it updates, random numbers) loads as an
-        executable: flat inputs and outputs, the state among them.
+        That takes and returns torch tensors or arrays, and needs torch for the former alone; it has
+        the state that this has now. Named tuples and dataclasses come back with the same names, but
+        not of the same class (``monograph.ir.named``). What a file cannot hold is an error.
         """
         if self.convention is None:
-            return self.executable.save(path)
-        return write_artifact(path, self.executable.bundle(self.convention.write()))
+            reason = self._obstacle or "it does not tell how it is called"
+            raise UnsupportedError(
+                f"this module cannot be saved: {reason}",
+                hint="executable.save(path) saves its graph alone, with flat inputs and outputs",
+            )
+        from monograph.frontends.torch.types import array_from_torch
+
+        state = {name: array_from_torch(tensor) for name, tensor in self.state.items()}
+        return write_artifact(path, self.executable.bundle(self.convention.write(), state))
 
 
 def _nesting(call: Callable[..., Any], nest: Callable[[list[Any]], Any]) -> Callable[..., Any]:
@@ -495,7 +513,7 @@ def _nesting(call: Callable[..., Any], nest: Callable[[list[Any]], Any]) -> Call
 CompiledModel: TypeAlias = "Executable | CompiledFunction | CompiledModule | LoadedModule"
 
 
-def _any_torch(items: Any) -> bool:
+def any_torch(items: Any) -> bool:
     """Whether any of these is a torch tensor; there is none where nobody has imported torch."""
     torch = sys.modules.get("torch")
     return torch is not None and any(isinstance(item, torch.Tensor) for item in items)

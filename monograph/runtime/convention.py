@@ -1,68 +1,114 @@
 """How a torch module is called, kept where torch may not be: in a saved program.
 
 A graph takes and returns flat lists. A module takes positional and named arguments, nested as its
-author liked, and returns a dict, say. A ``Convention`` remembers both nestings and which leaf is
-which input or output, so that a loaded module is called as the module was: with arrays, or with
-torch tensors where there is torch.
+author liked, and returns a dict, say; it may keep state from call to call, and draw random numbers.
+A ``Convention`` remembers both nestings, and of each input of the graph whether it is an argument,
+state or a key, so that a loaded module is called as the module was: with arrays, or with torch
+tensors where there is torch.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.deadline import call_limited
 from monograph.errors import InputError
+from monograph.ir.parameters import Parameters
 from monograph.ir.tree import SIMPLE, Fixed, Structure, flatten, unflatten
+from monograph.ir.types import Array
 from monograph.runtime.artifact import write_artifact
 from monograph.runtime.bundle import Json
-from monograph.runtime.compiled import Executable
+from monograph.runtime.compiled import Executable, any_torch
 from monograph.runtime.records import typed, unreadable
 from monograph.runtime.storage import read_structure, write_structure
+from monograph.runtime.stored_parameters import read_parameters, write_parameters
+
+Source: TypeAlias = int | str | None
+"""What an input of the graph is: a leaf of the arguments, by place, or state, by name, or a key to
+draw random numbers with."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A leaf of what is returned: an output of the graph, or None; perhaps a Python number.
+    """A leaf of what is returned: an output of the graph, or a word, or None.
 
-    ``order`` has the dimensions in the order in which the output has them, if it is another.
+    It may be a Python number, or what torch has as complex32 and we as c64. ``order`` has the
+    dimensions in the order in which the output has them, if it is another.
     """
 
     output: int | None
     is_number: bool = False
     order: tuple[int, ...] | None = None
+    is_half_complex: bool = False
+    word: str | None = None
 
     def of(self, outputs: Sequence[Any]) -> Any:
         """The leaf: of tensors or arrays."""
         if self.output is None:
-            return None
+            return self.word
         found = outputs[self.output]
         if self.is_number:
             return found.item()
+        if self.is_half_complex and not isinstance(found, np.ndarray):
+            import torch
+
+            found = found.to(torch.complex32)
         if self.order is None:
             return found
         inverse = [self.order.index(axis) for axis in range(len(self.order))]
         return found.transpose(inverse) if isinstance(found, np.ndarray) else found.permute(inverse)
+
+    def write(self) -> Json:
+        """As a manifest holds it."""
+        order = None if self.order is None else list(self.order)
+        return [self.output, self.is_number, order, self.is_half_complex, self.word]
 
 
 @dataclass(frozen=True)
 class Convention:
     """The nesting of ``(arguments, named arguments)`` and of the results.
 
-    ``inputs`` has the leaf that each input of the graph is, ``outputs`` what each leaf of the
-    results is, and ``fixed`` the leaves that the program holds for one value of.
+    ``inputs`` says what each input of the graph is, ``outputs`` what each leaf of the results is,
+    and ``fixed`` has the leaves that the program holds for one value of. ``parameters`` lets
+    arguments be given in other forms than the example inputs were.
     """
 
     arguments: Structure
-    inputs: tuple[int, ...]
+    inputs: tuple[Source, ...]
     results: Structure
     outputs: tuple[Result, ...]
     fixed: tuple[Fixed, ...] = ()
+    parameters: Parameters | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What arguments may be called, as far as that is known."""
+        known = self.parameters
+        of_signature = () if known is None else tuple(known.signature.parameters)
+        return (*of_signature, *self.arguments.children[1].keys)
+
+    def leaves(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
+        """The leaves of some arguments; an error if they are not those of the module."""
+        leaves, structure = flatten((arguments, dict(named)))
+        if structure != self.arguments and self.parameters is not None:
+            arranged = self.parameters.arranged(arguments, named)
+            if arranged is not None:
+                leaves, structure = flatten(arranged)
+        if structure != self.arguments:
+            raise InputError(
+                "the arguments have another structure than the example inputs",
+                expected=str(self.arguments),
+                found=str(structure),
+            )
+        for each in self.fixed:
+            each.check(leaves[each.position])
+        return leaves
 
     def write(self) -> dict[str, Json]:
         """As a manifest holds it."""
@@ -71,11 +117,9 @@ class Convention:
             "arguments": write_structure(self.arguments),
             "inputs": list(self.inputs),
             "results": write_structure(self.results),
-            "outputs": [
-                [each.output, each.is_number, None if each.order is None else list(each.order)]
-                for each in self.outputs
-            ],
+            "outputs": [each.write() for each in self.outputs],
             "fixed": [[each.name, each.position, each.value] for each in self.fixed],
+            "parameters": None if self.parameters is None else write_parameters(self.parameters),
         }
 
 
@@ -83,16 +127,29 @@ def read_convention(call: dict[str, Json], inputs: int, outputs: int) -> Convent
     """What ``write`` wrote, of a graph with so many inputs and outputs."""
     arguments = read_structure(call.get("arguments"))
     results = read_structure(call.get("results"))
-    places = tuple(typed(each, int) for each in typed(call.get("inputs"), list))
+    sources = tuple(
+        _read_source(each, arguments.leaves) for each in typed(call.get("inputs"), list)
+    )
     leaves = tuple(_read_result(each, outputs) for each in typed(call.get("outputs"), list))
     fixed = tuple(_read_fixed(each, arguments.leaves) for each in typed(call.get("fixed"), list))
-    if len(places) != inputs or not all(0 <= place < arguments.leaves for place in places):
+    if len(sources) != inputs:
         raise unreadable("its arguments are not the program's inputs")
     if len(leaves) != results.leaves:
         raise unreadable("its results are not the program's outputs")
     if arguments.kind != "tuple" or [c.kind for c in arguments.children] != ["tuple", "dict"]:
         raise unreadable("its arguments are not positional and named ones")
-    return Convention(arguments, places, results, leaves, fixed)
+    parameters = call.get("parameters")
+    known = None if parameters is None else read_parameters(parameters)
+    return Convention(arguments, sources, results, leaves, fixed, known)
+
+
+def _read_source(value: Json, leaves: int) -> Source:
+    if value is None or isinstance(value, str):
+        return value
+    place = typed(value, int)
+    if not 0 <= place < leaves:
+        raise unreadable("its arguments are not the program's inputs")
+    return place
 
 
 def _read_fixed(value: Json, leaves: int) -> Fixed:
@@ -107,15 +164,15 @@ def _read_fixed(value: Json, leaves: int) -> Fixed:
 
 def _read_result(value: Json, outputs: int) -> Result:
     parts = typed(value, list)
-    if len(parts) != 3:
+    if len(parts) != 5:
         raise unreadable("a result is described in an unknown way")
-    number = typed(parts[1], bool)
+    number, half = typed(parts[1], bool), typed(parts[3], bool)
     if parts[0] is None:
-        return Result(None, number)
+        return Result(None, number, word=None if parts[4] is None else typed(parts[4], str))
     output = typed(parts[0], int)
     if not 0 <= output < outputs:
         raise unreadable("a result is an output that the program does not have")
-    return Result(output, number, _read_order(parts[2]))
+    return Result(output, number, _read_order(parts[2]), half)
 
 
 def _read_order(value: Json) -> tuple[int, ...] | None:
@@ -128,11 +185,23 @@ def _read_order(value: Json) -> tuple[int, ...] | None:
 
 
 class LoadedModule:
-    """A torch module that was compiled and saved: called as it was, without gradients."""
+    """A torch module that was compiled and saved: called as it was, without gradients.
 
-    def __init__(self, executable: Executable, convention: Convention) -> None:
+    ``state`` holds the buffers that calls change, as they were when it was saved. Random numbers
+    follow torch's generator where tensors are given, and NumPy's (``np.random.seed``) for arrays.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        convention: Convention,
+        state: Mapping[str, Array] | None = None,
+    ) -> None:
         self.executable = executable
         self.convention = convention
+        self.state: dict[str, Array] = dict(state or {})
+        updates = executable.graph.updates
+        self._is_plain = not updates and all(isinstance(each, int) for each in convention.inputs)
 
     def __repr__(self) -> str:
         return self.executable.described("LoadedModule")
@@ -143,23 +212,75 @@ class LoadedModule:
         ``timeout=`` is how many seconds it may take (see ``monograph.time_limit``), unless it has
         an argument that is called so.
         """
-        if "timeout" in named and "timeout" not in self.convention.arguments.children[1].keys:
+        if "timeout" in named and "timeout" not in self.convention.names:
             return call_limited(self, arguments, named)
-        leaves, structure = flatten((arguments, named))
-        if structure != self.convention.arguments:
-            raise InputError(
-                "the arguments have another structure than the example inputs",
-                expected=str(self.convention.arguments),
-                found=str(structure),
-            )
-        for each in self.convention.fixed:
-            each.check(leaves[each.position])
-        found = self.executable.run([leaves[place] for place in self.convention.inputs])
-        return unflatten(self.convention.results, self._leaves(found))
+        leaves = self.convention.leaves(arguments, named)
+        if self._is_plain:
+            places = [each for each in self.convention.inputs if isinstance(each, int)]
+            found = self.executable.run([leaves[place] for place in places])
+        else:
+            found = self._run_with_state(leaves)
+        results = [each.of(found) for each in self.convention.outputs]
+        return unflatten(self.convention.results, results)
 
-    def _leaves(self, found: Sequence[Any]) -> list[Any]:
-        return [each.of(found) for each in self.convention.outputs]
+    def _run_with_state(self, leaves: Sequence[Any]) -> list[Any]:
+        """The graph's outputs; state, and arguments that the module writes, are updated."""
+        is_torch = any_torch(leaves)
+        given = [self._input(each, leaves, is_torch) for each in self.convention.inputs]
+        found = self.executable.run([_as_array(each) for each in given])
+        for output, position in self.executable.graph.updates.items():
+            _overwrite(given[position], found[output])
+        return [_as_tensor(each) for each in found] if is_torch else found
+
+    def _input(self, source: Source, leaves: Sequence[Any], is_torch: bool) -> Any:
+        if isinstance(source, int):
+            return leaves[source]
+        return _fresh_key(is_torch) if source is None else self.state[source]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a ``.mono`` file, which loads as this did."""
-        return write_artifact(path, self.executable.bundle(self.convention.write()))
+        """Write it, and its state as it is now, to a ``.mono`` file, which loads as this did."""
+        return write_artifact(path, self.executable.bundle(self.convention.write(), self.state))
+
+
+def _fresh_key(is_torch: bool) -> Array:
+    if not is_torch:
+        return np.random.randint(0, 2**31, 2).astype(np.uint32)
+    from monograph.frontends.torch.runner import fresh_key
+
+    return fresh_key()
+
+
+def _as_array(item: Any) -> Any:
+    if not any_torch((item,)):
+        return item
+    from monograph.frontends.torch.types import array_from_torch
+
+    return array_from_torch(item)
+
+
+def _as_tensor(array: Array) -> Any:
+    from monograph.frontends.torch.types import array_to_torch
+
+    return array_to_torch(array)
+
+
+def _overwrite(target: Any, value: Array) -> None:
+    """Give state, or an argument, its new contents."""
+    if any_torch((target,)):
+        from monograph.frontends.torch.runner import overwrite
+
+        overwrite(target, _as_tensor(value))
+        return
+    if not isinstance(target, np.ndarray) or not target.flags.writeable:
+        raise InputError(
+            "the program writes to one of its arguments",
+            expected="a tensor, or an array that can be written to",
+            found=type(target).__name__,
+        )
+    if target.shape != value.shape:
+        raise InputError(
+            "the program gives one of its arguments another shape, which an array cannot take",
+            expected="a tensor",
+            found=f"an array of {target.shape} for {value.shape}",
+        )
+    target[...] = value

@@ -10,7 +10,9 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from monograph.ir.data import ArrayData
 from monograph.ir.graph import Graph
+from monograph.ir.types import Array
 from monograph.runtime.artifact import check_target, read_artifact
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.compiled import (
@@ -20,7 +22,7 @@ from monograph.runtime.compiled import (
     Executable,
     read_report,
 )
-from monograph.runtime.convention import LoadedModule, read_convention
+from monograph.runtime.convention import Convention, LoadedModule, read_convention
 from monograph.runtime.executable import Native
 from monograph.runtime.records import typed, unreadable
 from monograph.runtime.storage import (
@@ -60,11 +62,30 @@ def load(
     if kind == "module":
         count = len(executable.outputs)
         convention = read_convention(call, len(executable.graph.inputs), count)
-        return LoadedModule(executable, convention)
+        state = _state(bundle, executable.graph, convention, count)
+        return LoadedModule(executable, convention, state)
     if kind != "function":
         raise unreadable(f"it is called in an unknown way, {kind!r}")
     arguments = read_structure(call.get("arguments"))
     return CompiledFunction(executable, arguments, read_structure(call.get("results")))
+
+
+def _state(bundle: Bundle, graph: Graph, convention: Convention, outputs: int) -> dict[str, Array]:
+    """The buffers that calls change, in memory that can be written to."""
+    stored = typed(bundle.manifest.get("state"), dict)
+    for output, position in graph.updates.items():
+        is_input = 0 <= position < len(graph.inputs) and convention.inputs[position] is not None
+        if not is_input or not 0 <= output < outputs:
+            raise unreadable("it updates an input that there is not, or with no output")
+    found = {}
+    for value, name in zip(graph.inputs, convention.inputs, strict=True):
+        if not isinstance(name, str):
+            continue
+        array = bundle.arrays.get(typed(stored.get(name), str))
+        if array is None or ArrayData(array).type != value.type:
+            raise unreadable(f"the state {name} is missing, or not what the program keeps")
+        found[name] = array.copy()
+    return found
 
 
 def _stage(

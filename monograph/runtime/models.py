@@ -11,16 +11,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from monograph.errors import InputError
+from monograph.errors import InputError, UnsupportedError
 from monograph.frontends.trace import trace_with_structure
 from monograph.ir.graph import Graph
-from monograph.ir.tree import SIMPLE, flatten
+from monograph.ir.tree import flatten
 from monograph.runtime.arguments import element_strides
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule, Executable
-from monograph.runtime.convention import Convention, Result
 from monograph.runtime.model_sources import (
     check_onnx_path,
     is_exported,
@@ -29,9 +28,6 @@ from monograph.runtime.model_sources import (
     refuse_other,
 )
 from monograph.runtime.threads import torch_threads
-
-if TYPE_CHECKING:
-    from monograph.frontends.torch import ImportedModel
 
 
 def compile_model(
@@ -94,14 +90,17 @@ def _compile_torch(
     from monograph.frontends.torch.notices import GradientWatch, holds_trained
     from monograph.frontends.torch.runner import TorchModel
     from monograph.frontends.torch.state import own_state
+    from monograph.frontends.torch.typed_examples import example_tensors, has_types
     from monograph.frontends.torch.types import array_from_torch
+    from monograph.runtime.torch_convention import convention_of
 
+    if has_types(examples) and dynamic_shapes is None:
+        examples, dynamic_shapes = example_tensors(examples)
     imported = import_torch(
         model, *examples, dynamic_shapes=dynamic_shapes, kwargs=kwargs, opaque=True
     )
     leaves = torch.utils._pytree.tree_leaves((examples, dict(kwargs or {})))
-    # Without a convention it may be saved as the bare graph.
-    if not in_rows and _convention(imported) is not None:
+    if not in_rows and not imported.graph.updates:
         orders = {order for order in map(order_of, leaves) if order is not None}
         imported = turn_outputs(imported, orders)
     places = [each.position if each.kind is InputKind.USER else None for each in imported.inputs]
@@ -114,52 +113,24 @@ def _compile_torch(
     if isinstance(model, torch.nn.Module):
         own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         state |= {name: tensor for name, tensor in own.items() if name in state}
+    state = own_state(state)
     parameters = parameters_of(model, examples, kwargs or {})
-    call = TorchModel(imported, own_state(state), executable.run, executable.run_tensors, parameters)
+    call = TorchModel(imported, state, executable.run, executable.run_tensors, parameters)
     watch = GradientWatch(imported.is_trained or holds_trained(model))
-    convention = _convention(imported)
-    return CompiledModule(executable, call, convention, call.returned, call.names, watch)
-
-
-def _convention(imported: ImportedModel) -> Convention | None:
-    """How the module is called, if it is by its arguments alone."""
-    from torch.utils._pytree import tree_unflatten
-
-    from monograph.frontends.torch import InputKind
-
-    positions = [each.position for each in imported.inputs if each.kind is InputKind.USER]
-    given, returned = imported.input_spec, imported.output_spec
-    stateless = len(positions) == len(imported.inputs) and not imported.graph.updates
-    has_words = any(each.word is not None for each in imported.outputs)
-    if not stateless or given is None or returned is None or has_words:
-        return None
-    # The leaves are their own numbers in torch's order, which is not ours for dicts; None is a
-    # leaf to torch, and no leaf to us.
-    numbered: list[int | None] = list(range(given.num_leaves))
-    for each in imported.fixed:
-        if each.value is None:
-            numbered[each.position] = None
-        elif not isinstance(each.value, SIMPLE) or str(each.value) in ("inf", "-inf", "nan"):
-            return None  # a manifest has no way to write it
-    leaves, arguments = flatten(tree_unflatten(numbered, given))
-    returned_leaves, results = flatten(tree_unflatten(list(range(returned.num_leaves)), returned))
-    numbers = (*leaves, *returned_leaves)
-    if not all(type(each) is int for each in numbers):  # a class that only torch takes apart
-        return None
-    outputs = [imported.outputs[k] for k in returned_leaves]
-    return Convention(
-        arguments,
-        tuple(leaves.index(position) for position in positions),
-        results,
-        tuple(
-            Result(each.position, each.is_number, each.order if each.is_turned else None)
-            for each in outputs
-        ),
-        tuple(
-            replace(each, position=leaves.index(each.position))
-            for each in imported.fixed
-            if each.value is not None
-        ),
+    convention, obstacle = None, ""
+    try:
+        convention = convention_of(imported, parameters, state)
+    except UnsupportedError as reason:
+        obstacle = reason.message
+    return CompiledModule(
+        executable,
+        call,
+        convention,
+        call.returned,
+        call.names,
+        watch,
+        state=call.state,
+        obstacle=obstacle,
     )
 
 

@@ -29,6 +29,7 @@ from monograph.ir.contents import contents_of
 from monograph.ir.data import ArrayData, Data, MissingData
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, copy_node
+from monograph.ir.named import can_name, named_class
 from monograph.ir.text.printer import print_graph
 from monograph.ir.tree import LEAF, Structure
 from monograph.ir.types import Array, TensorType, ValueType, symbols_of
@@ -373,7 +374,7 @@ def read_outputs(value: Json) -> tuple[Named, ...]:
 
 
 def write_structure(structure: Structure) -> dict[str, Json]:
-    """The nesting of arguments or results. A named tuple is stored as a tuple: it has no class."""
+    """The nesting of arguments or results; of a named tuple or dataclass, the names alone."""
     keys: list[Json] = []
     for key in structure.keys:
         if key is not None and type(key) not in (str, int, bool):
@@ -383,9 +384,16 @@ def write_structure(structure: Structure) -> dict[str, Json]:
                 found=repr(key),
             )
         keys.append(key)
-    kind = "tuple" if structure.kind == "record" else structure.kind
+    name = "" if structure.maker is None else structure.maker.__name__
+    if structure.maker is not None and not all(map(can_name, keys)):
+        raise InputError(
+            f"the fields of {name} cannot be stored",
+            expected="names that do not begin with an underscore",
+            found=f"{name}({', '.join(map(str, keys))})",
+        )
     return {
-        "kind": kind,
+        "kind": structure.kind,
+        "name": name,
         "keys": keys,
         "children": [write_structure(child) for child in structure.children],
     }
@@ -397,10 +405,20 @@ def read_structure(value: Json) -> Structure:
     kind = typed(given.get("kind"), str)
     if kind == "leaf":
         return LEAF
-    if kind not in ("none", "tuple", "list", "dict"):
+    if kind not in ("none", "tuple", "list", "dict", "record", "fields"):
         raise unreadable(f"a structure is of an unknown kind, {kind!r}")
     keys = tuple(typed(given.get("keys"), list))
     children = tuple(read_structure(child) for child in typed(given.get("children"), list))
-    if kind == "dict" and len(keys) != len(children):
-        raise unreadable("a dict has more keys than values, or fewer")
-    return Structure(kind, keys, children)
+    if kind == "none" and children:
+        raise unreadable("there is something inside of nothing")
+    if kind not in ("dict", "record", "fields"):
+        return Structure(kind, (), children)
+    simple = all(key is None or type(key) in (str, int, bool) for key in keys)
+    if len(keys) != len(children) or not simple or len(set(keys)) != len(keys):
+        raise unreadable("a structure has more keys than values, or fewer, or one twice")
+    if kind == "dict":
+        return Structure(kind, keys, children)
+    name = typed(given.get("name"), str)
+    if not name.isidentifier() or not all(map(can_name, keys)):
+        raise unreadable("a structure has fields of unknown names")
+    return Structure(kind, keys, children, named_class(kind, name, keys))

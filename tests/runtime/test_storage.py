@@ -11,6 +11,7 @@ import pytest
 
 from monograph.errors import InputError
 from monograph.frontends.trace import trace
+from monograph.ir.contents import snapshot
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.tree import flatten, unflatten
@@ -87,6 +88,7 @@ def test_symbols_keep_their_ranges() -> None:
 
 def test_weights_of_the_model_at_hand_are_not_stored() -> None:
     model = layered()
+    snapshot(model.walk())  # or else the program has copies
     code = code_of(model)
     with_model, without = stored(code, model), stored(code)
     own = [each for each in code.weights if each.shape == (5, 8 * 49)]
@@ -203,6 +205,7 @@ def test_a_weight_computed_of_something_else_is_refused() -> None:
     model = trace(
         lambda x: x + shape.transpose(x.graph.add_weight("w", array), (1, 0)), "f32[300, 200]"
     )
+    snapshot(model.walk())  # or else the program has a copy
     bundle = stored(code_of(model), model)
     (weight,) = json.loads(bundle.blobs[PROGRAM])["weights"]
     assert weight["of"] == [{"model": 0}]

@@ -47,6 +47,19 @@ def _exported_parameters(program: Any) -> Parameters | None:
     return Parameters(signature, positional.num_children, tuple(named.context))
 
 
+def reordered(tree: Any, spec: Any) -> Any:
+    """Arguments with their dicts in the order of those that were captured, which torch minds."""
+    if spec.is_leaf() or type(tree) is not spec.type:
+        return tree
+    children = spec.children()
+    if spec.type is dict and tree.keys() == set(spec.context):
+        pairs = zip(spec.context, children, strict=True)
+        return {key: reordered(tree[key], each) for key, each in pairs}
+    if spec.type in (tuple, list) and len(tree) == len(children):
+        return spec.type(map(reordered, tree, children))
+    return tree
+
+
 def call_text(spec: Any) -> str:
     """The form of a call, with a star for each tensor or number: ``(*, [*, *], mask=*)``."""
     positional, named = spec.children()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from monograph.errors import InputError
-from monograph.frontends.torch.calling import call_text
+from monograph.frontends.torch.calling import call_text, reordered
 from monograph.frontends.torch.memory_order import turned_back
 from monograph.frontends.torch.program import ImportedModel, Input, InputKind, Output
 from monograph.frontends.torch.types import array_from_torch, array_to_torch
@@ -109,10 +109,10 @@ class TorchModel:
     def _rearranged(self, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Any) -> list[Any]:
         """The leaves of arguments that are given by name, or in another order of names."""
         found = self.parameters and self.parameters.arranged(args, kwargs)
-        if found:
-            leaves, arranged = torch.utils._pytree.tree_flatten(found)
-            if arranged == self.model.input_spec:
-                return leaves
+        ordered = reordered(found or (tuple(args), dict(kwargs)), self.model.input_spec)
+        leaves, arranged = torch.utils._pytree.tree_flatten(ordered)
+        if arranged == self.model.input_spec:
+            return leaves
         raise InputError(
             "the arguments have another structure than the example inputs",
             expected=call_text(self.model.input_spec),
@@ -126,7 +126,7 @@ class TorchModel:
         for output, position in self.model.graph.updates.items():
             target = given[position]
             if isinstance(target, torch.Tensor):
-                _overwrite(target, array_to_torch(results[output]))
+                overwrite(target, array_to_torch(results[output]))
         return [_leaf(output, results) for output in self.model.outputs]
 
     def _argument(self, index: int, leaves: Sequence[Any]) -> Any:
@@ -136,7 +136,7 @@ class TorchModel:
         if described.kind is InputKind.MEMORY and described.position is not None:
             return _memory(leaves[described.position], described)
         if described.kind is InputKind.RANDOM_KEY:
-            return _fresh_key()
+            return fresh_key()
         if described.name not in self.state:
             raise InputError(
                 f"the model's state has no {described.name!r}", hint="pass it in state"
@@ -248,7 +248,7 @@ def _memory(tensor: torch.Tensor, described: Input) -> torch.Tensor:
     return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
 
 
-def _overwrite(target: torch.Tensor, value: torch.Tensor) -> None:
+def overwrite(target: torch.Tensor, value: torch.Tensor) -> None:
     """Give an argument its new contents; one of another size is resized, as ``out=`` does."""
     with torch.no_grad():
         if target.shape != value.shape:
@@ -275,6 +275,6 @@ def _as_array(item: Any) -> Array | int | float:
     return array_from_torch(item) if isinstance(item, torch.Tensor) else item
 
 
-def _fresh_key() -> Array:
+def fresh_key() -> Array:
     """A key drawn from torch's generator, so that ``torch.manual_seed`` governs it."""
     return torch.randint(0, 2**31, (2,)).numpy().astype(np.uint32)
