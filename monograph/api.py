@@ -102,6 +102,9 @@ def compile(
     background for up to ``variants`` of the sizes that come back (``MONOGRAPH_VARIANTS``, or 4, if
     None; 0 for none), for which the weights are held as well.
     ``dynamic_shapes`` and ``kwargs`` are what ``torch.export`` takes.
+
+    A call takes ``timeout=`` too: the seconds after which loops are broken off with a
+    ``TimeLimitError``, unless the model has an argument of that name (see ``time_limit``).
     """
     if target not in ("cpu", "host"):
         raise InputError(f"{target!r} is not a target", expected="cpu", found=repr(target))
