@@ -16,10 +16,10 @@ from torch import Tensor
 from monograph import errors
 from tests.fuzz.draw import draw_program
 from tests.fuzz.oracle import NOISE_DRAWS, Answers, judge, noise, same_bits
-from tests.fuzz.programs import Program, Watch
+from tests.fuzz.programs import Model, Program, Watch
 from tests.fuzz.routes import (
     Mode,
-    Model,
+    as_module,
     compiled,
     draw_mode,
     dynamic_shapes,
@@ -297,21 +297,12 @@ def _theirs(case: Case, reference: _Reference) -> list[Tensor]:
 
 def _exported(program: Program, mode: Mode) -> Model:
     built = program.build(program.weights())
-    module = built
-    if not isinstance(built, torch.nn.Module):
-
-        class Wrapped(torch.nn.Module):
-            def forward(self, *arguments: Tensor) -> tuple[Tensor, ...]:
-                return built(*arguments)
-
-        module = Wrapped()
-    shapes = dynamic_shapes(program, mode)
-    wrapped = None if shapes is None else shapes if module is built else (shapes,)
+    module, shapes = as_module(built), dynamic_shapes(program, mode)
+    if shapes is not None and module is not built:
+        shapes = (shapes,)  # what wraps a function takes its arguments as one tuple
     arguments = tuple(program.arguments())
-    exported: Model = torch.export.export(
-        module, arguments, dynamic_shapes=wrapped, strict=False
-    ).module()
-    return exported
+    exported = torch.export.export(module, arguments, dynamic_shapes=shapes, strict=False)
+    return exported.module()
 
 
 def _judge_error(case: Case, problem: BaseException) -> Verdict:
@@ -359,7 +350,7 @@ def _place(problem: BaseException) -> str:
     """The innermost line of the package that an error came through."""
     frames = traceback.extract_tb(problem.__traceback__)
     ours = [each for each in frames if "/monograph/" in each.filename]
-    last = (ours or list(frames) or [None])[-1]
-    if last is None:
+    if not frames:
         return "nowhere"
+    last = (ours or list(frames))[-1]
     return f"{last.filename.split('/monograph/')[-1]}:{last.lineno} {last.name}"

@@ -179,12 +179,12 @@ class _Nudge(torch.autograd.Function):
     """Rounding, or a change by an ulp, of a value and of its gradient on the way back."""
 
     @staticmethod
-    def forward(ctx, value, dtype, generator, exact):  # type: ignore[no-untyped-def, override]
+    def forward(ctx, value, dtype, generator, exact):  # type: ignore[no-untyped-def]
         ctx.dtype, ctx.generator = dtype, generator
         return nudge(value, dtype, generator, exact)
 
     @staticmethod
-    def backward(ctx, gradient):  # type: ignore[no-untyped-def, override]
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
         return nudge(gradient, ctx.dtype, ctx.generator, True), None, None, None
 
 
@@ -217,7 +217,8 @@ def noise(dtypes: Mapping[str, torch.dtype], exact: Container[str], seed: int) -
     def watch(name: str, value: Tensor) -> Tensor:
         if value._base is not None or name not in dtypes:
             return value
-        moved: Tensor = _Nudge.apply(value, dtypes[name], generator, name in exact)
+        settled = name in exact
+        moved: Tensor = _Nudge.apply(value, dtypes[name], generator, settled)  # type: ignore[no-untyped-call]
         return moved
 
     return watch

@@ -19,6 +19,9 @@ from torch.nn import functional
 
 from tests.fuzz.values import Source, make
 
+Model = Callable[..., Any]
+"""A program to call with tensors: a function or a module, of torch's or compiled."""
+
 Watch = Callable[[str, Tensor], Tensor]
 """Is told name and value of each source and statement, and gives the value to go on with."""
 
@@ -119,7 +122,7 @@ class Program:
 
     def build(
         self, weights: Mapping[str, Tensor], *, wide: bool = False, watch: Watch | None = None
-    ) -> Callable[..., tuple[Tensor, ...]]:
+    ) -> Model:
         """The model, executed from its own text."""
         functions = LimitsAtInfinity() if wide else functional
         namespace: dict[str, Any] = {"torch": torch, "F": functions, **weights}
@@ -129,7 +132,8 @@ class Program:
             compile(self.source(wide=wide, watch=watch is not None), "<program>", "exec"), namespace
         )
         model = namespace["model"]
-        return model.eval() if isinstance(model, torch.nn.Module) else model  # type: ignore[return-value]
+        built: Model = model.eval() if isinstance(model, torch.nn.Module) else model
+        return built
 
     def arguments(self, sizes: Mapping[int, int] | None = None) -> list[Tensor]:
         """What to call it with; ``sizes`` gives other sizes for symbolic ones."""

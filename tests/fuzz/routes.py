@@ -15,14 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tests.fuzz.programs import Program
+from tests.fuzz.programs import Model, Program
 from tests.fuzz.values import COMPLEX, FLOATS
 
 ROUTES = ("compile", "torch.compile", "onnx", "mono")
 _ROUTE_WEIGHTS = (9, 7, 1, 2)
 LEVELS = ("O0", "O1", "O2", "O2", "O2", "O3")
-
-Model = Callable[..., tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def _mono(program: Program, mode: Mode, threads: int) -> Model:
     model = _compile(program, mode, threads)
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         path = Path(folder) / "program.mono"
-        model.save(path)  # type: ignore[attr-defined]
+        model.save(path)
         loaded: Model = monograph.load(path)
     return loaded
 
@@ -126,8 +124,7 @@ def _onnx(program: Program, mode: Mode, threads: int) -> Model:
 
 def exported_onnx(program: Program) -> Any:
     """The program as torch exports it to ONNX."""
-    built = program.build(program.weights())
-    module = built if isinstance(built, torch.nn.Module) else _AsModule(built)
+    module = as_module(program.build(program.weights()))
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         exported = torch.onnx.export(
             module.eval(), tuple(program.arguments()), dynamo=True, verbose=False
@@ -152,13 +149,19 @@ def run_onnx_elsewhere(program: Program, arguments: Sequence[Tensor]) -> tuple[T
     return tuple(torch.from_numpy(np.array(each)) for each in results)
 
 
+def as_module(model: Model) -> torch.nn.Module:
+    """A model as a module, which is what torch exports."""
+    return model if isinstance(model, torch.nn.Module) else _AsModule(model)
+
+
 class _AsModule(torch.nn.Module):
     def __init__(self, function: Model) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, *arguments: Tensor) -> tuple[Tensor, ...]:
-        return self.function(*arguments)
+        results: tuple[Tensor, ...] = self.function(*arguments)
+        return results
 
 
 def _on_arrays(model: Callable[..., Any]) -> Model:

@@ -6,6 +6,7 @@ enough to be compared. So everything that is drawn is valid, and drawing needs n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -131,9 +132,9 @@ class Scope:
         """Run a statement and keep it, if it is valid, small and tame."""
         if drawn is None:
             return False
-        statement = Statement(
-            f"v{len(self.statements)}", drawn.text, drawn.operands, drawn.keeps_zeros
-        )
+        named = [int(each) for each in re.findall(r"\{(\d)\}", drawn.text)]
+        operands = drawn.operands[: max(named) + 1]
+        statement = Statement(f"v{len(self.statements)}", drawn.text, operands, drawn.keeps_zeros)
         namespace: dict[str, Any] = {"torch": torch, "F": functional}
         namespace.update({name: value for name, value in self.values.items()})
         saved = (

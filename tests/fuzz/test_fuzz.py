@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.fuzz import pointwise, reductions, views
+from tests.fuzz import layers, pointwise, reductions, views
 from tests.fuzz.check import Case, check, draw_case
 from tests.fuzz.oracle import Answers, judge
 from tests.fuzz.programs import Program, Statement
@@ -83,19 +83,21 @@ def test_a_printed_program_gives_the_same_results() -> None:
 
 def every_statement() -> list[str]:
     """The statements of one or two values that the tables hold."""
-    modules = (pointwise, views, reductions)
+    modules = (pointwise, views, reductions, layers)
     tables = [value for module in modules for name, value in vars(module).items() if name.isupper()]
-    flat = [text for table in tables for text in table if isinstance(text, str) and "{0}" in text]
+    tables += layers.POOLS.values()
+    listed = [table for table in tables if isinstance(table, (tuple, frozenset))]
+    flat = [text for table in listed for text in table if isinstance(text, str) and "{0}" in text]
     return sorted({text.replace("%d", "-1") for text in flat})
 
 
 def test_every_statement_of_the_tables_is_valid_for_some_value() -> None:
-    shapes = ((6,), (3, 3), (6, 6), (6, 6, 6), (2, 3, 8, 8))
+    shapes = ((6,), (3, 3), (6, 6), (6, 6, 6), (2, 4, 8, 8))
     dtypes = ("float32", "int64", "bool", "complex64")
     for text in every_statement():
         scope = Scope(Random(0), "float32")
         assert any(
-            scope.attempt(Drawn(text, (name, name)))
+            scope.attempt(Drawn(text, (name, name, name)))
             for shape in shapes
             for dtype in dtypes
             for name in [scope.add_source(shape, dtype, contents="positive")]
