@@ -411,12 +411,20 @@ for name, way in INTERRUPTED:
     assert call(np.array(6)) == 6
     assert call(np.array(6)) == 6
     for _ in range(2):
-        print("running", name, way, flush=True)
         try:
+            print("running", name, way, flush=True)
             call(np.array(ENDLESS))
         except KeyboardInterrupt:
             print("interrupted", call(np.array(9)), flush=True)
 """
+
+
+def _expect(child: subprocess.Popen[str], text: str) -> None:
+    assert child.stdout is not None and child.stderr is not None
+    line = child.stdout.readline()
+    if line != text:
+        child.kill()
+        pytest.fail(f"{line!r}, not {text!r}: {child.stderr.read()}")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals for child processes")
@@ -428,15 +436,14 @@ def test_ctrl_c_ends_a_call_and_the_next_is_right() -> None:
         text=True,
         cwd=Path(__file__).parents[2],
     )
-    assert child.stdout is not None
     try:
         for name, way in INTERRUPTED:
             for _ in range(2):
-                assert child.stdout.readline() == f"running {name} {way}\n"
+                _expect(child, f"running {name} {way}\n")
                 time.sleep(0.2)
                 child.send_signal(signal.SIGINT)
-                assert child.stdout.readline() == "interrupted 9\n"
+                _expect(child, "interrupted 9\n")
         _, errors = child.communicate(timeout=60)
     finally:
         child.kill()
-    assert child.returncode == 0 and not errors
+    assert (child.returncode, errors) == (0, "")
