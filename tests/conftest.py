@@ -52,6 +52,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.fixture
+def unfenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what fences turn off: memory that is used again, lies together or is shared."""
+    monkeypatch.delenv("MONOGRAPH_FENCES", raising=False)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """After the last test."""
     config.stash[_folder].cleanup()

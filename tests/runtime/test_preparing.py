@@ -68,6 +68,7 @@ def test_one_weight_is_read_at_a_time(owned: bool) -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
 
 
+@pytest.mark.usefixtures("unfenced")
 def test_panels_lie_one_after_the_other() -> None:
     graph = products(*(Stored(seed) for seed in range(3)))
     native = compile_graph(graph, Options(cache=False)).native
