@@ -113,7 +113,6 @@ def test_a_known_size_does_not_excuse_another_dtype() -> None:
     np.testing.assert_array_equal(program(X.numpy())[0], X.numpy() + 1)
 
 
-@pytest.mark.usefixtures("unfenced")
 def test_a_tensor_that_a_function_holds_and_changes_is_changed_by_each_call() -> None:
     total = torch.zeros(4)
 
