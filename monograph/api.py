@@ -63,6 +63,7 @@ def compile(
     *examples: Any,
     target: str = "cpu",
     level: str = "O2",
+    passes: str | Sequence[Pass | str] | None = None,
     threads: int | None = None,
     strict: bool = False,
     cache: bool | None = None,
@@ -76,17 +77,18 @@ def compile(
 ) -> CompiledModel:
     """Native code for a model, called as the model is.
 
-    ``model`` is a torch module or function (with example inputs), a function of Monograph's own
-    ops (with example arrays or types such as ``"f32[batch, 4]"``), a ``Graph``, or an ONNX model
+    ``model`` is a torch module or function, or a function of Monograph's own ops (with examples:
+    tensors, arrays, or types such as ``"f32[batch, 4]"``), a ``Graph``, or an ONNX model
     (path, bytes or ``ModelProto``). What is compiled returns what the model returns, in the same
     nesting: torch tensors for torch, NumPy arrays for the others; never gradients.
 
-    ``level`` is O0 to O3. ``threads`` is the most that a call may use; None leaves it to
-    ``MONOGRAPH_THREADS``, then to torch (``torch.set_num_threads``) for models from torch, to
-    ``OMP_NUM_THREADS``, and else to the number of processors. A node that has no native code runs
-    in the interpreter and is named in ``executable.report``; with ``strict`` it is an error.
-    ``cache`` says whether to look for the code on disk first, and to leave it there
-    (``MONOGRAPH_CACHE`` decides if None).
+    ``level`` is O0 to O3; ``passes`` runs these instead of the level's, in order, as ``optimize``
+    takes them (with passes of your own the cache is not used).
+    ``threads`` is the most that a call may use; None leaves it to ``MONOGRAPH_THREADS``, then to
+    torch (``torch.set_num_threads``) for models from torch, to ``OMP_NUM_THREADS``, and else to
+    the number of processors. A node that has no native code runs in the interpreter and is named in
+    ``executable.report``; with ``strict`` it is an error. ``cache`` says whether to look for the
+    code on disk first, and to leave it there (``MONOGRAPH_CACHE`` decides if None).
     ``winograd_tolerance`` is the error, over the largest result, that 3×3 convolutions may have to
     be faster: from 6e-6 on, Winograd's F(4×4) is taken where it wins. None takes F(2×2) alone,
     which is as exact as summing directly, and 0 neither.
@@ -119,6 +121,7 @@ def compile(
         winograd_tolerance=winograd_tolerance,
         budget=budget,
         keep_weights=keep_weights,
+        passes=None if passes is None else as_pipeline(passes),
         sizes=dict(sizes or {}),
         variants=variants,
     )
@@ -155,7 +158,15 @@ def optimize_with_report(
 def as_pipeline(passes: str | Sequence[Pass | str]) -> Pipeline:
     """Passes from objects and spellings; a string holds several, separated by commas."""
     listed = split_passes(passes) if isinstance(passes, str) else passes
-    return [make_pass(each) if isinstance(each, str) else each for each in listed]
+    made: list[Any] = [make_pass(each) if isinstance(each, str) else each for each in listed]
+    for each in made:
+        if not isinstance(each, Pass) or not hasattr(each, "name"):
+            raise InputError(
+                "this is not a pass",
+                expected="the name of a pass, or an object of a subclass of Pass with a name",
+                found=repr(each),
+            )
+    return made
 
 
 def split_passes(text: str) -> list[str]:

@@ -47,6 +47,8 @@ class Config:
     ``MONOGRAPH_THREADS=n``   use at most ``n`` threads; see below if it is not set
     ``MONOGRAPH_CACHE=0``     keep no compiled programs on disk, and use none
     ``MONOGRAPH_CACHE_DIR``   the folder for them; the user's cache folder unless it is set
+    ``MONOGRAPH_VARIANTS=n``  keep programs for at most ``n`` of the sizes that come back to a
+                              program with symbolic ones: 4 unless it is set, 0 for none
     ``MONOGRAPH_TIMEOUT=s``   seconds that a call may take, unless it has a limit of its own
     ========================  ==================================================================
 
@@ -73,6 +75,7 @@ class Config:
     threads: int = field(default_factory=processor_count)
     cache: bool = True
     cache_dir: str | None = None
+    variants: int = 4
     timeout: float | None = None
     vector_bytes: int | None = None
     vector_registers: int | None = None
@@ -83,7 +86,7 @@ class Config:
         """Read the ``MONOGRAPH_*`` variables; an unknown one is an error: it would do nothing."""
         known = {
             *("MONOGRAPH_VERIFY", "MONOGRAPH_DUMP", "MONOGRAPH_THREADS"),
-            *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR", "MONOGRAPH_TIMEOUT"),
+            *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR", "MONOGRAPH_TIMEOUT", "MONOGRAPH_VARIANTS"),
             *("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS", "MONOGRAPH_FENCES"),
         }
         unknown = [
@@ -97,6 +100,7 @@ class Config:
             threads=_threads("MONOGRAPH_THREADS", environment),
             cache=_flag("MONOGRAPH_CACHE", environment, default="1"),
             cache_dir=environment.get("MONOGRAPH_CACHE_DIR") or None,
+            variants=_count("MONOGRAPH_VARIANTS", environment, default=4),
             timeout=timeout_setting(environment),
             vector_bytes=_one_of("MONOGRAPH_VECTOR_BYTES", environment, VECTOR_BYTES),
             vector_registers=_one_of("MONOGRAPH_VECTOR_REGISTERS", environment, VECTOR_REGISTERS),
@@ -155,3 +159,12 @@ def _threads(name: str, environment: Mapping[str, str]) -> int:
         return int(text)
     expected = f"a whole number from 1 to {MOST_THREADS}"
     raise InputError(f"{name} is not a number of threads", expected=expected, found=repr(text))
+
+
+def _count(name: str, environment: Mapping[str, str], default: int) -> int:
+    text = environment.get(name, "").strip()
+    if not text:
+        return default
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return int(text)
+    raise InputError(f"{name} is not a count", expected="a whole number, 0 or more", found=text)

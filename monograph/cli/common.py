@@ -31,7 +31,7 @@ Inputs: TypeAlias = Annotated[
     typer.Option(
         "--input",
         "-i",
-        help="name=file.npy, name=random, name=random:LOW:HIGH, name=zeros or name=ones; "
+        help="name=file.npy, file.npz, name=random, name=random:LOW:HIGH, name=zeros, name=ones; "
         "or an example input of a Python model: 'f32[1, 4]'.",
     ),
 ]

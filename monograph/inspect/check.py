@@ -146,8 +146,10 @@ def _check_torch(
     inputs: Sequence[str],
 ) -> CheckReport:
     from monograph.frontends.torch import capture, find_unsupported, from_torch
+    from monograph.frontends.torch.typed_examples import example_tensors
 
-    program = _captured(capture.export, target, examples, path)
+    tensors, free = example_tensors(examples)
+    program = _captured(capture.export, target, tensors, free, path)
     problems = tuple(find_unsupported(program.graph_module))
     if not problems:
         _check_graph(from_torch(program))
@@ -156,11 +158,11 @@ def _check_torch(
     return CheckReport(model, problems, next_step, _opaque_calls(program.graph_module))
 
 
-def _captured(export: Any, target: Any, examples: Sequence[Any], path: Path) -> Any:
+def _captured(export: Any, target: Any, examples: Sequence[Any], free: Any, path: Path) -> Any:
     """The program that torch's exporter makes of the model; what stops it names the user's line."""
     try:
         with blaming(path, "the model cannot be captured"):
-            return export(target, examples, None, None, strict=False, training=False)
+            return export(target, examples, free, None, strict=False, training=False)
     except UnsupportedError as error:
         raise error.with_context(source=line_in(path, error.__cause__)) from error.__cause__
 

@@ -1,6 +1,7 @@
 """Inputs for a graph, from what a person says of them: a file, or how to make one up.
 
-``x=photo.npy`` reads a file; ``x=random``, ``x=zeros`` and ``x=ones`` make one up, and
+``x=photo.npy`` reads a file, and ``inputs.npz`` all that a file has, each by its name;
+``x=random``, ``x=zeros`` and ``x=ones`` make one up, and
 ``ids=random:0:30000`` whole numbers from a range. What nobody mentions is random: floats from a
 normal distribution, whole numbers 0 or 1, which is in the range of every table. Symbolic sizes come
 from the files, from what was said (``batch=8``), or are the nearest to 64 that their range allows.
@@ -9,6 +10,7 @@ from the files, from what was said (``batch=8``), or are the nearest to 64 that 
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,12 +26,24 @@ USUAL_SIZE = 64
 """The size of a symbolic dimension that nobody has said anything about."""
 _RANDOM = re.compile(r"random(?::(?P<low>-?\d+):(?P<high>-?\d+))?")
 _WAYS = "a .npy file, random, random:LOW:HIGH, zeros or ones"
+ALL = ""
+"""Stands for the inputs that a ``.npz`` file has, each by its own name."""
 
 
 def split_inputs(given: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """What was said of inputs by name (``x=zeros``), and the others: types of examples."""
+    """What was said of inputs by name (``x=zeros``), and the others: types of examples.
+
+    A ``.npz`` file says it of all that it has (``ALL``).
+    """
     named = [text.partition("=") for text in given if "=" in text]
-    return {name: way for name, _, way in named}, [text for text in given if "=" not in text]
+    ways = {name: way for name, _, way in named}
+    others = [text for text in given if "=" not in text]
+    files = [text for text in others if text.endswith(".npz")]
+    if len(files) > 1:
+        raise InputError("inputs come from one .npz file", found=", ".join(files))
+    if files:
+        ways[ALL] = files[0]
+    return ways, [text for text in others if text not in files]
 
 
 _SIZE_RANGE = re.compile(
@@ -88,10 +102,11 @@ def make_inputs(
 ) -> list[Array]:
     """An array for every input of the graph, in order."""
     names = [value.name for value in graph.inputs]
-    unknown = [name for name in ways if name not in names]
+    read = _read_all(ways[ALL]) if ALL in ways else {}
+    read |= {name: _read(name, way) for name, way in ways.items() if way.endswith(".npy")}
+    unknown = [name for name in (*ways, *read) if name not in (*names, ALL)]
     if unknown:
         raise InputError(f"there is no input {unknown[0]!r}", expected=", ".join(names))
-    read = {name: _read(name, way) for name, way in ways.items() if way.endswith(".npy")}
     bindings = choose_sizes(graph, sizes, read)
     generator = np.random.default_rng(seed)
     arrays = []
@@ -114,6 +129,15 @@ def _read(name: str, way: str) -> Array:
     except (ValueError, EOFError, OSError) as problem:
         raise InputError(f"input {name!r}: {way} is not a NumPy file", found=str(problem)) from None
     return array
+
+
+def _read_all(path: str) -> dict[str, Array]:
+    """The arrays of a ``.npz`` file, by name."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as problem:
+        raise InputError(f"{path} is not a .npz file of arrays", found=str(problem)) from None
 
 
 def _made(

@@ -18,9 +18,6 @@ from types import ModuleType
 from typing import Any
 
 from monograph.errors import InputError, MonographError
-from monograph.ir.dims import is_static
-from monograph.ir.text.parser import parse_type
-from monograph.ir.types import TensorType
 
 
 def split_name(model: str) -> tuple[Path, str] | None:
@@ -130,20 +127,11 @@ def declared_examples(namespace: ModuleType, path: Path, model: str) -> Sequence
 
 
 def torch_example(text: str) -> Any:
-    """A tensor of the type that was named: random floats, or zeros."""
-    import torch
+    """A tensor of the type that was named, random floats or zeros; a type with free sizes stays."""
+    from monograph.frontends.torch.typed_examples import example_tensors
 
-    from monograph.frontends.torch.types import dtype_to_torch
-
-    type_ = parse_type(text, {})
-    if not isinstance(type_, TensorType) or not is_static(type_.shape):
-        raise InputError(
-            f"{text!r} is not the type of an example", expected="a tensor type such as f32[1, 4]"
-        )
-    dtype = dtype_to_torch(type_.dtype)
-    if type_.dtype.is_float:
-        return torch.randn(type_.shape).to(dtype)
-    return torch.zeros(type_.shape, dtype=dtype)
+    (example,), free = example_tensors((text,))
+    return text if free is not None else example
 
 
 @contextlib.contextmanager

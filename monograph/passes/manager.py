@@ -32,6 +32,12 @@ class FixedPoint:
 Pipeline: TypeAlias = Sequence[Pass | FixedPoint]
 
 
+def flat_passes(pipeline: Pipeline) -> list[Pass]:
+    """The passes of a pipeline, those of its fixed points too."""
+    listed = [each.passes if isinstance(each, FixedPoint) else (each,) for each in pipeline]
+    return [each for several in listed for each in several]
+
+
 @dataclass(frozen=True)
 class Step:
     """One run of one pass."""

@@ -25,7 +25,7 @@ from monograph.kernel.lower import is_lowerable, is_scalar_function
 from monograph.ops.attention import Attention
 from monograph.passes.instruments import requested_instruments
 from monograph.passes.lower_composites import decompose_composites
-from monograph.passes.manager import run_pipeline
+from monograph.passes.manager import Pipeline, flat_passes, run_pipeline
 from monograph.passes.norms_by_channel import NormsByChannel
 from monograph.passes.pipeline import pipeline_for
 from monograph.passes.split_complex_products import SplitComplexProducts
@@ -82,11 +82,27 @@ class Options:
     """Whether weights of which the program has packed copies are held all the same."""
     again: bool = False
     """Whether to compile, or search, although the cache has a result; it then has the new one."""
+    passes: Pipeline | None = None
+    """The passes to run on the graph, instead of those of the level."""
     sizes: Mapping[str, SizeRange] = field(default_factory=dict)
     """Symbolic dimensions, by name, that have one size, or sizes in a range (``ir.specialize``)."""
     variants: int | None = None
     """For how many of the sizes that come back to keep programs of their own
     (``runtime.variants``); ``MONOGRAPH_VARIANTS`` decides if None."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The passes that run on the graph before it is lowered."""
+        return pipeline_for(self.level) if self.passes is None else self.passes
+
+    @property
+    def may_cache(self) -> bool | None:
+        """Whether the disk cache may be used: not for listings, which are not stored, nor with
+        passes that are not this package's, of which nobody knows when they change.
+        """
+        listed = [] if self.passes is None else flat_passes(self.passes)
+        foreign = any(not type(each).__module__.startswith("monograph.") for each in listed)
+        return False if self.listings or foreign else self.cache
 
     @property
     def settings(self) -> dict[str, Json]:
@@ -157,16 +173,15 @@ def compile_graph(
     if owned:
         hold(graph)
     model = graph if owned else reread(graph)
-    # Listings are not stored: whoever wants to read them sees the code being made.
-    wanted = False if chosen.listings else chosen.cache
     settings = {
         "level": chosen.level,
         "fusion": str(chosen.fusion),
         "strides": str(chosen.strides),
         "winograd_tolerance": str(chosen.winograd_tolerance),
         "tuning": "searched" if chosen.search_seconds else _digest(chosen.tuning),
+        "passes": "" if chosen.passes is None else str(list(map(str, chosen.passes))),
     }
-    cache = program_cache(model, host(), settings, wanted)
+    cache = program_cache(model, host(), settings, chosen.may_cache)
     found = None if cache is None or chosen.again else cache.find()
     if found is not None:
         return _cached(graph, chosen, found, started, owned)
@@ -293,7 +308,7 @@ def _compile(graph: Graph, watch: Watch, options: Options, report: CompileReport
     announce("passes")
     report.nodes_before = len(lowered)
     instruments = requested_instruments()
-    report.passes = run_pipeline(lowered, pipeline_for(options.level), instruments)
+    report.passes = run_pipeline(lowered, options.pipeline, instruments)
     report.nodes_after = len(lowered)
     report.seconds["passes"] = time.perf_counter() - started
     report.specialised = only_interpretable(lowered)

@@ -35,6 +35,7 @@ from monograph.runtime.preparing import Packing, in_order
 from monograph.runtime.sizes import Guard, check_sizes, guards_of
 from monograph.runtime.threads import symbols as register_pool_symbols
 from monograph.runtime.threads import thread_count
+from monograph.runtime.variants import Variants
 from monograph.targets.cpu.machine import Library
 from monograph.targets.cpu.parts import objects_in
 from monograph.targets.program import (
@@ -136,6 +137,8 @@ class Native:
         if guards is None:  # a loaded program brings its own: its graph has no nodes
             guards = () if self.static else guards_of(graph)
         self.guards = guards
+        self.variants: Variants | None = None
+        """Programs for sizes that came back; None for a program with no symbolic sizes."""
 
     @property
     def strides(self) -> dict[int, tuple[int, ...]]:
@@ -152,6 +155,9 @@ class Native:
 
     def run(self, addresses: Sequence[int], sizes: tuple[int, ...]) -> list[Array]:
         """The outputs for inputs that lie at these addresses."""
+        variant = None if self.variants is None else self.variants.find(sizes)
+        if variant is not None:
+            return variant.run(addresses, ())
         if self.fences is not None:
             return self._run_fenced(self.fences, addresses, sizes)
         free = self.frames.get(sizes)

@@ -119,3 +119,15 @@ def test_an_onnx_file_runs_as_onnxruntime_does(tmp_path: Path) -> None:
     text = output_of("run", str(path), "--input", "x=ones", "--compare", "onnxruntime")
     assert "2.71828" in text
     assert "wrong" not in text
+
+
+def test_all_inputs_come_from_one_file(tmp_path: Path) -> None:
+    model = tmp_path / "add.ir"
+    model.write_text(
+        "graph @add(%x: f32[n], %y: f32[n]) -> (f32[n]) {\n"
+        "  %z = add(%x, %y) : f32[n]\n  return %z\n}\n"
+    )
+    np.savez(tmp_path / "in.npz", x=np.arange(3, dtype=np.float32), y=np.ones(3, np.float32))
+    out = tmp_path / "out.npz"
+    output_of("run", str(model), "--input", str(tmp_path / "in.npz"), "--output", str(out))
+    np.testing.assert_array_equal(np.load(out)["z"], [1, 2, 3])

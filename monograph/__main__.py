@@ -1,0 +1,6 @@
+"""``python -m monograph``: the command line, where its script is not on the path."""
+
+from monograph.cli.main import main
+
+if __name__ == "__main__":
+    main()
