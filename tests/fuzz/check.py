@@ -328,17 +328,11 @@ def _torch_refuses(case: Case) -> bool:
 
 
 def _causes(problem: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
+    """An error, and those that it says it comes from; torch keeps what a backend raised."""
     current: BaseException | None = problem
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
+    while current is not None:
         yield current
-        inner = getattr(current, "inner_exception", None)
-        current = (
-            inner
-            or current.__cause__
-            or (None if current.__suppress_context__ else current.__context__)
-        )
+        current = getattr(current, "inner_exception", None) or current.__cause__
 
 
 def _first_line(problem: BaseException) -> str:

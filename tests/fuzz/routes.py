@@ -78,10 +78,10 @@ def compiled(program: Program, mode: Mode, *, threads: int | None = None) -> Mod
     return _ROUTES[mode.route](program, mode, count)
 
 
-def _compile(program: Program, mode: Mode, threads: int) -> Model:
+def _compile(program: Program, mode: Mode, threads: int) -> Any:
     import monograph
 
-    model: Model = monograph.compile(
+    return monograph.compile(
         program.build(program.weights()),
         *program.arguments(),
         level=mode.level,
@@ -89,7 +89,6 @@ def _compile(program: Program, mode: Mode, threads: int) -> Model:
         budget=0.0,
         dynamic_shapes=dynamic_shapes(program, mode),
     )
-    return model
 
 
 def _torch_compile(program: Program, mode: Mode, threads: int) -> Model:

@@ -22,9 +22,9 @@ from torch.nn import functional
 from tests.fuzz import layers, pointwise, reductions, views
 from tests.fuzz.check import Case, check, draw_case
 from tests.fuzz.oracle import Answers, judge
-from tests.fuzz.programs import Program, Statement
+from tests.fuzz.programs import Model, Program, Statement
 from tests.fuzz.report import as_python, bucket
-from tests.fuzz.routes import Mode, Model
+from tests.fuzz.routes import Mode
 from tests.fuzz.scope import Drawn, Scope
 from tests.fuzz.shrink import shrink
 from tests.fuzz.values import CONTENTS, DTYPES, LAYOUTS, Source, make
