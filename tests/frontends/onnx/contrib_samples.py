@@ -170,6 +170,11 @@ SAMPLES: dict[str, Sample] = {
     "ScaledSiLU": _sample(X),
     "SkipLayerNormalization": _sample(X, X, draw(8)),
     "SkipSimplifiedLayerNormalization": _sample(X, X, draw(8)),
+    "SparseAttention": _sample(
+        draw(1, 5, 2 * DEPTH), *[draw(1, 5, DEPTH)] * 2, *[draw(1, 1, 16, DEPTH)] * 2,
+        np.int32([[0, 1]]), np.int32([[0]]), np.int32([5]), np.int32([5]), outputs=3,
+        constant=(5, 6, 7), num_heads=2, kv_num_heads=1, sparse_block_size=16,
+    ),
     "TransposeMatMul": _sample(ROWS, draw(5, 8), transB=1),
     "Trilu": _sample(draw(3, 4), np.array(1), constant=(1,)),
     "UnfoldTensor": _sample(X, size=3),

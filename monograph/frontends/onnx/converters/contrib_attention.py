@@ -266,8 +266,8 @@ def group_query_attention(node: OnnxNode) -> tuple[Value | None, ...]:
     _refuse_quantized_cache(node)
     heads = _grouped_heads(node)
     queries = heads.query.shape[2]
-    longest = _longest(node, heads)
-    before = _keys_before(node, queries, longest)
+    longest = most_keys(node, heads)
+    before = keys_before(node, queries, longest)
     if node.integer("do_rotary", 0):
         heads = _turned_heads(node, heads, before)
     past_key, past_value = node.optional(3), node.optional(4)
@@ -301,7 +301,7 @@ def _grouped_heads(node: OnnxNode) -> Heads:
     return Heads(*heads)
 
 
-def _longest(node: OnnxNode, heads: Heads) -> Dim:
+def most_keys(node: OnnxNode, heads: Heads) -> Dim:
     """The largest number of keys of any example: a size that the graph must know."""
     known = node.dims(6)
     if known is not None:
@@ -320,7 +320,7 @@ def _longest(node: OnnxNode, heads: Heads) -> Dim:
     )
 
 
-def _keys_before(node: OnnxNode, queries: Dim, longest: Dim) -> Value:
+def keys_before(node: OnnxNode, queries: Dim, longest: Dim) -> Value:
     """How many keys each example has before the new ones, [batch, 1, 1, 1]."""
     totals = F.add(per_example(node.input(5)), 1)
     if provably_equal(longest, queries):

@@ -166,7 +166,7 @@ def causal_conv_with_state(node: OnnxNode) -> tuple[Value, Value]:
     x, weight, bias, past = node.input(0), node.input(1), node.optional(2), node.optional(3)
     if x.rank != 3 or weight.rank != 3:
         raise node.error("[batch, channels, length] is needed", found=f"{x.type}, {weight.type}")
-    channels, before = x.shape[1], weight.shape[2] - 1
+    channels, before = weight.shape[0], weight.shape[2] - 1
     if not isinstance(channels, int) or not isinstance(before, int):
         raise NotStatic(f"{node.name}: the number of channels is not known")
     if past is None:
