@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -26,8 +27,8 @@ class Step(torch.nn.Module):
             return torch.autograd.grad(loss, list(self.parameters()))
 
 
-def same_state(step: Step, expected: Step) -> None:
-    for buffer, other in zip(step.buffers(), expected.buffers(), strict=True):
+def same_state(found: Iterable[torch.Tensor], expected: Step) -> None:
+    for buffer, other in zip(found, expected.buffers(), strict=True):
         torch.testing.assert_close(buffer, other)
 
 
@@ -38,10 +39,11 @@ def test_gradients_and_updates_of_state_agree_with_eager(features: int) -> None:
     before, expected = copy.deepcopy(step), copy.deepcopy(step)
     x = torch.randn(6, 4)
     compiled: Any = monograph.compile(lambda x: step(x), x)
-    same_state(step, before)
     for _ in range(2):
         torch.testing.assert_close(tuple(compiled(x)), tuple(expected(x)), rtol=1e-4, atol=1e-5)
-        same_state(step, expected)
+        count, mean, variance = compiled.state.values()  # in the order in which they are written
+        same_state((mean, variance, count), expected)
+    same_state(step.buffers(), before)
 
 
 def test_what_is_written_is_put_back() -> None:
