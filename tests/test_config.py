@@ -76,3 +76,11 @@ def test_vectors_are_described_by_the_environment() -> None:
     assert (config.vector_bytes, config.vector_registers) == (64, 16)
     empty = Config.from_environment(dict.fromkeys(described, ""))
     assert (empty.vector_bytes, empty.vector_registers) == (None, None)
+
+
+def test_fences_stand_at_one_side_or_the_other() -> None:
+    assert Config.from_environment({}).fences is None
+    assert Config.from_environment({"MONOGRAPH_FENCES": "begin"}).fences == "begin"
+    with pytest.raises(InputError, match="MONOGRAPH_FENCES is not one of its values") as caught:
+        Config.from_environment({"MONOGRAPH_FENCES": "both"})
+    assert caught.value.expected == "begin or end"
