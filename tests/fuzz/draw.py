@@ -35,7 +35,7 @@ def draw_program(random: Random, dtype: str | None = None) -> Program:
     scope = Scope(random, chosen)
     for _ in range(random.choice((1, 1, 2, 3))):
         scope.add_source(scope.shape())
-    wanted = random.choice((2, 3, 4, 5, 6, 8, 12))
+    wanted = random.choice((1, 2, 3, 4, 5, 6, 8, 12))
     families, weights = zip(*FAMILIES, strict=True)
     with torch.no_grad():
         for _ in range(6 * wanted):

@@ -68,8 +68,11 @@ COMPLEX_VIEWS = texts(
 
 
 def meeting(scope: Scope) -> Drawn | None:
-    """A value that meets another view of itself."""
+    """A value that meets another view of itself: one that was computed, rather than an input."""
+    computed = [each.result for each in scope.statements[-3:]]
     name = scope.pick(_has_numbers)
+    if computed and scope.random.random() < 0.8:
+        name = scope.random.choice(computed)
     return None if name is None else Drawn(scope.random.choice(MEETINGS), (name,))
 
 
@@ -108,4 +111,4 @@ def _has_numbers(value: Tensor) -> bool:
     return is_float(value) or (value.dim() > 0 and not is_complex(value))
 
 
-FAMILIES = ((meeting, 4), (view, 6), (join, 2), (pad, 1))
+FAMILIES = ((meeting, 8), (view, 5), (join, 2), (pad, 1))
