@@ -9,15 +9,17 @@ one op; it is not decomposed further than our own ops need. See ``registry`` for
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
 
-from monograph.errors import InputError
+from monograph.errors import InputError, TypeRuleError
 from monograph.frontends.torch import capture
 from monograph.frontends.torch.check import find_unsupported
 from monograph.frontends.torch.frame import NeedsFunctionalization
 from monograph.frontends.torch.functionalize import functionalized_program
+from monograph.frontends.torch.notices import warn_of_training
 from monograph.frontends.torch.program import (
     ImportedModel,
     Input,
@@ -25,6 +27,7 @@ from monograph.frontends.torch.program import (
     import_graph_module,
     import_program,
 )
+from monograph.frontends.torch.size_one import export_any_size, has_hints
 from monograph.ir.graph import Graph
 
 __all__ = [
@@ -81,15 +84,43 @@ def import_torch(
         typed = capture.with_types(target, example_inputs)
         return import_graph_module(typed, opaque=opaque)
     else:
-        program = capture.export(
-            target, example_inputs, kwargs, dynamic_shapes, strict=strict, training=training
-        )
+        if isinstance(target, torch.nn.Module) and not training:
+            warn_of_training(target)
+        export = partial(capture.export, target, strict=strict, training=training)
+        if has_hints(dynamic_shapes):
+            examples = (example_inputs, dict(kwargs or {}))
+            program, ranges = export_any_size(target, examples, dynamic_shapes, export)
+            if ranges:
+                return _import_any_size(program, dynamic_shapes, ranges, training, opaque)
+        else:
+            program = export(example_inputs, kwargs, dynamic_shapes)
+    names = capture.symbol_names(program, dynamic_shapes)
+    return _import(program, names, training, opaque)
+
+
+def _import_any_size(
+    program: Any, dynamic_shapes: Any, ranges: Mapping[Any, Any], training: bool, opaque: bool
+) -> ImportedModel:
+    """Import a program with wider ranges of its sizes, or with its own where that cannot be."""
     names = capture.symbol_names(program, dynamic_shapes)
     try:
-        return import_program(program, training=training, names=names, opaque=opaque)
+        return _import(program, names, training, opaque, ranges)
+    except TypeRuleError:  # an op that has no one meaning for all of these sizes
+        return _import(program, names, training, opaque)
+
+
+def _import(
+    program: Any,
+    names: Mapping[str, str],
+    training: bool,
+    opaque: bool,
+    ranges: Mapping[Any, Any] | None = None,
+) -> ImportedModel:
+    read = partial(import_program, training=training, names=names, opaque=opaque, ranges=ranges)
+    try:
+        return read(program)
     except NeedsFunctionalization:
-        program = functionalized_program(program)
-        return import_program(program, training=training, names=names, opaque=opaque)
+        return read(functionalized_program(program))
 
 
 def _refuse_inputs(example_inputs: tuple[Any, ...]) -> None:

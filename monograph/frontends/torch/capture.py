@@ -17,7 +17,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from monograph.errors import InputError, UnsupportedError
 from monograph.frontends.torch.caches import know_caches
 from monograph.frontends.torch.held import HeldTensors
-from monograph.frontends.torch.notices import warn_of_training
 from monograph.frontends.torch.quick_export import quick_export
 from monograph.frontends.torch.shapes import tell_torch
 from monograph.frontends.torch.spelled import SpelledOut
@@ -57,8 +56,6 @@ def export(
     module = target if isinstance(target, torch.nn.Module) else as_module(target)
     _check_examples(inputs, kwargs)
     _check_count(target, module, inputs, kwargs)
-    if not training:
-        warn_of_training(module)
     know_caches()
     positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
     watched = _all_watched() if strict else _watched(module)

@@ -106,10 +106,12 @@ def import_program(
     names: Mapping[str, str] | None = None,
     opaque: bool = False,
     graph_name: str = "main",
+    ranges: Mapping[Any, Any] | None = None,
 ) -> ImportedModel:
-    """Read an ``ExportedProgram``."""
+    """Read an ``ExportedProgram``; ``ranges`` are of its sizes, in place of what it says itself."""
     _refuse_unsupported(program.graph_module, opaque)
-    builder = _Builder(program.graph_module, program.range_constraints, names, opaque, graph_name)
+    known = {**program.range_constraints, **(ranges or {})}
+    builder = _Builder(program.graph_module, known, names, opaque, graph_name)
     signature = program.graph_signature
     specs = {spec.arg.name: spec for spec in signature.input_specs}
     updated = set(signature.buffers_to_mutate.values()) | builder.overwritten()
