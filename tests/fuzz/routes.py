@@ -59,8 +59,8 @@ def draw_mode(random: Random, program: Program, route: str | None = None) -> Mod
     return Mode(
         chosen,
         level,
-        random.choice((1, 1, 2, 3)),
-        _symbolic(random, program) if random.random() < 0.3 and chosen != "onnx" else (),
+        random.choice((1, 1, 1, 1, 2, 3)),
+        _symbolic(random, program) if random.random() < 0.2 and chosen != "onnx" else (),
         chosen == "torch.compile" and differentiable and random.random() < 0.5,
     )
 

@@ -45,7 +45,7 @@ PATIENCE = 10
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case, and how long that took."""
+    """What became of a case, and the processor time that it took."""
 
     case: Case
     verdict: Verdict
@@ -138,14 +138,14 @@ def _touch_heap() -> None:
 
 def _end(child: _Child) -> Outcome | None:
     """The outcome of a child that has ended, or whose time has; None if it is still running."""
-    pid, status = os.waitpid(child.pid, os.WNOHANG)
+    pid, status, used = os.wait4(child.pid, os.WNOHANG)
     late = pid == 0 and time.monotonic() > child.deadline
     if pid == 0 and not late:
         return None
     if late:
         os.kill(child.pid, signal.SIGKILL)
-        os.waitpid(child.pid, 0)
-    seconds = time.monotonic() - child.started
+        _, _, used = os.wait4(child.pid, 0)
+    seconds = used.ru_utime + used.ru_stime
     try:
         if os.WIFEXITED(status) and os.WEXITSTATUS(status):
             raise RuntimeError(f"the fuzzer failed at seed {child.seed}:\n{child.log()}")
