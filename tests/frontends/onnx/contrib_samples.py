@@ -175,6 +175,9 @@ SAMPLES: dict[str, Sample] = {
         np.int32([[0, 1]]), np.int32([[0]]), np.int32([5]), np.int32([5]), outputs=3,
         constant=(5, 6, 7), num_heads=2, kv_num_heads=1, sparse_block_size=16,
     ),
+    "Tokenizer": _sample(
+        np.array(["a word", "b"], object), separators=[" "], pad_value="#", mark=0, mincharnum=1
+    ),
     "TransposeMatMul": _sample(ROWS, draw(5, 8), transB=1),
     "Trilu": _sample(draw(3, 4), np.array(1), constant=(1,)),
     "UnfoldTensor": _sample(X, size=3),
