@@ -93,6 +93,10 @@ class DimensionError(MonographError, ValueError):
     """A symbolic size so long or so deep that nothing sensible needs it."""
 
 
+class ZeroDivisorError(DimensionError, ZeroDivisionError):
+    """A symbolic size divided by one that is zero."""
+
+
 class EvaluationError(MonographError):
     """A value that a graph cannot compute from the inputs that it was given."""
 

@@ -99,16 +99,10 @@ def clipped(name: str, count: Dim, first: Dim, size: Dim, most: int) -> Axis:
     return Axis(Symbol(name, 0, most - 1), size if whole else dim_min(size, count - first))
 
 
-def upper_bound(dim: Dim) -> int:
-    """The most that a number can be."""
-    upper = dim if isinstance(dim, int) else dim.bounds()[1]
-    assert upper is not None, f"{dim} has no end"
-    return upper
-
-
 def largest_extent(axis: Axis) -> int:
-    """The most values that an axis takes."""
+    """The most values that an axis of a round of k takes; `depth_loops` cuts those without end."""
     if isinstance(axis.extent, int):
         return axis.extent
-    assert axis.symbol.upper is not None, f"{axis} has no end"
-    return axis.symbol.upper + 1
+    last, most = axis.symbol.upper, axis.extent.bounds()[1]
+    known = [] if last is None else [last + 1]
+    return min(known if most is None else [*known, most])

@@ -33,7 +33,6 @@ from monograph.kernel.blocks import (
     depth_loops,
     largest_extent,
     unflattened,
-    upper_bound,
 )
 from monograph.kernel.contraction import (
     GROUP,
@@ -155,7 +154,7 @@ class _ProductBuilder:
         self.first_tile = self.row_block.symbol * self.blocks.tiles
         most = max(tiling.block_tiles, tiling.whole)
         self.tile = clipped("_i_tile", tiles, self.first_tile, self.blocks.tiles, most)
-        self.tail_rows = sum(each.rows * upper_bound(each.count) for each in self.segments[1:])
+        self.tail_rows = sum(each.rows * each.most for each in self.segments[1:])
         self.kept_rows = self.blocks.tiles * tiling.height + self.tail_rows
         self.packed_block = self._block_buffer() if tiling.right is Reading.BLOCK else None
         self.sums = self._sums_buffer("sums") if self.outer_k else None
@@ -335,7 +334,7 @@ class _ProductBuilder:
             tail = _lanes(self.lane, self._tile(last), tiling.columns)
             times = (self.row_block.symbol + 1) // self.row_block.extent * each.count
             loops.append(Loop(counter.symbol, 0, times, (tail,)))
-            kept_rows = kept_rows + each.rows * upper_bound(each.count)
+            kept_rows = kept_rows + each.rows * each.most
         return Loop(self.panel.symbol, 0, self.panel.extent, tuple(loops))
 
     def _ahead(self, places: Sequence[Dim]) -> list[Statement]:

@@ -43,6 +43,15 @@ class Segment:
     rows: int
     count: Dim
 
+    @property
+    def most(self) -> int:
+        """The most tiles it has, if it comes after another; see `open_segments`.
+
+        Those of which the count is known only when it runs are a row lower than the ones before,
+        and are at most as many as they have rows, whatever the count's own bounds can tell.
+        """
+        return self.count if isinstance(self.count, int) else self.rows
+
 
 def tile_start(segments: Sequence[Segment], height: int, tile: Dim) -> Dim:
     """The first row of a tile, by its number; without segments all tiles are alike."""

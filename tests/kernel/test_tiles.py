@@ -53,3 +53,15 @@ def test_a_known_tiling_counts_its_tiles() -> None:
     segments = (Segment(0, 6, 20), Segment(120, 4, 2))
     tiling = Tiling(segments, 6, 16, 256, 21, 8, Reading.TILES, Reading.PACKED)
     assert str(tiling).startswith("tile(20·6+2·4 rows, 16 columns)")
+
+
+@pytest.mark.parametrize("rows", range(1, 200, 7))
+def test_there_are_never_more_low_tiles_than_rows_in_one(rows: int) -> None:
+    _, low = SEGMENTS
+    assert known(low.count, rows) <= low.most == 5
+
+
+def test_rows_that_might_be_fewer_than_none_have_a_bounded_number_of_low_tiles() -> None:
+    rows = Symbol("height", 0) * (Symbol("width", 0) - 1)
+    _, low = open_segments(rows, 14)
+    assert low.most == 13

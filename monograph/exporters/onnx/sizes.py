@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from monograph.exporters.onnx.scope import Term
-from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Shape, Symbol, SymbolicDim
+from monograph.ir.dims import (
+    Dim,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Opaque,
+    Operation,
+    Shape,
+    Symbol,
+    SymbolicDim,
+)
 from monograph.ir.types import i64
 
 if TYPE_CHECKING:
@@ -99,7 +110,10 @@ class SizeWriter:
         if isinstance(dim, Symbol):
             return self._symbol(dim, solving)
         if isinstance(dim, Operation):
-            return self._operation(dim, solving)
+            made = self._operation(dim, solving)
+            if made is not None and not solving:
+                self.table.worked_out[dim] = made
+            return made
         return self._polynomial(dim, solving)
 
     def _symbol(self, symbol: Symbol, solving: frozenset[Symbol]) -> Term | None:
@@ -141,6 +155,8 @@ class SizeWriter:
         known = [argument for argument in arguments if argument is not None]
         if len(known) < len(arguments):
             return None
+        if isinstance(dim, Opaque):
+            return known[0]
         if isinstance(dim, Max | Min):
             return reduce(lambda a, b: self._write(type(dim).__name__, a, b), known)
         a, b = known

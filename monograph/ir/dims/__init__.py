@@ -5,12 +5,13 @@ polynomial with integer coefficients over *atoms* (a `Symbol`, or a `FloorDiv`, 
 `Min` of other dimensions), and it is interned: equal expressions are one object, so ``==`` and
 ``hash`` cost no more than identity. A constant result is always an ``int``, never a symbolic
 constant. Every expression knows sound bounds, derived from the declared ranges of its symbols, and
-simplification relies on them: bindings are expected to lie inside those ranges. Expressions are
-limited in size, so that neither a hostile file nor a runaway pass can exhaust memory.
+simplification relies on them: bindings are expected to lie inside those ranges. What grows gets a
+name, or becomes a single unknown (`Opaque`), so that long computations of sizes stay short; a total
+limit keeps hostile files and runaway passes from exhausting memory.
 
 ``polynomial`` holds symbols and what ``+ - *`` make of them, ``operations`` what polynomials cannot
-express, ``proofs`` what holds for every binding, ``binding`` the way from symbols to values and
-back, ``text`` the parser.
+express, ``definitions`` names for what grows, ``proofs`` what holds for every binding, ``binding``
+the way from symbols to values and back, ``text`` the parser.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ from monograph.ir.dims.binding import (
     substitute_dim,
     substitute_shape,
 )
-from monograph.ir.dims.operations import FloorDiv, Max, Min, Mod, Operation, dim_max, dim_min
+from monograph.ir.dims.operations import (
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Opaque,
+    Operation,
+    dim_max,
+    dim_min,
+)
 from monograph.ir.dims.polynomial import (
     Atom,
     Bindings,
@@ -53,6 +63,7 @@ __all__ = [
     "Min",
     "Mod",
     "Monomial",
+    "Opaque",
     "Operation",
     "Polynomial",
     "Shape",

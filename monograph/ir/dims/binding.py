@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from monograph.ir.dims.polynomial import Bindings, Dim, Shape, Symbol, SymbolicDim, constant_of
+from monograph.ir.dims.polynomial import (
+    Bindings,
+    Dim,
+    Shape,
+    Symbol,
+    SymbolicDim,
+    constant_of,
+)
 
 
 class UnboundSymbolError(LookupError):
@@ -27,11 +35,16 @@ def evaluate_dim(dim: Dim, bindings: Bindings) -> int:
         return dim
     for symbol in dim._symbols:
         if symbol not in bindings:
-            known = ", ".join(f"{key}={value}" for key, value in bindings.items()) or "nothing"
+            bound = ", ".join(f"{key}={value}" for key, value in bindings.items()) or "nothing"
             raise UnboundSymbolError(
-                f"cannot evaluate '{dim}': symbol '{symbol}' has no value (bound: {known})"
+                f"cannot evaluate '{dim}': symbol '{symbol}' has no value (bound: {bound})"
             )
-    return dim._evaluate(bindings)
+    if not dim._definitions:
+        return dim._evaluate(bindings)
+    known: dict[Any, int] = dict(bindings)
+    for atom in dim._definitions:  # in their order, so that none recurses into another
+        known[atom] = atom._evaluate(known)
+    return dim._evaluate(known)
 
 
 def solve_for(dim: SymbolicDim, value: int, bindings: Bindings) -> dict[Symbol, int] | None:

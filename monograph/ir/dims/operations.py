@@ -7,25 +7,28 @@ that divide exactly are taken out, what the declared ranges decide is decided.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import gcd
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from monograph.errors import DimensionError
+from monograph.errors import ZeroDivisorError
 from monograph.ir.dims import intervals
+from monograph.ir.dims.definitions import mark_of, merged_definitions
 from monograph.ir.dims.intervals import Interval
 from monograph.ir.dims.polynomial import (
-    DIVISIONS,
+    MAX_INLINE,
+    MAX_SIZE,
     MAX_TERMS,
+    OPERATIONS,
     Atom,
-    Bindings,
     Dim,
     Monomial,
     Symbol,
     SymbolicDim,
     Terms,
     bounds_of,
-    check_limits,
+    check_integers,
+    check_total,
     constant_of,
     fill,
     from_coefficients,
@@ -40,8 +43,8 @@ from monograph.ir.dims.polynomial import (
 )
 from monograph.ir.dims.proofs import provably_at_least, provably_less
 
-MAX_ARGUMENTS = 64  # of one max or min
-MAX_DEPTH = 32  # atoms inside atoms; prints with at most twice as many nested parentheses
+MAX_ARGUMENTS = 32  # of one max or min; more are nested
+MAX_DEPTH = 30  # atoms inside atoms; prints with at most twice as many nested parentheses
 
 
 class Operation(Atom):
@@ -60,17 +63,20 @@ class Operation(Atom):
     @classmethod
     def text(cls, *arguments: Dim) -> str:
         """How it prints; expressions of equal text may differ in the ranges of their symbols."""
-        return f"{cls.__name__.lower()}({', '.join(map(str, arguments))})"
+        return f"{cls.__name__.lower()}({', '.join(map(_text, arguments))})"
 
-    def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
-        values = (a if isinstance(a, int) else a.substitute(bindings) for a in self.arguments)
+    def _substitute(self, bindings: Mapping[Any, Dim]) -> Dim:
+        values = (a if isinstance(a, int) else a._replaced(bindings) for a in self.arguments)
         return self.apply(*values)
 
-    def _evaluate(self, bindings: Bindings) -> int:
-        values = (a if isinstance(a, int) else a._evaluate(bindings) for a in self.arguments)
-        result = self.apply(*values)
+    def _evaluate(self, bindings: Mapping[Any, int]) -> int:
+        result = self.apply(*self._values(bindings))
         assert isinstance(result, int)
         return result
+
+    def _values(self, bindings: Mapping[Any, int]) -> list[int]:
+        """The arguments as integers."""
+        return [a if isinstance(a, int) else a._value(bindings) for a in self.arguments]
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self).apply, self.arguments
@@ -90,9 +96,20 @@ class Division(Operation):
         terms = terms_of(numerator)
         bare_top = len(terms) == 1 and terms[0][1] >= 0
         bare_bottom = isinstance(denominator, (int, Symbol, Max, Min))
-        top = str(numerator) if bare_top else f"({numerator})"
-        bottom = str(denominator) if bare_bottom else f"({denominator})"
+        bare_bottom = bare_bottom or (isinstance(denominator, Atom) and _is_named(denominator))
+        top = _text(numerator) if bare_top else f"({_text(numerator)})"
+        bottom = _text(denominator) if bare_bottom else f"({_text(denominator)})"
         return f"{top}{cls.sign}{bottom}"
+
+    def _evaluate(self, bindings: Mapping[Any, int]) -> int:
+        numerator, denominator = self._values(bindings)
+        if denominator == 0:
+            raise ZeroDivisorError(
+                f"cannot evaluate '{self}': its divisor '{self.arguments[1]}' is zero",
+                found=", ".join(f"{symbol}={bindings[symbol]}" for symbol in self._symbols),
+                hint="give sizes for which the divisor is not zero",
+            )
+        return numerator // denominator if isinstance(self, FloorDiv) else numerator % denominator
 
 
 class FloorDiv(Division):
@@ -143,6 +160,32 @@ class Min(Operation):
         return intervals.minimum(arguments)
 
 
+class Opaque(Operation):
+    """A sum or product that arithmetic takes for a single unknown, since it has grown too large."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def apply(*arguments: Dim) -> Dim:
+        return opaque(*arguments)
+
+    @staticmethod
+    def interval(*arguments: Interval) -> Interval:
+        return arguments[0]
+
+
+def opaque(dim: Dim) -> Dim:
+    """The same dimension as a single unknown, if it is large: one more name, but short terms.
+
+    The sign stays outside: what is opaque of ``-x`` cancels what is opaque of ``x``.
+    """
+    if isinstance(dim, int) or dim._size <= MAX_INLINE:
+        return dim
+    if dim.terms()[0][1] < 0:
+        return -opaque(-dim)
+    return _operation(Opaque, (dim,))
+
+
 def dim_max(*dims: Dim) -> Dim:
     """The largest of the dimensions; arguments that ranges prove dominated disappear."""
     return max(dims) if dims and is_static(dims) else _extremum(Max, dims)
@@ -159,26 +202,46 @@ def _operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Operation:
 
 
 def _build_operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Operation:
+    check_integers(argument for argument in arguments if isinstance(argument, int))
     symbolic = [argument for argument in arguments if isinstance(argument, SymbolicDim)]
     size = len(arguments) + sum(argument._size for argument in symbolic)
-    check_limits(size, (argument for argument in arguments if isinstance(argument, int)))
     depth = 1 + max(argument._depth for argument in symbolic)
-    if depth > MAX_DEPTH:
-        raise DimensionError(
-            f"symbolic dimension nested too deeply (more than {MAX_DEPTH} operations)"
-        )
+    definitions = merged_definitions(symbolic)
+    check_total(size, definitions)
+    text = kind.text(*arguments)
     ranges = tuple(bound for argument in symbolic for bound in ranges_of(argument))
+    named = kind is Opaque or size > MAX_INLINE or depth > MAX_DEPTH
     atom = object.__new__(kind)
     fill(
         atom,
         arguments=arguments,
         _bounds=kind.interval(*map(bounds_of, arguments)),
-        _depth=depth,
-        _size=size,
+        _definition=(text, size) if named else None,
+        _definitions=definitions,
+        _depth=0 if named else depth,
+        _size=1 if named else size,
         _symbols=merged_symbols(symbolic),
-        _key=(kind.text(*arguments), ranges),
+        _key=(mark_of(text, ranges), ()) if named else (text, ranges),
     )
     return atom
+
+
+def _text(dim: Dim) -> str:
+    return str(dim) if isinstance(dim, int) else dim._text()
+
+
+def _size(dim: Dim) -> int:
+    return 1 if isinstance(dim, int) else dim._size
+
+
+def _is_long(arguments: Sequence[Dim]) -> bool:
+    """Whether arguments are beyond the limits of one operation, and some can be made shorter."""
+    sizes = [_size(argument) for argument in arguments]
+    return sum(sizes) > 2 * MAX_SIZE and max(sizes) > MAX_INLINE
+
+
+def _is_named(atom: Atom) -> bool:
+    return atom._definition is not None
 
 
 # Division -----------------------------------------------------------------------------------------
@@ -246,24 +309,29 @@ def _floordiv(numerator: Dim, denominator: Dim) -> Dim:
 
 def _floordiv_by_integer(numerator: Dim, divisor: int) -> Dim:
     if divisor == 0:
-        raise ZeroDivisionError(f"division of symbolic dimension '{numerator}' by zero")
+        raise ZeroDivisorError(f"division of symbolic dimension '{numerator}' by zero")
     if divisor < 0:
         return -numerator // -divisor
     if isinstance(numerator, int):
         return numerator // divisor
     constant = constant_of(numerator)
     varying = {atoms: coefficient for atoms, coefficient in numerator.terms() if atoms}
-    common = gcd(divisor, *varying.values())
-    if common == divisor:
-        return from_coefficients(_reduced(varying, common)) + constant // divisor
-    if common > 1:  # (2*a+1)//4 is a//2
-        reduced = from_coefficients(_reduced(varying, common)) + constant // common
-        return _floordiv_by_integer(reduced, divisor // common)
-    if all(coefficient < 0 for coefficient in varying.values()):  # -(-a//2) is (a+1)//2
-        return -_floordiv_by_integer(divisor - 1 - numerator, divisor)
     whole, rest = _split(from_coefficients(varying), divisor)
-    rest += constant % divisor
-    return whole + constant // divisor + _floordiv_rest(rest, divisor)
+    whole += constant // divisor
+    if isinstance(rest, int):
+        return whole
+    return whole + _floordiv_indivisible(rest, constant % divisor, divisor)
+
+
+def _floordiv_indivisible(rest: SymbolicDim, constant: int, divisor: int) -> Dim:
+    """``(rest + constant) // divisor``, of terms none of which the divisor divides."""
+    common = gcd(divisor, *(coefficient for _, coefficient in rest.terms()))
+    if common > 1:  # (2*a+1)//4 is a//2
+        reduced = from_coefficients(_reduced(dict(rest.terms()), common)) + constant // common
+        return _floordiv_by_integer(reduced, divisor // common)
+    if all(coefficient < 0 for _, coefficient in rest.terms()):  # -(-a//2) is (a+1)//2
+        return -_floordiv_by_integer(divisor - 1 - constant - rest, divisor)
+    return _floordiv_rest(rest + constant, divisor)
 
 
 def _reduced(coefficients: Mapping[Monomial, int], divisor: int) -> dict[Monomial, int]:
@@ -302,7 +370,7 @@ def _mod(numerator: Dim, denominator: Dim) -> Dim:
 
 def _mod_by_integer(numerator: Dim, divisor: int) -> Dim:
     if divisor == 0:
-        raise ZeroDivisionError(f"symbolic dimension '{numerator}' modulo zero")
+        raise ZeroDivisorError(f"symbolic dimension '{numerator}' modulo zero")
     if divisor < 0:
         return -(-numerator % -divisor)
     # Coefficients keep their sign, (-n)%4 staying itself, but the constant is made positive.
@@ -318,7 +386,7 @@ def _mod_by_integer(numerator: Dim, divisor: int) -> Dim:
     return _operation(Mod, (remainder, divisor))
 
 
-DIVISIONS["//"], DIVISIONS["%"] = _floordiv, _mod
+OPERATIONS.update({"//": _floordiv, "%": _mod, "opaque": opaque})
 
 
 # Maximum and minimum ------------------------------------------------------------------------------
@@ -330,24 +398,35 @@ def _extremum(kind: type[Operation], dims: tuple[Dim, ...]) -> Dim:
     if not dims:
         raise ValueError(f"{kind.__name__.lower()} of no dimensions")
 
+    compared = next((set(dim.arguments) for dim in dims if isinstance(dim, kind)), set())
+
     def dominates(a: Dim, b: Dim) -> bool:
+        if a in compared and b in compared:
+            return False
         return provably_at_least(a, b) if kind is Max else provably_at_least(b, a)
 
-    flat: list[Dim] = []
-    for dim in dims:
-        flat.extend(dim.arguments if isinstance(dim, kind) else (dim,))
-    unique = sorted(set(flat), key=_argument_order)
+    unique = sorted(set(_flattened(kind, dims)), key=_argument_order)
     if len(unique) > MAX_ARGUMENTS:
-        raise DimensionError(f"too many terms in one max or min (more than {MAX_ARGUMENTS})")
+        half = MAX_ARGUMENTS // 2
+        parts = (tuple(unique[k : k + half]) for k in range(0, len(unique), half))
+        return kind.apply(*(kind.apply(*part) for part in parts))
     kept: list[Dim] = []
     for dim in unique:
         if not any(dominates(other, dim) for other in kept):
             kept = [other for other in kept if not dominates(dim, other)] + [dim]
+    if len(kept) > 1 and _is_long(kept):
+        return kind.apply(*map(opaque, kept))
     return kept[0] if len(kept) == 1 else _operation(kind, tuple(kept))
+
+
+def _flattened(kind: type[Operation], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """max(max(a, b), c) as max(a, b, c), if that is not too long."""
+    flat = tuple(x for dim in dims for x in (dim.arguments if isinstance(dim, kind) else (dim,)))
+    return flat if len(flat) <= MAX_ARGUMENTS else dims
 
 
 def _argument_order(dim: Dim) -> tuple[bool, str, tuple[int, ...]]:
     """Expressions alphabetically, then the constant."""
     if isinstance(dim, int):
         return True, str(dim), ()
-    return False, str(dim), ranges_of(dim)
+    return False, dim._text(), ranges_of(dim)

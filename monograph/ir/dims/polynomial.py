@@ -2,7 +2,8 @@
 
 A polynomial is a sum of terms, each a coefficient times a product of *atoms*. Terms and factors
 stand in one order, equal terms are added up, and a sum of no terms is an int: that is the canonical
-form. `intern` then sees to it that equal expressions are one object.
+form. `intern` then sees to it that equal expressions are one object. A sum that outgrows the limits
+is cut into parts that later arithmetic treats as single unknowns: see `definitions`.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from math import prod
 from threading import RLock
-from typing import ClassVar, NoReturn, TypeAlias, TypeGuard, TypeVar, Union
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypeGuard, TypeVar, Union
 from weakref import WeakValueDictionary
 
 from monograph.errors import DimensionError
 from monograph.ir.dims import intervals
+from monograph.ir.dims.definitions import let_text, merged_definitions
 from monograph.ir.dims.intervals import Interval
 
 MAX_TERMS = 256  # in one polynomial
-MAX_DEGREE = 32  # factors in one term
-MAX_SIZE = 2048  # symbols and numbers in the printed form
+MAX_DEGREE = 64  # factors in one term
+MAX_SIZE = 512  # symbols and numbers in one polynomial; larger ones are cut into opaque parts
+MAX_INLINE = 64  # symbols and numbers of an atom that prints where it stands; larger ones are named
+MAX_TOTAL = 2**16  # symbols and numbers in an expression, with the definitions of all named parts
 MAX_INTEGER = 10**19 - 1  # what the parser accepts, so that all that prints parses back
 
 Dim: TypeAlias = Union[int, "SymbolicDim"]
@@ -30,8 +34,8 @@ Bindings: TypeAlias = Mapping["Symbol", int]
 Monomial: TypeAlias = tuple["Atom", ...]  # sorted factors; a power is a repeated factor
 Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
 
-DIVISIONS: dict[str, Callable[[Dim, Dim], Dim]] = {}
-"""What ``//`` and ``%`` do, which is no matter of polynomials: `operations` enters it here."""
+OPERATIONS: dict[str, Callable[..., Dim]] = {}
+"""``//``, ``%`` and ``opaque``, which are no matter of polynomials: `operations` enters them."""
 
 
 class SymbolicDim:
@@ -41,9 +45,10 @@ class SymbolicDim:
     conversion to int, so that code which quietly assumes static shapes fails where it stands.
     """
 
-    __slots__ = ("__weakref__", "_bounds", "_depth", "_size", "_symbols")
+    __slots__ = ("__weakref__", "_bounds", "_definitions", "_depth", "_size", "_symbols")
 
     _bounds: Interval
+    _definitions: tuple[Atom, ...]  # the named atoms inside, each after those that it refers to
     _depth: int
     _size: int
     _symbols: tuple[Symbol, ...]
@@ -60,17 +65,46 @@ class SymbolicDim:
         """Every symbol in the expression, however deep, once each, sorted by name."""
         return self._symbols
 
+    def definitions(self) -> tuple[Atom, ...]:
+        """The named atoms inside (see `definitions`), each after those that it refers to."""
+        return self._definitions
+
     def substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
         """Replace symbols, all at once, by integers or other expressions."""
         if not any(symbol in bindings for symbol in self._symbols):
             return self
+        if not self._definitions:
+            return self._substitute(bindings)
+        known: dict[Any, Dim] = dict(bindings)
+        for atom in self._definitions:  # in their order, so that none recurses into another
+            known[atom] = atom._replaced(known)
+        return self._substitute(known)
+
+    def _substitute(self, bindings: Mapping[Any, Dim]) -> Dim:
+        """The result, of values for the symbols and for every named atom inside."""
+        raise NotImplementedError
+
+    def _evaluate(self, bindings: Mapping[Any, int]) -> int:
+        """The value, of those of the symbols and of every named atom inside."""
+        raise NotImplementedError
+
+    def _replaced(self, bindings: Mapping[Any, Dim]) -> Dim:
+        """`_substitute`, if there is anything to replace."""
+        if not any(symbol in bindings for symbol in self._symbols):
+            return self
         return self._substitute(bindings)
 
-    def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
+    def _value(self, bindings: Mapping[Any, int]) -> int:
+        """`_evaluate`, but that the value of a named atom is looked up."""
+        return self._evaluate(bindings)
+
+    def _text(self) -> str:
+        """The printed form, but that the marks of named atoms stand for them."""
         raise NotImplementedError
 
-    def _evaluate(self, bindings: Bindings) -> int:
-        raise NotImplementedError
+    def _printed_definitions(self) -> tuple[Atom, ...]:
+        """The named atoms that must be defined before `_text` can be read."""
+        return self._definitions
 
     def __add__(self, other: Dim) -> Dim:
         return _add(self, other, 1) if _is_dim(other) else NotImplemented
@@ -92,16 +126,16 @@ class SymbolicDim:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Dim) -> Dim:
-        return DIVISIONS["//"](self, other) if _is_dim(other) else NotImplemented
+        return OPERATIONS["//"](self, other) if _is_dim(other) else NotImplemented
 
     def __rfloordiv__(self, other: int) -> Dim:
-        return DIVISIONS["//"](other, self) if _is_dim(other) else NotImplemented
+        return OPERATIONS["//"](other, self) if _is_dim(other) else NotImplemented
 
     def __mod__(self, other: Dim) -> Dim:
-        return DIVISIONS["%"](self, other) if _is_dim(other) else NotImplemented
+        return OPERATIONS["%"](self, other) if _is_dim(other) else NotImplemented
 
     def __rmod__(self, other: int) -> Dim:
-        return DIVISIONS["%"](other, self) if _is_dim(other) else NotImplemented
+        return OPERATIONS["%"](other, self) if _is_dim(other) else NotImplemented
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -114,6 +148,16 @@ class SymbolicDim:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a symbolic dimension is immutable: cannot delete {name!r}")
+
+    def __copy__(self) -> SymbolicDim:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SymbolicDim:
+        return self
+
+    def __str__(self) -> str:
+        definitions = self._printed_definitions()
+        return let_text(self, definitions) if definitions else self._text()
 
     def __repr__(self) -> str:
         return str(self)
@@ -129,10 +173,10 @@ class Polynomial(SymbolicDim):
     def terms(self) -> Terms:
         return self._terms
 
-    def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
+    def _substitute(self, bindings: Mapping[Any, Dim]) -> Dim:
         coefficients: dict[Monomial, int] = {}
         for atoms, factor in self._terms:
-            changed = tuple(atom.substitute(bindings) for atom in atoms)
+            changed = tuple(atom._replaced(bindings) for atom in atoms)
             if changed == atoms:
                 coefficients[atoms] = coefficients.get(atoms, 0) + factor
                 continue
@@ -141,13 +185,13 @@ class Polynomial(SymbolicDim):
                 coefficients[monomial] = coefficients.get(monomial, 0) + factor * coefficient
         return from_coefficients(coefficients)
 
-    def _evaluate(self, bindings: Bindings) -> int:
+    def _evaluate(self, bindings: Mapping[Any, int]) -> int:
         return sum(
-            coefficient * prod(atom._evaluate(bindings) for atom in atoms)
+            coefficient * prod(atom._value(bindings) for atom in atoms)
             for atoms, coefficient in self._terms
         )
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return "".join(
             _term_text(atoms, coefficient, leading=index == 0)
             for index, (atoms, coefficient) in enumerate(self._terms)
@@ -160,10 +204,13 @@ class Polynomial(SymbolicDim):
 class Atom(SymbolicDim):
     """An expression that the polynomial arithmetic treats as a single unknown."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_definition", "_key")
 
     # Printed text, then the ranges of the symbols in it: a total order that is the same every run.
     _key: tuple[str, tuple[int, ...]]
+
+    # If it is too large to be printed where it stands: its text and the size of that.
+    _definition: tuple[str, int] | None
 
     # Whether it needs parentheses between other factors.
     is_quotient: ClassVar[bool] = False
@@ -171,8 +218,19 @@ class Atom(SymbolicDim):
     def terms(self) -> Terms:
         return (((self,), 1),)
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self._key[0]
+
+    def _printed_definitions(self) -> tuple[Atom, ...]:
+        return self._definitions if self._definition is None else (*self._definitions, self)
+
+    def _replaced(self, bindings: Mapping[Any, Dim]) -> Dim:
+        if self._definition is not None and self in bindings:
+            return bindings[self]
+        return super()._replaced(bindings)
+
+    def _value(self, bindings: Mapping[Any, int]) -> int:
+        return self._evaluate(bindings) if self._definition is None else bindings[self]
 
 
 class Symbol(Atom):
@@ -197,6 +255,7 @@ class Symbol(Atom):
         symbol = object.__new__(cls)
         key = (name, (lower, -1 if upper is None else upper))
         fill(symbol, _bounds=(lower, upper), _depth=0, _size=1, _symbols=(symbol,), _key=key)
+        fill(symbol, _definition=None, _definitions=())
         return symbol
 
     @property
@@ -211,10 +270,10 @@ class Symbol(Atom):
     def upper(self) -> int | None:
         return self._bounds[1]
 
-    def _substitute(self, bindings: Mapping[Symbol, Dim]) -> Dim:
+    def _substitute(self, bindings: Mapping[Any, Dim]) -> Dim:
         return bindings.get(self, self)
 
-    def _evaluate(self, bindings: Bindings) -> int:
+    def _evaluate(self, bindings: Mapping[Any, int]) -> int:
         return bindings[self]
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -281,22 +340,26 @@ def from_coefficients(coefficients: Mapping[Monomial, int]) -> Dim:
             return atoms[0]
     terms.sort(key=term_order)
     canonical = tuple(terms)
+    found = _interned.get((Polynomial, canonical))
+    if found is not None:
+        return found
+    if _is_large(canonical):
+        return _in_opaque_parts(canonical)
     return intern((Polynomial, canonical), lambda: _build_polynomial(canonical))
 
 
 def _build_polynomial(terms: Terms) -> Polynomial:
-    if len(terms) > MAX_TERMS:
-        raise DimensionError(f"too many terms in a symbolic dimension (more than {MAX_TERMS})")
-    if len(terms[0][0]) > MAX_DEGREE:
-        raise DimensionError(f"power too high in a symbolic dimension (more than {MAX_DEGREE})")
+    check_integers(coefficient for _, coefficient in terms)
     atoms = [atom for factors, _ in terms for atom in factors]
-    size = len(terms) + sum(atom._size for atom in atoms)
-    check_limits(size, (coefficient for _, coefficient in terms))
+    size = _size_of(terms)
+    definitions = merged_definitions(atoms)
+    check_total(size, definitions)
     polynomial = object.__new__(Polynomial)
     fill(
         polynomial,
         _terms=terms,
-        _bounds=_polynomial_bounds(terms),
+        _bounds=intervals.clamped(_polynomial_bounds(terms)),
+        _definitions=definitions,
         _depth=max(atom._depth for atom in atoms),
         _size=size,
         _symbols=merged_symbols(atoms),
@@ -304,14 +367,60 @@ def _build_polynomial(terms: Terms) -> Polynomial:
     return polynomial
 
 
-def check_limits(size: int, integers: Iterable[int]) -> None:
-    """Refuse what could not be printed and parsed back."""
-    if size > MAX_SIZE:
-        raise DimensionError(
-            f"symbolic dimension too large (more than {MAX_SIZE} symbols and numbers)"
-        )
+def check_integers(integers: Iterable[int]) -> None:
+    """Refuse a number that could not be parsed back; no size of a tensor is as large."""
     if any(abs(integer) > MAX_INTEGER for integer in integers):
         raise DimensionError(f"number too large in a symbolic dimension (more than {MAX_INTEGER})")
+
+
+def check_total(size: int, definitions: Iterable[Atom]) -> None:
+    """Refuse what, with the definitions of its parts, could not be printed and parsed back."""
+    total = size + sum(atom._definition[1] for atom in definitions if atom._definition is not None)
+    if total > MAX_TOTAL:
+        raise DimensionError(
+            f"symbolic dimension too large (more than {MAX_TOTAL} symbols and numbers)"
+        )
+
+
+def _size_of(terms: Terms) -> int:
+    return len(terms) + sum(atom._size for factors, _ in terms for atom in factors)
+
+
+def _is_large(terms: Terms) -> bool:
+    """Whether a sum is beyond the limits of one polynomial; terms of most factors come first."""
+    return len(terms) > MAX_TERMS or len(terms[0][0]) > MAX_DEGREE or _size_of(terms) > MAX_SIZE
+
+
+def _in_opaque_parts(terms: Terms) -> Dim:
+    """A sum that is too large for a polynomial, as a sum of opaque parts of it.
+
+    Which parts depends on the terms alone, so that equal sums stay equal. The constant stays
+    outside, for rules that look at it.
+    """
+    total: Dim = 0
+    part: dict[Monomial, int] = {}
+    size = 0
+    for atoms, coefficient in terms:
+        factors = _with_opaque_powers(atoms)
+        length = 1 + sum(atom._size for atom in factors)
+        if part and (size + length > MAX_SIZE // 2 or len(part) == MAX_TERMS // 2 or not factors):
+            total += OPERATIONS["opaque"](from_coefficients(part))
+            part, size = {}, 0
+        part[factors] = part.get(factors, 0) + coefficient
+        size += length
+    last = from_coefficients(part)
+    return total + (last if () in part else OPERATIONS["opaque"](last))
+
+
+def _with_opaque_powers(atoms: Monomial) -> Monomial:
+    """The factors of a term; where they are too many, or too long, products of them are opaque."""
+    while len(atoms) > MAX_DEGREE or sum(atom._size for atom in atoms) > MAX_SIZE // 2:
+        count = 2
+        while _size_of(((atoms[:count], 1),)) <= MAX_INLINE:
+            count += 1
+        product = OPERATIONS["opaque"](from_coefficients({atoms[:count]: 1}))
+        atoms = monomial_product(atoms[count:], tuple(terms_of(product)[0][0]))
+    return atoms
 
 
 def merged_symbols(parts: Iterable[SymbolicDim]) -> tuple[Symbol, ...]:
@@ -360,12 +469,22 @@ def _add(left: Dim, right: Dim, factor: int) -> Dim:
     return from_coefficients(coefficients)
 
 
+def dim_sum(dims: Iterable[Dim]) -> Dim:
+    """The sum of many dimensions, in one go."""
+    coefficients: dict[Monomial, int] = {}
+    for dim in dims:
+        for atoms, coefficient in terms_of(dim):
+            coefficients[atoms] = coefficients.get(atoms, 0) + coefficient
+    return from_coefficients(coefficients)
+
+
 @remembered
 def _multiply(left: SymbolicDim, right: Dim) -> Dim:
     if isinstance(right, int):
         return left if right == 1 else from_coefficients({m: c * right for m, c in left.terms()})
     if len(left.terms()) * len(right.terms()) > 16 * MAX_TERMS:
-        raise DimensionError(f"too many terms in a symbolic dimension (more than {MAX_TERMS})")
+        opaque = OPERATIONS["opaque"]
+        return opaque(left) * opaque(right)  # each is now short enough, or a single unknown
     coefficients: dict[Monomial, int] = {}
     for left_atoms, left_coefficient in left.terms():
         for right_atoms, right_coefficient in right.terms():
@@ -406,6 +525,7 @@ def _term_text(atoms: Monomial, coefficient: int, *, leading: bool) -> str:
     factors = [] if abs(coefficient) == 1 and atoms else [str(abs(coefficient))]
     minus_binds_tighter = leading and coefficient < 0
     for atom in atoms:
-        bare = not atom.is_quotient or not (factors or minus_binds_tighter)
-        factors.append(str(atom) if bare else f"({atom})")
+        is_quotient = atom.is_quotient and atom._definition is None
+        bare = not is_quotient or not (factors or minus_binds_tighter)
+        factors.append(atom._text() if bare else f"({atom._text()})")
     return sign + "*".join(factors)

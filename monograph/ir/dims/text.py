@@ -2,6 +2,7 @@
 
 It reads integers, names, ``+ - * // %``, unary minus, parentheses and named functions, with
 Python's precedence, and computes as it goes with the arithmetic of whatever the names stand for.
+``let(x, a*b, y, x+1, x*y)`` is ``x*y`` with the definitions in front of it.
 The text may come from an untrusted file, so length, nesting and the size of integers are limited.
 """
 
@@ -11,16 +12,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from monograph.ir.dims.operations import dim_max, dim_min
-from monograph.ir.dims.polynomial import Dim, Symbol
+from monograph.ir.dims.operations import dim_max, dim_min, opaque
+from monograph.ir.dims.polynomial import Dim, Symbol, dim_sum
 
 MAX_NESTING = 64
 MAX_DIGITS = 19
-MAX_TOKENS = 16_384
+MAX_TOKENS = 2**17
 
 _TOKEN = re.compile(r"\s*(?:([0-9]+|[A-Za-z_][A-Za-z0-9_]*|//|[-+*%(),])|$)", re.ASCII)
 _EXCERPT = 60
-_FUNCTIONS: dict[str, Callable[..., Dim]] = {"max": dim_max, "min": dim_min}
+_FUNCTIONS: dict[str, Callable[..., Dim]] = {
+    "max": dim_max,
+    "min": dim_min,
+    "opaque": opaque,
+}
 
 
 def parse_dim(text: str, symbols: Mapping[str, Symbol]) -> Dim:
@@ -37,7 +42,8 @@ class _Parser:
 
     def __init__(self, text: str, symbols: Mapping[str, Symbol]) -> None:
         self.text = text
-        self.symbols = symbols
+        self.symbols = symbols  # which may know a name as soon as it is asked for it
+        self.local: dict[str, Dim] = {}
         self.token = ""
         self.start = 0
         self.end = 0
@@ -61,6 +67,11 @@ class _Parser:
         if self.count > MAX_TOKENS:
             self.fail(f"expression too long (more than {MAX_TOKENS} tokens)")
 
+    def next_token(self) -> str:
+        """The token after this one, which stays the current one."""
+        match = _TOKEN.match(self.text, self.end)
+        return (match[1] or "") if match is not None else ""
+
     def accept(self, *tokens: str) -> str:
         """Consume the token if it is one of these; return it, or "" if it is not."""
         token = self.token
@@ -74,11 +85,11 @@ class _Parser:
             self.fail(f"expected {token!r}, found {self.token or 'the end'!r}")
 
     def sum(self) -> Dim:
-        value = self.product()
+        terms = [self.product()]
         while sign := self.accept("+", "-"):
-            right = self.product()
-            value = value + right if sign == "+" else value - right
-        return value
+            term = self.product()
+            terms.append(term if sign == "+" else -term)
+        return terms[0] if len(terms) == 1 else dim_sum(terms)
 
     def product(self) -> Dim:
         value = self.factor()
@@ -122,24 +133,51 @@ class _Parser:
         name = self.token
         start = self.start
         self.advance()
-        known = _FUNCTIONS if self.token == "(" else self.symbols
+        if name == "let" and self.token == "(":
+            return self.let()
+        if name in self.local and self.token != "(":
+            return self.local[name]
+        known: Mapping[str, object] = _FUNCTIONS if self.token == "(" else self.symbols
         if name not in known:
             self.start = start
             kind = "function" if self.token == "(" else "symbol"
             self.fail(f"unknown {kind} {name!r}; known: {', '.join(sorted(known)) or 'none'}")
         if self.token == "(":
-            return _FUNCTIONS[name](*self.arguments())
+            return _FUNCTIONS[name](*self.arguments(at_most=1 if name == "opaque" else MAX_TOKENS))
         return self.symbols[name]
+
+    def let(self) -> Dim:
+        """Names with what they stand for from there on, then the expression that uses them."""
+        outside, self.local = self.local, dict(self.local)
+        self.open()
+        while self.token.isidentifier() and self.next_token() == ",":
+            name = self.token
+            if name in self.local:
+                self.fail(f"{name!r} has a meaning already; choose another name")
+            self.advance()
+            self.expect(",")
+            self.local[name] = self.sum()
+            self.expect(",")
+        value = self.sum()
+        self.close()
+        self.local = outside
+        return value
 
     def arguments(self, at_most: int = MAX_TOKENS) -> list[Dim]:
         """A parenthesized, comma-separated list of at least one expression."""
+        self.open()
+        values = [self.sum()]
+        while len(values) < at_most and self.accept(","):
+            values.append(self.sum())
+        self.close()
+        return values
+
+    def open(self) -> None:
         self.nesting += 1
         if self.nesting > MAX_NESTING:
             self.fail(f"nested too deeply (more than {MAX_NESTING} parentheses)")
         self.expect("(")
-        values = [self.sum()]
-        while len(values) < at_most and self.accept(","):
-            values.append(self.sum())
+
+    def close(self) -> None:
         self.expect(")")
         self.nesting -= 1
-        return values

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol
+from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Opaque, Operation, Symbol
 from monograph.targets.cpu.assembly import Builder, Function, Lanes
 from monograph.targets.cpu.interrupts import BEGIN
 from monograph.targets.cpu.table import TableFunction
@@ -423,27 +423,38 @@ class EntryEmitter(TableFunction):
         self.return_if(condition, len(self.failures))
 
     def dim(self, dim: Dim) -> Lanes:
-        """A size, from the symbolic ones in the table."""
+        """A size, from the symbolic ones in the table; its named parts are computed once."""
+        known: dict[Dim, Lanes] = {}
+        for atom in () if isinstance(dim, int) else dim.definitions():
+            known[atom] = self.size(atom, known)
+        return self.size(dim, known)
+
+    def size(self, dim: Dim, known: Mapping[Dim, Lanes]) -> Lanes:
+        """A size, of parts that are known already and of symbols."""
         if isinstance(dim, int):
             return Lanes(str(dim), "i64")
+        if dim in known:
+            return known[dim]
         if isinstance(dim, Symbol):
             return self.word(self.sizes[dim])
         if isinstance(dim, Operation):
-            return self.operation(dim)
+            return self.operation(dim, known)
         total = Lanes("0", "i64")
         for atoms, factor in dim.terms():
             term = Lanes(str(factor), "i64")
             for atom in atoms:
-                term = self.b.binary("mul", term, self.dim(atom))
+                term = self.b.binary("mul", term, self.size(atom, known))
             total = self.b.binary("add", total, term)
         return total
 
-    def operation(self, dim: Operation) -> Lanes:
+    def operation(self, dim: Operation, known: Mapping[Dim, Lanes]) -> Lanes:
         """Division, remainder and extremes of sizes."""
         from monograph.ir.types import i64
         from monograph.targets.cpu import instructions
 
-        arguments = [self.dim(argument) for argument in dim.arguments]
+        arguments = [self.size(argument, known) for argument in dim.arguments]
+        if isinstance(dim, Opaque):
+            return arguments[0]
         if isinstance(dim, FloorDiv | Mod):
             name = "index_divide" if isinstance(dim, FloorDiv) else "index_remainder"
             return instructions.FUNCTIONS[name](self.b, i64, i64, tuple(arguments))

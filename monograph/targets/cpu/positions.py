@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol, SymbolicDim
+from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Opaque, Operation, Symbol, SymbolicDim
 from monograph.ir.types import i64
 from monograph.kernel.expr import Expr, Index
 from monograph.kernel.flatten import coefficient
@@ -98,6 +98,8 @@ class PositionEmitter:
         for scope in reversed(self.scopes):
             if dim in scope.dims:
                 return scope.dims[dim]
+        for atom in dim.definitions():
+            self.dim(atom)  # in their order, so that none recurses into another
         found = self._dim(dim, self._symbol, self.dim, 1)
         self.scopes[-1].dims[dim] = found
         return found
@@ -155,6 +157,8 @@ class PositionEmitter:
 
     def _operation(self, dim: Operation, arguments: list[Lanes]) -> Lanes:
         b = self.here
+        if isinstance(dim, Opaque):
+            return arguments[0]
         if isinstance(dim, Max | Min):
             word = "smax" if isinstance(dim, Max) else "smin"
             result = arguments[0]

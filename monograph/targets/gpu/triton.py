@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
-from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol, shape_product
+from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Opaque, Operation, Symbol, shape_product
 from monograph.ir.types import DType, bf16, bool_, f16, f32, f64
 from monograph.kernel import mathlib
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal, Load, Reduce, substitute
@@ -286,6 +286,8 @@ class _Writer:
 
     def _operation(self, dim: Operation) -> str:
         arguments = [self.dim(argument) for argument in dim.arguments]
+        if isinstance(dim, Opaque):
+            return arguments[0]
         if isinstance(dim, FloorDiv | Mod):
             return f"({arguments[0]} {'//' if isinstance(dim, FloorDiv) else '%'} {arguments[1]})"
         assert isinstance(dim, Max | Min)
