@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from monograph.fusion.group import Group
 from monograph.ir.decompose import decompose_node
-from monograph.ir.dims import Dim, Shape, dim_min, shape_product
+from monograph.ir.dims import Dim, Shape, dim_max, dim_min, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import DType, TensorType, bool_, wide
 from monograph.kernel import expr as e
@@ -112,9 +112,9 @@ def _launch(
     queries = attention.queries
     few = isinstance(queries, int) and queries <= FEW
     if few or _may_be_one(attention):
-        several = 0 if few else dim_min(1, queries - 1)
+        times = 1 if few else launches_by_queries(queries)[0]
         alone = attention if few else replace(attention, queries=1)
-        _launch_pieces(launches, group, lowering, outputs, alone, 1 - several)
+        _launch_pieces(launches, group, lowering, outputs, alone, times)
     if few:
         return
     attention, copies = copied_operands(attention)
@@ -136,6 +136,12 @@ def _may_be_one(attention: StreamedAttention) -> bool:
         return False
     least, most = queries.bounds()
     return (least is None or least <= 1) and (most is None or most > 1)
+
+
+def launches_by_queries(queries: Dim) -> tuple[Dim, Dim]:
+    """How often the loops for one query run, and those for several: neither where there is none."""
+    several = dim_max(0, dim_min(1, queries - 1))
+    return dim_min(1, queries) - several, several
 
 
 def _launch_pieces(
@@ -177,7 +183,7 @@ def _alone(
     names: Sequence[str],
 ) -> Launcher:
     """Computes keys and values that are not in memory, and streams, in tiles somebody chose."""
-    several = dim_min(1, attention.queries - 1) if _may_be_one(attention) else 1
+    several = launches_by_queries(attention.queries)[1] if _may_be_one(attention) else 1
 
     def launch(
         launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]

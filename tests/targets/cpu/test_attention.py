@@ -11,6 +11,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.types import dtype_of
 from monograph.ops.attention import Attention
 from monograph.runtime.compile import Options, compile_graph
@@ -336,3 +337,13 @@ def test_keys_that_have_to_be_computed_are_computed_once() -> None:
         return F.attention(x, y * 2.0, z)
 
     assert len(kernels(run_both(program, *operands(30, 40)))) == 2
+
+
+@pytest.mark.parametrize(("queries", "times"), [(0, (0, 0)), (1, (1, 0)), (2, (0, 1)), (9, (0, 1))])
+def test_one_kind_of_loops_runs_once_and_none_for_no_queries(
+    queries: int, times: tuple[int, int]
+) -> None:
+    count = Symbol("queries", 0)
+    alone, several = family.launches_by_queries(count)
+    bindings = {count: queries}
+    assert (evaluate_dim(alone, bindings), evaluate_dim(several, bindings)) == times
