@@ -22,7 +22,7 @@ from monograph.frontends.onnx import functions
 from monograph.frontends.onnx.inference import infer_result_types
 from monograph.frontends.onnx.model import NEWEST, canonical_domain
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
-from monograph.frontends.onnx.order import facts_of
+from monograph.frontends.onnx.order import facts_of, subgraphs
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.interpret import interpret
 from monograph.ir.op import Trait, op
@@ -157,7 +157,10 @@ def _result_types(
 
 def _single_node_model(node: OnnxNode, operands: Iterable[str]) -> ModelProto:
     model = ModelProto(ir_version=10)
-    for domain, version in node.scope.opsets.items():
+    opsets = dict(node.scope.opsets)
+    if next(subgraphs(node.proto), None) is None:  # the version that it is read at, which is its own
+        opsets[canonical_domain(node.proto.domain)] = node.opset
+    for domain, version in opsets.items():
         model.opset_import.add(domain=domain, version=version)
     copied = model.graph.node.add()
     copied.CopyFrom(node.proto)

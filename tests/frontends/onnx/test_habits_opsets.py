@@ -6,6 +6,7 @@ the opset that it is written for.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,20 @@ NEW: dict[str, tuple[int, int, list[Any], int, dict[str, Any]]] = {
 def test_operands_and_ops_of_a_new_opset(op: str) -> None:
     written, imported, operands, outputs, attributes = NEW[op]
     read_as(written, imported, op, operands, outputs, **attributes)
+
+
+def test_a_node_that_waits_for_its_operands_keeps_its_opset() -> None:
+    """It is converted when it runs, and nobody is warned a second time."""
+    scales = np.array([1, 1, 2, 2], np.float32)
+    model, feeds = one_node("Upsample", [draw(1, 1, 2, 2), scales], onnx=9)
+    expected = run_ort(model, feeds)
+    model.opset_import[0].version = 17
+    with pytest.warns(ModelWarning, match="opset 9"):
+        graph = from_onnx(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ModelWarning)
+        (found,) = interpret(graph, feeds)
+    np.testing.assert_array_equal(found, expected[0])
 
 
 def test_layer_normalization_before_opset_17_as_onnx_runtime_has_it() -> None:
