@@ -9,13 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import OrderedDict, defaultdict, namedtuple
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_unflatten
 
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch import ImportedModel, InputKind
@@ -23,6 +22,9 @@ from monograph.frontends.torch.program import Input
 from monograph.ir.parameters import Parameters
 from monograph.ir.tree import LEAF, NONE, SIMPLE, Fixed, Structure, flatten
 from monograph.runtime.convention import Convention, Result, Source
+
+PLAIN = (tuple, list, torch.Size, dict, OrderedDict, defaultdict, namedtuple)
+"""What torch takes apart as Python itself would."""
 
 
 def convention_of(
@@ -41,10 +43,7 @@ def convention_of(
             numbered[each.position] = None
         else:
             _check_fixed(each)
-    leaves, arguments = flatten(tree_unflatten(numbered, given))
-    for leaf in leaves:
-        if type(leaf) is not int:
-            raise UnsupportedError(f"it takes a {_class_name(type(leaf))}, which only torch knows")
+    leaves, arguments = flatten(_nested(given, iter(numbered)))
     return Convention(
         arguments,
         tuple(_source(each, leaves) for each in imported.inputs),
@@ -93,27 +92,44 @@ def _check_fixed(each: Fixed) -> None:
         raise UnsupportedError(f"it was compiled for {each.name} = {each.value!r:.60}")
 
 
+def _nested(spec: Any, leaves: Iterator[Any]) -> Any:
+    """Arguments of these leaves, of plain classes: others may mind what they hold."""
+    if spec.is_leaf():
+        return next(leaves)
+    kind: Any = spec.type
+    if kind not in PLAIN and not (isinstance(kind, type) and issubclass(kind, dict)):
+        raise UnsupportedError(f"it takes a {_class_name(kind)}, which only torch takes apart")
+    children = [_nested(each, leaves) for each in spec.children()]
+    if kind in (tuple, list, torch.Size):
+        return children if kind is list else tuple(children)
+    if kind is namedtuple:
+        return spec.context._make(children)
+    keys = spec.context[1] if kind is defaultdict else spec.context
+    return dict(zip(keys, children, strict=True))
+
+
 def _structure(spec: Any) -> Structure:
     """The nesting of results, with the leaves in torch's order."""
     if spec.is_leaf():
         return LEAF
-    children = tuple(_structure(each) for each in spec.children())
     kind: Any = spec.type
     context = spec.context
+    has_names = kind not in PLAIN and (dataclasses.is_dataclass(kind) or hasattr(kind, "n_fields"))
+    if kind not in PLAIN and not has_names:
+        raise UnsupportedError(f"it returns a {_class_name(kind)}, which only torch takes apart")
+    children = tuple(_structure(each) for each in spec.children())
     if kind in (tuple, list, torch.Size):
         return Structure("list" if kind is list else "tuple", (), children)
     if kind in (dict, OrderedDict, defaultdict):
         return Structure("dict", tuple(context[1] if kind is defaultdict else context), children)
     if kind is namedtuple:
         return Structure("record", tuple(context._fields), children, context)
-    if issubclass(kind, tuple) and hasattr(kind, "n_fields"):  # torch.return_types
+    if hasattr(kind, "n_fields"):  # torch.return_types
         return Structure("record", tuple(kind.__match_args__), children, kind)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        present = context if issubclass(kind, dict) else context[0]
-        absent = [each.name for each in dataclasses.fields(kind) if each.name not in present]
-        filled = (*children, *(NONE for _ in absent))
-        return Structure("fields", (*present, *absent), filled, kind)
-    raise UnsupportedError(f"it returns a {_class_name(kind)}, which only torch takes apart")
+    present = context if issubclass(kind, dict) else context[0]
+    absent = [each.name for each in dataclasses.fields(kind) if each.name not in present]
+    filled = (*children, *(NONE for _ in absent))
+    return Structure("fields", (*present, *absent), filled, kind)
 
 
 def _class_name(kind: Any) -> str:

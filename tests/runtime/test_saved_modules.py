@@ -312,6 +312,7 @@ class TestRefusal:
     def test_a_class_that_only_torch_takes_apart_is_named(self, tmp_path: Path) -> None:
         class Box:
             def __init__(self, inside: Any) -> None:
+                assert not isinstance(inside, int), "it minds what it holds"
                 self.inside = inside
 
         key = torch.utils._pytree.GetAttrKey("inside")
