@@ -158,7 +158,7 @@ def _result_types(
 def _single_node_model(node: OnnxNode, operands: Iterable[str]) -> ModelProto:
     model = ModelProto(ir_version=10)
     opsets = dict(node.scope.opsets)
-    if next(subgraphs(node.proto), None) is None:  # the version that it is read at, which is its own
+    if next(subgraphs(node.proto), None) is None:  # bodies keep the versions of the model
         opsets[canonical_domain(node.proto.domain)] = node.opset
     for domain, version in opsets.items():
         model.opset_import.add(domain=domain, version=version)

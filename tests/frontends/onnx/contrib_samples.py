@@ -134,6 +134,10 @@ SAMPLES: dict[str, Sample] = {
     "MoE": _sample(*EXPERTS, k=2),
     "MultiHeadAttention": _sample(QUERY, QUERY, QUERY, num_heads=HEADS),
     "MurmurHash3": _sample(whole(0, 99, (4,), "int32")),
+    "NGramHashMapping": _sample(
+        whole(0, 9, (2, 5)), np.array([31, 17]), np.array([7, 11]), outputs=2, pad_id=2,
+        n_head_per_ngram=2, max_ngram_size=2,
+    ),
     "NGramRepeatBlock": _sample(np.array([[1, 2, 3, 1, 2]]), draw(1, 8), ngram_size=2),
     "NhwcMaxPool": _sample(stored(1, 6, 6, 2), **WINDOW),
     "Pad": _sample(ROWS, np.array([0, 1, 0, 1]), constant=(1,)),

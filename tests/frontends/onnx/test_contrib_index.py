@@ -100,6 +100,17 @@ def test_hashes(dtype: str, options: dict[str, int]) -> None:
         contrib("MurmurHash3", [-numbers], **options)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_hashes_of_n_grams(dtype: str, sign: int) -> None:
+    tokens = np.array([[5, 3, 9, 2], [1, 7, 7, 4]], dtype)
+    factors, sizes = np.array([31, 17, 101], dtype) * sign, np.array([7, 11, 13, 17], dtype)
+    options = {"pad_id": 2, "n_head_per_ngram": 2, "max_ngram_size": 3}
+    contrib("NGramHashMapping", [tokens, factors, sizes], 2, **options)
+    past, offsets = np.array([[8, 6], [0, 5]], dtype), np.array([0, 7, 18, 31], dtype)
+    contrib("NGramHashMapping", [tokens, factors, sizes, past, offsets], 2, **options)
+
+
 def test_hashes_compile() -> None:
     numbers = np.array([1, -5, 2**40])
     model, feeds = one_node("MurmurHash3", [numbers], domain="com.microsoft")

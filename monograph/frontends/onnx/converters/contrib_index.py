@@ -202,6 +202,34 @@ def _cheapest_path(costs: Array) -> Array:
 # Hashes.
 
 
+@converter("NGramHashMapping", domain=DOMAIN)
+def n_gram_hash_mapping(node: OnnxNode) -> tuple[Value, Value]:
+    """Hashes of the last tokens at each place, several for each length; and the last tokens."""
+    tokens, factors, sizes = (node.input(index) for index in range(3))
+    if node.optional(5) is not None or node.optional(6) is not None:
+        raise node.error("ends of text and segments are not supported")
+    longest, heads = node.integer("max_ngram_size"), node.integer("n_head_per_ngram")
+    before, length, past = longest - 1, tokens.shape[1], node.optional(3)
+    whole = F.pad(tokens, (0, before), (0, 0), node.integer("pad_id"))
+    if past is not None:
+        whole = F.concat([past, tokens], 1)
+    products = [
+        F.multiply(
+            F.slice(whole, (before - shift,), (before - shift + length,), axes=(1,)),
+            F.slice(factors, (shift,), (shift + 1,), axes=(0,)),
+        )
+        for shift in range(longest)
+    ]
+    mixed, columns = products[0], []
+    for product in products[1:]:
+        mixed = F.bitwise_xor(mixed, product)
+        columns += [mixed] * heads
+    hashes = F.remainder(F.stack(columns, 2), sizes)
+    offsets = node.optional(4)
+    hashes = hashes if offsets is None else F.add(hashes, offsets)
+    return hashes, F.slice(whole, (length,), (length + before,), axes=(1,))
+
+
 @converter("MurmurHash3", domain=DOMAIN)
 def murmur_hash(node: OnnxNode) -> Value:
     """MurmurHash3 (x86, 32 bits) of the bytes of each number."""
