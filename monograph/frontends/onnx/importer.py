@@ -121,6 +121,7 @@ class Importer:
         self._named: set[Value] = set()
         self._local: dict[tuple[Graph, Value], Value] = {}
         self._may_defer = True
+        self._contradictions: list[str] = []
 
     def run(self, model: LoadedModel) -> Graph:
         """The graph of a whole model."""
@@ -134,6 +135,7 @@ class Importer:
             graph.set_outputs([self.in_graph(value, graph) for value in outputs])
         for value, output in zip(outputs, proto.output, strict=True):
             self._check_declared(f"the output {shorten(output.name)!r}", output.type, value.type)
+        self._warn_of_contradictions()
         self._name_outputs(graph, [value.name for value in proto.output])
         remove_unused(graph)
         return graph
@@ -434,7 +436,17 @@ class Importer:
     def _check_declared(self, what: str, declared: object, actual: ValueType) -> None:
         said = contradicts(declared, actual)
         if said is not None:
-            warn(f"{what} is declared to be another type than it is: {said}, and not {actual}")
+            self._contradictions.append(
+                f"{what} is declared to be another type than it is: {said}, and not {actual}"
+            )
+
+    def _warn_of_contradictions(self) -> None:
+        """Warn once of all declared types that are wrong: a stale file may have one a node."""
+        if not self._contradictions:
+            return
+        first, *others = self._contradictions
+        more = f" (and {len(others)} more like it)" if others else ""
+        warn(f"{first}{more}")
 
     def _name_outputs(self, graph: Graph, names: Sequence[str]) -> None:
         """Give the outputs the names that the model gives them, whoever has them now."""

@@ -81,6 +81,15 @@ def test_the_warning_names_the_line_that_imports_the_model() -> None:
     assert [each.filename for each in caught] == [__file__]
 
 
+def test_many_wrong_declarations_are_one_warning() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        from_onnx(two_nodes(declared("y", (6,)), [declared("t", (9,))]))
+    (only,) = caught
+    assert str(only.message).startswith("'t' is declared to be another type than it is: [9]")
+    assert str(only.message).endswith("(and 1 more like it)")
+
+
 def test_a_model_without_habits_gives_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ModelWarning)
