@@ -65,6 +65,8 @@ class TensorCalls:
                 return None
             if not tensor.is_cpu or tensor.layout is not _DENSE or tensor.is_neg():
                 return None
+            if tensor.is_nested:
+                return None
             if shape is not None and tensor.shape != shape:
                 return None
             if not tensor.is_contiguous() if strides is None else tensor.stride() != strides:

@@ -81,6 +81,14 @@ def export(
 def _check_examples(inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
     """Refuse the examples of other models: arrays, and types as text."""
     for leaf in torch.utils._pytree.tree_leaves((tuple(inputs), dict(kwargs or {}))):
+        if isinstance(leaf, torch.Tensor) and (leaf.layout is not torch.strided or leaf.is_nested):
+            raise UnsupportedError(
+                "an example input is a nested tensor"
+                if leaf.is_nested
+                else f"an example input is a {leaf.layout} tensor",
+                hint="pass a dense one: .to_dense() of a sparse tensor, .to_padded_tensor(0) of a "
+                "nested one",
+            )
         is_type = isinstance(leaf, str) and TYPE.fullmatch(leaf)
         if is_type or isinstance(leaf, np.ndarray | np.generic):
             raise InputError(
@@ -315,6 +323,12 @@ def symbol_names(program: Any, dynamic_shapes: Any) -> dict[str, str]:
         entries = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
         for axis, dim in entries:
             name = getattr(dim, "__name__", None)
+            if not -fake.ndim <= axis < fake.ndim:
+                raise InputError(
+                    f"dynamic_shapes speaks of dimension {axis} of an input that has no such one",
+                    expected=f"0 to {fake.ndim - 1}",
+                    found=str(axis),
+                )
             size: Any = fake.shape[axis]
             if name is None or not isinstance(size, torch.SymInt):
                 continue

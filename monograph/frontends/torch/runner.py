@@ -178,6 +178,7 @@ def _is_plain(item: Any) -> bool:
         and item.is_cpu
         and item.layout is torch.strided
         and not item.is_neg()
+        and not item.is_nested
     )
 
 

@@ -73,7 +73,8 @@ def _free_axes(target: Any, examples: Examples, dynamic_shapes: Any) -> dict[int
     axes: dict[int, set[int]] = {}
     for tensor, spec in pairs:
         entries = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
-        free = {axis % tensor.ndim for axis, each in entries if _is_free(each)}
+        inside = range(-tensor.ndim, tensor.ndim)
+        free = {axis % tensor.ndim for axis, each in entries if _is_free(each) and axis in inside}
         axes.setdefault(id(tensor), set()).update(free)
     return axes
 

@@ -110,3 +110,20 @@ def test_what_is_no_array_is_called_so(x: object) -> None:
     compiled = monograph.compile(lambda x: x * 2, X)
     with pytest.raises((InputError, UnsupportedError), match=r"no array|not an array|structure"):
         compiled(x)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
+@pytest.mark.parametrize(
+    "made", [lambda x: x.to_sparse(), lambda x: torch.nested.nested_tensor([x])]
+)
+def test_tensors_that_are_no_arrays_are_refused(made: Any) -> None:
+    compiled = monograph.compile(lambda x: x * 2, X)
+    with pytest.raises(UnsupportedError, match="is not an array"):
+        compiled(made(X))
+    with pytest.raises(UnsupportedError, match="an example input is a"):
+        monograph.compile(lambda x: x * 2, made(X))
+
+
+def test_a_dimension_that_an_input_does_not_have_is_named() -> None:
+    with pytest.raises(InputError, match="dimension 7 of an input"):
+        monograph.compile(lambda x: x * 2, X, dynamic_shapes=({7: torch.export.Dim.AUTO},))
