@@ -31,7 +31,7 @@ from tests.fuzz.routes import (
 Compile = Callable[..., Model]
 
 REFUSALS = (errors.UnsupportedError, errors.DifferentiationError)
-"""Errors that say what is not supported; any other one, of a program that torch runs, is a fault."""
+"""Errors that say what is not supported; any other one is a fault: torch runs the program."""
 
 
 @dataclass(frozen=True)
