@@ -124,7 +124,8 @@ def _check_python(model: str, path: Path, name: str, inputs: Sequence[str]) -> C
         examples: Sequence[Any] = [torch_example(text) if is_torch else text for text in inputs]
         if not examples and not isinstance(target, Graph):
             examples = declared_examples(namespace, path, model)
-        if not uses_torch(namespace, target, examples):
+        # Types with free sizes stay types, and say nothing of whose model it is.
+        if not (is_torch if inputs else uses_torch(namespace, target, examples)):
             return _check_own(model, target, examples, path)
         return _check_torch(model, spelled, target, examples, path, inputs)
 
