@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from monograph.errors import GraphError, InputError, MonographError, TypeRuleError
 from monograph.ir.data import ArrayData, Data
-from monograph.ir.dims import Symbol
+from monograph.ir.dims import Symbol, solvable_symbols
 from monograph.ir.location import Location, caller
 from monograph.ir.node import Node, Use, Value
 from monograph.ir.op import Family, Op, Trait, check_operand_count, lookup, make
@@ -164,6 +164,13 @@ class Graph:
                 for symbol in symbols_of(value.type):
                     found.setdefault(symbol.name, symbol)
         return found
+
+    def bound_symbols(self) -> set[Symbol]:
+        """The symbols whose sizes the shapes of the inputs tell, which may mention others."""
+        types = (value.type for value in self._inputs)
+        return solvable_symbols(
+            dim for type_ in types if isinstance(type_, TensorType) for dim in type_.shape
+        )
 
     # Building.
 

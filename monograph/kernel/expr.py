@@ -118,10 +118,10 @@ class Expr:
         return index(other) * self
 
     def __floordiv__(self, other: Expr | Dim) -> Expr:
-        return _index_operation("index_divide", self, index(other), lambda a, b: a // b)
+        return _index_operation("index_divide", self, index(other), _quotient)
 
     def __mod__(self, other: Expr | Dim) -> Expr:
-        return _index_operation("index_remainder", self, index(other), lambda a, b: a % b)
+        return _index_operation("index_remainder", self, index(other), _remainder)
 
     def __repr__(self) -> str:
         from monograph.kernel.text import expr_text
@@ -292,6 +292,15 @@ def reduce(kind: str, axes: tuple[Axis, ...], body: Expr) -> Expr:
         *(each.extent.symbols() for each in axes if isinstance(each.extent, SymbolicDim))
     )
     return _intern(Reduce, dtype, (body,), symbols | sizes, (kind, axes), kind=kind, axes=axes)
+
+
+def _remainder(position: Dim, size: Dim) -> Dim:
+    """An axis of no elements is never visited: a position along it may as well be 0."""
+    return 0 if size == 0 else position % size
+
+
+def _quotient(position: Dim, size: Dim) -> Dim:
+    return 0 if size == 0 else position // size
 
 
 def _index_operation(name: str, left: Expr, right: Expr, exact: Callable[[Dim, Dim], Dim]) -> Expr:

@@ -7,7 +7,6 @@ from typing import ClassVar
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node
-from monograph.ir.types import symbols_of
 from monograph.passes.base import Pass, PassResult
 
 
@@ -40,7 +39,7 @@ def _sweep(graph: Graph, mentioned: set[Symbol], outer: frozenset[Symbol]) -> in
     ``outer`` are those that the inputs of the graphs around this one bind.
     """
     removed = 0
-    given = outer.union(symbol for value in graph.inputs for symbol in symbols_of(value.type))
+    given = outer.union(graph.bound_symbols())
     for node in reversed(graph.nodes):
         if _is_dead(node, mentioned, given):
             graph.erase(node)

@@ -50,7 +50,7 @@ def not_native(graph: Graph) -> dict[Node, str]:
 
     One that only mentions a size that another of them decides is not among them.
     """
-    known = {symbol for value in graph.inputs for symbol in symbols_of(value.type)}
+    known = graph.bound_symbols()
     found = {}
     for node in graph.nodes:
         if _is_stored(node) and not any(value in graph.outputs for value in node.results):
@@ -63,7 +63,7 @@ def not_native(graph: Graph) -> dict[Node, str]:
 
 def _late(graph: Graph, others: Mapping[Node, str]) -> set[Node]:
     """The nodes that need the results, or the sizes, of nodes that native code leaves out."""
-    known = {symbol for value in graph.inputs for symbol in symbols_of(value.type)}
+    known = graph.bound_symbols()
     found: set[Node] = set()
     for node in graph.nodes:
         mentioned = {*node.op.symbols(), *_symbols_of_results(node)} - node.binds()

@@ -56,6 +56,8 @@ class Options:
     """Whether a node that has no native code is an error."""
     winograd_tolerance: float | None = None
     """The error, over the largest result, that a convolution may have to be faster."""
+    budget: float | None = None
+    """Seconds to search for better schedules; none below O3 unless it is given."""
 
     @classmethod
     def parse(cls, mode: str | None, options: Mapping[str, Any] | None) -> Options:
@@ -80,7 +82,13 @@ class Options:
         if level not in LEVELS:
             raise InputError("no such level", expected=", ".join(LEVELS), found=repr(level))
         strict = bool(given.get("strict", False))
-        return cls(level, given.get("threads"), strict, given.get("winograd_tolerance"))
+        return cls(
+            level,
+            given.get("threads"),
+            strict,
+            given.get("winograd_tolerance"),
+            given.get("budget"),
+        )
 
 
 def monograph(
@@ -112,13 +120,16 @@ class CompiledGraph:
     def __init__(self, module: Any, options: Options) -> None:
         module, self._views = split_results(module)
         self.model: ImportedModel = turn_outputs(import_graph_module(module, opaque=True))
-        self._is_laid_out = all(each.order is None for each in self.model.outputs)
+        self._expanded = _expanded_axes(module)
+        is_dense = not any(self._expanded)
+        self._is_laid_out = is_dense and all(each.order is None for each in self.model.outputs)
         settings = CompileOptions(
             options.level,
             threads=torch_threads(options.threads),
             strict=options.strict,
             strides=tuple(_strides(self.model, module)),
             winograd_tolerance=options.winograd_tolerance,
+            budget=options.budget,
         )
         executable = compile_graph(self.model.graph, settings)
         self._taken = _taken(self.model, module)
@@ -142,8 +153,11 @@ class CompiledGraph:
         results = self._run(arguments) if found is None else found
         if self._is_laid_out:
             return results
-        pairs = zip(results, self.model.outputs, strict=True)
-        return [_laid_out(result, output, found is not None) for result, output in pairs]
+        pairs = zip(results, self.model.outputs, self._expanded, strict=True)
+        return [
+            _overlapping(_laid_out(result, output, found is not None), axes)
+            for result, output, axes in pairs
+        ]
 
     def _native(self, arguments: Sequence[Any]) -> list[Any] | None:
         """The results as native code gives them; None if it cannot take the arguments."""
@@ -211,6 +225,40 @@ def _strides(model: ImportedModel, module: Any) -> Iterator[tuple[int, tuple[int
         known = all(isinstance(size, int) for size in (*fake.shape, *fake.stride()))
         if known and fake.numel() > 0 and not fake.is_contiguous():
             yield number, tuple(fake.stride())
+
+
+def _expanded_axes(module: Any) -> list[tuple[int, ...]]:
+    """For each result, the axes along which all of its elements are one in memory."""
+    output = next(iter(reversed(module.graph.nodes)))
+    return [_overlaps(leaf) for leaf in torch.utils._pytree.tree_leaves(output.args[0])]
+
+
+def _overlaps(leaf: Any) -> tuple[int, ...]:
+    fake = leaf.meta.get("val") if isinstance(leaf, torch.fx.Node) else None
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+        return ()
+    pairs = enumerate(zip(fake.shape, fake.stride(), strict=True))
+    return tuple(k for k, (size, step) in pairs if type(step) is int and step == 0 and size != 1)
+
+
+def _overlapping(result: Any, axes: tuple[int, ...]) -> Any:
+    """A result with one element in memory along these axes, as torch lays it out.
+
+    Where it is a view of an argument, torch makes it of that argument by these very strides.
+    """
+    if not axes or not isinstance(result, torch.Tensor) or 0 in result.shape:
+        return result
+    first = result
+    for axis in axes:
+        first = first.narrow(axis, 0, 1)
+    first = first.contiguous()
+    steps = [0 if k in axes else step for k, step in enumerate(first.stride())]
+    made = torch.empty_strided(result.shape, steps, dtype=result.dtype)
+    whole = made
+    for axis in axes:
+        whole = whole.narrow(axis, 0, 1)
+    whole.copy_(first)
+    return made
 
 
 def _laid_out(result: Any, output: Output, is_native: bool) -> Any:

@@ -33,7 +33,6 @@ from monograph.ir.types import (
     TensorType,
     UnrankedType,
     ValueType,
-    symbols_of,
 )
 from monograph.ops import control, sequence
 from monograph.passes.manager import run_pipeline
@@ -380,7 +379,7 @@ class Settler:
         return results
 
     def _is_not_native(self, node: Node) -> bool:
-        known = {symbol for value in self.graph.inputs for symbol in symbols_of(value.type)}
+        known = self.graph.bound_symbols()
         return why_not_native(node, known) is not None
 
     # Nodes as they are ---------------------------------------------------------------------------

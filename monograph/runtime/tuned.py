@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from monograph.errors import MonographError
-from monograph.ir.dims import evaluate_dim
+from monograph.ir.dims import Symbol, evaluate_dim, shape_product
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
 from monograph.runtime.executable import Native
-from monograph.runtime.tuning import Alone, Search, TuningReport, memory_for, tune
+from monograph.runtime.tuning import Alone, Search, TuningReport, bytes_moved, memory_for, tune
 from monograph.runtime.turns import Timing, alternate
 from monograph.targets.cpu.build import Program
 from monograph.targets.cpu.choose import likely
@@ -46,6 +46,7 @@ def tuned_program(
         return default, TuningReport(skipped=len(sites))
     machine = host()
     end = time.perf_counter() + seconds
+    sites = [each for each in sites if bytes_moved(each) // each.launches <= MAX_SITE_BYTES]
     arrays = synthetic_inputs(default, graph)
     programs = {"": default}
 
@@ -77,6 +78,12 @@ def _call(
     return lambda: native(arrays)
 
 
+MAX_SITE_BYTES = 1 << 30
+"""Bytes that a kernel may read and write to be measured, at the likely sizes of symbols."""
+MAX_INPUT_ELEMENTS = 1 << 24
+"""Elements of all inputs together that symbolic sizes may lead to."""
+
+
 def _emptied_cache(program: Program, cache_bytes: int) -> Callable[[], object] | None:
     """Something that empties the cache, if a whole run of the program would."""
     weights = sum(data.size * data.dtype.numpy.itemsize for data in program.weights)
@@ -88,7 +95,7 @@ def _emptied_cache(program: Program, cache_bytes: int) -> Callable[[], object] |
 
 def synthetic_inputs(program: Program, graph: Graph) -> list[Array]:
     """Arrays of the types of a graph's inputs: normal numbers, and zeros for integers."""
-    bindings = {symbol: likely(symbol) for symbol in graph.symbols().values()}
+    bindings = _affordable_sizes(graph)
     strides = {slot.number: slot.strides for slot in program.slots if slot.strides is not None}
     generator = np.random.default_rng(0)
     arrays = []
@@ -97,6 +104,23 @@ def synthetic_inputs(program: Program, graph: Graph) -> list[Array]:
         shape = tuple(evaluate_dim(dim, bindings) for dim in value.shape)
         arrays.append(_array(shape, value.dtype.numpy, strides.get(number), generator))
     return arrays
+
+
+def _affordable_sizes(graph: Graph) -> dict[Symbol, int]:
+    """Sizes to measure with: the likely ones, the largest halved until the inputs are small."""
+    sizes = {symbol: likely(symbol) for symbol in graph.symbols().values()}
+
+    def elements() -> int:
+        types = (value.type for value in graph.inputs)
+        shapes = (each.shape for each in types if isinstance(each, TensorType))
+        return sum(evaluate_dim(shape_product(shape), sizes) for shape in shapes)
+
+    while elements() > MAX_INPUT_ELEMENTS:
+        largest = max(sizes, key=lambda symbol: sizes[symbol] - symbol.lower, default=None)
+        if largest is None or sizes[largest] <= largest.lower:
+            break
+        sizes[largest] = max(largest.lower, sizes[largest] // 2)
+    return sizes
 
 
 def _array(

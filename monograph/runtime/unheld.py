@@ -39,7 +39,7 @@ def only_interpretable(graph: Graph) -> str | None:
     for value in graph.inputs:
         if reason := why_unheld(value):
             return reason
-    known = {symbol for value in graph.inputs for symbol in symbols_of(value.type)}
+    known = graph.bound_symbols()
     for node in graph.nodes:
         if reason := why_not_native(node, known):
             return reason

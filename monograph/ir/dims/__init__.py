@@ -19,6 +19,7 @@ from __future__ import annotations
 from monograph.ir.dims.binding import (
     UnboundSymbolError,
     evaluate_dim,
+    solvable_symbols,
     solve_for,
     substitute_dim,
     substitute_shape,
@@ -81,6 +82,7 @@ __all__ = [
     "provably_equal",
     "provably_less",
     "shape_product",
+    "solvable_symbols",
     "solve_for",
     "substitute_dim",
     "substitute_shape",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from monograph.ir.dims.polynomial import (
@@ -74,3 +74,27 @@ def solve_for(dim: SymbolicDim, value: int, bindings: Bindings) -> dict[Symbol, 
             f"outside the declared range {declared}"
         )
     return {symbol: solution}
+
+
+def solvable_symbols(dims: Iterable[Dim]) -> set[Symbol]:
+    """The symbols whose values follow from those of the dimensions.
+
+    ``n*n`` mentions ``n`` and does not tell it: only what `solve_for` can solve counts.
+    """
+    symbolic = [dim for dim in dims if isinstance(dim, SymbolicDim)]
+    known: set[Symbol] = set()
+    for _ in range(2):  # as when sizes are bound: one may follow only from a later one
+        for dim in symbolic:
+            unknown = [symbol for symbol in dim.symbols() if symbol not in known]
+            if len(unknown) == 1 and _is_affine(dim, unknown[0]):
+                known.add(unknown[0])
+    return known
+
+
+def _is_affine(dim: SymbolicDim, symbol: Symbol) -> bool:
+    """Whether every term has the symbol as a factor of its own, once, or not at all."""
+    for atoms, _ in dim.terms():
+        inside = [atom for atom in atoms if symbol in atom.symbols()]
+        if inside and inside != [symbol]:
+            return False
+    return True
