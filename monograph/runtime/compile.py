@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.errors import InputError, UnsupportedError
-from monograph.ir.contents import reread, snapshot
+from monograph.ir.contents import contents_of, reread, snapshot
 from monograph.ir.graph import Graph, Value
 from monograph.ir.op import Op
 from monograph.ir.specialize import SizeRange, specialize, specialize_sizes
@@ -216,6 +216,7 @@ def _native(code: Code, graph: Graph, options: Options, owned: bool) -> Native:
     native = Native(own_weights(code), graph, options.threads, lets_go=lets_go)
     native.prepared()
     if options.variants and not native.static:
+        snapshot(graph.walk())
         native.variants = Variants(options.variants, _specializer(native, graph, options))
     return native
 
@@ -228,7 +229,8 @@ def _keeping_what_variants_need(graph: Graph, options: Options, owned: bool) -> 
     most = Config.from_environment().variants if options.variants is None else options.variants
     if not most or options.listings or not graph.symbols():
         return replace(options, variants=0)
-    if not owned and not all(data.is_private for data in weights_of(graph)):
+    held = (contents_of(node) for node in graph.walk())
+    if not owned and not all(data is None or data.is_private for data in held):
         return replace(options, variants=0)
     return replace(options, variants=most, keep_weights=True)
 

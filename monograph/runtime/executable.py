@@ -11,7 +11,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,6 +47,9 @@ from monograph.targets.program import (
     flattened,
     has_loops,
 )
+
+if TYPE_CHECKING:
+    from monograph.runtime.verify import ProgramVerifier
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 MOST_SIZES = 8
@@ -137,6 +140,7 @@ class Native:
         if guards is None:  # a loaded program brings its own: its graph has no nodes
             guards = () if self.static else guards_of(graph)
         self.guards = guards
+        self._verifies: ProgramVerifier | None = None
         self.variants: Variants | None = None
         """Programs for sizes that came back; None for a program with no symbolic sizes."""
 
@@ -285,13 +289,19 @@ class Native:
             ]
             found = plan(requests, effort=0)
             if Config.from_environment().verify:
-                from monograph.runtime.verify import verify_program  # only whoever asks for it
-
-                verify_program(self.program, bindings, self.requests, found, copies)
+                self._verifier().verify(bindings, found, copies)
             for oldest in list(self.plans)[: 1 - MOST_PLANS]:
                 self.plans.pop(oldest, None)
             self.plans[sizes] = found
         return found
+
+    def _verifier(self) -> ProgramVerifier:
+        """What checks plans and accesses, for whoever asks for it (``MONOGRAPH_VERIFY``)."""
+        if self._verifies is None:
+            from monograph.runtime.verify import ProgramVerifier
+
+            self._verifies = ProgramVerifier(self.program, self.requests)
+        return self._verifies
 
     def _new_frame(self, sizes: tuple[int, ...]) -> Frame:
         program = self.program

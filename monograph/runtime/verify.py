@@ -20,7 +20,6 @@ from monograph.dataclass import dataclass
 from monograph.errors import PassError
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.kernel.bounds import unproved_accesses
-from monograph.kernel.loops import LoopNest
 from monograph.kernel.verify import verify_sampled
 from monograph.runtime.arena import Plan
 from monograph.runtime.arena import verify as verify_plan
@@ -62,51 +61,40 @@ ARENA = -1
 """The number of the arena among the memories; a slot that is not in it is a memory of its own."""
 
 
-def verify_program(
-    program: Code,
-    bindings: Mapping[Symbol, int],
-    requests: Sequence[SlotRequest],
-    plan: Plan,
-    copies: Mapping[int, Copies],
-) -> None:
-    """Raise a PassError unless every step finds what it reads; see the module's docstring."""
-    verify_plan(plan, plan.requests)
-    for each in copies.values():
-        verify_plan(each.plan, each.plan.requests)
-    offsets = {request.slot: offset for request, offset in zip(requests, plan.offsets, strict=True)}
-    _Replay(program, bindings, _places(program, bindings, offsets, copies)).run()
-    if isinstance(program, Program):
-        verify_kernels(program, bindings)
+class ProgramVerifier:
+    """Checks a program for one plan of its memory after the other."""
 
+    def __init__(self, program: Code, requests: Sequence[SlotRequest]) -> None:
+        self.program = program
+        self.requests = requests
+        kernels = program.kernels if isinstance(program, Program) else ()
+        self.unproved = {each.name: each.nest for each in kernels if unproved_accesses(each.nest)}
+        """The loop nests of which it is not proved for all sizes that they stay in their buffers;
+        a program that was stored has none to look at."""
+        for nest in self.unproved.values():
+            if not nest.sizes:
+                verify_sampled(nest, {})
 
-def verify_kernels(program: Program, bindings: Mapping[Symbol, int]) -> None:
-    """Raise unless the accesses of all kernels are inside their buffers.
+    def verify(
+        self, bindings: Mapping[Symbol, int], plan: Plan, copies: Mapping[int, Copies]
+    ) -> None:
+        """Raise a MonographError unless every step finds what it reads, inside its buffers."""
+        verify_plan(plan, plan.requests)
+        for each in copies.values():
+            verify_plan(each.plan, each.plan.requests)
+        pairs = zip(self.requests, plan.offsets, strict=True)
+        offsets = {request.slot: offset for request, offset in pairs}
+        places = _places(self.program, bindings, offsets, copies)
+        _Replay(self.program, bindings, places).run()
+        self._verify_accesses(bindings)
 
-    Most are proved for all sizes; the others are visited near the ends of their loops, at the
-    sizes with which they are launched.
-    """
-    unproved = {each.name: each.nest for each in program.kernels if _is_unproved(each.nest)}
-    for nest in unproved.values():
-        if not nest.sizes:
-            verify_sampled(nest, {})
-    for step in flattened(program.steps):
-        if not isinstance(step, Launch):
-            continue
-        launched = unproved.get(step.kernel)
-        if launched is not None and launched.sizes:
-            given = (evaluate_dim(symbol, bindings) for symbol in step.sizes)
-            verify_sampled(launched, dict(zip(launched.sizes, given, strict=True)))
-
-
-def _is_unproved(nest: LoopNest) -> bool:
-    digest = nest.digest
-    if digest not in _unproved:
-        _unproved[digest] = bool(unproved_accesses(nest))
-    return _unproved[digest]
-
-
-_unproved: dict[str, bool] = {}
-"""By the digests of nests: kernels of equal text are proved once."""
+    def _verify_accesses(self, bindings: Mapping[Symbol, int]) -> None:
+        """Visit what is not proved near the ends of its loops, at the sizes of each launch."""
+        for step in flattened(self.program.steps):
+            nest = self.unproved.get(step.kernel) if isinstance(step, Launch) else None
+            if nest is not None and nest.sizes and isinstance(step, Launch):
+                given = (evaluate_dim(symbol, bindings) for symbol in step.sizes)
+                verify_sampled(nest, dict(zip(nest.sizes, given, strict=True)))
 
 
 def _places(

@@ -15,7 +15,7 @@ from monograph.runtime.arena import Plan
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.executable import Native
 from monograph.runtime.lives import copies_of
-from monograph.runtime.verify import verify_program
+from monograph.runtime.verify import ProgramVerifier
 from monograph.targets.program import Code, Launch
 
 
@@ -32,7 +32,7 @@ def native_of(function: Any, *types: str) -> Native:
 
 def verify(native: Native, program: Code, plan: Plan) -> None:
     copies = copies_of(program, {}, native.threads)
-    verify_program(program, {}, native.requests, plan, copies)
+    ProgramVerifier(program, native.requests).verify({}, plan, copies)
 
 
 def test_programs_as_they_are_compiled_pass() -> None:
@@ -72,9 +72,7 @@ def test_an_output_over_an_input_that_is_not_declared_is_found() -> None:
 def test_the_environment_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setenv("MONOGRAPH_VERIFY", "1")
-    monkeypatch.setattr(
-        "monograph.runtime.verify.verify_program", lambda *arguments: seen.append(arguments)
-    )
+    monkeypatch.setattr(ProgramVerifier, "verify", lambda *arguments: seen.append(arguments))
     compiled = monograph.compile(chain, "f32[n, 64]", "f32[64, 64]")
     for rows in (3, 5, 3):
         compiled(np.ones((rows, 64), np.float32), np.ones((64, 64), np.float32))
@@ -99,3 +97,11 @@ def test_loops_and_branches_pass(rows: int, monkeypatch: pytest.MonkeyPatch) -> 
         compile_graph(graph, Options(cache=False))(x), monograph.interpret(graph, [x]), strict=True
     ):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_formulas_that_share_their_parts_are_verified_in_no_time() -> None:
+    """Random numbers: written out as a tree, their formula would never end."""
+    graph = monograph.trace(lambda x, key: x + F.random_bits(key, (3,)), "u32[2, 3]", "u32[2]")
+    x, key = np.ones((2, 3), np.uint32), np.array([1, 2], np.uint32)
+    (got,) = compile_graph(graph, Options(cache=False))(x, key)
+    np.testing.assert_array_equal(got, monograph.interpret(graph, [x, key])[0])
