@@ -163,7 +163,7 @@ def _captured(export: Any, target: Any, examples: Sequence[Any], free: Any, path
     """The program that torch's exporter makes of the model; what stops it names the user's line."""
     try:
         with blaming(path, "the model cannot be captured"):
-            return export(target, examples, free, None, strict=False, training=False)
+            return export(target, examples, None, free, strict=False, training=False)
     except UnsupportedError as error:
         raise error.with_context(source=line_in(path, error.__cause__)) from error.__cause__
 

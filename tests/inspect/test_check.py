@@ -352,9 +352,10 @@ def test_an_example_needs_a_tensor_type(program: str) -> None:
         check(f"{program}:good", ["seq<f32[4]>"])
 
 
-def test_an_example_of_a_module_may_have_a_free_size(program: str) -> None:
+def test_an_example_of_a_module_or_function_may_have_a_free_size(program: str) -> None:
     Path(program).write_text(f"{MODEL}relu = torch.nn.ReLU()\n")
-    assert check(f"{program}:relu", ["f32[n]"]).problems == ()
+    for name in ("relu", "good"):
+        assert check(f"{program}:{name}", ["f32[n]"]).problems == ()
 
 
 @pytest.mark.parametrize(
