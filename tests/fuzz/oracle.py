@@ -2,7 +2,7 @@
 
 Three answers to a program are known: *eager*, what torch gives; *wide*, the same in float64; and
 *noisy* ones, in float64 again, but with every value on the way rounded to its own dtype or moved by
-an ulp of it. An answer is right where
+a few ulp of it. An answer is right where
 
 - its error is at most ``factor`` times eager's, plus a few ulp: eager rounds once a statement, and
   whoever fuses or reorders rounds elsewhere, so that eager's error can be zero by luck;
@@ -29,8 +29,11 @@ ULPS = 8
 """What may differ beside eager's error, in units of eps of the value: one rounding a statement in
 programs of a dozen at most, most of which cancel out."""
 
-NOISE_FACTOR = 4
-"""How far beyond the largest of a few noisy draws an error may be: about six deviations."""
+NOISE_FACTOR = 2
+"""How far beyond the largest of a few noisy draws an error may be: about three deviations."""
+
+NOISE_ULPS = 4
+"""By how much noise moves what a statement computes: attention rounds several times inside."""
 
 NOISE_DRAWS = 8
 
@@ -176,7 +179,7 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
 
 
 class _Nudge(torch.autograd.Function):
-    """Rounding, or a change by an ulp, of a value and of its gradient on the way back."""
+    """Rounding, or a change by a few ulp, of a value and of its gradient on the way back."""
 
     @staticmethod
     def forward(ctx, value, dtype, generator, exact):  # type: ignore[no-untyped-def]
@@ -189,7 +192,7 @@ class _Nudge(torch.autograd.Function):
 
 
 def nudge(value: Tensor, dtype: torch.dtype, generator: torch.Generator, exact: bool) -> Tensor:
-    """``value`` rounded to ``dtype``, or moved by up to an ulp of it, by the toss of a coin.
+    """``value`` rounded to ``dtype``, or moved by a few ulp of it, by the toss of a coin.
 
     A zero moves as well, unless it is ``exact``: it may be what underflow or cancellation left.
     """
@@ -202,8 +205,9 @@ def nudge(value: Tensor, dtype: torch.dtype, generator: torch.Generator, exact: 
         return value.clone()
     info = torch.finfo(dtype)
     noise = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
-    moved = value * (1 + info.eps * noise)
-    return moved if exact else moved + info.tiny * noise
+    if exact:
+        return value * (1 + info.eps * noise)
+    return value * (1 + NOISE_ULPS * info.eps * noise) + info.tiny * noise
 
 
 def noise(dtypes: Mapping[str, torch.dtype], exact: Container[str], seed: int) -> Watch:
