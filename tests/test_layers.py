@@ -35,6 +35,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"api", ""}),
     frozenset({"inspect"}),
     frozenset({"cli"}),
+    frozenset({"__main__"}),
 )
 """The order; rooms in one set are neighbours that do not know each other.
 

@@ -97,9 +97,22 @@ def _python_model(text: str, path: Path, name: str, types: Sequence[str]) -> Mod
         is_torch = uses_torch(namespace, subject, ())
         if types:
             examples = tuple(torch_example(each) if is_torch else each for each in types)
+            _refuse_free_sizes(subject, is_torch, examples)
         else:
             examples = tuple(declared_examples(namespace, path, text))
         return Model(text, path, subject, examples, uses_torch(namespace, subject, examples))
+
+
+def _refuse_free_sizes(subject: Any, is_torch: bool, examples: Sequence[Any]) -> None:
+    """A plain function of torch's, known by the tensors that it is given, needs all their sizes."""
+    free = [each for each in examples if isinstance(each, str)]
+    if is_torch and free and not hasattr(subject, "named_parameters"):
+        raise InputError(
+            "free sizes are for torch modules, and this is a function",
+            expected="a type with numbers alone, such as f32[1, 4]",
+            found=free[0],
+            hint="make the function the forward of a torch.nn.Module",
+        )
 
 
 def executable_of(compiled: CompiledModel) -> Executable:

@@ -6,8 +6,6 @@ smaller of its size and what is left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_min
 from monograph.kernel import expr as e
@@ -60,17 +58,6 @@ def round_size(axes: tuple[Axis, ...], depth: int) -> int:
     for axis in depth_loops(axes, depth)[1]:
         size *= largest_extent(axis)
     return size
-
-
-def unflattened(axes: Sequence[Axis], place: Dim) -> dict[Symbol, Dim]:
-    """Each axis in terms of the flat position."""
-    bindings: dict[Symbol, Dim] = {}
-    for axis in reversed(axes[1:]):
-        bindings[axis.symbol] = place % axis.extent
-        place = place // axis.extent
-    if axes:
-        bindings[axes[0].symbol] = place
-    return bindings
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ is ``apply("add", x, y)``.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from monograph.dataclass import dataclass
@@ -84,6 +84,17 @@ def linear(axes: tuple[Axis, ...]) -> Expr:
     for each in axes:
         total = total * each.extent + each.symbol
     return index(total)
+
+
+def unflattened(axes: Sequence[Axis], place: Dim) -> dict[Symbol, Dim]:
+    """Each axis in terms of the position among all that they visit: the inverse of ``linear``."""
+    bindings: dict[Symbol, Dim] = {}
+    for each in reversed(axes[1:]):
+        bindings[each.symbol] = _remainder(place, each.extent)
+        place = _quotient(place, each.extent)
+    if axes:
+        bindings[axes[0].symbol] = place
+    return bindings
 
 
 class Expr:

@@ -26,7 +26,7 @@ from monograph.kernel import complex_numbers, whole_numbers
 from monograph.kernel import expr as e
 from monograph.kernel.complex_moves import moved_whole
 from monograph.kernel.complex_numbers import involves_complex
-from monograph.kernel.expr import Buffer, Expr, Index
+from monograph.kernel.expr import Apply, Buffer, Expr, Index
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout, matching_runs
 from monograph.kernel.scalar import APPROXIMATED, BASIC, TO_BOOL
@@ -98,7 +98,7 @@ class GroupLowering:
         node = value.producer
         constant = _splat(value)
         if constant is not None and not value.dtype.is_complex:
-            return e.literal(constant, wide(value.dtype))
+            return _checking(position, e.literal(constant, wide(value.dtype)))
         if node is None or value not in self.inside:
             return widened(complex_numbers.load(self.buffer(value), position))
         builder = NodeLowering(self, node, position)
@@ -303,6 +303,16 @@ def reshaped_position(index: Position, shape: Shape, target: Shape) -> Position:
             parts.append(linear)
         result += reversed(parts)
     return tuple(result)
+
+
+def _checking(position: Position, value: Expr) -> Expr:
+    """A value that is the same everywhere, with the checks of the position that it is read at."""
+    for place in position:
+        applied = (expr for expr in e.walk((place,)) if isinstance(expr, Apply))
+        if any(expr.function == "checked" for expr in applied):
+            is_inside = e.apply("greater_equal", place, e.index(0), dtype=bool_)
+            value = e.apply("where", is_inside, value, value, dtype=value.dtype)
+    return value
 
 
 def _splat(value: Value) -> bool | int | float | None:

@@ -334,13 +334,7 @@ class _NestBuilder:
             place = len(leading) - 1 if schedule.along_tiles else len(leading)
             leading.insert(place, tiles)
         parallel = e.axis(PARALLEL, shape_product(axis.extent for axis in leading))
-        bindings: dict[Symbol, Dim] = {}
-        rest: Dim = parallel.symbol
-        for axis in reversed(leading[1:]):
-            bindings[axis.symbol] = rest % axis.extent
-            rest = rest // axis.extent
-        if leading:
-            bindings[leading[0].symbol] = rest
+        bindings = e.unflattened(leading, parallel.symbol)
         placed = tuple(substituted(statement, bindings) for statement in body)
         kernel = self.kernel
         return LoopNest(

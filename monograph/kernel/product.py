@@ -32,7 +32,6 @@ from monograph.kernel.blocks import (
     clipped,
     depth_loops,
     largest_extent,
-    unflattened,
 )
 from monograph.kernel.contraction import (
     GROUP,
@@ -188,7 +187,7 @@ class _ProductBuilder:
             parallel.symbol,
             parallel.extent,
             tiling.grain,
-            tuple(substituted(each, unflattened(leading, parallel.symbol)) for each in body),
+            tuple(substituted(each, e.unflattened(leading, parallel.symbol)) for each in body),
             padded=frozenset(
                 buffer.name for buffer in (self.right, self.packed_block) if buffer is not None
             ),

@@ -33,7 +33,6 @@ from monograph.fusion.group import Group
 from monograph.ir.dims import Dim, Shape, Symbol, dim_min, is_static, shape_product
 from monograph.ir.graph import Value
 from monograph.kernel import expr as e
-from monograph.kernel.blocks import unflattened
 from monograph.kernel.expr import Axis, Buffer, Expr, Load
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
@@ -268,7 +267,7 @@ def depthwise_nest(
     parallel = e.axis("_p", _size(leading))
     kernel = depthwise.kernel
     kept = _epilogue_reads(depthwise)
-    places = unflattened(leading, parallel.symbol)
+    places = e.unflattened(leading, parallel.symbol)
     return LoopNest(
         kernel.name,
         (weight, read, *(b for b in kernel.inputs if b.name in kept and b.name != read.name)),

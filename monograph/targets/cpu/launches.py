@@ -213,10 +213,13 @@ class Launches:
         read: tuple[int, ...],
         schedule: Schedule | None = None,
     ) -> int:
-        """The slot of a packed operand: prepared if it is made of weights, else made each time."""
+        """The slot of a packed operand: prepared if it is made of weights, else made each time.
+
+        One that depends on a symbolic size is not made of weights alone.
+        """
         kernel = named_by_place(kernel)
         (buffer,) = kernel.outputs
-        if not read or not self.is_constant(read):
+        if not read or kernel.sizes or not self.is_constant(read):
             target = self.add_scratch(buffer)
             self.packs.add(target)
             self.launch_flat(group, kernel, read, [target], schedule)
