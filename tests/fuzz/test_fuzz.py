@@ -113,6 +113,20 @@ def test_a_source_has_its_shape_whatever_its_layout(layout: str) -> None:
                 assert tuple(made.shape) == shape and made.dtype == getattr(torch, dtype)
 
 
+def test_a_source_is_the_same_whatever_dtype_torch_makes_by_default() -> None:
+    """The reference is computed with float64 as the default, from the same inputs and weights."""
+    for dtype in DTYPES:
+        for contents in CONTENTS:
+            source = Source("x", (3, 5), dtype, contents=contents, bound=3)
+            before = make(source)
+            torch.set_default_dtype(torch.float64)
+            try:
+                after = make(source)
+            finally:
+                torch.set_default_dtype(torch.float32)
+            torch.testing.assert_close(before, after, rtol=0, atol=0, equal_nan=True)
+
+
 def planted(broken_op: str) -> Any:
     """A compiler that is right but for one op, whose results it doubles from the third on."""
 

@@ -55,14 +55,14 @@ def _fill(source: Source, shape: tuple[int, ...]) -> Tensor:
     if source.contents == "index":
         return torch.randint(0, max(source.bound, 1), shape, generator=generator).to(dtype)
     if source.dtype == "bool":
-        return torch.rand(shape, generator=generator) < 0.5
+        return torch.rand(shape, generator=generator, dtype=torch.float32) < 0.5
     if source.dtype in INTEGERS:
         low = 0 if source.dtype == "uint8" else -9
         return torch.randint(low, 10, shape, generator=generator).to(dtype)
     if source.dtype in COMPLEX:
-        parts = torch.randn((*shape, 2), generator=generator)
+        parts = torch.randn((*shape, 2), generator=generator, dtype=torch.float32)
         return torch.view_as_complex(parts).to(dtype)
-    values = torch.randn(shape, generator=generator)
+    values = torch.randn(shape, generator=generator, dtype=torch.float32)
     if source.contents == "positive":
         values = values.abs() + 0.25
     if source.contents == "whole":
@@ -85,7 +85,7 @@ def _sprinkle(values: Tensor, generator: torch.Generator) -> Tensor:
         dtype=values.dtype,
     )
     chosen = torch.randint(0, len(awkward), values.shape, generator=generator)
-    places = torch.rand(values.shape, generator=generator) < 0.25
+    places = torch.rand(values.shape, generator=generator, dtype=torch.float32) < 0.25
     return torch.where(places, awkward[chosen], values)
 
 
