@@ -204,6 +204,12 @@ class _Replay:
         for slot in inputs:
             self.read(slot)
         for slot in outputs:
+            if self.program.slots[self.root(slot)].kind in GIVEN and self.size(slot):
+                raise PassError(
+                    f"{self.where}: %{self.name(slot)} is written, which was given",
+                    expected="an output or a slot of the arena",
+                    found=self.program.slots[self.root(slot)].kind.value,
+                )
             self.write(slot)
 
     def read(self, slot: int) -> None:

@@ -16,7 +16,7 @@ from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.executable import Native
 from monograph.runtime.lives import copies_of
 from monograph.runtime.verify import ProgramVerifier
-from monograph.targets.program import Code, Launch
+from monograph.targets.program import Code, Launch, SlotKind
 
 
 def chain(x: Any, w: Any) -> Any:
@@ -105,3 +105,22 @@ def test_formulas_that_share_their_parts_are_verified_in_no_time() -> None:
     x, key = np.ones((2, 3), np.uint32), np.array([1, 2], np.uint32)
     (got,) = compile_graph(graph, Options(cache=False))(x, key)
     np.testing.assert_array_equal(got, monograph.interpret(graph, [x, key])[0])
+
+
+def test_inputs_are_never_written_to() -> None:
+    """A view of an input that several kernels read is the input's memory already."""
+
+    def function(x: Any, y: Any) -> Any:
+        return F.translate(x, y, y, 0.0), F.is_nan(F.reshape(x, (3000, 1)))
+
+    graph = monograph.trace(function, "f32[3000]", "f32[40]")
+    x, y = np.arange(3000, dtype=np.float32), np.arange(40, dtype=np.float32)
+    for level in ("O0", "O2"):
+        executable = compile_graph(graph, Options(level, cache=False))
+        executable(x, y)  # verified
+        assert isinstance(executable.native, Native)
+        kinds = [slot.kind for slot in executable.native.program.slots]
+        for step in executable.native.program.steps:
+            if isinstance(step, Launch):
+                written = step.slots[len(step.slots) - step.outputs :]
+                assert SlotKind.INPUT not in {kinds[slot] for slot in written}

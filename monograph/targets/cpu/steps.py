@@ -152,11 +152,25 @@ class StepBuilder(Launches):
             return
         outputs = {}
         for value in group.outputs():
+            if self._is_there_already(value, group):
+                continue
             place = group.places[value]
             assert place is not None, f"%{value.name} has no place in its group"
             outputs[value] = place
         if outputs:
             self.computed(group, outputs)
+
+    def _is_there_already(self, value: Value, group: Group) -> bool:
+        """Whether a value is the memory of what the group is given, seen in another shape.
+
+        An input, for one, which may be memory that nobody may write to.
+        """
+        nodes = set(group.nodes)
+        while (node := value.producer) in nodes and node is not None:
+            if not self.is_alias(node) or not self._shares_slot(node):
+                return False
+            value = node.operands[0]
+        return True
 
     def _shares_slot(self, view: Node) -> bool:
         return self.slot(view.results[0]) == self.slot(view.operands[0])
