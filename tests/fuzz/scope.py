@@ -157,7 +157,7 @@ class Scope:
 
     def _restore(self, saved: dict[str, Tensor]) -> None:
         for name, value in saved.items():
-            if self._may_change(name):
+            if self._may_change(name) and not _overlaps(self.values[name]):
                 self.values[name].copy_(value)
 
     def _may_change(self, name: str) -> bool:
@@ -218,3 +218,8 @@ def is_integer(value: Tensor) -> bool:
 def is_complex(value: Tensor) -> bool:
     """Whether a value holds complex numbers."""
     return name_of(value.dtype) in COMPLEX
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    """Whether elements share memory: torch refuses to write to such a tensor, and did not."""
+    return bool(torch._debug_has_internal_overlap(tensor) == 1)
