@@ -243,16 +243,18 @@ def _slots(
 
 
 def _apart(launches: Launches, group: Group, node: Node) -> None:
-    """The attention alone, then the rest of its group, which reads it in another arrangement."""
-    inner = Group([node], group.kind, node.result.shape, {node.result: None})
+    """The attention with what its operands are made of, then the rest of its group, which reads it
+    in another arrangement.
+    """
+    inner = Group(_with_operands(group, node), group.kind, node.result.shape, {node.result: None})
     inner.exported = {node.result}
     _launch(launches, inner, _Attended(inner, node, launches.layouts), [node.result])
     rest = [other for other in group.nodes if other is not node]
     places = {}
     for value in group.outputs():
         place = group.places[value]
-        if value is node.result:
-            continue
+        if launches.slot(value) == launches.slot(node.result):
+            continue  # it, or the same memory in another shape
         assert place is not None, f"%{value.name} has no place in its group"
         places[value] = place
     if not places:
@@ -260,6 +262,15 @@ def _apart(launches: Launches, group: Group, node: Node) -> None:
     kernel, read = lower_group(group.name, rest, group.space, places, launches.layouts)
     inputs = [launches.slot(value) for value in read]
     launches.launch_flat(group, flatten(kernel), inputs, [launches.slot(v) for v in places])
+
+
+def _with_operands(group: Group, node: Node) -> list[Node]:
+    """A node of a group, and before it those of the group that its operands depend on."""
+    needed = {node}
+    for other in reversed(group.nodes):
+        if any(use.node in needed for result in other.results for use in result.uses):
+            needed.add(other)
+    return [other for other in group.nodes if other in needed]
 
 
 class _Attended(GroupLowering):

@@ -12,6 +12,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.ir.interpret import interpret
 from monograph.ir.types import dtype_of
 from monograph.ops.attention import Attention
 from monograph.runtime.compile import Options, compile_graph
@@ -347,3 +348,18 @@ def test_one_kind_of_loops_runs_once_and_none_for_no_queries(
     alone, several = family.launches_by_queries(count)
     bindings = {count: queries}
     assert (evaluate_dim(alone, bindings), evaluate_dim(several, bindings)) == times
+
+
+@pytest.mark.parametrize("rows", ["3", "n"])
+def test_operands_that_the_group_computes_are_there_when_the_rest_is_apart(rows: str) -> None:
+    """The values are flipped inside the group, whose result has another rank than the attention."""
+
+    def function(x: Any) -> Any:
+        whole = F.reshape(x, (1, *x.shape))
+        flipped = F.reshape(F.flip(x, (1,)), (1, *x.shape))
+        return F.reshape(F.attention(whole, whole, flipped, causal=True), x.shape)
+
+    graph = monograph.trace(function, f"f32[{rows}, 2]")
+    x = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+    (got,) = compile_graph(graph, Options(cache=False))(x)
+    np.testing.assert_allclose(got, interpret(graph, [x])[0], rtol=1e-5, atol=1e-6)
