@@ -140,6 +140,7 @@ class Native:
         if guards is None:  # a loaded program brings its own: its graph has no nodes
             guards = () if self.static else guards_of(graph)
         self.guards = guards
+        self._is_verified = Config.from_environment().verify
         self._verifies: ProgramVerifier | None = None
         self.variants: Variants | None = None
         """Programs for sizes that came back; None for a program with no symbolic sizes."""
@@ -288,7 +289,7 @@ class Native:
                 for each in self.requests
             ]
             found = plan(requests, effort=0)
-            if Config.from_environment().verify:
+            if self._is_verified:
                 self._verifier().verify(bindings, found, copies)
             for oldest in list(self.plans)[: 1 - MOST_PLANS]:
                 self.plans.pop(oldest, None)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from monograph.errors import EvaluationError, MonographError
-from monograph.ir.dims import Dim, Symbol, SymbolicDim, substitute_shape
+from monograph.ir.dims import Dim, Shape, Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, infer_types
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType, ValueType
@@ -27,24 +27,52 @@ class Guard(NamedTuple):
     lengths: tuple[Dim, ...] = ()
 
 
+class DimValues:
+    """The numbers that dimensions are at some sizes of the symbols, each evaluated once."""
+
+    def __init__(self, bindings: Mapping[Symbol, int]) -> None:
+        self.bindings = bindings
+        self._found: dict[Dim, int | None] = {}
+
+    def find(self, dim: Dim) -> int | None:
+        """The number; None if a symbol has none."""
+        if isinstance(dim, int):
+            return dim
+        if dim not in self._found:
+            known = all(symbol in self.bindings for symbol in dim.symbols())
+            self._found[dim] = evaluate_dim(dim, self.bindings) if known else None
+        return self._found[dim]
+
+    def shape(self, shape: Shape) -> tuple[int, ...] | None:
+        """The numbers of a shape; None if one is not known."""
+        found = [self.find(dim) for dim in shape]
+        numbers = tuple(each for each in found if each is not None)
+        return numbers if len(numbers) == len(found) else None
+
+
 def guards_of(graph: Graph) -> tuple[Guard, ...]:
-    """The nodes whose type rules may refuse some sizes of the symbols that they depend on."""
-    found = []
+    """The nodes whose type rules may refuse some sizes of the symbols that they depend on.
+
+    Of nodes that apply an op to the same types, one is asked for all.
+    """
+    found: dict[object, Guard] = {}
     waiting: list[tuple[Graph, tuple[Dim, ...]]] = [(graph, ())]
     while waiting:
         inside, lengths = waiting.pop()
         for node in inside.nodes:
             if _depends_on_sizes(node) and not _is_safe(node):
-                found.append(Guard(node, lengths))
+                types = tuple(value.type for value in (*node.operands, *node.results))
+                found.setdefault((node.op, types, lengths), Guard(node, lengths))
             waiting += [(region, (*lengths, *_length(node))) for region in node.regions]
-    return tuple(found)
+    return tuple(found.values())
 
 
 def check_sizes(guards: Sequence[Guard], bindings: Mapping[Symbol, int]) -> None:
     """Hold every node's type rule against these sizes; the first refusal is the error."""
+    values = DimValues(bindings)
     for node, lengths in guards:
-        if 0 not in substitute_shape(lengths, bindings):
-            _check(node, bindings)
+        if not any(values.find(length) == 0 for length in lengths):
+            _check(node, values)
 
 
 def _length(node: Node) -> tuple[Dim, ...]:
@@ -75,13 +103,14 @@ def _is_safe(node: Node) -> bool:
     return all(operand.shape in (shape, ()) for operand in node.operands)
 
 
-def _check(node: Node, bindings: Mapping[Symbol, int]) -> None:
-    operands = [_bound(value.type, bindings) for value in node.operands]
-    declared = [_bound(value.type, bindings) for value in node.results]
-    if not all(map(_is_known, (*operands, *declared))):
+def _check(node: Node, values: DimValues) -> None:
+    operands = [_bound(value.type, values) for value in node.operands]
+    declared = [_bound(value.type, values) for value in node.results]
+    known = [type_ for type_ in operands if type_ is not None]
+    if len(known) < len(operands) or None in declared:
         return  # a symbol of a region's own, bound when that runs
     try:
-        inferred = infer_types(node.op.substitute(bindings), operands, ())
+        inferred = infer_types(node.op.substitute(values.bindings), known, ())
     except MonographError as error:
         source = None if node.location is None else str(node.location)
         raise error.with_context(where=repr(node), source=source) from None
@@ -95,13 +124,9 @@ def _check(node: Node, bindings: Mapping[Symbol, int]) -> None:
             )
 
 
-def _bound(type_: ValueType, bindings: Mapping[Symbol, int]) -> ValueType:
+def _bound(type_: ValueType, values: DimValues) -> TensorType | None:
+    """The type with numbers for sizes; None if it has none, or one is not known."""
     if not isinstance(type_, TensorType):
-        return type_
-    return type_.with_shape(substitute_shape(type_.shape, bindings))
-
-
-def _is_known(type_: ValueType) -> bool:
-    return isinstance(type_, TensorType) and not any(
-        isinstance(dim, SymbolicDim) for dim in type_.shape
-    )
+        return None
+    shape = values.shape(type_.shape)
+    return None if shape is None else type_.with_shape(shape)
