@@ -40,10 +40,11 @@ class FoldConstants(Pass):
 
     A result of more than ``limit`` elements stays as it is. So does one that would make the
     program larger: an ``expand`` of a scalar, or a transpose of a weight that is still needed the
-    other way round. A product of weights takes far longer than reading its result, so it stays only
-    if that is larger than its operands together, whoever else needs them. Nodes with regions or
-    effects, and those whose evaluation fails (an index out of range fails when the program runs,
-    not when it is compiled), stay too. A large weight is not read: what becomes of it is computed
+    other way round; slices fold if all that is read of a weight are slices, no larger together. A
+    product of weights takes far longer than reading its result, so it stays only if that is larger
+    than its operands together, whoever else needs them. Nodes with regions or effects, and those
+    whose evaluation fails (an index out of range fails when the program runs, not when it is
+    compiled), stay too. A large weight is not read: what becomes of it is computed
     when the program is loaded (``ir.computed``).
     """
 
@@ -64,12 +65,13 @@ class FoldConstants(Pass):
 
     def _fold(self, graph: Graph, counters: dict[str, int]) -> None:
         labels = {node.op.label for node in graph.nodes if isinstance(node.op, Weight)}
+        apart: dict[Value, bool] = {}
         for node in graph.nodes:
             for region in node.regions:
                 self._fold(region, counters)
             if not _is_foldable(node):
                 continue
-            refusal = self._refusal(node)
+            refusal = self._refusal(node, apart)
             whole = _computed_later(node) if refusal is None else _filled(node)
             if whole is not None:
                 _replace(node, [whole], labels)
@@ -88,13 +90,22 @@ class FoldConstants(Pass):
             _replace(node, made, labels)
             counters["folded"] += 1
 
-    def _refusal(self, node: Node) -> str | None:
-        """The reason to leave a node alone, as the name of a counter."""
+    def _refusal(self, node: Node, apart: dict[Value, bool]) -> str | None:
+        """The reason to leave a node alone, as the name of a counter.
+
+        ``apart`` remembers which operands are read in slices alone: folding one changes nothing.
+        """
         size = sum(int(np.prod(result.tensor.static_shape())) for result in node.results)
         if size > self.limit:
             return "too_large"
         if size <= SMALL:
             return None
+        if isinstance(node.op, Slice):
+            (whole,) = node.operands
+            if whole not in apart:
+                apart[whole] = _is_taken_apart(whole)
+            if apart[whole]:
+                return None
         is_product = isinstance(node.op, PRODUCTS)
         freed = sum(
             _bytes(operand)
@@ -167,6 +178,17 @@ def _element(value: Value) -> Array | None:
 
 def _dies_with(operand: Value, node: Node) -> bool:
     return all(user is node for user in operand.users)
+
+
+def _is_taken_apart(whole: Value) -> bool:
+    """Whether all that is read of a value are slices that are no larger together.
+
+    Folding all of them then frees what they take.
+    """
+    users = set(whole.users)
+    if not all(isinstance(user.op, Slice) for user in users):
+        return False
+    return sum(_bytes(user.result) for user in users if user.is_used) <= _bytes(whole)
 
 
 def _computed_later(node: Node) -> Computed | None:

@@ -76,6 +76,27 @@ def test_a_transposed_weight_folds_if_nothing_else_needs_it() -> None:
     assert ops(folded(monograph.trace(twice, "f32[3, 20]"))).count("transpose") == 1
 
 
+def test_a_weight_of_which_only_slices_are_read_is_taken_apart() -> None:
+    array = np.arange(400, dtype=np.float32).reshape(2, 200)
+
+    def row(weight: Any, k: int) -> Any:
+        return F.slice(weight, [k], [k + 1], axes=[0])
+
+    def halves(x: Any) -> Any:
+        weight = x.graph.add_weight("w", array)
+        return x * row(weight, 0) + row(weight, 1)
+
+    def overlapping(x: Any) -> Any:
+        weight = x.graph.add_weight("w", array)
+        return x * row(weight, 0) + row(weight, 1) + row(weight, 0)
+
+    taken = folded(monograph.trace(halves, "f32[1, 200]"))
+    assert sorted(ops(taken)) == ["add", "multiply", "weight", "weight"]
+    (result,) = interpret(taken, [np.ones((1, 200), np.float32)])
+    np.testing.assert_array_equal(result, array[:1] + array[1:])
+    assert ops(folded(monograph.trace(overlapping, "f32[1, 200]"))).count("slice") == 3
+
+
 def test_a_large_weight_is_not_read_to_turn_or_scale_it() -> None:
     unread = MissingData(TensorType(f32, (200, 300)), "0" * 32)
 
