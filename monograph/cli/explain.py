@@ -32,7 +32,7 @@ def explain(
     - monograph explain model.onnx
     - monograph explain net.py:model --input 'f32[1, 64]' --json
     """
-    from monograph.inspect.explain import explain as explain_model
+    from monograph.inspect.explain import explain_executable
     from monograph.inspect.inputs import parse_sizes
     from monograph.inspect.models import executable_of, find_model
     from monograph.runtime.compile import Options
@@ -50,6 +50,7 @@ def explain(
         cached = executable_of(compiled).report.cache
         if cached == "hit":  # nothing was compiled that could be told of
             compiled = found.compiled(replace(options, cache=False))
-        explained = explain_model(compiled, name=model, sizes=parse_sizes(sizes or ()))
+        executable = executable_of(compiled)
+        explained = explain_executable(executable, name=model, sizes=parse_sizes(sizes or ()))
     explained = replace(explained, cache=cached)
     print(json.dumps(explained.as_json(), indent=2) if as_json else explained)

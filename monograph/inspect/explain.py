@@ -9,15 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.inspect.explain_text import explanation_text
 from monograph.inspect.inputs import choose_sizes
+from monograph.inspect.torch_graphs import ExplainedGraphs, explain_graphs, is_torch_compiled
 from monograph.inspect.traffic import bytes_of_buffer, moved_apart, moved_by
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.runtime.arena import Plan
-from monograph.runtime.compiled import CompiledModel, Executable
+from monograph.runtime.compiled import Executable
 from monograph.runtime.notes import KernelNote, notes_of
 from monograph.targets.cpu.build import Program
 from monograph.targets.cpu.machine import host
@@ -129,16 +131,35 @@ class Explanation:
 
 
 def explain(
-    model: CompiledModel, *, name: str | None = None, sizes: Mapping[str, int] | None = None
-) -> Explanation:
-    """What compiling this model did. ``sizes`` are those of symbolic dimensions, by name."""
+    model: Any, *, name: str | None = None, sizes: Mapping[str, int] | None = None
+) -> Explanation | ExplainedGraphs:
+    """What compiling this model did. ``sizes`` are those of symbolic dimensions, by name.
+
+    Of what ``torch.compile(model, backend="monograph")`` returned, and was called, it explains
+    every graph.
+    """
     executable = model if isinstance(model, Executable) else getattr(model, "executable", None)
-    if not isinstance(executable, Executable):
+    if isinstance(executable, Executable):
+        return explain_executable(executable, name=name, sizes=sizes)
+    graphs = explain_graphs(model, lambda each, label: explain_executable(each, name=label))
+    if graphs is not None:
+        return graphs
+    if is_torch_compiled(model):
         raise InputError(
-            "this is not a compiled model",
-            expected="what monograph.compile or monograph.load returned",
-            found=type(model).__name__,
+            "nothing of this was compiled by Monograph yet",
+            hint='torch.compile(model, backend="monograph") compiles at the first call: make it',
         )
+    raise InputError(
+        "this is not a compiled model",
+        expected="what monograph.compile or monograph.load returned, or torch.compile did",
+        found=type(model).__name__,
+    )
+
+
+def explain_executable(
+    executable: Executable, *, name: str | None = None, sizes: Mapping[str, int] | None = None
+) -> Explanation:
+    """What compiling one graph did."""
     report = executable.report
     program = executable.program if executable.is_explicable else None
     bindings = choose_sizes(executable.graph, sizes or {})

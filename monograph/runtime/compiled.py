@@ -353,6 +353,11 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return self.executable.described("CompiledFunction")
 
+    @property
+    def report(self) -> CompileReport:
+        """What happened when it was compiled."""
+        return self.executable.report
+
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the function returns for these arguments, by position or by name.
 
@@ -450,6 +455,11 @@ class CompiledModule:
 
     def __repr__(self) -> str:
         return self.executable.described("CompiledModule")
+
+    @property
+    def report(self) -> CompileReport:
+        """What happened when it was compiled: seconds, passes, what runs in the interpreter."""
+        return self.executable.report
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the module returns for these arguments.

@@ -24,7 +24,7 @@ from monograph.ir.tree import SIMPLE, Fixed, Structure, flatten, unflatten
 from monograph.ir.types import Array
 from monograph.runtime.artifact import write_artifact
 from monograph.runtime.bundle import Json
-from monograph.runtime.compiled import Executable, any_torch
+from monograph.runtime.compiled import CompileReport, Executable, any_torch
 from monograph.runtime.records import typed, unreadable
 from monograph.runtime.storage import read_structure, write_structure
 from monograph.runtime.stored_parameters import read_parameters, write_parameters
@@ -205,6 +205,11 @@ class LoadedModule:
 
     def __repr__(self) -> str:
         return self.executable.described("LoadedModule")
+
+    @property
+    def report(self) -> CompileReport:
+        """What the file tells of how it was compiled."""
+        return self.executable.report
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the module returns for these arguments: tensors for tensors, arrays for arrays.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.frontends.torch.memory_order import turn_outputs, turned_back
+from monograph.frontends.torch.notices import GradientWarning, warn
 from monograph.frontends.torch.program import (
     ImportedModel,
     InputKind,
@@ -30,6 +32,8 @@ from monograph.frontends.torch.result_views import split_results, viewed
 from monograph.frontends.torch.runner import TorchModel
 from monograph.runtime.compile import Options as CompileOptions
 from monograph.runtime.compile import compile_graph
+from monograph.runtime.compiled_graphs import Origin, origin_of, remember
+from monograph.runtime.freezing import FrozenGraph, static_places
 from monograph.runtime.quick_calls import cannot
 from monograph.runtime.threads import torch_threads
 from monograph.targets.cpu.python_call import LIST
@@ -58,6 +62,9 @@ class Options:
     """The error, over the largest result, that a convolution may have to be faster."""
     budget: float | None = None
     """Seconds to search for better schedules; none below O3 unless it is given."""
+    freeze: bool = False
+    """Whether parameters and buffers are constants where no gradients are wanted, packed at the
+    first call; those that are seen to have changed are packed again (``runtime.freezing``)."""
 
     @classmethod
     def parse(cls, mode: str | None, options: Mapping[str, Any] | None) -> Options:
@@ -81,14 +88,14 @@ class Options:
         level = given.get("level", MODES["default" if mode is None else mode])
         if level not in LEVELS:
             raise InputError("no such level", expected=", ".join(LEVELS), found=repr(level))
-        strict = bool(given.get("strict", False))
-        return cls(
-            level,
-            given.get("threads"),
-            strict,
-            given.get("winograd_tolerance"),
-            given.get("budget"),
-        )
+        for name in ("strict", "freeze"):
+            if not isinstance(given.get(name, False), bool):
+                raise InputError(
+                    f"the option {name!r} of the monograph backend is yes or no",
+                    expected="True or False",
+                    found=repr(given[name]),
+                )
+        return cls(**{**given, "level": level})
 
 
 def monograph(
@@ -100,26 +107,67 @@ def monograph(
 ) -> Callable[..., Any]:
     """The backend: what torch.compile runs in place of a graph that Dynamo found."""
     settings = Options.parse(mode, options)
+    origin = origin_of(module)
 
-    def compile_module(graph_module: Any, _: Sequence[Any]) -> Callable[..., Any]:
-        with _disable_current_modes():  # torch's fake tensors are of no use here: weights are real
-            program = CompiledGraph(graph_module, settings)
-        boxed: Callable[..., Any] = make_boxed_func(program)
-        return boxed
+    def compiler(role: str) -> Callable[[Any, Sequence[Any]], Callable[..., Any]]:
+        def compile_module(graph_module: Any, _: Sequence[Any]) -> Callable[..., Any]:
+            if settings.freeze and role == "forward":
+                _warn_of_gradients(origin)
+            places = static_places(graph_module) if settings.freeze and role == "inference" else ()
+            make = partial(CompiledGraph, graph_module, settings, origin, role)
+            if places:
+                return _boxed(FrozenGraph(origin.name, places, partial(_without_modes, make)))
+            return _boxed(_without_modes(make, {}))
+
+        return compile_module
 
     backend = aot_autograd(
-        fw_compiler=compile_module, bw_compiler=compile_module, inference_compiler=compile_module
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
     )
     compiled: Callable[..., Any] = backend(module, example_inputs)
     return compiled
 
 
-class CompiledGraph:
-    """One functional graph of ATen ops, compiled, as a callable on torch tensors."""
+def _boxed(program: Callable[..., Any]) -> Callable[..., Any]:
+    boxed: Callable[..., Any] = make_boxed_func(program)
+    return boxed
 
-    def __init__(self, module: Any, options: Options) -> None:
+
+def _without_modes(make: Callable[..., CompiledGraph], weights: Mapping[int, Any]) -> CompiledGraph:
+    """Compile with real weights: torch's fake tensors are of no use here."""
+    with _disable_current_modes():
+        return make(weights)
+
+
+def _warn_of_gradients(origin: Origin) -> None:
+    warn(
+        f"{origin.name}: gradients are wanted, so its parameters are not frozen. Call it under "
+        "torch.no_grad() if none are",
+        GradientWarning,
+    )
+
+
+class CompiledGraph:
+    """One functional graph of ATen ops, compiled, as a callable on torch tensors.
+
+    ``weights`` are arguments, by number, that are constants: of calls they are not read.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        options: Options,
+        origin: Origin,
+        role: str,
+        weights: Mapping[int, torch.Tensor],
+    ) -> None:
+        self.origin = origin
+        self.role = role
         module, self._views = split_results(module)
-        self.model: ImportedModel = turn_outputs(import_graph_module(module, opaque=True))
+        imported = import_graph_module(module, opaque=True, weights=weights)
+        self.model: ImportedModel = turn_outputs(imported)
         self._expanded = _expanded_axes(module)
         is_dense = not any(self._expanded)
         self._is_laid_out = is_dense and all(each.order is None for each in self.model.outputs)
@@ -131,17 +179,23 @@ class CompiledGraph:
             winograd_tolerance=options.winograd_tolerance,
             budget=options.budget,
         )
-        executable = compile_graph(self.model.graph, settings)
+        executable = compile_graph(self.model.graph, settings, owned=bool(weights))
         self._taken = _taken(self.model, module)
         program = TorchModel(_taking_all(self.model), run=executable.run)
         self._run = program.run
-        self._executable = executable
+        self.executable = executable
         order = program.order
         self._is_plain = order is not None
         # A backward pass returns None for what needs no gradient.
         in_order = order == list(range(len(self.model.graph.outputs)))
         self._order = None if in_order else order
         self._quick: Callable[..., Any] | None = None
+        remember(self)
+
+    @property
+    def opaque_calls(self) -> tuple[str, ...]:
+        """The ops that are left to torch."""
+        return self.model.opaque_calls
 
     def __call__(self, *arguments: Any) -> list[Any]:
         """The graph's results, laid out in memory as torch expects them."""
@@ -165,14 +219,14 @@ class CompiledGraph:
             self._quick = self._quickest()
         results: list[Any] | None = self._quick(*arguments)
         if results is None and self._is_plain:
-            results = self._executable.run_tensors(arguments)
+            results = self.executable.run_tensors(arguments)
         if results is None or self._order is None:
             return results
         return [None if k is None else results[k] for k in self._order]
 
     def _quickest(self) -> Callable[..., Any]:
         """A built-in function, where tensors are passed and returned as they are."""
-        return self._executable.quick_tensors(LIST) if self._is_plain else cannot
+        return self.executable.quick_tensors(LIST) if self._is_plain else cannot
 
 
 def _taken(model: ImportedModel, module: Any) -> list[tuple[int, torch.dtype | None]]:

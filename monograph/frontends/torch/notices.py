@@ -15,7 +15,7 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-_PACKAGE = str(Path(__file__).parents[2])
+_PACKAGES = (str(Path(__file__).parents[2]), str(Path(torch.__file__).parent))
 _TENSOR = torch.Tensor
 _SHOWN_PARTS = 3
 _NOT_RUN = ("__init__", "train", "eval", "extra_repr", "__repr__", "__setstate__")
@@ -52,7 +52,7 @@ class GradientWatch:
         if not of_inputs and not self._is_trained:
             return False
         what = "an input" if of_inputs else "its parameters"
-        _warn(
+        warn(
             f"gradients stop at this compiled program, and {what} would have some in eager mode: "
             "the results are detached. Call it under torch.no_grad() if none are wanted; "
             'torch.compile(model, backend="monograph") computes them',
@@ -97,7 +97,7 @@ def warn_of_training(module: Any) -> None:
     if not parts:
         return
     more = f" and {len(parts) - _SHOWN_PARTS} more" if len(parts) > _SHOWN_PARTS else ""
-    _warn(
+    warn(
         f"{type(module).__name__} is in training mode, and is compiled as in eval mode: dropout is "
         "off, and norms use their averages and do not update them. This concerns "
         f"{', '.join(parts[:_SHOWN_PARTS])}{more}. Call .eval() first if that is meant; "
@@ -138,9 +138,9 @@ def _reads_mode(kind: type) -> bool:
     )
 
 
-def _warn(message: str, category: type[Warning]) -> None:
+def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line outside of this package and of torch that compiles or calls."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGES):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

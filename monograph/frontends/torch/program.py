@@ -136,7 +136,8 @@ def import_program(
             builder.add_state_input(node, kind, spec.target, tensor)
             state[spec.target] = tensor
         else:
-            builder.add_weight(node, spec, tensor)
+            is_constant = spec.kind.name == "CONSTANT_TENSOR"
+            builder.add_weight(node, spec.target, tensor, is_constant=is_constant)
     returned, frame = builder.run()
     builder.return_program(returned, frame, signature)
     made = builder.finish(program.call_spec.in_spec, program.call_spec.out_spec)
@@ -146,24 +147,36 @@ def import_program(
 
 
 def import_graph_module(
-    module: Any, *, opaque: bool = False, graph_name: str = "main"
+    module: Any,
+    *,
+    opaque: bool = False,
+    graph_name: str = "main",
+    weights: Mapping[int, torch.Tensor] | None = None,
 ) -> ImportedModel:
-    """Read a GraphModule of ATen ops whose nodes know their types (``meta["val"]``)."""
+    """Read a GraphModule of ATen ops whose nodes know their types (``meta["val"]``).
+
+    ``weights`` are arguments, by number, that are weights of the graph, unless it writes them.
+    """
     try:
-        return _import_module(module, opaque, graph_name)
+        return _import_module(module, opaque, graph_name, weights or {})
     except NeedsFunctionalization:
         functional = functionalized_module(module)
     try:
-        return _import_module(functional, opaque, graph_name)
+        return _import_module(functional, opaque, graph_name, weights or {})
     except NeedsFunctionalization as error:
         raise UnsupportedError(f"arguments that share memory are written: {error}") from error
 
 
-def _import_module(module: Any, opaque: bool, graph_name: str) -> ImportedModel:
+def _import_module(
+    module: Any, opaque: bool, graph_name: str, weights: Mapping[int, torch.Tensor]
+) -> ImportedModel:
     _refuse_unsupported(module, opaque)
     builder = _Builder(module, {}, None, opaque, graph_name)
+    written = builder.overwritten() if weights else set()
     for position, node in enumerate(builder.placeholders):
-        if not builder.takes_from_shapes(node):
+        if position in weights and node.name not in written:
+            builder.add_weight(node, str(node.name), weights[position])
+        elif not builder.takes_from_shapes(node):
             builder.add_user_input(node, position)
     returned, frame = builder.run()
     leaves, spec = torch.utils._pytree.tree_flatten(returned)
@@ -261,24 +274,24 @@ class _Builder:
         self._by_target[target] = node
         self._declare(node, kind, target, type_, None)
 
-    def add_weight(self, node: Any, spec: Any, tensor: Any) -> None:
+    def add_weight(self, node: Any, name: str, tensor: Any, *, is_constant: bool = False) -> None:
         """A parameter or buffer that stays as it is; tensors that share memory are one weight."""
         if not isinstance(tensor, torch.Tensor):
             self._values[node] = tensor
             return
         key = _memory(tensor)
         if key not in self._weights:
-            with self.graph.inserting_before(None, Location("<torch weights>", 0, spec.target)):
-                self._weights[key] = self._data(spec, tensor)
+            with self.graph.inserting_before(None, Location("<torch weights>", 0, name)):
+                self._weights[key] = self._data(name, tensor, is_constant)
         self._values[node] = self._weights[key]
 
     def _is_number(self, leaf: Any) -> bool:
         return not isinstance(leaf, Value) or leaf in self.importer.numbers
 
-    def _data(self, spec: Any, tensor: Any) -> Value:
-        if spec.kind.name == "CONSTANT_TENSOR":
-            return tensor_data(self.graph, spec.target, tensor)
-        return self.graph.add_weight(spec.target, array_from_torch(tensor))
+    def _data(self, name: str, tensor: Any, is_constant: bool) -> Value:
+        if is_constant:
+            return tensor_data(self.graph, name, tensor)
+        return self.graph.add_weight(name, array_from_torch(tensor))
 
     def run(self) -> tuple[Any, Frame]:
         """Read the graph."""

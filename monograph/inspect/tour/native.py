@@ -18,7 +18,7 @@ import numpy as np
 import monograph.functional as F
 from monograph.errors import InputError
 from monograph.frontends.trace import trace
-from monograph.inspect.explain import Explanation, explain
+from monograph.inspect.explain import Explanation, explain_executable
 from monograph.inspect.measure import alternate, busy_note
 from monograph.inspect.peers import need_compiler
 from monograph.inspect.precise import relative_error
@@ -109,7 +109,7 @@ def show_native(page: Page, *, inductor: bool = True, waiting: Waiting = _quietl
     with waiting("compiling"):
         executable = compile_graph(graph, Options(cache=False))
     seconds = time.perf_counter() - started
-    explained = explain(executable)
+    explained = explain_executable(executable)
     _show_figures(page, explained, seconds)
     largest = max(explained.kernels, key=lambda kernel: len(kernel.nodes))
     page.say(f"Its largest kernel holds {len(largest.nodes)} nodes ({largest.kind} over "
