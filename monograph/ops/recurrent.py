@@ -4,6 +4,9 @@ Shapes and semantics are ONNX's: x is [time, batch, features], and every paramet
 for the directions (forward, backward, or both). Other frameworks order the gates in another way,
 which ``gates`` says: one letter a gate, in the order in which the parameters hold them. Sequences
 may end early (``lengths``): from there on a state stays as it is and the output is zero.
+
+What the gates take of the input is one product for all steps, before the scan. In it there is one
+product with the state (two if a GRU resets before it), and what follows is elementwise.
 """
 
 from __future__ import annotations
@@ -70,8 +73,12 @@ def recurrent_activation(
     return lambda x: compute(x, first, second)
 
 
-class _Layer:
-    """The parameters of a layer, checked, and the way through time that all kinds share."""
+class Layer:
+    """The parameters of a layer, checked, and the way through time that all kinds share.
+
+    ``size`` is that of a state, if no weight among the parameters tells it: whoever holds weights
+    in another form overrides ``from_input`` and ``from_state``.
+    """
 
     def __init__(
         self,
@@ -84,6 +91,7 @@ class _Layer:
         lengths: Operand | None,
         direction: Direction,
         activations: Sequence[Activation],
+        size: Dim | None = None,
     ) -> None:
         require(
             sorted(gates) == sorted(order),
@@ -104,16 +112,14 @@ class _Layer:
         self.parameters = dict(zip(named, values, strict=False))
         found = iter(values[len(named) :])
         self.states = [None if state is None else next(found) for state in states]
-        self.lengths = None
-        if lengths is not None:
-            self.lengths = as_operands(graph_of([self.x, lengths]), [lengths])[0]
         self._check_ranks()
+        self.inside = None if lengths is None else self._inside(lengths)
         needed = len(activations) // len(self.reversed)
         self.activations = [
             activations[position * needed : (position + 1) * needed]
             for position in range(len(self.reversed))
         ]
-        self.size: Dim = self.parameters["weight"].shape[1] // len(gates)
+        self.size = self.parameters["weight"].shape[1] // len(gates) if size is None else size
 
     def _check_ranks(self) -> None:
         ranks = {"weight": 3, "recurrent": 3, "bias": 2, "peephole": 2, "projection": 3}
@@ -132,7 +138,7 @@ class _Layer:
                 expected=f"a first dimension of {len(self.reversed)}, the directions",
                 found=value.type,
             )
-        for key in ("weight", "recurrent"):
+        for key in {"weight", "recurrent"} & self.parameters.keys():
             rows = self.parameters[key].shape[1]
             require(
                 not isinstance(rows, int) or rows % len(self.gates) == 0,
@@ -141,23 +147,27 @@ class _Layer:
                 found=self.parameters[key].type,
             )
 
-    def of(self, key: str, direction: int) -> Value | None:
+    def _inside(self, lengths: Operand) -> Value:
+        """Which steps lie inside each sequence: [time, batch, 1]."""
+        (given,) = as_operands(graph_of([self.x, lengths]), [lengths])
+        with self.x.graph.as_current():
+            times = data.iota((self.x.shape[0], 1, 1), 0, given.dtype)
+        return elementwise.less(times, shape_ops.unsqueeze(given, -1))
+
+    def of(self, key: str, side: int) -> Value | None:
         """A parameter of one direction."""
         value = self.parameters.get(key)
-        if value is None:
-            return None
-        part = slicing.slice(value, [direction], [direction + 1], axes=[0])
-        return shape_ops.squeeze(part, 0)
+        return None if value is None else _of_direction(value, side)
 
-    def needed(self, key: str, direction: int) -> Value:
+    def needed(self, key: str, side: int) -> Value:
         """A parameter of one direction that every layer has."""
-        value = self.of(key, direction)
+        value = self.of(key, side)
         assert value is not None  # weight and recurrent are never None
         return value
 
-    def biases(self, direction: int) -> tuple[Value | None, Value | None]:
+    def biases(self, side: int) -> tuple[Value | None, Value | None]:
         """The biases beside the weights and beside the recurrent weights."""
-        both = self.of("bias", direction)
+        both = self.of("bias", side)
         if both is None:
             return None, None
         half = self.size * len(self.gates)
@@ -166,40 +176,45 @@ class _Layer:
             slicing.slice(both, [half], [half * 2], axes=[0]),
         )
 
+    def from_input(self, side: int, bias: Value | None) -> Value:
+        """What the gates take of all steps of the input."""
+        return _affine(self.x, self.needed("weight", side), bias)
+
+    def from_state(self, side: int) -> Activation:
+        """What the gates take of a state, as a function of it for the steps to call."""
+        weight = self.needed("recurrent", side)
+        return lambda state: linalg.linear(state, weight)
+
     def part(self, x: Value, letter: str, gates: str | None = None) -> Value:
         """The part of the last axis that belongs to a gate."""
         position = (self.gates if gates is None else gates).index(letter)
         start = self.size * position
         return slicing.slice(x, [start], [start + self.size], axes=[-1])
 
-    def initial(self, state: int, direction: int, size: Dim) -> Value:
+    def initial(self, state: int, side: int, size: Dim) -> Value:
         """A state before the first step: zeros unless it is given."""
         value = self.states[state]
         if value is None:
             with self.x.graph.as_current():
                 return data.zeros((self.x.shape[1], size), self.x.dtype)
-        return shape_ops.squeeze(slicing.slice(value, [direction], [direction + 1], axes=[0]), 0)
+        return _of_direction(value, side)
 
     def run(
-        self, inputs: Value, step: Step, states: States, direction: int
+        self, step: Step, states: States, side: int, bias: Value | None
     ) -> tuple[Value, States]:
         """The outputs at each time, and the states after the last step, of one direction."""
-        lengths = self.lengths
+        inputs, inside = self.from_input(side, bias), self.inside
 
-        def body(carry: States, current: tuple[Value, Value]) -> tuple[States, Value]:
-            values, time = current
-            following = step(carry, values)
-            if lengths is None:
+        def body(carry: States, current: tuple[Value, ...]) -> tuple[States, Value]:
+            following = step(carry, current[0])
+            if inside is None:
                 return following, following[0]
-            alive = shape_ops.unsqueeze(elementwise.less(time, lengths), -1)
             pairs = zip(following, carry, strict=True)
-            kept = tuple(elementwise.where(alive, new, old) for new, old in pairs)
-            return kept, elementwise.where(alive, following[0], 0.0)
+            kept = tuple(elementwise.where(current[1], new, old) for new, old in pairs)
+            return kept, elementwise.where(current[1], following[0], 0.0)
 
-        with inputs.graph.as_current():
-            times = data.iota((inputs.shape[0],))
-        reverse = self.reversed[direction]
-        final, outputs = control.scan(body, states, (inputs, times), reverse=reverse)
+        sequences = (inputs,) if inside is None else (inputs, inside)
+        final, outputs = control.scan(body, states, sequences, reverse=self.reversed[side])
         return outputs, final
 
     def joined(self, results: Sequence[tuple[Value, States]]) -> tuple[Value, ...]:
@@ -207,6 +222,16 @@ class _Layer:
         outputs = joining.stack([output for output, _ in results], 1)
         states = zip(*(final for _, final in results), strict=True)
         return outputs, *(joining.stack(list(state), 0) for state in states)
+
+
+def _of_direction(value: Value, side: int) -> Value:
+    return shape_ops.squeeze(slicing.slice(value, [side], [side + 1], axes=[0]), 0)
+
+
+def _sum(values: Sequence[Value | None]) -> Value | None:
+    """The sum of those that are there."""
+    found = [value for value in values if value is not None]
+    return elementwise.add(*found) if len(found) > 1 else next(iter(found), None)
 
 
 def _clipped(x: Value, limit: float | None) -> Value:
@@ -255,26 +280,24 @@ def rnn(
     """
     chosen = _default(activations, ["tanh"], direction)
     parameters = {"weight": weight, "recurrent": recurrent, "bias": bias}
-    layer = _Layer("rnn", "h", "h", x, parameters, [initial], lengths, direction, chosen)
+    layer = Layer("rnn", "h", "h", x, parameters, [initial], lengths, direction, chosen)
     results = []
     for side in range(len(layer.reversed)):
-        input_bias, bias_of_state = layer.biases(side)
-        turned = layer.needed("recurrent", side)
-        (activate,) = layer.activations[side]
-
-        def step(
-            states: States,
-            current: Value,
-            turned: Value = turned,
-            bias: Value | None = bias_of_state,
-            activate: Activation = activate,
-        ) -> States:
-            return (activate(_clipped(current + _affine(states[0], turned, bias), clip)),)
-
-        inputs = _affine(layer.x, layer.needed("weight", side), input_bias)
-        results.append(layer.run(inputs, step, (layer.initial(0, side, layer.size),), side))
+        first = (layer.initial(0, side, layer.size),)
+        step = _rnn_step(layer, side, clip)
+        results.append(layer.run(step, first, side, _sum(layer.biases(side))))
     outputs, last = layer.joined(results)
     return outputs, last
+
+
+def _rnn_step(layer: Layer, side: int, clip: float | None) -> Step:
+    (activate,) = layer.activations[side]
+    from_state = layer.from_state(side)
+
+    def step(states: States, current: Value) -> States:
+        return (activate(_clipped(current + from_state(states[0]), clip)),)
+
+    return step
 
 
 @function
@@ -301,43 +324,70 @@ def gru(
     """
     chosen = _default(activations, ["sigmoid", "tanh"], direction)
     parameters = {"weight": weight, "recurrent": recurrent, "bias": bias}
-    layer = _Layer("gru", gates, "zrh", x, parameters, [initial], lengths, direction, chosen)
+    layer = Layer("gru", gates, "zrh", x, parameters, [initial], lengths, direction, chosen)
+    make = _step_resetting_after if linear_before_reset else _step_resetting_before
     results = []
     for side in range(len(layer.reversed)):
-        input_bias, bias_of_state = layer.biases(side)
-        step = _gru_step(layer, side, bias_of_state, clip, linear_before_reset)
-        inputs = _affine(layer.x, layer.needed("weight", side), input_bias)
-        results.append(layer.run(inputs, step, (layer.initial(0, side, layer.size),), side))
+        step = make(layer, side, clip)
+        first = (layer.initial(0, side, layer.size),)
+        results.append(layer.run(step, first, side, layer.biases(side)[0]))
     outputs, last = layer.joined(results)
     return outputs, last
 
 
-def _gru_step(
-    layer: _Layer, side: int, bias: Value | None, clip: float | None, linear_before_reset: bool
-) -> Step:
-    turned = layer.needed("recurrent", side)
+def _step_resetting_after(layer: Layer, side: int, clip: float | None) -> Step:
+    """One product with the state for all gates; r scales what it gives the new state."""
     gate, new = layer.activations[side]
-    rows = shape_ops.swapaxes(turned, 0, 1)  # so that a gate's part is along the last axis
-    new_rows = shape_ops.swapaxes(layer.part(rows, "h"), 0, 1)
-    new_bias = None if bias is None else layer.part(bias, "h")
+    from_state, bias = layer.from_state(side), layer.biases(side)[1]
 
     def step(states: States, current: Value) -> States:
         (state,) = states
-        through = _affine(state, turned, bias)
+        through = from_state(state)
+        through = through if bias is None else through + bias
 
         def gated(letter: str) -> Value:
             total = layer.part(current, letter) + layer.part(through, letter)
             return gate(_clipped(total, clip))
 
         keep, reset = gated("z"), gated("r")
-        if linear_before_reset:
-            inner = reset * layer.part(through, "h")
-        else:
-            inner = _affine(reset * state, new_rows, new_bias)
-        fresh = new(_clipped(layer.part(current, "h") + inner, clip))
-        return ((1.0 - keep) * fresh + keep * state,)
+        fresh = layer.part(current, "h") + reset * layer.part(through, "h")
+        return ((1.0 - keep) * new(_clipped(fresh, clip)) + keep * state,)
 
     return step
+
+
+def _step_resetting_before(layer: Layer, side: int, clip: float | None) -> Step:
+    """A product with the state for the gates, and one with what r leaves of it."""
+    gate, new = layer.activations[side]
+    both = "".join(letter for letter in layer.gates if letter != "h")
+    weights = {
+        letters: _rows(layer, layer.needed("recurrent", side), letters) for letters in (both, "h")
+    }
+    bias = layer.biases(side)[1]
+    biases = {letters: None if bias is None else _rows(layer, bias, letters) for letters in weights}
+
+    def step(states: States, current: Value) -> States:
+        (state,) = states
+        through = _affine(state, weights[both], biases[both])
+
+        def gated(letter: str) -> Value:
+            total = layer.part(current, letter) + layer.part(through, letter, both)
+            return gate(_clipped(total, clip))
+
+        keep, reset = gated("z"), gated("r")
+        fresh = layer.part(current, "h") + _affine(reset * state, weights["h"], biases["h"])
+        return ((1.0 - keep) * new(_clipped(fresh, clip)) + keep * state,)
+
+    return step
+
+
+def _rows(layer: Layer, parameter: Value, letters: str) -> Value:
+    """The rows of a parameter that belong to some gates."""
+    starts = [layer.size * layer.gates.index(letter) for letter in letters]
+    if letters in layer.gates:
+        return slicing.slice(parameter, [starts[0]], [starts[-1] + layer.size], axes=[0])
+    rows = [slicing.slice(parameter, [start], [start + layer.size], axes=[0]) for start in starts]
+    return joining.concat(rows, 0)
 
 
 @function
@@ -375,34 +425,31 @@ def lstm(
         "projection": projection,
     }
     states = [initial, initial_cell]
-    layer = _Layer("lstm", gates, "iofc", x, parameters, states, lengths, direction, chosen)
+    layer = Layer("lstm", gates, "iofc", x, parameters, states, lengths, direction, chosen)
+    return run_lstm(layer, clip, input_forget)
+
+
+def run_lstm(layer: Layer, clip: float | None, input_forget: bool) -> tuple[Value, Value, Value]:
+    """All directions of an LSTM: (outputs, last h, last cell)."""
     results = []
     for side in range(len(layer.reversed)):
-        input_bias, bias_of_state = layer.biases(side)
-        projected = layer.of("projection", side)
-        size = layer.size if projected is None else projected.shape[0]
-        step = _lstm_step(layer, side, bias_of_state, projected, clip, input_forget)
-        inputs = _affine(layer.x, layer.needed("weight", side), input_bias)
-        start = (layer.initial(0, side, size), layer.initial(1, side, layer.size))
-        results.append(layer.run(inputs, step, start, side))
+        projection = layer.of("projection", side)
+        size = layer.size if projection is None else projection.shape[0]
+        first = (layer.initial(0, side, size), layer.initial(1, side, layer.size))
+        step = _lstm_step(layer, side, clip, input_forget)
+        results.append(layer.run(step, first, side, _sum(layer.biases(side))))
     outputs, last, cell = layer.joined(results)
     return outputs, last, cell
 
 
-def _lstm_step(
-    layer: _Layer,
-    side: int,
-    bias: Value | None,
-    projection: Value | None,
-    clip: float | None,
-    input_forget: bool,
-) -> Step:
-    turned, peephole = layer.needed("recurrent", side), layer.of("peephole", side)
+def _lstm_step(layer: Layer, side: int, clip: float | None, input_forget: bool) -> Step:
     gate, new, squash = layer.activations[side]
+    peephole, projection = layer.of("peephole", side), layer.of("projection", side)
+    from_state = layer.from_state(side)
 
     def step(states: States, current: Value) -> States:
         state, cell = states
-        total = current + _affine(state, turned, bias)
+        total = current + from_state(state)
 
         def gated(letter: str, seen: Value) -> Value:
             amount = layer.part(total, letter)

@@ -2,67 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from monograph import functional as F
-from monograph.dataclass import dataclass
 from monograph.frontends.onnx.converters.matmul import columns, quantized_product
 from monograph.frontends.onnx.converters.quantize import dynamic_quantize
 from monograph.frontends.onnx.converters.recurrent import (
     LSTM_FUNCTIONS,
-    Direction,
-    directions,
-    run_lstm,
+    common_options,
+    finish,
+    time_first,
 )
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.graph import Value
-
-Parameters = tuple[Value, Value]
-"""A scale and a zero point: of all weights, or of each column."""
+from monograph.ops.recurrent import Activation, Layer, run_lstm
 
 
-@dataclass(frozen=True)
-class QuantizedDirection(Direction):
-    """A direction whose weights are small integers; what they meet is quantized as it comes."""
+class QuantizedLayer(Layer):
+    """A layer whose weights are small integers; what they meet is quantized as it comes."""
 
-    of_weight: Parameters
-    of_recurrence: Parameters
+    def __init__(self, node: OnnxNode) -> None:
+        options = common_options(node, LSTM_FUNCTIONS)
+        parameters = {"bias": node.optional(3), "peephole": node.optional(7)}
+        states = [options["initial"], time_first(node, node.optional(6))]
+        lengths, direction, functions = (
+            options[name] for name in ("lengths", "direction", "activations")
+        )
+        size = node.input(2).shape[1]
+        x = time_first(node, node.input(0))
+        super().__init__(
+            "lstm", "iofc", "iofc", x, parameters, states, lengths, direction, functions, size
+        )
+        weights = [node.input(index) for index in (1, 8, 9, 2, 10, 11)]
+        self.quantized = [tuple(parts) for parts in zip(*map(_by_direction, weights), strict=True)]
 
-    def from_input(self, x: Value) -> Value:
+    def from_input(self, side: int, bias: Value | None) -> Value:
         """All steps of the input are quantized by one scale."""
-        return _product(x, self.weight, self.of_weight, self.input_bias)
+        product = _product(self.x, *self.quantized[side][:3])
+        return product if bias is None else F.add(product, bias)
 
-    def from_state(self, h: Value) -> Value:
+    def from_state(self, side: int) -> Activation:
         """The state is quantized by a scale of its own in each step."""
-        return _product(h, self.recurrence, self.of_recurrence, self.recurrent_bias)
+        weight, scale, point = self.quantized[side][3:]
+        return lambda state: _product(state, weight, scale, point)
 
 
-def _product(x: Value, weight: Value, parameters: Parameters, bias: Value | None) -> Value:
-    quantized, scale, zero = dynamic_quantize(x)
-    scales, points = (columns(each) for each in parameters)
-    product = quantized_product(quantized, (scale, zero), F.transpose(weight), (scales, points))
-    return product if bias is None else F.add(product, bias)
+def _product(x: Value, weight: Value, weight_scale: Value, weight_point: Value) -> Value:
+    quantized, scale, point = dynamic_quantize(x)
+    parameters = columns(weight_scale), columns(weight_point)
+    return quantized_product(quantized, (scale, point), weight, parameters)
+
+
+def _by_direction(parameter: Value) -> tuple[Value, ...]:
+    return tuple(F.unstack(parameter, 0))
 
 
 @converter("DynamicQuantizeLSTM", domain="com.microsoft")
 def dynamic_quantize_lstm(node: OnnxNode) -> tuple[Value, ...]:
     """``LSTM`` with quantized weights, [directions, inputs, 4 * hidden]."""
-    inputs = list(node.inputs)
-    inputs[1], inputs[2] = (F.swapaxes(node.input(index), 1, 2) for index in (1, 2))
-    usual = node.with_inputs(*inputs)
-    parameters = [_by_direction(node.input(index)) for index in range(8, 12)]
-    layers = [
-        QuantizedDirection(
-            **{field.name: getattr(layer, field.name) for field in fields(layer)},
-            of_weight=(parameters[0][position], parameters[1][position]),
-            of_recurrence=(parameters[2][position], parameters[3][position]),
-        )
-        for position, layer in enumerate(directions(usual, LSTM_FUNCTIONS))
-    ]
-    return run_lstm(usual, layers)
-
-
-def _by_direction(parameter: Value) -> tuple[Value, ...]:
-    """The scale or zero point of each direction."""
-    return tuple(F.unstack(parameter, 0))
+    coupled = bool(node.integer("input_forget", 0))
+    return finish(node, run_lstm(QuantizedLayer(node), node.number("clip", 0.0) or None, coupled))
