@@ -58,6 +58,12 @@ def unfenced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MONOGRAPH_FENCES", raising=False)
 
 
+@pytest.fixture
+def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of the disk cache, and of what is loaded: what is verified is compiled afresh."""
+    monkeypatch.delenv("MONOGRAPH_VERIFY", raising=False)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """After the last test."""
     config.stash[_folder].cleanup()

@@ -89,6 +89,8 @@ class Native:
 
     ``prepared`` is what is made of weights alone, by slot, if that was made before. ``lets_go``
     says that weights belong to the program, which releases those that no call reads (``holding``).
+    ``verify=False`` is for programs that are not like others, whatever ``MONOGRAPH_VERIFY`` says: a
+    kernel that is measured alone writes to memory that it is given.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Native:
         *,
         prepared: dict[int, Array] | None = None,
         lets_go: bool = False,
+        verify: bool = True,
     ) -> None:
         register_pool_symbols(threads)
         self.has_loops = has_loops(program.steps)
@@ -140,7 +143,7 @@ class Native:
         if guards is None:  # a loaded program brings its own: its graph has no nodes
             guards = () if self.static else guards_of(graph)
         self.guards = guards
-        self._is_verified = Config.from_environment().verify
+        self._is_verified = verify and Config.from_environment().verify
         self._verifies: ProgramVerifier | None = None
         self.variants: Variants | None = None
         """Programs for sizes that came back; None for a program with no symbolic sizes."""

@@ -101,6 +101,7 @@ class TestRoundTrip:
         )
         assert int(printed) == sum(len(case.inputs) for case in CASES.values()) - 1
 
+    @pytest.mark.usefixtures("unverified")
     def test_loading_imports_neither_compiler_nor_frontend(self, tmp_path: Path) -> None:
         path = compile_graph(layered()).save(tmp_path / "m.mono")
         printed = in_another_process(
@@ -150,6 +151,7 @@ class TestRoundTrip:
         assert again.graph.updates == {1: 1}
         assert [value.name for value in again.graph.inputs] == ["x", "state"]
 
+    @pytest.mark.usefixtures("unverified")
     def test_what_came_from_the_cache_can_be_saved(self, tmp_path: Path) -> None:
         for state in ("miss", "hit"):
             executable = compile_graph(layered(3), Options(cache=True))

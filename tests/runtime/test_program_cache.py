@@ -37,7 +37,7 @@ IMAGE = floats(1, 3, 9, 9)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unverified: None) -> Path:
     """A cache that is on, and empty."""
     let_interpret(monkeypatch)
     pool()  # it has an entry of its own, which would be in the way

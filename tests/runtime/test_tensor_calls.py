@@ -113,7 +113,7 @@ def test_a_known_size_does_not_excuse_another_dtype() -> None:
     np.testing.assert_array_equal(program(X.numpy())[0], X.numpy() + 1)
 
 
-def test_a_tensor_that_a_function_holds_and_changes_is_changed_by_each_call() -> None:
+def test_a_tensor_that_a_function_holds_and_changes_is_state_of_the_program() -> None:
     total = torch.zeros(4)
 
     def add_up(x: torch.Tensor) -> torch.Tensor:
@@ -126,7 +126,7 @@ def test_a_tensor_that_a_function_holds_and_changes_is_changed_by_each_call() ->
     assert not total.any()
     torch.testing.assert_close(add(X[1]), X[1] * 2)
     torch.testing.assert_close(add(X[1]), X[1] * 4)
-    torch.testing.assert_close(total, X[1] * 2)
+    assert not total.any()
 
 
 def test_complex_tensors_are_taken_and_conjugate_views_left_to_others() -> None:

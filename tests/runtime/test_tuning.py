@@ -244,6 +244,7 @@ def test_a_kernel_that_writes_a_part_of_its_output_has_a_time() -> None:
         assert bench.times(site, [{}], 0.0)[0] is not None
 
 
+@pytest.mark.usefixtures("unverified")
 def test_a_compilation_searches_within_its_budget_and_finds_its_result_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

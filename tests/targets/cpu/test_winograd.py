@@ -321,6 +321,7 @@ def test_a_tolerance_is_no_negative_number() -> None:
         monograph.compile(lambda x: x, "f32[2]", winograd_tolerance=float("nan"))
 
 
+@pytest.mark.usefixtures("unverified")
 def test_the_cache_tells_tolerances_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MONOGRAPH_CACHE_DIR", str(tmp_path))
     weight = draw(16, 16, 3, 3)
