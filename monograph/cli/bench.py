@@ -46,6 +46,8 @@ def bench(
     strict: common.Strict = False,
     cache: common.Cache = None,
     winograd_tolerance: common.WinogradTolerance = None,
+    passes: common.Passes = None,
+    plugins: common.Plugins = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="For a program to read, not a person.")
     ] = False,
@@ -72,6 +74,7 @@ def bench(
         cache=cache,
         winograd_tolerance=winograd_tolerance,
         keep_weights=True,  # the graph is run in double precision, too
+        passes=common.pipeline_of(passes),
     )
     with common.showing_progress("measuring"):
         found = find_model(model, types)

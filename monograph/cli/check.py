@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from monograph.cli import common
 from monograph.errors import Problem
 from monograph.inspect.check import check as check_model
 
@@ -24,6 +25,7 @@ def check(
         list[str] | None,
         typer.Option("--input", "-i", help="An example input of a Python model: 'f32[1, 4]'."),
     ] = None,
+    plugins: common.Plugins = None,
 ) -> None:
     """Report every unsupported op of a model, with its place and the nearest supported form.
 

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from monograph.api import as_pipeline
+from monograph.passes.manager import Pipeline
 from monograph.progress import listening
 
 PATIENCE = 2.0
@@ -68,7 +70,38 @@ Timeout: TypeAlias = Annotated[
         "--timeout", help="The most seconds that a call may take; MONOGRAPH_TIMEOUT decides if not."
     ),
 ]
+
+
+def _load_plugins(names: list[str] | None) -> list[str] | None:
+    """Import them before anything else is read: a model may hold their ops."""
+    if names:
+        from monograph.inspect.plugins import load_plugin
+
+        for name in names:
+            load_plugin(name)
+    return names
+
+
+Plugins: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py",
+        is_eager=True,
+        callback=_load_plugins,
+        help="A Python file, or a module, with ops or passes of your own.",
+    ),
+]
+Passes: TypeAlias = Annotated[
+    str | None,
+    typer.Option("-p", "--passes", help="Passes to run instead of the level's: cse,dce."),
+]
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of random inputs.")]
+
+
+def pipeline_of(passes: str | None) -> Pipeline | None:
+    """The passes that were named; None if none were, which leaves it to the level."""
+    return None if passes is None else as_pipeline(passes)
 
 
 def level_name(text: str) -> str:

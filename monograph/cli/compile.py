@@ -38,6 +38,8 @@ def compile(
     strict: common.Strict = False,
     cache: common.Cache = None,
     winograd_tolerance: common.WinogradTolerance = None,
+    passes: common.Passes = None,
+    plugins: common.Plugins = None,
     emit: Annotated[
         Stage | None,
         typer.Option("--emit", help="Print the program as it is at one stage of its making."),
@@ -62,6 +64,7 @@ def compile(
     - monograph compile net.py:model --input 'f32[1, 64]' --emit kernels
     - monograph compile model.ir --emit asm --chip aarch64
     - monograph compile model.ir -o stages/
+    - monograph compile model.onnx --plugin my_passes.py -p cse,my_pass,dce
     """
     from monograph.inspect.inputs import parse_size_ranges
     from monograph.inspect.listings import listing
@@ -76,6 +79,7 @@ def compile(
         cache=cache,
         winograd_tolerance=winograd_tolerance,
         sizes=parse_size_ranges(sizes or ()),
+        passes=common.pipeline_of(passes),
     )
     with common.showing_progress("compiling"):
         found = find_model(model, types or ())

@@ -19,6 +19,8 @@ def explain(
     strict: common.Strict = False,
     cache: common.Cache = None,
     winograd_tolerance: common.WinogradTolerance = None,
+    passes: common.Passes = None,
+    plugins: common.Plugins = None,
     sizes: common.Sizes = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="For a program to read, not a person.")
@@ -43,6 +45,7 @@ def explain(
         strict,
         cache=cache,
         winograd_tolerance=winograd_tolerance,
+        passes=common.pipeline_of(passes),
     )
     with common.showing_progress("compiling"):
         found = find_model(model, types or ())

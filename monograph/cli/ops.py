@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from monograph.cli import common
 from monograph.ir.op import Op, Trait, lookup, registry
 
 
@@ -18,6 +19,7 @@ def ops(
         str | None,
         typer.Option("--family", help="Only one family: compute, data, shape, control, memory."),
     ] = None,
+    plugins: common.Plugins = None,
 ) -> None:
     """List the ops, or show what the compiler knows of one."""
     if name is not None:

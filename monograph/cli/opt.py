@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from monograph.api import optimize_with_report
-from monograph.cli.common import level_name
+from monograph.cli.common import Plugins, level_name
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
 from monograph.ir.text.files import load_graph, save_graph
@@ -50,12 +50,14 @@ def opt(
     list_passes: Annotated[
         bool, typer.Option("--list", help="List the passes with their options.")
     ] = False,
+    plugins: Plugins = None,
 ) -> None:
     """Run passes on a graph in text form and print the result.
 
     - monograph opt model.ir -p cse,dce
     - monograph opt model.ir -p 'simplify{fast_math=true},dce' --stats
     - monograph opt model.ir -O O2 -o smaller.ir
+    - monograph opt model.ir --plugin my_passes.py -p my_pass,dce
     """
     if list_passes:
         _list_passes()

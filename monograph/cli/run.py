@@ -45,6 +45,8 @@ def run(
     strict: common.Strict = False,
     cache: common.Cache = None,
     winograd_tolerance: common.WinogradTolerance = None,
+    passes: common.Passes = None,
+    plugins: common.Plugins = None,
 ) -> None:
     """Compile a model (or load a .mono file) and run it once.
 
@@ -69,6 +71,7 @@ def run(
         cache=cache,
         winograd_tolerance=winograd_tolerance,
         keep_weights=True,  # the graph is run in double precision, too
+        passes=common.pipeline_of(passes),
     )
     with common.showing_progress("compiling"):
         found = find_model(model, types)

@@ -25,6 +25,7 @@ def tune(
     level: common.Level = "O3",
     threads: common.Threads = None,
     strict: common.Strict = False,
+    plugins: common.Plugins = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="For a program to read, not a person.")
     ] = False,

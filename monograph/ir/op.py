@@ -244,7 +244,11 @@ def op(
     traits: Trait = Trait.NONE,
     regions: tuple[str, ...] = (),
 ) -> Callable[[OpClass], OpClass]:
-    """Make a class an op: a frozen dataclass, known to the registry by ``name``."""
+    """Make a class an op: a frozen dataclass, known to the registry by ``name``.
+
+    Another class of a name that is taken is an error; the same class, defined once more (a cell of
+    a notebook that is run again), takes its place.
+    """
 
     def define(cls: OpClass) -> OpClass:
         if _has_own_fields(cls):
@@ -264,7 +268,8 @@ def op(
             field.name for field in fields if "Dim" in str(field.type) or "Shape" in str(field.type)
         )
         cls.operand_names, cls.arity = _operands(cls.infer, skip=2 if regions else 1)
-        if name in _REGISTRY:
+        known = _REGISTRY.get(name)
+        if known is not None and _address(known) != _address(cls):
             raise ValueError(f"two ops are called {name!r}")
         if not fields:
             _make_singleton(cls)
@@ -272,6 +277,10 @@ def op(
         return cls
 
     return define
+
+
+def _address(cls: type) -> tuple[str, str]:
+    return cls.__module__, cls.__qualname__
 
 
 def lookup(name: str) -> type[Op]:
