@@ -20,7 +20,7 @@ from monograph.deadline import call_limit, call_limited
 from monograph.errors import InputError, UnsupportedError
 from monograph.ir.call_arguments import in_order
 from monograph.ir.graph import Graph
-from monograph.ir.interpret import bind_inputs, interpret
+from monograph.ir.interpret import interpret
 from monograph.ir.tree import Structure, flatten, unflatten
 from monograph.ir.types import Array
 from monograph.runtime.addresses import address_of
@@ -208,7 +208,7 @@ class Executable:
             return self._run_torch(inputs)
         if self.stage is not None:
             with call_limit():  # one for all its parts
-                return self.stage.run(bind_inputs(self.lowered, inputs)[0])
+                return self.stage.call(inputs)
         if native is None or arguments is None:
             return interpret(self.lowered, inputs)
         arrays = arguments.converted(inputs)

@@ -19,6 +19,9 @@ from monograph.ops.data import Constant, Weight
 from monograph.runtime.bounded import bounded, is_told
 from monograph.runtime.unheld import why_not_native, why_unheld
 
+_PUT_TOGETHER = frozenset({"concat", "stack", "reshape", "squeeze", "unsqueeze"})
+"""Ops that only arrange numbers."""
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -85,12 +88,35 @@ def cut(graph: Graph, others: Mapping[Node, str], asked: Mapping[Node, Sequence[
         value
         for node, values in asked.items()
         if node in others
-        for value in values
+        for wanted in values
+        for value in _pieces(wanted)
         if value.producer is None or (value.producer not in others and value.producer not in late)
     )
     if contents:
         return _made(graph, (), tuple(contents))
     return _made(graph, _first(graph, others, late), ())
+
+
+def _pieces(value: Value) -> list[Value]:
+    """The values to read for some contents: of what is put together, the parts that are data.
+
+    The rest is then known as it is, be it a number or a size.
+    """
+    found: dict[Value, None] = {}
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if each.op is not None and each.op.name in _PUT_TOGETHER and each.dtype.is_integer:
+            stack.extend(reversed(each.producer.operands))  # type: ignore[union-attr]
+        elif is_data(each):
+            found[each] = None
+    return list(found) or [value]
+
+
+def is_data(value: Value) -> bool:
+    """Whether contents depend on an input, not on constants and sizes alone."""
+    made = ancestors([value])
+    return value.producer is None or any(each.producer is None for n in made for each in n.operands)
 
 
 def _first(graph: Graph, others: Mapping[Node, str], late: set[Node]) -> tuple[Node, ...]:
@@ -103,7 +129,7 @@ def _first(graph: Graph, others: Mapping[Node, str], late: set[Node]) -> tuple[N
     return tuple(chosen)
 
 
-def _ancestors(values: Iterable[Value]) -> set[Node]:
+def ancestors(values: Iterable[Value]) -> set[Node]:
     """The nodes that must run for these values."""
     found: set[Node] = set()
     stack = [value.producer for value in values]
@@ -117,7 +143,7 @@ def _ancestors(values: Iterable[Value]) -> set[Node]:
 
 def _made(graph: Graph, between: Sequence[Node], contents: Sequence[Value]) -> Cut:
     wanted = [*contents, *(value for node in between for value in node.operands)]
-    early = _ancestors(wanted).difference(between)
+    early = ancestors(wanted).difference(between)
     done = {*between, *(node for node in early if not _is_stored(node))}
     crossing = [
         value

@@ -170,6 +170,8 @@ class _Search:
 
         A box that sticks out came too late to find a good place.
         """
+        if self.finished:
+            return
         chance = random.Random(len(self.boxes))
         while not self.finished:
             highest = [

@@ -20,7 +20,7 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError, TypeRuleError
-from monograph.functional import concat, squeeze, stack
+from monograph.functional import cast, concat, dim, reshape, squeeze, stack
 from monograph.functional import slice as slice_
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Graph, Node, Value, copy_node
@@ -33,11 +33,14 @@ from monograph.ir.types import (
     TensorType,
     UnrankedType,
     ValueType,
+    bool_,
+    i64,
 )
 from monograph.ops import control, sequence
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
 from monograph.runtime.known import Known
+from monograph.runtime.stage_inputs import FIRST_SIZE, SizePattern
 from monograph.runtime.unheld import why_not_native
 
 Item: TypeAlias = "Value | list[Any] | None"
@@ -53,22 +56,33 @@ class Settled:
 
     ``outputs`` nests the numbers of the graph's outputs as those of the source were nested.
     ``asked`` has the nodes that wait for contents, with the values whose contents they wait for.
+    ``read`` has the symbols for sizes that are read, with the number of the input of the source.
     """
 
     graph: Graph
     outputs: tuple[Any, ...]
     asked: Mapping[Node, tuple[Value, ...]]
+    read: Mapping[Symbol, int]
 
 
-def settle(source: Graph, structures: Sequence[Any], constants: Mapping[int, Array]) -> Settled:
-    """The graph on inputs of these structures (``structure_of``), some of them known."""
-    round_ = Settler(source, structures, constants)
+def settle(
+    source: Graph,
+    structures: Sequence[Any],
+    constants: Mapping[int, Array],
+    sizes: Mapping[int, SizePattern] | None = None,
+) -> Settled:
+    """The graph on inputs of these structures (``stage_inputs``), some of them known.
+
+    Inputs among ``sizes`` hold numbers of which some become symbols.
+    """
+    round_ = Settler(source, structures, constants, sizes or {})
     outputs: tuple[Any, ...] = round_.outputs
+    read = round_.read
     while round_.progress:
         tidy(round_.graph)
-        round_ = Settler(round_.graph, [None] * len(round_.graph.inputs), {})
+        round_ = Settler(round_.graph, [None] * len(round_.graph.inputs), {}, {})
         outputs = tuple(_renumbered(each, round_.outputs) for each in outputs)
-    return Settled(round_.graph, outputs, round_.asked)
+    return Settled(round_.graph, outputs, round_.asked, read)
 
 
 def tidy(graph: Graph) -> None:
@@ -83,41 +97,6 @@ def _renumbered(tree: Any, outputs: Sequence[Any]) -> Any:
     return None if tree is None else outputs[tree]
 
 
-# What the arguments of a call are like -----------------------------------------------------------
-
-
-def is_loose(type_: ValueType) -> bool:
-    """Whether the type leaves open how many tensors it is, or of which rank."""
-    return not isinstance(type_, TensorType)
-
-
-def structure_of(type_: ValueType, item: Any) -> Any:
-    """What an argument says that its type leaves open: ranks, lengths, absence. Hashable."""
-    if isinstance(type_, TensorType):
-        return None
-    if isinstance(type_, UnrankedType):
-        return np.ndim(item)
-    if item is None:
-        return "absent"
-    if isinstance(type_, OptionalType):
-        return ("present", structure_of(type_.element, item))
-    return tuple(structure_of(type_.element, each) for each in item)
-
-
-def leaves_of(item: Any) -> list[Any]:
-    """The tensors of an argument, in the order of a settled graph's inputs."""
-    if isinstance(item, list | tuple):
-        return [leaf for each in item for leaf in leaves_of(each)]
-    return [] if item is None else [item]
-
-
-def nested(tree: Any, results: Sequence[Any]) -> Any:
-    """Results as the source's outputs are nested."""
-    if isinstance(tree, list):
-        return [nested(each, results) for each in tree]
-    return None if tree is None else results[tree]
-
-
 # Making the nodes again --------------------------------------------------------------------------
 
 
@@ -125,7 +104,11 @@ class Settler:
     """One walk over a graph."""
 
     def __init__(
-        self, source: Graph, structures: Sequence[Any], constants: Mapping[int, Array]
+        self,
+        source: Graph,
+        structures: Sequence[Any],
+        constants: Mapping[int, Array],
+        sizes: Mapping[int, SizePattern],
     ) -> None:
         self.graph = Graph(source.name)
         self.asked: dict[Node, tuple[Value, ...]] = {}
@@ -136,7 +119,11 @@ class Settler:
         self._bindings: dict[Symbol, Dim] = {}
         self._iterations = 0
         self._taken = set(source.symbols())
+        self.read: dict[Symbol, int] = {}
         for number, value in enumerate(source.inputs):
+            if number in sizes:
+                self._items[value] = self._sizes(value, number, sizes[number])
+                continue
             self._items[value] = self._input(value, structures[number], constants.get(number))
         with self.graph.as_current():
             self._walk(source.nodes)
@@ -152,6 +139,25 @@ class Settler:
             self._bind(value.type, made.type)
             return made
         return self._argument(value.name, value.type, structure)
+
+    def _sizes(self, value: Value, number: int, pattern: SizePattern) -> Value:
+        """Numbers that an input without elements tells by its dimensions, beside known ones."""
+        assert isinstance(value.type, TensorType | UnrankedType)
+        symbols = [
+            None if each is not None else Symbol(self._fresh(f"{value.name}_{k}"), FIRST_SIZE)
+            for k, each in enumerate(pattern.numbers)
+        ]
+        read = tuple(symbol for symbol in symbols if symbol is not None)
+        self.graph.add_input(value.name, TensorType(bool_, (*read, 0)))
+        self.read.update(dict.fromkeys(read, number))
+        with self.graph.as_current():
+            parts = [
+                self.graph.add_constant(np.asarray(known), i64) if symbol is None else dim(symbol)
+                for symbol, known in zip(symbols, pattern.numbers, strict=True)
+            ]
+            made = reshape(cast(stack(parts, 0), value.type.dtype), pattern.shape)
+        self._bind(value.type, made.type)
+        return made
 
     def _argument(self, name: str, type_: ValueType, structure: Any) -> Item:
         if isinstance(type_, TensorType):

@@ -7,8 +7,10 @@ native code for all of it, or cuts it in two (``cut``):
 
     before (native) ─▶ contents are read, or a node is interpreted ─▶ after: a stage again
 
-What follows from contents is kept by contents, so that a call like an earlier one compiles nothing.
-Past ``MOST_VARIANTS`` of them in one stage, further ones are interpreted, and the report says so.
+Numbers that are read become symbolic sizes of what follows, where that can work with symbols
+(``stage_inputs``), so that other numbers need no other code. What needs the numbers themselves is
+kept by them: ``MOST_VARIANTS`` kinds of arguments in one stage. What comes after those is
+interpreted until it has come often enough to take the place of the least recently used one.
 See docs/decisions/21-programs-are-completed-by-the-call.md.
 """
 
@@ -20,34 +22,39 @@ from typing import Any, Protocol
 import numpy as np
 
 from monograph.dataclass import dataclass
-from monograph.errors import UnsupportedError
+from monograph.errors import EvaluationError, MonographError, TypeRuleError, UnsupportedError
+from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node, Value, copy_node
-from monograph.ir.interpret import bind_inputs, evaluate_node, interpret
+from monograph.ir.interpret import bind_inputs, interpret
 from monograph.ir.settling import SettlingOp
 from monograph.ir.types import Array, TensorType, symbols_of
-from monograph.ops.data import Constant, Weight
+from monograph.ops.data import DimValue
 from monograph.ops.sequence import SplitToSequence
 from monograph.passes.dce import DeadCodeElimination
-from monograph.runtime.bounded import taken
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import CompileReport, Executable
-from monograph.runtime.cut import Cut, cut, held, not_native
+from monograph.runtime.cut import Cut, ancestors, cut, held, is_data, not_native
+from monograph.runtime.decision import Decision, only_says_a_size
 from monograph.runtime.locks import ForkedLock
-from monograph.runtime.settle import (
-    Settled,
-    leaves_of,
+from monograph.runtime.recent import Recent
+from monograph.runtime.settle import Settled, settle, substituted
+from monograph.runtime.stage_inputs import (
+    LARGEST_CONTENTS,
+    Feed,
+    SizePattern,
+    contents_key,
+    may_be_sizes,
     nested,
-    settle,
+    pattern_of,
     structure_of,
-    substituted,
 )
 
 MOST_VARIANTS = 32
 """For how many contents (or ranks, or sizes) one stage has code at the same time."""
 MOST_STAGES = 64
 """So many decisions may follow one another; a loop that decides at every turn is interpreted."""
-LARGEST_CONTENTS = 4096
-"""Elements that contents may have to be compiled for; more are data, not a decision."""
+MOST_SHAPES = 1024
+"""For how many shapes of its arguments it is remembered which sizes they have."""
 
 Compile = Callable[[Graph], Executable]
 
@@ -62,7 +69,7 @@ class Workshop:
         self.report = report
         self.settings = settings
         """How parts are compiled, to be stored: see ``runtime.compile.Options.settings``."""
-        self.strict = settings["strict"]
+        self.strict = bool(settings["strict"])
         self.lock = ForkedLock()
 
     def compile(self, graph: Graph) -> Executable:
@@ -106,10 +113,14 @@ class Stage:
         self.read = tuple(read)
         """The inputs whose contents are part of the kind."""
         self._workshop = workshop
-        self._plans: dict[Hashable, Plan] = {}
+        self._plans: Recent[Hashable, Plan] = Recent(MOST_VARIANTS)
+        self._only: Plan | None = None
         self._refused: dict[str, Interpreted] = {}
         self._types = [value.type for value in graph.inputs]
         self._loose = [k for k, each in enumerate(self._types) if not isinstance(each, TensorType)]
+        self._sizes = frozenset(k for k in self.read if may_be_sizes(self._types[k]))
+        """The inputs, of those that are read, whose numbers may be sizes."""
+        self._checked: set[Hashable] = set()
 
     @property
     def settings(self) -> Mapping[str, Json]:
@@ -121,28 +132,69 @@ class Stage:
         """Whether the arguments of all calls are of one kind."""
         return not self._loose and not self.read
 
+    def call(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+        """The graph's outputs for inputs that nobody has checked yet."""
+        arguments = self._checked_arguments(inputs)
+        try:
+            return self.run(arguments)
+        except TypeRuleError as error:  # what was read does not fit: the call's fault
+            raise EvaluationError(
+                error.message,
+                expected=error.expected,
+                found=error.found,
+                where=error.where,
+                source=error.source,
+                hint=error.hint,
+            ) from error
+
+    def _checked_arguments(self, inputs: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any]:
+        kinds = None
+        if not self._loose and not isinstance(inputs, Mapping):
+            kinds = _kinds(inputs)
+            if kinds is not None and kinds in self._checked:
+                return inputs
+        arguments, _ = bind_inputs(self.graph, inputs)
+        if kinds is not None and len(self._checked) < MOST_SHAPES:
+            self._checked.add(kinds)
+        return arguments
+
     def run(self, arguments: Sequence[Any]) -> list[Any]:
         """The graph's outputs for arguments in order."""
-        structures = [structure_of(self._types[k], arguments[k]) for k in self._loose]
-        contents = [_contents(arguments[k]) for k in self.read]
-        key = (*structures, *contents)
+        if self._only is not None:
+            return self._only.run(arguments)
+        key = self._key(arguments)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plan_for(key, structures, arguments)
+            plan = self._plan_for(arguments)
+        elif self._plans.is_full:
+            with self._workshop.lock:
+                self._plans.touch(key)
         return plan.run(arguments)
 
     def prepare(self) -> Plan:
         """The plan of a stage that is settled, before its first call."""
-        return self._plan_for((), (), ())
+        self._only = self._plan_for(())
+        return self._only
 
-    def _plan_for(self, key: Hashable, structures: Sequence[Any], arguments: Sequence[Any]) -> Plan:
+    def _key(self, arguments: Sequence[Any]) -> tuple[Hashable, ...]:
+        """What decides which plan serves these arguments: structures, then what is read."""
+        structures = [structure_of(self._types[k], arguments[k]) for k in self._loose]
+        return (*structures, *(self._contents(k, arguments[k]) for k in self.read))
+
+    def _contents(self, number: int, argument: Any) -> Hashable:
+        pattern = pattern_of(np.asarray(argument)) if number in self._sizes else None
+        return contents_key(argument) if pattern is None else pattern
+
+    def _plan_for(self, arguments: Sequence[Any]) -> Plan:
         with self._workshop.lock:
+            key = self._key(arguments)
             found = self._plans.get(key)
             if found is not None:
                 return found
-            if reason := self._refusal(arguments):
+            if reason := self._refusal(key, arguments):
                 return self._interpreted(f"@{self.graph.name} has {reason}")
-            made = self._plans[key] = self._new_plan(structures, arguments)
+            made = self._new_plan(key, arguments)
+            self._plans.put(self._key(arguments), made)
             return made
 
     def _interpreted(self, reason: str) -> Interpreted:
@@ -151,74 +203,134 @@ class Stage:
             self._refused[reason] = Interpreted(self.graph, self._workshop, reason)
         return self._refused[reason]
 
-    def _new_plan(self, structures: Sequence[Any], arguments: Sequence[Any]) -> Plan:
-        known = {k: np.array(arguments[k]) for k in self.read}
+    def _new_plan(self, key: Sequence[Hashable], arguments: Sequence[Any]) -> Plan:
         of_input: list[Any] = [None] * len(self._types)
-        for k, structure in zip(self._loose, structures, strict=True):
+        for k, structure in zip(self._loose, key, strict=False):
             of_input[k] = structure
-        settled = settle(self.graph, of_input, known)
-        return plan_of(settled, known, self._workshop, self.depth)
+        sizes = {
+            k: each
+            for k, each in zip(self.read, key[len(self._loose) :], strict=True)
+            if isinstance(each, SizePattern) and each.has_sizes
+        }
+        while True:
+            known = {k: np.array(arguments[k]) for k in self.read if k not in sizes}
+            settled, needed = self._settled(of_input, known, sizes)
+            if not needed:
+                break
+            sizes = {k: each for k, each in sizes.items() if k not in needed}
+        self._sizes -= {k for k in self._sizes if k in known and _has_sizes(arguments[k])}
+        feed = Feed(self._types, known, sizes)
+        return plan_of(settled, feed, self._workshop, self.depth)
 
-    def _refusal(self, arguments: Sequence[Any]) -> str | None:
+    def _settled(
+        self,
+        structures: Sequence[Any],
+        known: Mapping[int, Array],
+        sizes: Mapping[int, SizePattern],
+    ) -> tuple[Settled, set[int]]:
+        """The graph with what is known; the inputs whose numbers have to be known themselves."""
+        try:
+            settled = settle(self.graph, structures, known, sizes)
+        except MonographError:
+            if not sizes:
+                raise
+            return Settled(self.graph, (), {}, {}), set(sizes)
+        return settled, needed_numbers(settled)
+
+    def _refusal(self, key: Hashable, arguments: Sequence[Any]) -> str | None:
         """Why there is to be no code for such arguments."""
-        if len(self._plans) >= MOST_VARIANTS:
-            return f"more than {MOST_VARIANTS} variants"
         if self.depth >= MOST_STAGES:
             return f"more than {MOST_STAGES} decisions, one after the other"
         if any(np.size(arguments[k]) > LARGEST_CONTENTS for k in self.read):
             return f"contents of more than {LARGEST_CONTENTS} elements that decide it"
+        if self._plans.is_full and not self._workshop.strict and not self._plans.comes_often(key):
+            return f"more than {self._plans.most} variants"
         return None
 
 
-def _contents(array: Array) -> Hashable:
-    if np.size(array) > LARGEST_CONTENTS:
-        return ("large", np.shape(array))
-    given = np.asarray(array)
-    if given.dtype.kind == "O":
-        return (given.shape, tuple(given.reshape(-1).tolist()))
-    return (given.shape, given.tobytes())
+def _kinds(inputs: Sequence[Any]) -> Hashable | None:
+    """Dtypes and shapes of arrays in row-major order; None if one is something else."""
+    if not all(type(each) is np.ndarray and each.flags.c_contiguous for each in inputs):
+        return None
+    return tuple([(each.dtype, each.shape) for each in inputs])
 
 
-def plan_of(settled: Settled, known: Mapping[int, Array], workshop: Workshop, depth: int) -> Plan:
+def _has_sizes(argument: Any) -> bool:
+    pattern = pattern_of(np.asarray(argument))
+    return pattern is not None and pattern.has_sizes
+
+
+def needed_numbers(settled: Settled) -> set[int]:
+    """The inputs of the source whose numbers some node needs, though they were read as sizes.
+
+    That is one that still waits, not for data that is computed before it, and mentions the sizes.
+    """
+    found: set[int] = set()
+    for node in not_native(settled.graph) if settled.read else ():
+        asked = settled.asked.get(node, ())
+        if not asked and not isinstance(node.op, SettlingOp | SplitToSequence):
+            continue
+        if any(is_data(value) for value in asked):
+            continue
+        operands = (*asked, *node.operands)
+        symbols = {symbol for value in operands for symbol in symbols_of(value.type)}
+        for each in ancestors(operands):
+            symbols.update(each.op.symbols() if isinstance(each.op, DimValue) else ())
+        found.update(settled.read[symbol] for symbol in symbols if symbol in settled.read)
+    return found
+
+
+def plan_of(settled: Settled, feed: Feed, workshop: Workshop, depth: int) -> Plan:
     """Native code for all of a graph, or a cut where it is not decided yet."""
     DeadCodeElimination().run(settled.graph)  # strings that nobody reads need no interpreter
     others = not_native(settled.graph)
     if not others:
-        return Whole(settled, known, workshop)
+        return Whole(settled, feed, workshop)
     made = cut(settled.graph, others, settled.asked)
-    waits = any(isinstance(node.op, SettlingOp | SplitToSequence) for node in made.between)
-    if waits and any(True for value in settled.graph.inputs for _ in symbols_of(value.type)):
-        return Sized(settled, known, workshop, depth)
-    return Divided(settled, made, others, known, workshop, depth)
+    waiting = [n for n in made.between if isinstance(n.op, SettlingOp | SplitToSequence)]
+    sizes = {symbol for value in settled.graph.inputs for symbol in symbols_of(value.type)}
+    if waiting and sizes:
+        operands = (value for node in waiting for value in node.operands)
+        needed = {symbol for value in operands for symbol in symbols_of(value.type)}
+        return Sized(settled, feed, needed & sizes or sizes, workshop, depth)
+    return Divided(settled, made, others, feed, workshop, depth)
 
 
-def _leaves(arguments: Sequence[Any], known: Mapping[int, Array]) -> list[Any]:
-    """The settled graph's inputs: what is known has become part of it."""
-    given = (item for k, item in enumerate(arguments) if k not in known)
-    return [leaf for item in given for leaf in leaves_of(item)]
+class Outputs:
+    """Nests results as a source's outputs were nested."""
+
+    def __init__(self, settled: Settled) -> None:
+        self._trees = settled.outputs
+        self._is_flat = self._trees == tuple(range(len(settled.graph.outputs)))
+
+    def __call__(self, results: list[Any]) -> list[Any]:
+        """The source's outputs."""
+        return results if self._is_flat else [nested(tree, results) for tree in self._trees]
 
 
 class Whole:
     """All of the graph is native; what it only hands through need not be a tensor."""
 
-    def __init__(self, settled: Settled, known: Mapping[int, Array], workshop: Workshop) -> None:
+    def __init__(self, settled: Settled, feed: Feed, workshop: Workshop) -> None:
         graph = settled.graph
         kept = held(graph)
-        self._known = known
-        self._trees = settled.outputs
+        self._feed = feed
+        self._outputs = Outputs(settled)
         self._inputs = [value.index for value in kept]
         native = [v for v in graph.outputs if v.producer is not None or v in kept]
-        self._handed = [None if v in native else v.index for v in graph.outputs]
+        handed = [None if v in native else v.index for v in graph.outputs]
+        self._handed = None if handed == [None] * len(handed) else handed
         self._executable = workshop.compile(_narrowed(graph, kept, native)) if native else None
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
-        leaves = _leaves(arguments, self._known)
+        leaves = self._feed(arguments)
         computed: list[Any] = []
         if self._executable is not None:
             computed = self._executable.run([leaves[k] for k in self._inputs])
-        found = iter(computed)
-        results = [next(found) if k is None else leaves[k] for k in self._handed]
-        return [nested(tree, results) for tree in self._trees]
+        if self._handed is not None:
+            found = iter(computed)
+            computed = [next(found) if k is None else leaves[k] for k in self._handed]
+        return self._outputs(computed)
 
 
 def _narrowed(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
@@ -240,97 +352,90 @@ class Divided:
         settled: Settled,
         made: Cut,
         others: Mapping[Node, str],
-        known: Mapping[int, Array],
+        feed: Feed,
         workshop: Workshop,
         depth: int,
     ) -> None:
-        self._known = known
-        self._trees = settled.outputs
-        self._cut = made
+        self._feed = feed
+        self._outputs = Outputs(settled)
         self._inputs = [value.index for value in held(made.graph)]
-        self._evaluated = [node for node in made.between if node not in made.bounded]
-        computing = [node for node in self._evaluated if not _only_says_a_size(node)]
+        evaluated = (node for node in made.between if node not in made.bounded)
+        computing = [node for node in evaluated if not only_says_a_size(node)]
         if computing:
             workshop.interpreted(computing, others[computing[0]])
+        self._decision = Decision(made)
         self._before = workshop.compile(made.before) if made.before.outputs else None
         self._after = Stage(made.after, workshop, made.read, depth + 1)
         if self._after.is_settled:
             self._after.prepare()
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
-        leaves = _leaves(arguments, self._known)
-        found = dict(zip(self._cut.graph.inputs, leaves, strict=True))
+        leaves = self._feed(arguments)
         computed: list[Any] = []
         if self._before is not None:
             computed = self._before.run([leaves[k] for k in self._inputs])
-        found.update(zip(self._cut.computed, computed, strict=False))
-        self._decide(found, leaves, computed)
-        handed = [found[value] for value in self._cut.handed]
-        results = self._after.run([*leaves, *handed])
-        return [nested(tree, results) for tree in self._trees]
-
-    def _decide(
-        self, found: dict[Value, Any], leaves: Sequence[Any], computed: Sequence[Any]
-    ) -> None:
-        """Find the results of the nodes between, in their order."""
-        bindings = bind_inputs(self._cut.graph, leaves)[1] if self._evaluated else {}
-        for node in self._cut.between:
-            first = self._cut.bounded.get(node)
-            if first is not None:
-                last = first + len(node.results)
-                results: Sequence[Any] = taken(node, computed[first:last], int(computed[last]))
-            else:
-                with np.errstate(all="ignore"):
-                    operands = [_array(value, found) for value in node.operands]
-                    results = evaluate_node(node, operands, bindings)
-            found.update(zip(node.results, results, strict=True))
-
-
-def _array(value: Value, found: Mapping[Value, Any]) -> Any:
-    op = value.op
-    return op.data.array() if isinstance(op, Constant | Weight) else found[value]
-
-
-def _only_says_a_size(node: Node) -> bool:
-    """Whether the results have no elements: all that they tell is a size that was read."""
-    return all(isinstance(v.type, TensorType) and 0 in v.type.shape for v in node.results)
+        handed = self._decision(leaves, computed)
+        return self._outputs(self._after.run([*leaves, *handed]))
 
 
 class Sized:
-    """Only sizes that are known let the graph be decided: a stage for each."""
+    """Only sizes that are known let the graph be decided: a stage for each.
+
+    Sizes that no node waits for stay symbols.
+    """
 
     def __init__(
-        self, settled: Settled, known: Mapping[int, Array], workshop: Workshop, depth: int
+        self, settled: Settled, feed: Feed, needed: set[Symbol], workshop: Workshop, depth: int
     ) -> None:
-        self._settled = settled
+        self._graph = settled.graph
+        self._outputs = Outputs(settled)
+        self._needed = sorted(needed, key=lambda symbol: symbol.name)
         self._depth = depth
-        self._known = known
+        self._feed = feed
         self._workshop = workshop
-        self._stages: dict[Hashable, Stage] = {}
+        self._stages: Recent[tuple[int, ...], Stage] = Recent(MOST_VARIANTS)
+        self._sizes: dict[Hashable, tuple[int, ...]] = {}
         self._refused: Interpreted | None = None
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
-        leaves = _leaves(arguments, self._known)
-        key = tuple(np.shape(leaf) for leaf in leaves)
-        stage = self._stages.get(key) or self._stage_for(key, leaves)
-        results = stage.run(leaves)
-        return [nested(tree, results) for tree in self._settled.outputs]
+        leaves = self._feed(arguments)
+        sizes = self._sizes_of(leaves)
+        stage = self._stages.get(sizes)
+        if stage is None or self._stages.is_full:
+            return self._outputs(self._stage_for(sizes).run(leaves))
+        return self._outputs(stage.run(leaves))
 
-    def _stage_for(self, key: Hashable, leaves: Sequence[Any]) -> Stage | Interpreted:
-        graph = self._settled.graph
-        with self._workshop.lock:
-            found = self._stages.get(key)
+    def _sizes_of(self, leaves: Sequence[Any]) -> tuple[int, ...]:
+        shapes = tuple([np.shape(leaf) for leaf in leaves])
+        found = self._sizes.get(shapes)
+        if found is None:
+            _, bindings = bind_inputs(self._graph, leaves)
+            found = tuple(bindings[symbol] for symbol in self._needed)
+            if len(self._sizes) >= MOST_SHAPES:
+                self._sizes.clear()
+            self._sizes[shapes] = found
+        return found
+
+    def _stage_for(self, sizes: tuple[int, ...]) -> Stage | Interpreted:
+        workshop = self._workshop
+        with workshop.lock:
+            found = self._stages.get(sizes)
             if found is not None:
+                self._stages.touch(sizes)
                 return found
-            if len(self._stages) < MOST_VARIANTS:
-                _, bindings = bind_inputs(graph, leaves)
-                made = Stage(substituted(graph, bindings), self._workshop, (), self._depth + 1)
-                self._stages[key] = made
-                return made
-            if self._refused is None:
-                reason = f"more than {MOST_VARIANTS} sizes of @{graph.name}"
-                self._refused = Interpreted(graph, self._workshop, reason)
-            return self._refused
+            may_wait = self._stages.is_full and not workshop.strict
+            if may_wait and not self._stages.comes_often(sizes):
+                return self._interpreted()
+            bindings = dict(zip(self._needed, sizes, strict=True))
+            made = Stage(substituted(self._graph, bindings), workshop, (), self._depth + 1)
+            self._stages.put(sizes, made)
+            return made
+
+    def _interpreted(self) -> Interpreted:
+        if self._refused is None:
+            reason = f"more than {self._stages.most} sizes of @{self._graph.name}"
+            self._refused = Interpreted(self._graph, self._workshop, reason)
+        return self._refused
 
 
 @dataclass

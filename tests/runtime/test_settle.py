@@ -8,7 +8,8 @@ from monograph.ir.graph import Graph
 from monograph.ir.text.parser import parse
 from monograph.ir.verify import verify
 from monograph.runtime.cut import cut, not_native
-from monograph.runtime.settle import Settled, leaves_of, nested, settle, structure_of
+from monograph.runtime.settle import Settled, settle
+from monograph.runtime.stage_inputs import leaves_of, nested, structure_of
 
 
 def settled(text: str, *structures: object, known: dict[int, object] | None = None) -> Settled:

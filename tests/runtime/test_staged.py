@@ -61,14 +61,15 @@ class TestContents:
             assert_as_interpreted(executable, X, np.array(shape))
         assert executable.report.fallbacks == ()
 
-    def test_equal_contents_compile_once(self) -> None:
+    def test_contents_that_are_sizes_compile_once_for_all_of_them(self) -> None:
         executable = compile_graph(reshaped(), STRICT)
         executable.run([X, np.array([6, 4])])
         made = executable.report.variants
-        executable.run([X + 1, np.array([6, 4])])
+        for shape in ([6, 4], [4, 6], [12, 2]):
+            assert_as_interpreted(executable, X + 1, np.array(shape))
         assert executable.report.variants == made
-        executable.run([X, np.array([4, 6])])
-        assert executable.report.variants > made
+        assert_as_interpreted(executable, X, np.array([6, -1]))
+        assert executable.report.variants > made  # -1 is no size
 
     def test_contents_that_are_computed_are_read_too(self) -> None:
         nodes = [
@@ -203,15 +204,38 @@ class TestBounds:
     ) -> None:
         monkeypatch.setattr(staged, "MOST_VARIANTS", 2)
         executable = compile_graph(reshaped(), LOOSE)
-        for shape in ([6, 4], [4, 6], [24], [12, 2]):
+        for shape in ([6, 4], [24], [6, -1], [12, 2]):
             assert_as_interpreted(executable, X, np.array(shape))
         assert "more than 2 variants" in executable.report.reasons[0]
         assert executable.report.fallbacks
-        strict = compile_graph(reshaped(), STRICT)
-        strict.run([X, np.array([6, 4])])
-        strict.run([X, np.array([4, 6])])
-        with pytest.raises(UnsupportedError, match="more than 2 variants"):
-            strict.run([X, np.array([24])])
+
+    def test_what_comes_often_takes_the_place_of_the_least_recent(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(staged, "MOST_VARIANTS", 2)
+        executable = compile_graph(reshaped(), LOOSE)
+        kinds = [np.array(each) for each in ([6, 4], [24], [6, -1])]
+        for kind in kinds:
+            assert_as_interpreted(executable, X, kind)
+        made = executable.report.variants
+        assert_as_interpreted(executable, X, kinds[2])
+        assert executable.report.variants == made + 1
+        assert_as_interpreted(executable, X, kinds[2])
+        assert_as_interpreted(executable, X, kinds[1])
+        assert executable.report.variants == made + 1  # the first one made room
+        for _ in range(100):
+            for kind in kinds:
+                executable.run([X, kind])
+        assert executable.report.variants < made + 16
+
+    def test_strict_programs_compile_again_rather_than_interpret(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(staged, "MOST_VARIANTS", 2)
+        executable = compile_graph(reshaped(), STRICT)
+        for shape in ([6, 4], [24], [6, -1], [6, 4]):
+            assert_as_interpreted(executable, X, np.array(shape))
+        assert executable.report.variants == 4
 
 
 class TestSaving:
@@ -227,14 +251,13 @@ class TestSaving:
     def test_its_parts_are_compiled_as_before(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(staged, "MOST_VARIANTS", 1)
         options = Options("O1", strict=True, fusion=False, winograd_tolerance=0)
         executable = compile_graph(reshaped(), options)
+        monkeypatch.setattr(staged, "MOST_STAGES", 1)
         loaded = monograph.load(executable.save(tmp_path / "program.mono"))
         assert isinstance(loaded, Executable) and loaded.stage is not None
         assert loaded.stage.settings == options.settings
-        loaded.run([X, np.array([6, 4])])
-        with pytest.raises(UnsupportedError, match="more than 1 variants"):
+        with pytest.raises(UnsupportedError, match="more than 1 decisions"):
             loaded.run([X, np.array([24])])
 
 

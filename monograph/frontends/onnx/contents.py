@@ -201,13 +201,18 @@ def _cast(op: elementwise.Cast, arrays: list[Array]) -> Array:
     return arrays[0]
 
 
-def _product(op: reduce.Prod, arrays: list[Array]) -> Array:
-    (x,) = arrays
-    if x.ndim != 1:
-        raise Unknown
-    total = np.empty((1,) if op.keepdims else (), object)
-    total[...] = shape_product(x.tolist())
-    return total
+def _reduced(combine: Callable[[list[Dim]], Dim]) -> Symbolic:
+    """A rule for a reduction of a vector: ``min(length, 300)`` is often computed so."""
+
+    def rule(op: reduce.Prod, arrays: list[Array]) -> Array:
+        (x,) = arrays
+        if x.ndim != 1 or not x.size:
+            raise Unknown
+        total = np.empty((1,) if op.keepdims else (), object)
+        total[...] = combine(x.tolist())
+        return total
+
+    return rule
 
 
 _RULES: Mapping[type[Op], Symbolic] = {
@@ -230,7 +235,10 @@ _RULES: Mapping[type[Op], Symbolic] = {
     elementwise.Negate: lambda op, arrays: -arrays[0].astype(object),
     elementwise.Where: _where,
     elementwise.Cast: _cast,
-    reduce.Prod: _product,
+    reduce.Prod: _reduced(shape_product),
+    reduce.Sum: _reduced(lambda dims: sum(dims, start=0)),
+    reduce.Max: _reduced(lambda dims: dim_max(*dims)),
+    reduce.Min: _reduced(lambda dims: dim_min(*dims)),
     index.Take: lambda op, arrays: op.evaluate(*arrays),
     index.Gather: lambda op, arrays: op.evaluate(*arrays),
 }

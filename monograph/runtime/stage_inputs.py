@@ -1,0 +1,120 @@
+"""What a stage reads of a call's arguments: which plan serves them, and what that plan is given.
+
+Numbers that a node asked for are read as *sizes* where they can be: those from 2 on become symbols,
+so that one program serves ``k = 10`` and ``k = 300``. Smaller ones mean something of their own (a
+dimension of 1 is broadcast, 0 and -1 are instructions to a reshape) and stay numbers. In the place
+of the argument the plan is given an array without elements whose dimensions are the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from monograph.ir.types import Array, OptionalType, TensorType, UnrankedType, ValueType
+
+LARGEST_CONTENTS = 4096
+"""Elements that contents may have to be compiled for; more are data, not a decision."""
+MOST_SIZES_READ = 16
+"""Elements of an argument that may be read as sizes."""
+FIRST_SIZE = 2
+"""The least number that is read as a size."""
+LAST_SIZE = 2**31 - 1
+"""The largest one: what is larger means "to the end"."""
+
+
+class SizePattern(NamedTuple):
+    """Numbers of which some are sizes: those are None."""
+
+    shape: tuple[int, ...]
+    numbers: tuple[int | None, ...]
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether any number is a size."""
+        return None in self.numbers
+
+
+def may_be_sizes(type_: ValueType) -> bool:
+    """Whether arguments of a type may hold sizes."""
+    return isinstance(type_, TensorType | UnrankedType) and type_.dtype.is_integer
+
+
+def pattern_of(argument: Array) -> SizePattern | None:
+    """What is read of an argument; None if it is no scalar and no short vector."""
+    if argument.ndim > 1 or argument.size > MOST_SIZES_READ:
+        return None
+    numbers = argument.reshape(-1).tolist()
+    return SizePattern(
+        argument.shape,
+        tuple(None if FIRST_SIZE <= each <= LAST_SIZE else each for each in numbers),
+    )
+
+
+def contents_key(argument: Any) -> Hashable:
+    """An argument's contents as a key."""
+    if np.size(argument) > LARGEST_CONTENTS:
+        return ("large", np.shape(argument))
+    given = np.asarray(argument)
+    if given.dtype.kind == "O":
+        return (given.shape, tuple(given.reshape(-1).tolist()))
+    return (given.shape, given.tobytes())
+
+
+def structure_of(type_: ValueType, item: Any) -> Any:
+    """What an argument says that its type leaves open: ranks, lengths, absence. Hashable."""
+    if isinstance(type_, TensorType):
+        return None
+    if isinstance(type_, UnrankedType):
+        return np.ndim(item)
+    if item is None:
+        return "absent"
+    if isinstance(type_, OptionalType):
+        return ("present", structure_of(type_.element, item))
+    return tuple(structure_of(type_.element, each) for each in item)
+
+
+def leaves_of(item: Any) -> list[Any]:
+    """The tensors of an argument, in the order of a settled graph's inputs."""
+    if isinstance(item, list | tuple):
+        return [leaf for each in item for leaf in leaves_of(each)]
+    return [] if item is None else [item]
+
+
+def nested(tree: Any, results: Sequence[Any]) -> Any:
+    """Results as the source's outputs are nested."""
+    if isinstance(tree, list):
+        return [nested(each, results) for each in tree]
+    return None if tree is None else results[tree]
+
+
+class Feed:
+    """Makes a plan's arguments of a stage's: tensors alone, without those that it knows."""
+
+    def __init__(
+        self,
+        types: Sequence[ValueType],
+        known: Collection[int] = (),
+        sizes: Mapping[int, SizePattern] | None = None,
+    ) -> None:
+        self._kept = [k for k in range(len(types)) if k not in known]
+        given = (sizes or {}).items()
+        self._sized = [(self._kept.index(k), each.numbers) for k, each in given]
+        loose = {k for k, each in enumerate(types) if not isinstance(each, TensorType)}
+        self._is_plain = not loose.intersection(self._kept).difference(sizes or {})
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        """The plan's arguments."""
+        given = [arguments[k] for k in self._kept]
+        for k, numbers in self._sized:
+            given[k] = _dimensions(given[k], numbers)
+        return given if self._is_plain else [leaf for item in given for leaf in leaves_of(item)]
+
+
+def _dimensions(argument: Array, numbers: tuple[int | None, ...]) -> Array:
+    """An array without elements whose dimensions are the sizes among an argument's numbers."""
+    pairs = zip(argument.reshape(-1).tolist(), numbers, strict=True)
+    sizes = [number for number, known in pairs if known is None]
+    return np.empty((*sizes, 0), np.bool_)
