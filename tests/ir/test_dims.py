@@ -23,6 +23,7 @@ from monograph.ir.dims import (
     dim_max,
     dim_min,
     evaluate_dim,
+    exact_quotient,
     is_static,
     parse_dim,
     provably_at_least,
@@ -581,3 +582,10 @@ def test_addition_and_multiplication_commute(left: Tree, right: Tree, bindings: 
     assert x * y == y * x
     assert dim_max(x, y) == dim_max(y, x)
     assert x - y == -(y - x)
+
+
+def test_an_exact_quotient_cancels_what_may_be_zero() -> None:
+    z = zero_or_more
+    assert exact_quotient(2 * z * n, 2 * z) == n
+    assert exact_quotient(2 * z * z + z - 1, z + 1) == 2 * z - 1
+    assert exact_quotient(z * n, n + 1) == z * n // (n + 1)

@@ -33,6 +33,7 @@ from monograph.ir.dims.operations import (
     Operation,
     dim_max,
     dim_min,
+    exact_quotient,
 )
 from monograph.ir.dims.polynomial import (
     Atom,
@@ -75,6 +76,7 @@ __all__ = [
     "dim_max",
     "dim_min",
     "evaluate_dim",
+    "exact_quotient",
     "is_static",
     "parse_dim",
     "provably_at_least",

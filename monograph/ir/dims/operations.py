@@ -295,6 +295,15 @@ def _exact_quotient(numerator: Dim, divisor: Terms) -> Dim | None:
     return from_coefficients(quotient)
 
 
+def exact_quotient(numerator: Dim, denominator: Dim) -> Dim:
+    """``numerator // denominator`` of what is known to divide, where the divisor is not zero.
+
+    Unlike ``//``, which keeps ``2*a*b//(2*a)`` since a may be zero, it gives ``b``.
+    """
+    exact = _exact_quotient(numerator, terms_of(denominator))
+    return numerator // denominator if exact is None else exact
+
+
 @remembered
 def _floordiv(numerator: Dim, denominator: Dim) -> Dim:
     if isinstance(denominator, int):

@@ -128,3 +128,83 @@ def test_slices_count_from_either_end() -> None:
         y = Slice(x, starts, ends, axes, steps)
     }"""
     assert_equal(run(text, x), x[::-2, 1::2])
+
+
+def test_a_reshape_to_sizes_of_the_operand_is_decided_whatever_their_sign() -> None:
+    graph = graph_of("""m (float[batch, 6, n] x) => (float[a, b, c] y) {
+        shorter = AveragePool <kernel_shape=[3]> (x)
+        shape = Shape(shorter)
+        apart = Constant <value_ints: ints = [0, 2, 3, -1]> ()
+        split = Reshape(shorter, apart)
+        y = Reshape(split, shape)
+    }""")
+    assert "onnx.deferred" not in op_names(graph)
+    assert str(graph.outputs[0].type) == "f32[batch, 6, n-2]"
+    assert interpret(graph, [np.ones((1, 6, 5), np.float32)])[0].shape == (1, 6, 3)
+
+
+def test_a_reshape_to_as_many_elements_is_decided_whatever_the_signs() -> None:
+    graph = graph_of("""m (float[b, 4, n] x) => (float[b, k] y) {
+        four = Constant <value_ints: ints = [4]> ()
+        shorter = AveragePool <kernel_shape=[3]> (x)
+        b = Shape <start=0, end=1> (x)
+        n = Shape <start=2, end=3> (shorter)
+        rest = Mul(n, four)
+        shape = Concat <axis=0> (b, rest)
+        y = Reshape(shorter, shape)
+    }""")
+    assert "onnx.deferred" not in op_names(graph)
+    assert interpret(graph, [np.ones((2, 4, 5), np.float32)])[0].shape == (2, 12)
+
+
+def test_a_reshape_to_a_number_that_may_be_minus_one_is_deferred() -> None:
+    graph = graph_of("""m (float[k] x, float[n] like) => (float[a, b] y) {
+        one = Constant <value_ints: ints = [1]> ()
+        two = Constant <value_ints: ints = [2]> ()
+        n = Shape(like)
+        less = Sub(n, one)
+        shape = Concat <axis=0> (two, less)
+        y = Reshape(x, shape)
+    }""")
+    assert "onnx.deferred" in op_names(graph)
+    assert interpret(graph, [floats(1, 2, 3, 4), floats()])[0].shape == (2, 2)
+
+
+def test_a_slice_to_its_own_size_is_decided_whatever_the_sign() -> None:
+    graph = graph_of("""m (float[1, 2, n] x) => (float[1, 2, k] y) {
+        zero = Constant <value_ints: ints = [0]> ()
+        two = Constant <value_ints: ints = [2]> ()
+        shorter = AveragePool <kernel_shape=[3]> (x)
+        end = Shape <start=2, end=3> (shorter)
+        y = Slice(shorter, zero, end, two)
+    }""")
+    assert "onnx.deferred" not in op_names(graph)
+    assert interpret(graph, [np.ones((1, 2, 5), np.float32)])[0].shape == (1, 2, 3)
+
+
+def test_minus_one_is_what_divides_exactly() -> None:
+    graph = graph_of("""m (float[b, n, 2, 8] x) => (float[q, k, 8] y) {
+        two = Constant <value_ints: ints = [2]> ()
+        eight = Constant <value_ints: ints = [8]> ()
+        minus = Constant <value_ints: ints = [-1]> ()
+        b = Shape <start=0, end=1> (x)
+        heads = Mul(b, two)
+        shape = Concat <axis=0> (heads, minus, eight)
+        turned = Transpose <perm=[0, 2, 1, 3]> (x)
+        y = Reshape(turned, shape)
+    }""")
+    assert str(graph.outputs[0].type) == "f32[2*b, n, 8]"
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+def test_a_triangle_begins_at_a_diagonal_that_sizes_give(upper: int) -> None:
+    graph = graph_of(f"""m (float[n, k] x, float[p] past) => (float[n, k] y) {{
+        p = Shape(past)
+        zero = Constant <value_ints: ints = [0]> ()
+        scalar = Squeeze(p, zero)
+        y = Trilu <upper={upper}> (x, scalar)
+    }}""")
+    assert "onnx.deferred" not in op_names(graph)
+    x = np.arange(1, 29, dtype=np.float32).reshape(4, 7)
+    triangle = np.triu if upper else np.tril
+    assert_equal(interpret(graph, [x, floats(1, 2)]), triangle(x, 2))

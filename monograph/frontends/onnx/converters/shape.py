@@ -12,6 +12,7 @@ from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to
 from monograph.ir.dims import (
     Dim,
+    exact_quotient,
     is_static,
     provably_at_least,
     provably_equal,
@@ -67,23 +68,35 @@ def reshape(node: OnnxNode) -> Value:
 
 def _reshape(node: OnnxNode, wanted: Sequence[Dim], *, keep_zero: bool) -> Value:
     x = node.input(0)
+    target = _without_zeros(node, x, wanted, keep_zero)
+    undecided = [dim for dim in target if not _has_known_sign(dim, x)]
+    if undecided and not provably_equal(shape_product(target), shape_product(x.shape)):
+        # What is -1 at run time means something else than its size; but where the others leave
+        # just that size for it, it means the same.
+        raise NotStatic(f"{node.name}: the sign of {undecided[0]} is not known before it runs")
+    holes = [axis for axis, dim in enumerate(target) if dim == -1]
+    if len(holes) == 1:
+        target[holes[0]] = _remaining(node, x, target)
+    return F.reshape(x, target)
+
+
+def _without_zeros(node: OnnxNode, x: Value, wanted: Sequence[Dim], keep_zero: bool) -> list[Dim]:
+    """The wanted shape, with the operand's own sizes in the place of zeros."""
     target: list[Dim] = []
     for axis, dim in enumerate(wanted):
-        if not isinstance(dim, int) and not provably_at_least(dim, 0):
-            # What is -1 at run time means something else than its size.
-            raise NotStatic(f"{node.name}: the sign of {dim} is not known before it runs")
         if dim == 0 and not keep_zero:
             if axis >= x.rank:
                 raise node.error(
                     "0 keeps a dimension that is not there", found=f"{list(wanted)} for {x.type}"
                 )
-            target.append(x.shape[axis])
-        else:
-            target.append(dim)
-    holes = [axis for axis, dim in enumerate(target) if dim == -1]
-    if len(holes) == 1:
-        target[holes[0]] = _remaining(node, x, target)
-    return F.reshape(x, target)
+            dim = x.shape[axis]
+        target.append(dim)
+    return target
+
+
+def _has_known_sign(dim: Dim, x: Value) -> bool:
+    """Whether it is known if a number is negative: no size of a tensor that is there is."""
+    return provably_at_least(dim, 0) or provably_less(dim, 0) or dim in x.shape
 
 
 def _remaining(node: OnnxNode, x: Value, target: Sequence[Dim]) -> Dim:
@@ -97,7 +110,7 @@ def _remaining(node: OnnxNode, x: Value, target: Sequence[Dim]) -> Dim:
     divisor = shape_product(known)
     if divisor == 0:
         raise node.error("-1 cannot be worked out beside 0", found=f"{list(target)}")
-    return shape_product(own) // divisor
+    return exact_quotient(shape_product(own), divisor)
 
 
 @converter("Flatten")
@@ -241,7 +254,7 @@ def _slice(
     chosen = [normalize_axis("Slice", axis, x.rank) for axis in axes]
     normalize_axes("Slice", chosen, x.rank)
     for bound in (*starts, *ends):
-        if not (provably_at_least(bound, 0) or provably_less(bound, 0)):
+        if not _has_known_sign(bound, x):
             raise NotStatic(f"{node.name}: the sign of {bound} is not known before it runs")
     backwards = [position for position, step in enumerate(steps) if step < 0]
     if backwards:
@@ -294,8 +307,22 @@ def range_(node: OnnxNode) -> Value:
 @converter("Trilu")
 def trilu(node: OnnxNode) -> Value:
     """One triangle of the last two axes, zeros elsewhere."""
-    diagonal = 0 if node.optional(1) is None else node.need_ints(1)[0]
-    return (F.triu if node.integer("upper", 1) else F.tril)(node.input(0), diagonal)
+    x, is_upper = node.input(0), bool(node.integer("upper", 1))
+    (diagonal,) = (0,) if node.optional(1) is None else node.need_dims(1)
+    if isinstance(diagonal, int):
+        return (F.triu if is_upper else F.tril)(x, diagonal)
+    return _triangle_from(x, diagonal, is_upper)
+
+
+def _triangle_from(x: Value, diagonal: Dim, is_upper: bool) -> Value:
+    """A triangle whose diagonal follows from sizes: masks of decoders begin after their past."""
+    rows, columns = x.shape[-2:]
+    row = F.unsqueeze(F.iota((rows,), 0, i64), 1)
+    column = F.unsqueeze(F.iota((columns,), 0, i64), 0)
+    distance = F.subtract(column, row)
+    start = F.dim(diagonal)
+    kept = F.greater_equal(distance, start) if is_upper else F.less_equal(distance, start)
+    return F.where(kept, x, current_graph().add_constant(np.zeros((), x.dtype.numpy), x.dtype))
 
 
 @converter("DepthToSpace")
