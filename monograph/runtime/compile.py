@@ -262,8 +262,7 @@ def staged(graph: Graph, options: Options, report: CompileReport) -> Stage:
     chosen = replace(options, strides=())
     workshop = Workshop(lambda part: compile_graph(part, chosen), report, options.settings)
     stage = Stage(graph, workshop)
-    if stage.is_settled:
-        stage.prepare()
+    stage.prepare()
     return stage
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from monograph.ir.types import Array, OptionalType, TensorType, UnrankedType, ValueType
+from monograph.ir.types import Array, OptionalType, TensorType, UnrankedType, ValueType, bool_
 
 LARGEST_CONTENTS = 4096
 """Elements that contents may have to be compiled for; more are data, not a decision."""
@@ -51,6 +51,16 @@ def pattern_of(argument: Array) -> SizePattern | None:
         argument.shape,
         tuple(None if FIRST_SIZE <= each <= LAST_SIZE else each for each in numbers),
     )
+
+
+def likely_arguments(type_: ValueType) -> list[Array]:
+    """What stands for the arguments of a type that calls are likely to bring, if that is known."""
+    if not isinstance(type_, TensorType) or type_.size != 1 or type_.rank > 1:
+        return []
+    shape = type_.static_shape()
+    if type_.dtype is bool_:
+        return [np.full(shape, True), np.full(shape, False)]
+    return [np.full(shape, FIRST_SIZE, type_.dtype.numpy)] if type_.dtype.is_integer else []
 
 
 def contents_key(argument: Any) -> Hashable:

@@ -16,6 +16,7 @@ See docs/decisions/21-programs-are-completed-by-the-call.md.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -43,6 +44,7 @@ from monograph.runtime.stage_inputs import (
     Feed,
     SizePattern,
     contents_key,
+    likely_arguments,
     may_be_sizes,
     nested,
     pattern_of,
@@ -53,6 +55,8 @@ MOST_VARIANTS = 32
 """For how many contents (or ranks, or sizes) one stage has code at the same time."""
 MOST_STAGES = 64
 """So many decisions may follow one another; a loop that decides at every turn is interpreted."""
+MOST_LIKELY = 8
+"""How many plans of a program are made before a call asks for them."""
 MOST_SHAPES = 1024
 """For how many shapes of its arguments it is remembered which sizes they have."""
 
@@ -71,6 +75,8 @@ class Workshop:
         """How parts are compiled, to be stored: see ``runtime.compile.Options.settings``."""
         self.strict = bool(settings["strict"])
         self.lock = ForkedLock()
+        self.likely = MOST_LIKELY
+        """How many more plans may be made before a call asks for them."""
 
     def compile(self, graph: Graph) -> Executable:
         """Native code for a graph that can have it."""
@@ -171,10 +177,37 @@ class Stage:
                 self._plans.touch(key)
         return plan.run(arguments)
 
-    def prepare(self) -> Plan:
-        """The plan of a stage that is settled, before its first call."""
-        self._only = self._plan_for(())
-        return self._only
+    def prepare(self) -> None:
+        """Make the plans that are needed, or likely to be, before the first call."""
+        if self.is_settled:
+            self._only = self._plan_for(())
+            return
+        for arguments in [] if self._loose else self._likely():
+            if self._workshop.likely:
+                self._workshop.likely -= 1
+                self._try(arguments)
+
+    def _likely(self) -> list[list[Any]]:
+        """Arguments that stand for those that calls bring: a size, both sides of a condition."""
+        choices = [likely_arguments(self._types[k]) for k in self.read]
+        chosen: list[list[Any]] = []
+        for each in itertools.product(*choices):
+            arguments: list[Any] = [None] * len(self._types)
+            for k, argument in zip(self.read, each, strict=True):
+                arguments[k] = argument
+            chosen.append(arguments)
+        return chosen
+
+    def _try(self, arguments: Sequence[Any]) -> None:
+        """Make a plan for likely arguments, unless it would need their very numbers."""
+        with self._workshop.lock:
+            key = self._key(arguments)
+            try:
+                made = self._new_plan(key, arguments, is_likely=True)
+            except MonographError:  # a call that needs this plan makes it again, and says why not
+                return
+            if made is not None:
+                self._plans.put(key, made)
 
     def _key(self, arguments: Sequence[Any]) -> tuple[Hashable, ...]:
         """What decides which plan serves these arguments: structures, then what is read."""
@@ -194,6 +227,7 @@ class Stage:
             if reason := self._refusal(key, arguments):
                 return self._interpreted(f"@{self.graph.name} has {reason}")
             made = self._new_plan(key, arguments)
+            assert made is not None
             self._plans.put(self._key(arguments), made)
             return made
 
@@ -203,7 +237,10 @@ class Stage:
             self._refused[reason] = Interpreted(self.graph, self._workshop, reason)
         return self._refused[reason]
 
-    def _new_plan(self, key: Sequence[Hashable], arguments: Sequence[Any]) -> Plan:
+    def _new_plan(
+        self, key: Sequence[Hashable], arguments: Sequence[Any], *, is_likely: bool = False
+    ) -> Plan | None:
+        """A plan; None if it needs numbers of arguments that are merely likely."""
         of_input: list[Any] = [None] * len(self._types)
         for k, structure in zip(self._loose, key, strict=False):
             of_input[k] = structure
@@ -217,6 +254,8 @@ class Stage:
             settled, needed = self._settled(of_input, known, sizes)
             if not needed:
                 break
+            if is_likely:
+                return None
             sizes = {k: each for k, each in sizes.items() if k not in needed}
         self._sizes -= {k for k in self._sizes if k in known and _has_sizes(arguments[k])}
         feed = Feed(self._types, known, sizes)
@@ -366,8 +405,7 @@ class Divided:
         self._decision = Decision(made)
         self._before = workshop.compile(made.before) if made.before.outputs else None
         self._after = Stage(made.after, workshop, made.read, depth + 1)
-        if self._after.is_settled:
-            self._after.prepare()
+        self._after.prepare()
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
         leaves = self._feed(arguments)

@@ -112,6 +112,71 @@ class TestContents:
             executable.run([X.astype(np.float64), np.array([24])])
 
 
+class TestWhatIsLikely:
+    """What calls will probably need is compiled before the first one."""
+
+    def test_a_count_that_is_an_input(self) -> None:
+        nodes = [helper.make_node("TopK", ["x", "k"], ["y", "i"], axis=0)]
+        graph = model(nodes, {"x": (FLOAT, ["n"]), "k": (INT, [1])})
+        executable = compile_graph(graph, STRICT)
+        made = executable.report.variants
+        assert made
+        for count, size in ((3, 9), (2, 5), (7, 7)):
+            x = np.random.default_rng(size).normal(size=size).astype(np.float32)
+            assert_as_interpreted(executable, x, np.array([count]))
+        assert executable.report.variants == made
+        with pytest.raises(EvaluationError, match="not that many elements"):
+            executable.run([X[0, 0], np.array([9])])
+
+    def test_both_sides_of_a_condition(self) -> None:
+        branches = {
+            f"{name}_branch": helper.make_graph(
+                [helper.make_node("Concat", ["x"] * count, ["made"], axis=0)],
+                name,
+                [],
+                [helper.make_tensor_value_info("made", FLOAT, None)],
+            )
+            for name, count in (("then", 1), ("else", 3))
+        }
+        nodes = [
+            helper.make_node("If", ["p"], ["r"], **branches),
+            helper.make_node("Exp", ["r"], ["y"]),
+        ]
+        inputs = {"x": (FLOAT, [4]), "p": (TensorProto.BOOL, [])}
+        executable = compile_graph(model(nodes, inputs), STRICT)
+        made = executable.report.variants
+        for predicate in (True, False):
+            assert_as_interpreted(executable, X[0, 0], np.array(predicate))
+        assert executable.report.variants == made
+
+    def test_what_needs_numbers_waits_for_them(self) -> None:
+        nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"])]
+        graph = model(nodes, {"x": (FLOAT, [2, 3, 4]), "axes": (INT, [1])})
+        executable = compile_graph(graph, STRICT)
+        assert executable.report.variants == 0
+        for axis in (2, 1, -1):
+            assert_as_interpreted(executable, X, np.array([axis]))
+
+
+def test_of_what_is_put_together_the_numbers_that_are_data_are_read() -> None:
+    nodes = [
+        helper.make_node("Mul", ["n", "two"], ["rows"]),
+        helper.make_node("Concat", ["one", "rows", "four"], ["shape"], axis=0),
+        helper.make_node("Expand", ["x", "shape"], ["y"]),
+    ]
+    given = {"x": (FLOAT, [4]), "n": (INT, [1])}
+    constants = {"one": 1, "two": 2, "four": 4}
+    made = [
+        helper.make_node("Constant", [], [name], value_ints=[number])
+        for name, number in constants.items()
+    ]
+    executable = compile_graph(model([*made, *nodes], given), STRICT)
+    first = executable.report.variants
+    for count in (3, 1, 8):
+        assert_as_interpreted(executable, X[0, 0], np.array([count]))
+    assert executable.report.variants == first
+
+
 class TestRanks:
     def test_the_rank_of_an_argument_decides_the_program(self) -> None:
         nodes = [
