@@ -250,7 +250,8 @@ class MemoryEmitter(PositionEmitter):
         value = self._to_memory(self.value(write.value), write.buffer.dtype)
         step = self._step(write.offset)
         if self.vector is None or step == 0 or self._is_single():
-            assert value.lanes == 1, "the lanes of a vector have one place to go"
+            if value.lanes > 1:  # made of an accumulator, which has lanes that are all alike
+                value = b.assign(value.element, 1, f"extractelement {value}, i64 0")
             address = self._address(write.buffer, self.value(write.offset))
             b.line(f"store {value}, ptr {address.text}, align {alignment}")
             return

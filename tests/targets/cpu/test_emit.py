@@ -10,6 +10,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.ir.interpret import interpret
 from monograph.runtime.compile import Options, compile_graph
 from tests.targets.cpu.stepping import kernel_of, steps_of
 
@@ -164,6 +165,21 @@ def test_the_rest_of_a_reduction_keeps_its_other_lanes() -> None:
 
 
 # Memory.
+
+
+def test_what_all_lanes_have_summed_alike_is_written_once() -> None:
+    """The scale of a row is a result, in a kernel whose other rows need sums of their own."""
+
+    def function(x: Any, w: Any) -> Any:
+        scale = F.rsqrt(F.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+        scaled = x * scale * w
+        return scale, scaled, F.transpose(scaled) + scaled
+
+    graph = monograph.trace(function, "f32[3, 3]", "f32[3]")
+    given = [np.arange(1, 10, dtype=np.float32).reshape(3, 3), np.ones(3, np.float32)]
+    found = compile_graph(graph, Options(cache=False)).run(given)
+    for got, expected in zip(found, interpret(graph, given), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 def test_what_is_written_in_place_may_alias() -> None:
