@@ -125,6 +125,10 @@ def test_where_alone_finds_the_places_by_axis(shape: tuple[int, ...]) -> None:
     check(lambda x: torch.where(x > 1), x)
 
 
+def test_a_scalar_has_no_axes_to_move() -> None:
+    check(lambda x: x.sum().movedim(0, -1), torch.randn(3))
+
+
 def test_a_window_of_a_known_length_is_data() -> None:
     model = check(lambda x: x * torch.hamming_window(8) + torch.kaiser_window(8), torch.randn(8))
     assert "torch.call" not in ops_of(model)

@@ -84,7 +84,8 @@ def _adjoint(node: TorchNode) -> Value:
 
 @converter("aten.movedim.intlist", "aten.moveaxis.intlist", "aten.movedim.int", "aten.moveaxis.int")
 def _moveaxis(node: TorchNode) -> Value:
-    return F.moveaxis(node["self"], node["source"], node["destination"])
+    x = node["self"]
+    return x if x.rank == 0 else F.moveaxis(x, node["source"], node["destination"])
 
 
 @converter("aten.unsqueeze.default", "aten.unsqueeze_copy.default")
