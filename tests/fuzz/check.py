@@ -327,7 +327,9 @@ def _torch_refuses(case: Case) -> bool:
 def _causes(problem: BaseException) -> Iterator[BaseException]:
     """An error, and those that it says it comes from; torch keeps what a backend raised."""
     current: BaseException | None = problem
-    while current is not None:
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:  # torch may make a circle of them
+        seen.add(id(current))
         yield current
         current = getattr(current, "inner_exception", None) or current.__cause__
 

@@ -7,6 +7,7 @@ executing what it prints, and can be taken apart by a shrinker that knows nothin
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -124,7 +125,7 @@ class Program:
         self, weights: Mapping[str, Tensor], *, wide: bool = False, watch: Watch | None = None
     ) -> Model:
         """The model, executed from its own text."""
-        functions = LimitsAtInfinity() if wide else functional
+        functions = ExactActivations() if wide else functional
         namespace: dict[str, Any] = {"torch": torch, "F": functions, **weights}
         if watch is not None:
             namespace["watch"] = watch
@@ -160,14 +161,23 @@ class Program:
         )
 
 
-class LimitsAtInfinity:
-    """``torch.nn.functional``, with activations at infinities as what they tend to.
+class ExactActivations:
+    """``torch.nn.functional``, with activations as exact as float64 can be, infinities included.
 
-    Torch multiplies −∞ by 0 there, or divides ∞ by ∞, and says NaN or not by the processor that it
-    runs on. With this in the reference and torch's own in eager, either is right.
+    At infinities torch multiplies −∞ by 0, or divides ∞ by ∞, and says NaN or not by the processor
+    that it runs on; here they are what they tend to. Its gelu cancels for negative numbers: at −8
+    all digits are lost, in float64 as well. With this in the reference and torch's own in eager,
+    either is right.
     """
 
-    GATED = frozenset(("gelu", "silu", "mish", "hardswish"))
+    GATED = frozenset(("silu", "mish", "hardswish"))
+
+    def gelu(self, x: Tensor, approximate: str = "none") -> Tensor:
+        """0 at −∞, and as many digits far below 0 as above it."""
+        if approximate != "none":
+            return self._gated(functional.gelu, x, approximate=approximate)
+        tail = torch.erfc(x * -math.sqrt(0.5))
+        return torch.where(x.isneginf(), -0.0, 0.5 * x * tail)
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(functional, name)
