@@ -7,7 +7,7 @@ smaller of its size and what is left.
 from __future__ import annotations
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim, Symbol, dim_min
+from monograph.ir.dims import Dim, Symbol, dim_max, dim_min
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import ceiling
 from monograph.kernel.expr import Axis
@@ -73,7 +73,7 @@ def blocks_of(tiling: Tiling, tiles: Dim) -> Blocks:
     """The blocks of so many tiles; if nobody knows how many, they are as equal as can be."""
     count = ceiling(tiles, tiling.block_tiles)
     if not tiling.whole:
-        return Blocks(count, tiling.block_tiles, tiling.block_panels)
+        return Blocks(dim_max(count, 1), tiling.block_tiles, tiling.block_panels)
     many = dim_min(1, tiles // (tiling.whole + 1))
     count = 1 + many * (count - 1)
     panels = 1 + many * (tiling.block_panels - 1)

@@ -20,11 +20,11 @@ Many columns are worth a copy of ``left`` in tiles, each of which is one run of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
-from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel.blocks import (
     SQUARE,
@@ -52,16 +52,15 @@ from monograph.kernel.loops import (
     If,
     Let,
     Loop,
-    LoopKind,
     LoopNest,
     Prefetch,
     Statement,
     Write,
 )
 from monograph.kernel.nest import substituted
+from monograph.kernel.tile_terms import added_up, equal, in_lanes, is_turned, less, loads_of
 from monograph.kernel.tiles import Ahead, Reading, Tiling, tile_count
 from monograph.kernel.unrolled import STEPS, unrolled
-from monograph.kernel.vector_parts import in_vector_parts
 from monograph.kernel.widening import widened
 
 
@@ -277,7 +276,7 @@ class _ProductBuilder:
         formula = e.substitute(formula, self.k_places)
         write = Write(block, e.index(self._block_place()), formula)
         inner, panel = self.inner_k[-1], self.panel.symbol
-        if _is_turned(formula, lane.symbol, inner.symbol):
+        if is_turned(formula, lane.symbol, inner.symbol):
             loops = self._turned(write, inner, lane)
             for axis in reversed(self.inner_k[:-1]):
                 loops = (Loop(axis.symbol, 0, axis.extent, loops),)
@@ -288,7 +287,7 @@ class _ProductBuilder:
             for load in loads_of(write)
             if isinstance(load.operands[0], Index)
         ]
-        body: Statement = _lanes(lane, (*ahead, write), self.tiling.columns)
+        body: Statement = in_lanes(lane, (*ahead, write), self.tiling.columns)
         is_one = count == 1 or self.tiling.block_panels == 1
         body = body if is_one else Loop(panel, first, count, (body,))
         for axis in reversed(self.inner_k):
@@ -304,11 +303,11 @@ class _ProductBuilder:
         ]
         several = [substituted(write, place) for place in places]
         loops: tuple[Statement, ...] = (
-            Loop(inner.symbol, 0, squares, (_lanes(lane, several, side),)),
+            Loop(inner.symbol, 0, squares, (in_lanes(lane, several, side),)),
         )
         rest = inner.extent - squares * side
         if rest != 0:
-            left = _lanes(lane, (write,), self.tiling.columns)
+            left = in_lanes(lane, (write,), self.tiling.columns)
             loops += (Loop(inner.symbol, squares * side, rest, (left,)),)
         return loops
 
@@ -317,9 +316,9 @@ class _ProductBuilder:
     def _panel_loop(self) -> Statement:
         tiling = self.tiling
         number, kept = self.first_tile + self.tile.symbol, self.tile.symbol * tiling.height
-        guarded = not self.segments or not isinstance(self.m, int)
+        guarded = not self.segments or self.segments[0].overhangs
         usual = _Tile(number, number * tiling.height, kept, tiling.height, guarded, is_usual=True)
-        body = _lanes(self.lane, self._tile(usual), tiling.columns)
+        body = in_lanes(self.lane, self._tile(usual), tiling.columns)
         loops: list[Statement] = [Loop(self.tile.symbol, 0, self.tile.extent, (body,))]
         kept_rows = self.blocks.tiles * tiling.height
         for which, each in enumerate(self.segments[1:]):
@@ -330,7 +329,7 @@ class _ProductBuilder:
                 kept_rows + counter.symbol * each.rows,
                 each.rows,
             )
-            tail = _lanes(self.lane, self._tile(last), tiling.columns)
+            tail = in_lanes(self.lane, self._tile(last), tiling.columns)
             times = (self.row_block.symbol + 1) // self.row_block.extent * each.count
             loops.append(Loop(counter.symbol, 0, times, (tail,)))
             kept_rows = kept_rows + each.rows * each.most
@@ -378,8 +377,54 @@ class _ProductBuilder:
         if self.tiling.left is Reading.TILES:
             statements.append(self._packed_steps(tile, variables))
             return statements + self._finished(tile, variables)
-        right = self._right()
-        position = e.index(0)
+        *outer, last = self.inner_k
+        turns = [variables, *self._other_sums(tile)]
+        statements += [Accumulator(each, "sum") for others in turns[1:] for each in others]
+        if tile.is_usual:
+            loops = self._several_steps(last, self._step(tile, variables), asks=not outer)
+        else:
+            loops = self._in_turns(tile, last, turns)
+        for axis in reversed(outer):
+            loops = (Loop(axis.symbol, 0, axis.extent, loops),)
+        statements += loops
+        if len(turns) > 1:
+            totals = [self._fresh() for _ in variables]
+            sums = [added_up(each) for each in zip(*turns, strict=True)]
+            statements += [Let(*each) for each in zip(totals, sums, strict=True)]
+            variables = totals
+        return [*statements, *self._finished(tile, variables)]
+
+    def _other_sums(self, tile: _Tile) -> list[list[Variable]]:
+        """Further sums of the rows of a low tile, which take turns with the first ones.
+
+        One after the other, its few additions would each wait for the one before.
+        """
+        count = 0 if tile.is_usual else FEW_ROWS // tile.rows - 1
+        return [[self._fresh() for _ in range(tile.rows)] for _ in range(count)]
+
+    def _in_turns(
+        self, tile: _Tile, axis: Axis, turns: Sequence[Sequence[Variable]]
+    ) -> tuple[Statement, ...]:
+        """The steps of a tile, each added to the sums whose turn it is."""
+        rest = Loop(axis.symbol, 0, axis.extent, tuple(self._step(tile, turns[0])))
+        if len(turns) == 1:
+            return (rest,)
+        several = e.axis("_r_several", axis.extent // len(turns))
+        body: list[Statement] = []
+        for number, variables in enumerate(turns):
+            at: dict[Symbol, Dim] = {axis.symbol: several.symbol * len(turns) + number}
+            body += [substituted(each, at) for each in self._step(tile, variables)]
+        rounds, done = (
+            Loop(several.symbol, 0, several.extent, tuple(body)),
+            several.extent * len(turns),
+        )
+        if done == axis.extent:
+            return (rounds,)
+        return rounds, replace(rest, start=done, extent=axis.extent - done)
+
+    def _step(self, tile: _Tile, variables: Sequence[Variable]) -> list[Statement]:
+        """One step of k: a product for each row of a tile."""
+        right, position = self._right(), e.index(0)
         body: list[Statement] = []
         if self.tiling.ahead is Ahead.STEPS:
             body += self._ahead([self.inner_k[-1].symbol])
@@ -387,13 +432,7 @@ class _ProductBuilder:
             row = tile.row + copy
             left = self._left(dim_min(row, self.m - 1) if tile.is_guarded else row)
             body.append(Combine(variable, "sum", self._multiplied(left, right), position))
-        *outer, last = self.inner_k
-        loops: tuple[Statement, ...] = (Loop(last.symbol, 0, last.extent, tuple(body)),)
-        if tile.is_usual:
-            loops = self._several_steps(last, body, asks=not outer)
-        for axis in reversed(outer):
-            loops = (Loop(axis.symbol, 0, axis.extent, loops),)
-        return [*statements, *loops, *self._finished(tile, variables)]
+        return body
 
     def _several_steps(
         self, axis: Axis, body: Sequence[Statement], asks: bool
@@ -473,19 +512,19 @@ class _ProductBuilder:
             place = (self.panel.symbol * self.kept_rows + tile.kept + copy) * self.tiling.columns
             offset = e.index(place + self.lane.symbol)
             total = self._fresh()
-            begun = _equal(done if self.totals is None else done % run, 0)
+            begun = equal(done if self.totals is None else done % run, 0)
             statements.append(Let(total, self._added(self.sums, offset, begun, variable)))
             kept_sums.append(Write(self.sums, offset, total))
             totals.append(total)
             if self.totals is not None:
-                totals[-1] = self._added(self.totals, offset, _less(done, run), total)
+                totals[-1] = self._added(self.totals, offset, less(done, run), total)
                 kept_totals.append(Write(self.totals, offset, totals[-1]))
         stored = self._stored(tile, totals)
-        statements.append(If(_equal(done, last), tuple(stored)))
+        statements.append(If(equal(done, last), tuple(stored)))
         if self.totals is None:
-            return [*statements, If(_less(done, last), tuple(kept_sums))]
-        statements.append(If(_less(done % run, run - 1), tuple(kept_sums)))
-        return [*statements, If(_equal(done % run, run - 1), tuple(kept_totals))]
+            return [*statements, If(less(done, last), tuple(kept_sums))]
+        statements.append(If(less(done % run, run - 1), tuple(kept_sums)))
+        return [*statements, If(equal(done % run, run - 1), tuple(kept_totals))]
 
     def _added(self, buffer: Buffer, offset: Expr, is_first: Expr, value: Expr) -> Expr:
         """A value and what is kept, or the value alone if nothing is yet."""
@@ -510,7 +549,7 @@ class _ProductBuilder:
                 value = e.cast(value, self.stored.dtype)
                 writes.append(Write(self.stored.buffer, e.index(at), value))
             if tile.is_guarded:
-                statements.append(If(_less(row, self.m), tuple(writes)))
+                statements.append(If(less(row, self.m), tuple(writes)))
             else:
                 statements += writes
         return statements
@@ -524,6 +563,8 @@ class _ProductBuilder:
         return e.variable(f"v{self.names - 1}", self.dtype)
 
 
+FEW_ROWS = 4
+"""Rows from which a tile has enough sums to hide the time that an addition takes."""
 LAST = Symbol("_i_last", 0, 0)
 """The last panel, if it is narrower than others."""
 LINE = 64
@@ -534,11 +575,6 @@ RUN = 256
 """Products whose sums of short rounds are summed by themselves, so that rounding stays small."""
 PACKED_AHEAD = 8
 """Steps of k ahead of which what is packed is asked for."""
-
-
-def _lanes(lane: Axis, body: Sequence[Statement], width: int) -> Loop:
-    """A loop over lanes, so many at a time."""
-    return in_vector_parts(Loop(lane.symbol, 0, lane.extent, tuple(body), LoopKind.VECTOR, width))
 
 
 def _lies_inside(contraction: Contraction) -> bool:
@@ -552,33 +588,3 @@ def _lies_inside(contraction: Contraction) -> bool:
     batch, rows = contraction.batch[-1], contraction.m[-1]
     inner, outer = (coefficient(place.dim, axis.symbol) for axis in (batch, rows))
     return isinstance(inner, int) and (not isinstance(outer, int) or 0 < inner < outer)
-
-
-def _equal(a: Dim, b: Dim) -> Expr:
-    return e.apply("equal", e.index(a), e.index(b), dtype=bool_)
-
-
-def _less(a: Dim, b: Dim) -> Expr:
-    return e.apply("less", e.index(a), e.index(b), dtype=bool_)
-
-
-def loads_of(statement: Statement) -> Iterator[Load]:
-    """Every element that a statement reads."""
-    match statement:
-        case Loop(body=body) | If(body=body):
-            for each in body:
-                yield from loads_of(each)
-        case Let(value=value) | Combine(value=value):
-            yield from (x for x in e.walk((value,)) if isinstance(x, Load))
-        case Write(offset=offset, value=value):
-            yield from (x for x in e.walk((offset, value)) if isinstance(x, Load))
-
-
-def _is_turned(formula: Expr, lane: Symbol, k: Symbol) -> bool:
-    """Whether what is read is contiguous along k rather than along the columns."""
-    for each in e.walk((formula,)):
-        if isinstance(each, Load) and isinstance(each.operands[0], Index):
-            dim = each.operands[0].dim
-            if coefficient(dim, k) == 1 and coefficient(dim, lane) not in (0, 1):
-                return True
-    return False

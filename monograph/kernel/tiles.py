@@ -42,15 +42,19 @@ class Segment:
     start: Dim
     rows: int
     count: Dim
+    limit: int | None = None
+    """The most tiles that a count known only when it runs comes to, whatever its bounds can tell;
+    None if there is no end to them."""
+    overhangs: bool = False
+    """Whether the last tile may reach over the edge."""
 
     @property
     def most(self) -> int:
-        """The most tiles it has, if it comes after another; see `open_segments`.
-
-        Those of which the count is known only when it runs are a row lower than the ones before,
-        and are at most as many as they have rows, whatever the count's own bounds can tell.
-        """
-        return self.count if isinstance(self.count, int) else self.rows
+        """The most tiles it has, if it comes after another."""
+        if isinstance(self.count, int):
+            return self.count
+        assert self.limit is not None, "only the first tiles are without number"
+        return self.limit
 
 
 def tile_start(segments: Sequence[Segment], height: int, tile: Dim) -> Dim:
@@ -81,7 +85,24 @@ def open_segments(rows: Dim, height: int) -> tuple[Segment, ...]:
     missing = rows * (height - 1) % height
     low = missing * dim_min(1, tiles // height)
     high = tiles - low
-    return Segment(0, height, high), Segment(high * height, height - 1, low)
+    last = Segment(high * height, height - 1, low, limit=height - 1)
+    return Segment(0, height, high, overhangs=True), last
+
+
+def exact_segments(rows: Dim, height: int) -> tuple[Segment, ...]:
+    """Tiles for a number of rows that is known only when it runs, and none that nobody asked for.
+
+    What whole tiles leave over is in at most one tile of each power of two: 13 rows are 8, 4 and 1.
+    """
+    done = rows // height * height
+    rest = rows - done
+    segments = [Segment(0, height, rows // height)]
+    size = 1 << (height - 1).bit_length() >> 1
+    while size:
+        start = done + rest // (2 * size) * (2 * size)
+        segments.append(Segment(start, size, rest % (2 * size) // size, limit=1))
+        size //= 2
+    return tuple(segments)
 
 
 @dataclass(frozen=True)

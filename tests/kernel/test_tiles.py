@@ -7,7 +7,15 @@ import itertools
 import pytest
 
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
-from monograph.kernel.tiles import Reading, Segment, Tiling, open_segments, tile_count, tile_start
+from monograph.kernel.tiles import (
+    Reading,
+    Segment,
+    Tiling,
+    exact_segments,
+    open_segments,
+    tile_count,
+    tile_start,
+)
 
 ROWS = Symbol("rows", 1, None)
 SEGMENTS = open_segments(ROWS, 6)
@@ -65,3 +73,17 @@ def test_rows_that_might_be_fewer_than_none_have_a_bounded_number_of_low_tiles()
     rows = Symbol("height", 0) * (Symbol("width", 0) - 1)
     _, low = open_segments(rows, 14)
     assert low.most == 13
+
+
+@pytest.mark.parametrize("height", [1, 2, 6, 8, 9, 14])
+def test_exact_tiles_cover_any_number_of_rows_once_in_order(height: int) -> None:
+    segments = exact_segments(ROWS, height)
+    assert not any(each.overhangs for each in segments)
+    for rows in range(1, 3 * height + 2):
+        end = 0
+        for number, each in enumerate(segments):
+            count = known(each.count, rows)
+            assert number == 0 or count <= each.most == 1
+            assert count == 0 or known(each.start, rows) == end
+            end += count * each.rows
+        assert end == rows

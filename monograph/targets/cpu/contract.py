@@ -62,8 +62,9 @@ def contract(
             launches.launch_flat(group, pieces.rest, rest, outputs)
             return True
     contraction, inputs = _in_pairs(launches, group, contraction, inputs, weights)
-    in_network = is_in_network(group)
-    contraction, tiling = choose_tiling(contraction, launches.machine, weights, in_network)
+    contraction, tiling = choose_tiling(
+        contraction, launches.machine, weights, is_in_network(group), launches.loop_depth > 0
+    )
     launch = _alone(group, contraction)
     tiling = launches.decide(flat.digest, group, tiling, inputs, outputs, launch)
     launch(launches, tiling, inputs, outputs)

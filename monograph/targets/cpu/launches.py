@@ -113,6 +113,8 @@ class Launches:
         """Slots of words that a kernel fills with small integers."""
         self.filled: set[int] = set()
         self.moves = Moves(self.slots)
+        self.loop_depth = 0
+        """How many loops of the program the steps that are made lie in."""
 
     # Slots ----------------------------------------------------------------------------------------
 

@@ -122,7 +122,7 @@ class Repeats:
         )
 
     def _key(self, flat: Kernel, slots: Sequence[int], names: Mapping[Symbol, Symbol]) -> Hashable:
-        """The kernel, the kinds of its slots, and which of them are the same, or small."""
+        """The kernel, the kinds of its slots, which are the same, or small, and if it loops."""
         found = [self._launches.slots[slot] for slot in slots]
         kinds = tuple(
             (
@@ -135,7 +135,8 @@ class Repeats:
             for s in found
         )
         small = tuple(self._launches.is_small(slot) for slot in slots)
-        return flat.digest, kinds, tuple(slots.index(slot) for slot in slots), small
+        same = tuple(slots.index(slot) for slot in slots)
+        return flat.digest, kinds, same, small, self._launches.loop_depth > 0
 
 
 def _moved(step: Launch, known: Mapping[int, int]) -> Launch:

@@ -375,7 +375,9 @@ class StepBuilder(Launches):
         goes_on = self.add_slot(condition.outputs[0], SlotKind.ARENA)
         test = self.nested(condition, state, [goes_on])
         following = [self._next(body, k, state[k]) for k in range(len(state))]
+        self.loop_depth += 1
         steps = self.nested(body, state, following)
+        self.loop_depth -= 1
         steps += self._handed_on(following, state)
         self.steps.append(Repeat(test, goes_on, steps, op.limit, repr(node)))
 
@@ -406,7 +408,9 @@ class StepBuilder(Launches):
             )
             following.append(slot)
         first = len(self.slots)
+        self.loop_depth += 1
         steps = self.nested(body, [*inputs, *constants], following)
+        self.loop_depth -= 1
         steps = (*pieces, *steps, *self._handed_on(following[: op.carries], state))
         if op.carries == 0 and all(map(_is_independent, steps)):
             self.spread(counter, times, steps, first)

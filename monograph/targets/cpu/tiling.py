@@ -26,7 +26,7 @@ from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.schedule import Schedule
-from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling, open_segments
+from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling, exact_segments, open_segments
 from monograph.kernel.widening import in_groups, narrowed
 from monograph.targets.cpu.choose import WORK, likely
 from monograph.targets.cpu.machine import Machine
@@ -122,12 +122,17 @@ def is_worth_cutting(contraction: Contraction) -> bool:
 
 
 def choose_tiling(
-    contraction: Contraction, machine: Machine, weights: Weights, in_network: bool = False
+    contraction: Contraction,
+    machine: Machine,
+    weights: Weights,
+    in_network: bool = False,
+    in_loop: bool = False,
 ) -> tuple[Contraction, Tiling]:
     """The contraction with k in the order in which it is read, and how it is cut up.
 
     ``in_network`` tells whether the left operand is an image that the kernel before has just
-    written.
+    written. With ``in_loop``, rows of which nobody knows how many there are, are taken for few: a
+    loop over time hands on the states of a batch, and a copy of them in tiles pays for many alone.
     """
     in_panels = weights is Weights.RIGHT
     left = choose_left(contraction, machine)
@@ -135,7 +140,8 @@ def choose_tiling(
         left = Reading.PACKED
     guide = contraction.left if left is Reading.IN_PLACE else contraction.right
     contraction = with_k_ordered(contraction, guide, merge=in_panels)
-    in_tiles = is_worth_packing(contraction, weights)
+    is_open = in_loop and not isinstance(contraction.size(contraction.m), int)
+    in_tiles = is_worth_packing(contraction, weights) and not (in_panels and is_open)
     if in_tiles or (left is Reading.PACKED and lies_across(contraction)):
         left = Reading.TILES
     right = Reading.PACKED if in_panels else choose_right(contraction, machine, weights)
@@ -314,10 +320,22 @@ class _Chooser:
         if self.is_three_wide(lanes):
             most = tallest(self.machine, 3)
             if not isinstance(rows, int):
-                return open_segments(rows, most), most, 3
+                return self.open_rows(rows, most), most, 3
             segments = row_segments(rows, most, groups_of(LATENCY, 3))
             return segments, segments[0].rows, 3
+        if not isinstance(rows, int):
+            wide = 2 if columns > lanes else 1
+            most = tallest(self.machine, wide)
+            return self.open_rows(rows, most), most, wide
         return choose_tile(rows, columns, self.machine, lanes)
+
+    def open_rows(self, rows: Dim, height: int) -> tuple[Segment, ...]:
+        """Tiles for a number of rows that is known only when it runs, perhaps just one.
+
+        An operand that is packed in tiles has tiles of two heights.
+        """
+        in_tiles = self.left is Reading.TILES
+        return open_segments(rows, height) if in_tiles else exact_segments(rows, height)
 
     def is_three_wide(self, lanes: int) -> bool:
         """Whether tiles of three vectors a row fit better than those of two.
@@ -492,7 +510,7 @@ def groups_of(size: int, width: int) -> int:
 
 
 def choose_tile(
-    rows: Dim, columns: int, machine: Machine, lanes: int
+    rows: int, columns: int, machine: Machine, lanes: int
 ) -> tuple[tuple[Segment, ...], int, int]:
     """Tiles of the rows, the height of most, and the vectors that a tile is wide.
 
@@ -501,8 +519,6 @@ def choose_tile(
     """
     wide = 2 if columns > lanes else 1
     most = tallest(machine, wide)
-    if not isinstance(rows, int):
-        return open_segments(rows, most), most, wide
     if rows < 4:
         vectors = 8 if rows == 1 else 4
         while vectors > 1 and vectors * lanes >= 2 * columns:

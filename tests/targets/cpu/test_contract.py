@@ -161,6 +161,26 @@ def test_rows_of_unknown_number_are_one_block_if_they_turn_out_few() -> None:
     assert tiling(128, 64, 512).whole == 0
 
 
+@pytest.mark.parametrize(("k", "columns"), [(40, 72), (600, 40)])
+def test_any_number_of_rows_is_right_and_none_is_computed_twice(k: int, columns: int) -> None:
+    draw = np.random.default_rng(0)
+    weight = draw.standard_normal((k, columns), np.float32)
+    program = monograph.compile(lambda x: x @ weight, f"f32[rows, {k}]", variants=0)
+    for rows in (*range(1, 18), 33):
+        x = draw.standard_normal((rows, k), np.float32)
+        np.testing.assert_allclose(program(x), x.astype(np.float64) @ weight, rtol=1e-4, atol=1e-4)
+
+
+def test_the_state_of_a_loop_is_not_copied_into_tiles() -> None:
+    found = contraction(lambda x, w: x @ w, "f32[rows, 512]", "f32[512, 512]")
+    outside, inside = (
+        choose_tiling(found, MACHINE, Weights.RIGHT, in_loop=in_loop)[1]
+        for in_loop in (False, True)
+    )
+    assert (outside.left, inside.left) == (Reading.TILES, Reading.IN_PLACE)
+    assert [each.rows for each in inside.rows] == [6, 4, 2, 1]
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(1, 64), (2, 32), (3, 32)])
 def test_few_rows_have_wide_tiles(rows: int, columns: int) -> None:
     found = tiling(rows, 64, 512)
