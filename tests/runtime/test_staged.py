@@ -263,6 +263,39 @@ class TestSequences:
             assert_as_interpreted(executable, X[0, :, 0].copy(), np.array(times))
 
 
+def test_a_loop_that_stacks_results_is_one_program_for_all_trip_counts() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["going"], ["goes_on"]),
+            helper.make_node("Mul", ["before", "half"], ["after"]),
+            helper.make_node("Exp", ["after"], ["one"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("turn", INT, []),
+            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("before", FLOAT, [3]),
+        ],
+        [
+            helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("after", FLOAT, [3]),
+            helper.make_tensor_value_info("one", FLOAT, [3]),
+        ],
+    )
+    nodes = [
+        helper.make_node("Constant", [], ["half"], value_float=0.5),
+        helper.make_node("Loop", ["times", "", "x"], ["last", "all"], body=body),
+        helper.make_node("Add", ["all", "last"], ["y"]),
+    ]
+    executable = compile_graph(model(nodes, {"x": (FLOAT, [3]), "times": (INT, [])}), STRICT)
+    made = executable.report.variants
+    for times in (2, 7, 5):
+        assert_as_interpreted(executable, X[0, 0, :3].copy(), np.array(times))
+    assert executable.report.variants == made
+    for times in (0, 1, -3):
+        assert_as_interpreted(executable, X[0, 0, :3].copy(), np.array(times))
+
+
 class TestBounds:
     def test_too_many_variants_are_interpreted_and_reported(
         self, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from onnx import GraphProto
+from onnx.numpy_helper import to_array
 
 from monograph import functional as F
 from monograph.dataclass import dataclass
@@ -21,7 +23,7 @@ from monograph.frontends.onnx.converters.control import (
     run,
     scalar,
 )
-from monograph.frontends.onnx.node import OnnxNode
+from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import apply
 from monograph.ir.dims import Dim, dim_max, provably_equal
@@ -77,7 +79,33 @@ def loop(node: OnnxNode) -> Sequence[Value]:
         made = _as_scan(node, initial, trips)
         if made is not None:
             return made
+    stacks = len(initial) < len(node.proto.output) == len(body.output) - 1
+    if trips is None and goes_on and stacks and not node.scope.depth and _is_counted(body):
+        raise NotStatic(
+            f"{node.name}: the number of steps is not known before it runs", contents=node.input(0)
+        )
     return _as_while(node, initial)
+
+
+def _is_counted(body: GraphProto) -> bool:
+    """Whether a body's condition goes on as it began, so that the trip count alone ends it."""
+    makers = {name: made for made in body.node for name in made.output}
+    given = {tensor.name: tensor for tensor in body.initializer}
+    name = body.output[0].name
+    for _ in range(len(body.node) + 1):
+        made = makers.get(name)
+        if name == body.input[1].name:
+            return True
+        if name in given:
+            return bool(to_array(given[name]).all())
+        if made is not None and made.op_type == "Constant":
+            return all(
+                bool(to_array(each.t).all()) for each in made.attribute if each.HasField("t")
+            )
+        if made is None or made.op_type not in ("Identity", "Cast"):
+            return False
+        name = made.input[0]
+    return False
 
 
 # A number of steps that is known.
