@@ -110,6 +110,7 @@ def compile(
     """
     if target not in ("cpu", "host"):
         raise InputError(f"{target!r} is not a target", expected="cpu", found=repr(target))
+    _check_options(cache, variants, sizes)
     from monograph.runtime.compile import Options
     from monograph.runtime.models import compile_model
 
@@ -128,6 +129,23 @@ def compile(
     return compile_model(
         model, *examples, options=options, dynamic_shapes=dynamic_shapes, kwargs=kwargs
     )
+
+
+def _check_options(cache: object, variants: object, sizes: object) -> None:
+    """Refuse what is of another kind than it must be, whether this model needs it or not."""
+    if cache is not None and not isinstance(cache, bool):
+        raise InputError("cache is yes or no", expected="True, False or None", found=repr(cache))
+    is_count = type(variants) is int and variants >= 0
+    if variants is not None and not is_count:
+        raise InputError(
+            "variants is a number of programs", expected="0 or more, or None", found=repr(variants)
+        )
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise InputError(
+            "sizes are given by name",
+            expected='a dict, such as {"batch": 1, "height": (32, 640)}',
+            found=repr(sizes),
+        )
 
 
 def optimize(
@@ -158,6 +176,10 @@ def optimize_with_report(
 def as_pipeline(passes: str | Sequence[Pass | str]) -> Pipeline:
     """Passes from objects and spellings; a string holds several, separated by commas."""
     listed = split_passes(passes) if isinstance(passes, str) else passes
+    if not isinstance(listed, Sequence):
+        raise InputError(
+            "passes are a list", expected='passes or their names: "cse,dce"', found=repr(passes)
+        )
     made: list[Any] = [make_pass(each) if isinstance(each, str) else each for each in listed]
     for each in made:
         if not isinstance(each, Pass) or not hasattr(each, "name"):

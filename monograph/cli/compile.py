@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -126,10 +127,16 @@ def _summary(model: str, executable: Executable, seconds: float) -> str:
     kernels = "its calls complete it"
     if code is not None:
         launched = [step.kernel for step in flattened(code.steps) if isinstance(step, Launch)]
-        kernels = f"{len(set(launched))} kernels, {len(launched)} launches"
+        kernels = f"{_count(set(launched), 'kernel')}, {_count(launched, 'launch', 'es')}"
     lines = [f"{model}: {kernels} ({seconds:.2f} s{cached})"]
     if report.specialised is not None:
         lines.append(f"why: {report.specialised}; {report.variants} parts are compiled by now")
     if report.fallbacks:
-        lines.append(f"in the interpreter, {len(report.fallbacks)} nodes: {report.fallbacks[0]} …")
+        more = " …" if len(report.fallbacks) > 1 else ""
+        nodes = _count(report.fallbacks, "node")
+        lines.append(f"in the interpreter, {nodes}: {report.fallbacks[0]}{more}")
     return "\n".join(lines)
+
+
+def _count(items: Collection[object], noun: str, plural: str = "s") -> str:
+    return f"{len(items)} {noun}{'' if len(items) == 1 else plural}"

@@ -9,6 +9,7 @@ import typer
 
 import monograph
 from monograph.cli import bench, check, compile, explain, ops, opt, run, tour, tune
+from monograph.cli.errors import error_text
 from monograph.errors import MonographError
 
 app = typer.Typer(
@@ -45,7 +46,7 @@ def main() -> None:
     try:
         app()
     except MonographError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_text(error), file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()

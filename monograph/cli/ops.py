@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from monograph.cli import common
-from monograph.ir.op import Op, Trait, lookup, registry
+from monograph.errors import InputError
+from monograph.ir.op import Family, Op, Trait, lookup, registry
 
 
 def ops(
@@ -25,6 +26,9 @@ def ops(
     if name is not None:
         _show(lookup(name))
         return
+    families = [each.value for each in Family]
+    if family is not None and family not in families:
+        raise InputError(f"there is no family {family!r}", expected=", ".join(families))
     chosen = [c for c in registry().values() if family in (None, c.family.value)]
     table = Table(title=f"{len(chosen)} ops", title_justify="left")
     for heading in ("op", "family", "kind", "gradient", "what it is"):

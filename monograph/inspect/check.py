@@ -23,6 +23,7 @@ from monograph.frontends.trace import trace
 from monograph.inspect.python_files import (
     blaming,
     check_named,
+    check_types,
     declared_examples,
     find_target,
     folder_on_path,
@@ -41,6 +42,7 @@ from monograph.ir.verify import verify
 from monograph.passes.instruments import Verify
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
+from monograph.runtime.model_sources import refuse_suffix
 
 _WHAT_IT_TAKES = "a .onnx or .ir file, or file.py:name of a module or function"
 
@@ -85,6 +87,7 @@ def check(model: str, inputs: Sequence[str] = ()) -> CheckReport:
     if named is not None:
         return _check_python(model, *named, inputs)
     found = other_file(model, inputs, _WHAT_IT_TAKES)
+    refuse_suffix(found, _WHAT_IT_TAKES, known=(".ir",))
     if found.suffix == ".ir":
         _check_graph(load_graph(found))
         return CheckReport(model, (), f"monograph opt {shlex.quote(model)} -O O2")
@@ -120,6 +123,7 @@ def _check_python(model: str, path: Path, name: str, inputs: Sequence[str]) -> C
     with folder_on_path(path), no_notices():
         namespace = load_file(path)
         target, spelled = made(find_target(namespace, path, name), path, name)
+        check_types(inputs)
         is_torch = uses_torch(namespace, target, ())
         examples: Sequence[Any] = [torch_example(text) if is_torch else text for text in inputs]
         if not examples and not isinstance(target, Graph):

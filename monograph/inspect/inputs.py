@@ -93,7 +93,15 @@ def choose_sizes(
         if array is None or not isinstance(value.type, TensorType):
             continue
         pairs = zip(value.type.shape, array.shape, strict=False)
-        chosen |= {dim: size for dim, size in pairs if isinstance(dim, Symbol)}
+        found = {dim: size for dim, size in pairs if isinstance(dim, Symbol)}
+        for symbol, size in found.items():
+            if given.get(symbol.name, size) != size:
+                raise InputError(
+                    f"two sizes are given for {symbol.name!r}",
+                    expected=f"{size}, as the file of {value.name!r} has it",
+                    found=f"{symbol.name}={given[symbol.name]}",
+                )
+        chosen |= found
     return chosen | {symbols[name]: size for name, size in given.items()}
 
 
@@ -127,17 +135,26 @@ def _read(name: str, way: str) -> Array:
     try:
         array: Array = np.load(way, allow_pickle=False)
     except (ValueError, EOFError, OSError) as problem:
-        raise InputError(f"input {name!r}: {way} is not a NumPy file", found=str(problem)) from None
+        raise InputError(
+            f"input {name!r}: {way} is not a NumPy file", found=_said(problem)
+        ) from None
     return array
+
+
+def _said(problem: Exception) -> str:
+    """What is wrong with a file; NumPy takes what it does not know for a pickle."""
+    return "bytes of another kind" if "pickled" in str(problem) else str(problem)
 
 
 def _read_all(path: str) -> dict[str, Array]:
     """The arrays of a ``.npz`` file, by name."""
+    if not Path(path).is_file():
+        raise InputError(f"there is no file {path!r}", expected="a .npz file of inputs")
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as problem:
-        raise InputError(f"{path} is not a .npz file of arrays", found=str(problem)) from None
+        raise InputError(f"{path} is not a .npz file of arrays", found=_said(problem)) from None
 
 
 def _made(
@@ -147,6 +164,17 @@ def _made(
     if not isinstance(value.type, TensorType) or value.dtype is string:
         raise InputError(f"input {value.name!r} cannot be made up", found=str(value.type))
     shape = tuple(evaluate_dim(dim, bindings) for dim in value.type.shape)
+    try:
+        return _filled(value, way, shape, generator)
+    except (MemoryError, ValueError) as problem:  # also of more elements than an index counts
+        raise InputError(
+            f"input {value.name!r} is too large to be made up", found=f"{list(shape)}: {problem}"
+        ) from None
+
+
+def _filled(
+    value: Value, way: str, shape: tuple[int, ...], generator: np.random.Generator
+) -> Array:
     dtype = value.dtype.numpy
     if way.endswith(".npy") or way == "zeros":
         return np.zeros(shape, dtype)

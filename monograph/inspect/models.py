@@ -16,6 +16,7 @@ from monograph.errors import InputError
 from monograph.inspect.python_files import (
     blaming,
     check_named,
+    check_types,
     declared_examples,
     find_target,
     folder_on_path,
@@ -24,7 +25,7 @@ from monograph.inspect.python_files import (
     no_notices,
     other_file,
     split_name,
-    torch_example,
+    torch_examples,
     uses_torch,
 )
 from monograph.ir.graph import Graph
@@ -52,6 +53,8 @@ class Model:
     subject: Any
     examples: tuple[Any, ...] = ()
     is_torch: bool = False
+    dynamic_shapes: Any = None
+    """Which sizes of torch examples are free, as ``torch.export`` says it."""
 
     @property
     def is_compiled(self) -> bool:
@@ -67,7 +70,13 @@ class Model:
             return compile_model(self.subject, options=options)
         blame = blaming(self.path, "the model cannot be captured", only_own=True)
         with folder_on_path(self.path), no_notices(), blame:
-            return compile_model(self.subject, *self.examples, options=options, in_rows=True)
+            return compile_model(
+                self.subject,
+                *self.examples,
+                options=options,
+                dynamic_shapes=self.dynamic_shapes,
+                in_rows=True,
+            )
 
 
 def find_model(text: str, types: Sequence[str] = ()) -> Model:
@@ -94,25 +103,20 @@ def _python_model(text: str, path: Path, name: str, types: Sequence[str]) -> Mod
         subject, _ = made(find_target(namespace, path, name), path, name)
         if isinstance(subject, Graph):
             return Model(text, path, subject)
-        is_torch = uses_torch(namespace, subject, ())
-        if types:
-            examples = tuple(torch_example(each) if is_torch else each for each in types)
-            _refuse_free_sizes(subject, is_torch, examples)
-        else:
+        if not callable(subject):
+            raise InputError(
+                f"{text} is not a model",
+                expected="a module, a function or a graph",
+                found=type(subject).__name__,
+            )
+        check_types(types)
+        if not types:
             examples = tuple(declared_examples(namespace, path, text))
-        return Model(text, path, subject, examples, uses_torch(namespace, subject, examples))
-
-
-def _refuse_free_sizes(subject: Any, is_torch: bool, examples: Sequence[Any]) -> None:
-    """A plain function of torch's, known by the tensors that it is given, needs all their sizes."""
-    free = [each for each in examples if isinstance(each, str)]
-    if is_torch and free and not hasattr(subject, "named_parameters"):
-        raise InputError(
-            "free sizes are for torch modules, and this is a function",
-            expected="a type with numbers alone, such as f32[1, 4]",
-            found=free[0],
-            hint="make the function the forward of a torch.nn.Module",
-        )
+            return Model(text, path, subject, examples, uses_torch(namespace, subject, examples))
+        if not uses_torch(namespace, subject, ()):
+            return Model(text, path, subject, tuple(types))
+        tensors, free = torch_examples(types)
+        return Model(text, path, subject, tensors, is_torch=True, dynamic_shapes=free)
 
 
 def executable_of(compiled: CompiledModel) -> Executable:

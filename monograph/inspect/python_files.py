@@ -31,6 +31,8 @@ def split_name(model: str) -> tuple[Path, str] | None:
 def other_file(model: str, types: Sequence[str], expected: str, hint: str | None = None) -> Path:
     """The file of a model that is no Python file, and so takes no example inputs."""
     path = Path(model)
+    if not model:
+        raise InputError("no model is named", expected=expected)
     if not path.is_file():
         what = f"{model!r} is a folder" if path.is_dir() else f"there is no file {model!r}"
         raise InputError(what, expected=expected)
@@ -128,10 +130,26 @@ def declared_examples(namespace: ModuleType, path: Path, model: str) -> Sequence
 
 def torch_example(text: str) -> Any:
     """A tensor of the type that was named, random floats or zeros; a type with free sizes stays."""
+    (example,), free = torch_examples((text,))
+    return text if free is not None else example
+
+
+def torch_examples(types: Sequence[str]) -> tuple[tuple[Any, ...], Any]:
+    """Tensors of the types that were named, and what is free of their sizes, as torch says it."""
     from monograph.frontends.torch.typed_examples import example_tensors
 
-    (example,), free = example_tensors((text,))
-    return text if free is not None else example
+    return example_tensors(tuple(types))
+
+
+def check_types(types: Sequence[str]) -> None:
+    """Refuse values where types are meant: a compiled model serves every value."""
+    for text in types:
+        if "=" in text or text.endswith((".npy", ".npz")):
+            raise InputError(
+                f"{text!r} is not the type of an example input",
+                expected="a type, such as 'f32[1, 4]'",
+                hint="monograph run takes values, beside the types of a Python model",
+            )
 
 
 @contextlib.contextmanager

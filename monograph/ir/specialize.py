@@ -78,7 +78,13 @@ def _narrowed(symbol: Symbol, size: SizeRange) -> Dim:
     lower = symbol.lower if low is None else low
     upper = symbol.upper if high is None else high
     fits = lower >= symbol.lower and (symbol.upper is None or (upper or 0) <= symbol.upper)
-    if not fits or (upper is not None and upper < lower):
+    if upper is not None and upper < lower and fits:
+        raise InputError(
+            f"the range of {symbol.name!r} holds no size",
+            expected="the smallest size, then the largest",
+            found=str(size),
+        )
+    if not fits:
         raise InputError(
             f"the size of {symbol.name!r} cannot be this", expected=declared, found=str(size)
         )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from monograph import __version__
+from monograph.errors import InputError
 from monograph.runtime.atomic import replacing
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.container import (
@@ -26,7 +27,7 @@ __all__ = ["ArtifactError", "check_target", "describe_target", "read_artifact", 
 
 def write_artifact(path: str | os.PathLike[str], bundle: Bundle) -> Path:
     """Write a bundle to ``path``; what was there before is replaced when all of it is on disk."""
-    target = Path(path)
+    target = as_path(path)
     if target.is_dir():
         raise ArtifactError(f"{target} is a folder", expected="the name of a file to write")
     try:
@@ -40,13 +41,22 @@ def write_artifact(path: str | os.PathLike[str], bundle: Bundle) -> Path:
     return target
 
 
+def as_path(path: object) -> Path:
+    """A path as somebody gave it; an error if it is none."""
+    if isinstance(path, str | os.PathLike):
+        return Path(path)
+    raise InputError(
+        "this is not the name of a file", expected="a str or a path", found=type(path).__name__
+    )
+
+
 def read_artifact(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
     """Read what ``write_artifact`` wrote; an ``ArtifactError`` says what is wrong with the file.
 
     Arrays are mapped from the file, which must not be changed in place while they are in use.
     ``verify=False`` does not read them to check their digest; all else is checked all the same.
     """
-    source = Path(path)
+    source = as_path(path)
     try:
         with open_regular(source, follow_links=True) as file:
             return read_container(file, str(source), verify=verify)

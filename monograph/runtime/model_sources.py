@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from monograph.errors import InputError
+from monograph.runtime.compiled import Executable
 
 KINDS = (
     "a torch module or function (with example inputs), a function of Monograph's ops, a Graph, "
@@ -46,7 +47,14 @@ _FOREIGN = {
 
 
 def refuse_foreign(model: Any, leaves: Iterable[Any]) -> None:
-    """Refuse classes, and models or example inputs of frameworks that have no frontend here."""
+    """Refuse classes, what is compiled, and models or examples of frameworks without a frontend."""
+    if isinstance(getattr(model, "executable", model), Executable):
+        raise InputError(
+            "this is compiled already",
+            expected=KINDS,
+            found=type(model).__name__,
+            hint="call it, or compile the model that it was compiled from",
+        )
     if isinstance(model, type):
         raise InputError(
             f"{model.__name__} is a class, not a model",
@@ -100,10 +108,15 @@ def load_exported(path: str | Path) -> Any:
 def check_onnx_path(path: str | Path) -> None:
     """Refuse files that are something else than ONNX, by their names, and say what to do."""
     given = Path(path)
-    if given.suffix in _BY_SUFFIX:
-        problem, hint = _BY_SUFFIX[given.suffix]
-        raise InputError(f"{given} {problem}", expected=KINDS, hint=hint)
+    refuse_suffix(given, KINDS)
     _check_exists(given)
+
+
+def refuse_suffix(path: Path, expected: str, known: tuple[str, ...] = ()) -> None:
+    """Refuse a file whose name tells that it is of another kind, unless that kind is known."""
+    if path.suffix in _BY_SUFFIX and path.suffix not in known:
+        problem, hint = _BY_SUFFIX[path.suffix]
+        raise InputError(f"{path} {problem}", expected=expected, hint=hint)
 
 
 def _check_exists(path: Path) -> None:

@@ -369,7 +369,7 @@ def test_an_example_of_a_module_or_function_may_have_a_free_size(program: str) -
         ("{folder}/words.ir", "expected"),
         ("{folder}/bytes.ir", "bytes.ir"),
         ("{folder}/script.py", "holds many things"),
-        ("", "is a folder"),
+        ("", "no model is named"),
     ],
 )
 def test_what_is_no_model_is_refused(tmp_path: Path, model: str, message: str) -> None:

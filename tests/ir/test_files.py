@@ -206,6 +206,6 @@ def test_an_unwritable_folder_leaves_nothing_behind(tmp_path: Path) -> None:
     graph.create(Probe(count=1), [graph.add_input("x", TensorType(f32, (4,)))])
     target = tmp_path / "taken.ir"
     target.mkdir()
-    with pytest.raises(OSError):
+    with pytest.raises(InputError, match="cannot be written"):
         save_graph(graph, target)
     assert [file.name for file in tmp_path.iterdir()] == ["taken.ir"]

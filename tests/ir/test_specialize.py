@@ -57,7 +57,7 @@ def test_the_graph_itself_stays_as_it_is() -> None:
         ({"rows": 4}, "no symbolic size 'rows'"),
         ({"batch": "4"}, "is no size"),
         ({"batch": (1, 2, 3)}, "is no size"),
-        ({"batch": (9, 3)}, "cannot be this"),
+        ({"batch": (9, 3)}, "holds no size"),
         ({"batch": -1}, "cannot be this"),
     ],
 )

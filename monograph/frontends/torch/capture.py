@@ -6,6 +6,7 @@ import functools
 import inspect
 import operator
 import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,9 +15,10 @@ import numpy as np
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from monograph.errors import InputError, UnsupportedError
+from monograph.errors import InputError, MonographError, UnsupportedError
 from monograph.frontends.torch.caches import know_caches
 from monograph.frontends.torch.held import HeldTensors
+from monograph.frontends.torch.notices import PACKAGES
 from monograph.frontends.torch.quick_export import quick_export
 from monograph.frontends.torch.shapes import tell_torch
 from monograph.frontends.torch.spelled import SpelledOut
@@ -154,15 +156,26 @@ def _all_watched() -> Iterator[None]:
         yield
 
 
-def _not_captured(target: Any, error: Exception) -> UnsupportedError:
+def _not_captured(target: Any, error: Exception) -> MonographError:
     is_decided_by_data = any(complaint in str(error) for complaint in DECIDED_BY_DATA)
     return UnsupportedError(
-        f"torch.export could not capture {type(target).__name__}: {_first_line(error)}",
+        f"torch.export could not capture {_name(target)}: {_first_line(error)}",
         hint='torch.compile(..., backend="monograph") compiles what lies before and after a choice '
         "that Python makes by what a tensor holds; torch.cond and while_loop say it in the program"
         if is_decided_by_data
         else None,
-    )
+    ).with_context(source=_line_of_user(error))
+
+
+def _name(target: Any) -> str:
+    return str(getattr(target, "__name__", type(target).__name__))
+
+
+def _line_of_user(error: BaseException) -> str | None:
+    """The innermost line in an error's traceback that is neither torch's nor this package's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith((*PACKAGES, "<"))]
+    return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
 
 
 def _left_gradients_behind(program: Any) -> bool:

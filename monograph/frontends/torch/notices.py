@@ -15,7 +15,8 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-_PACKAGES = (str(Path(__file__).parents[2]), str(Path(torch.__file__).parent))
+PACKAGES = (str(Path(__file__).parents[2]), str(Path(torch.__file__).parent))
+"""Where files lie that are not the user's: this package's and torch's."""
 _TENSOR = torch.Tensor
 _SHOWN_PARTS = 3
 _NOT_RUN = ("__init__", "train", "eval", "extra_repr", "__repr__", "__setstate__")
@@ -141,6 +142,6 @@ def _reads_mode(kind: type) -> bool:
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line outside of this package and of torch that compiles or calls."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGES):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGES):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -10,6 +10,7 @@ import json
 import os
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -243,5 +244,11 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
     try:
         write(temporary)
         temporary.replace(path)
+    except OSError as problem:
+        raise InputError(
+            f"{path} cannot be written: {problem.strerror}",
+            hint="choose a folder that exists, is yours to write to, and has room",
+        ) from problem
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # of a folder that is none
+            temporary.unlink(missing_ok=True)
