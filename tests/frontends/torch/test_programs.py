@@ -127,6 +127,7 @@ def test_where_alone_finds_the_places_by_axis(shape: tuple[int, ...]) -> None:
 
 def test_a_scalar_has_no_axes_to_move() -> None:
     check(lambda x: x.sum().movedim(0, -1), torch.randn(3))
+    check(lambda x: x.sum().mT, torch.randn(3))
 
 
 def test_a_window_of_a_known_length_is_data() -> None:

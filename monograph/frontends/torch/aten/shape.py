@@ -74,7 +74,7 @@ def _t(node: TorchNode) -> Value:
 
 @converter("aten.mT.default")
 def _matrix_transpose(node: TorchNode) -> Value:
-    return F.swapaxes(node["self"], -1, -2)
+    return swapped(node["self"], -1, -2)
 
 
 @converter("aten.mH.default", "aten.adjoint.default")
