@@ -14,7 +14,7 @@ import numpy as np
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Node, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
-from monograph.ir.types import TensorType
+from monograph.ir.types import TensorType, symbols_of
 from monograph.ops.data import Constant, Weight
 from monograph.runtime.bounded import taken
 from monograph.runtime.cut import Cut
@@ -27,7 +27,8 @@ class Decision:
 
     def __init__(self, made: Cut) -> None:
         self._graph = made.graph
-        self._is_evaluated = len(made.bounded) < len(made.between)
+        evaluated = (node for node in made.between if node not in made.bounded)
+        self._needs_sizes = any(map(_mentions_sizes, evaluated))
         count = len(made.graph.inputs)
         places = {value: k for k, value in enumerate((*made.graph.inputs, *made.computed))}
         end = count + len(made.before.outputs)
@@ -44,7 +45,7 @@ class Decision:
         """What is handed on."""
         found = [*arguments, *computed]
         if self._steps:
-            sizes = bind_inputs(self._graph, arguments)[1] if self._is_evaluated else {}
+            sizes = bind_inputs(self._graph, arguments)[1] if self._needs_sizes else {}
             for step in self._steps:
                 found += step(found, sizes)
         return [found[k] for k in self._handed]
@@ -75,6 +76,12 @@ def _evaluation(node: Node, places: Mapping[Value, int]) -> Step:
             return evaluate_node(node, operands, sizes)
 
     return step
+
+
+def _mentions_sizes(node: Node) -> bool:
+    """Whether a node mentions sizes beside those that it decides itself."""
+    mentioned = {*node.op.symbols(), *(s for v in node.results for s in symbols_of(v.type))}
+    return bool(node.regions) or not mentioned <= set(node.op.binds())
 
 
 def only_says_a_size(node: Node) -> bool:

@@ -32,7 +32,7 @@ from monograph.runtime.lives import arena_requests, copies_of
 from monograph.runtime.locks import ForkedLock
 from monograph.runtime.pool import SMALL, OutputPool
 from monograph.runtime.preparing import Packing, in_order
-from monograph.runtime.sizes import Guard, check_sizes, guards_of
+from monograph.runtime.sizes import Guard, SizeChecks, guards_of
 from monograph.runtime.threads import symbols as register_pool_symbols
 from monograph.runtime.threads import thread_count
 from monograph.runtime.variants import Variants
@@ -143,6 +143,7 @@ class Native:
         if guards is None:  # a loaded program brings its own: its graph has no nodes
             guards = () if self.static else guards_of(graph)
         self.guards = guards
+        self._size_checks = SizeChecks(guards)
         self._is_verified = verify and Config.from_environment().verify
         self._verifies: ProgramVerifier | None = None
         self.variants: Variants | None = None
@@ -283,7 +284,7 @@ class Native:
         found = self.plans.get(sizes)
         if found is None:
             bindings = dict(zip(self.program.sizes, sizes, strict=True))
-            check_sizes(self.guards, bindings)
+            self._size_checks.check(bindings)
             copies = copies_of(self.program, bindings, self.threads)
             requests = [
                 replace(each.at(bindings), size=copies[each.slot].nbytes)

@@ -17,7 +17,7 @@ from monograph.errors import EvaluationError, MonographError
 from monograph.ir.dims import Dim, Shape, Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, infer_types
 from monograph.ir.op import Trait
-from monograph.ir.types import TensorType, ValueType
+from monograph.ir.types import TensorType, ValueType, symbols_of
 
 
 class Guard(NamedTuple):
@@ -48,6 +48,46 @@ class DimValues:
         found = [self.find(dim) for dim in shape]
         numbers = tuple(each for each in found if each is not None)
         return numbers if len(numbers) == len(found) else None
+
+
+MAX_REMEMBERED = 4096
+"""For how many sizes of some symbols it is remembered that they fit."""
+
+
+class SizeChecks:
+    """Guards by the symbols that they depend on: sizes that have been held to fit are not again.
+
+    A program whose sizes change from call to call, one independently of the other, meets few that
+    are new to any node.
+    """
+
+    def __init__(self, guards: Sequence[Guard]) -> None:
+        self._by_symbols: dict[tuple[Symbol, ...], list[Guard]] = {}
+        for guard in guards:
+            self._by_symbols.setdefault(_symbols_of_guard(guard), []).append(guard)
+        self._fitting: dict[tuple[Symbol, ...], set[tuple[int, ...]]] = {
+            symbols: set() for symbols in self._by_symbols
+        }
+
+    def check(self, bindings: Mapping[Symbol, int]) -> None:
+        """Hold every node's type rule against these sizes; the first refusal is the error."""
+        for symbols, guards in self._by_symbols.items():
+            sizes = tuple([bindings.get(symbol, -1) for symbol in symbols])
+            fitting = self._fitting[symbols]
+            if sizes in fitting:
+                continue
+            check_sizes(guards, bindings)
+            if len(fitting) < MAX_REMEMBERED:
+                fitting.add(sizes)
+
+
+def _symbols_of_guard(guard: Guard) -> tuple[Symbol, ...]:
+    found = set(guard.node.op.symbols())
+    for value in (*guard.node.operands, *guard.node.results):
+        found.update(symbols_of(value.type))
+    for length in guard.lengths:
+        found.update(() if isinstance(length, int) else length.symbols())
+    return tuple(sorted(found, key=lambda symbol: symbol.name))
 
 
 def guards_of(graph: Graph) -> tuple[Guard, ...]:
