@@ -57,6 +57,8 @@ def _move(node: Node) -> int:
     """Replace one convolution, if some of what it reads was enlarged: how many parts were."""
     x, weight, *bias = node.operands
     parts = _parts(x)
+    if any(part.shape[2:] != node.result.shape[2:] for part in parts):
+        return 0  # sizes that only the run finds equal: a sum would have those of another part
     sources = [_enlarged(part, weight.shape[0]) for part in parts]
     moved = [source for source in sources if source is not None]
     if not moved:
