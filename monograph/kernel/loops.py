@@ -140,7 +140,7 @@ class LoopNest:
     sizes: tuple[Symbol, ...]
     parallel: Symbol
     extent: Dim
-    grain: int
+    grain: Dim
     """How many parallel iterations are worth handing to a thread."""
     body: tuple[Statement, ...]
     complaint: str = ""

@@ -146,7 +146,7 @@ def nest_text(nest: LoopNest) -> str:
     signature = ", ".join(buffer_text(buffer) for buffer in nest.buffers)
     lines = [f"nest {nest.name}({signature}):"]
     lines += [f"  scratch {buffer_text(buffer)}" for buffer in nest.scratch]
-    grain = f" in steps of {nest.grain}" if nest.grain > 1 else ""
+    grain = f" in steps of {dim_text(nest.grain)}" if nest.grain != 1 else ""
     lines.append(f"  parallel {dim_text(nest.parallel)} < {dim_text(nest.extent)}{grain}:")
     for statement in nest.body:
         lines += _statement_lines(statement, "    ")

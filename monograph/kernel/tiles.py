@@ -121,7 +121,7 @@ class Tiling:
     block_panels: int
     left: Reading
     right: Reading
-    grain: int = 1
+    grain: Dim = 1
     whole: int = 0
     """Tiles up to which, when it runs, all rows are one block, and each panel one by itself."""
     narrow: bool = False

@@ -1,8 +1,9 @@
 """When each slot of a program's arena is alive, and how much memory that takes.
 
 A slot needs its bytes from the step that first touches it to the one that last does; a loop touches
-all of its slots from start to end. The runs of a ``Spread`` step are independent: what only they
-use is planned for one run by itself, and the arena has that many times, once a thread.
+all of its slots from start to end, and so do lists of steps that run side by side. The runs of a
+``Spread`` step are independent: what only they use is planned for one run by itself, and the arena
+has that many times, once a thread.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from monograph.targets.program import (
     Count,
     Launch,
     Repeat,
+    Sections,
     Slot,
     SlotKind,
     Spread,
@@ -138,6 +140,12 @@ def _lives(
             case Count(_, _, body) | Spread(_, _, body):
                 inner = {}
                 now = _lives(body, now + 1, inner, shares)
+                for slot in inner:
+                    lives.setdefault(slot, []).extend((start, now))
+            case Sections(_, parts):
+                inner = {}
+                for part in parts:
+                    now = _lives(part, now + 1, inner, shares)
                 for slot in inner:
                     lives.setdefault(slot, []).extend((start, now))
         for slot in touched(step):

@@ -34,6 +34,7 @@ from monograph.targets.program import (
     Interpret,
     Launch,
     Repeat,
+    Sections,
     SlotKind,
     Spread,
     Step,
@@ -167,6 +168,10 @@ class _Replay:
                 case Count(_, times, body) | Spread(_, times, body):
                     for _ in range(min(evaluate_dim(times, self.bindings), 2)):
                         self.steps(body)
+                case Sections(_, parts):
+                    for part in parts:  # and the first again, which the others must have left alone
+                        self.steps(part)
+                    self.steps(parts[0])
 
     def either(self, first: Sequence[Step], second: Sequence[Step]) -> None:
         """Two ways to go on: what one of them loses is lost, what both write is there."""

@@ -69,7 +69,7 @@ class Launch:
     slots: tuple[int, ...]
     sizes: tuple[Symbol, ...]
     extent: Dim
-    grain: int
+    grain: Dim
     checked: str = ""
     """What to say if an index that it reads is out of range; empty if it reads none."""
     in_place: tuple[int, ...] = ()
@@ -175,7 +175,19 @@ class Spread:
     copies: int
 
 
-Step: TypeAlias = Launch | Interpret | Copy | Element | Branch | Repeat | Count | Spread
+@dataclass(frozen=True)
+class Sections:
+    """Run lists of steps side by side, each on one thread: none reads what another writes.
+
+    Where each could keep more threads busy than there are lists, they run one after the other, on
+    all threads. ``number`` counts such steps of a program.
+    """
+
+    number: int
+    parts: tuple[tuple[Step, ...], ...]
+
+
+Step: TypeAlias = Launch | Interpret | Copy | Element | Branch | Repeat | Count | Spread | Sections
 
 
 @dataclass(frozen=True)
@@ -208,6 +220,9 @@ def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:
                 yield from flattened(body)
             case Count(_, _, body) | Spread(_, _, body):
                 yield from flattened(body)
+            case Sections(_, parts):
+                for part in parts:
+                    yield from flattened(part)
 
 
 def has_loops(steps: Sequence[Step]) -> bool:
@@ -230,7 +245,7 @@ def touched(step: Step) -> tuple[int, ...]:
             return (condition,)
         case Repeat(_, condition, _, _, _):
             return (condition,)
-        case Count():
+        case Count() | Sections():
             return ()
         case Spread():
             return (step.memory,)

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Opaque, Operation, Symbol
 from monograph.targets.cpu.assembly import Builder, Function, Lanes
 from monograph.targets.cpu.interrupts import BEGIN
+from monograph.targets.cpu.sections_entry import PARALLEL_FOR, emit_sections, single_range
 from monograph.targets.cpu.table import TableFunction
 from monograph.targets.program import (
     BROKEN_OFF,
@@ -32,6 +33,7 @@ from monograph.targets.program import (
     Interpret,
     Launch,
     Repeat,
+    Sections,
     Slot,
     Spread,
     Step,
@@ -39,8 +41,6 @@ from monograph.targets.program import (
     has_loops,
     touched,
 )
-
-PARALLEL_FOR = "monograph_parallel_for"
 
 
 class EntryEmitter(TableFunction):
@@ -119,6 +119,8 @@ class EntryEmitter(TableFunction):
                     self.count(step)
                 case Spread():
                     self.spread(step)
+                case Sections():
+                    emit_sections(self, step)
 
     # Steps ----------------------------------------------------------------------------------------
 
@@ -137,17 +139,17 @@ class EntryEmitter(TableFunction):
         self.store_argument(len(values), "ptr %status")
         total = self.dim(step.extent)
         kernel = self.codes.get(step.kernel, step.kernel)
-        if isinstance(step.extent, int) and step.extent <= step.grain:
-            if step.extent > 0:
-                self.b.line(f"call void @{kernel}(ptr %arguments, i64 0, i64 {step.extent})")
-        else:
+        alone = single_range(step)
+        if alone is None:
             self.declarations.add(f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64, i64)")
             self.b.assign(
                 "i32",
                 1,
                 f"call i32 @{PARALLEL_FOR}(ptr @{kernel}, ptr %arguments, i64 {total.text}, "
-                f"i64 {step.grain}, i64 %threads)",
+                f"i64 {self.dim(step.grain).text}, i64 %threads)",
             )
+        elif alone > 0:
+            self.b.line(f"call void @{kernel}(ptr %arguments, i64 0, i64 {alone})")
         if step.checked:
             flag = self.b.assign("i32", 1, "load i32, ptr %status, align 4")
             self.fail_if(self.b.compare("icmp ne", flag, Lanes("0", "i32")), step)
@@ -169,7 +171,7 @@ class EntryEmitter(TableFunction):
             "i32",
             1,
             f"call i32 @{PARALLEL_FOR}(ptr @{name}, ptr %arguments, "
-            f"i64 {total.text}, i64 {step.grain}, i64 %threads)",
+            f"i64 {total.text}, i64 {self.dim(step.grain).text}, i64 %threads)",
         )
 
     def together_function(self, kernel: str, times: int, words: int) -> str:

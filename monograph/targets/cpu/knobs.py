@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from monograph.ir.dims import Dim
 from monograph.kernel.attention_tiles import AttentionTile
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.tiles import Tiling
@@ -182,5 +183,7 @@ def _around(count: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(n for n in (count // 2, count * 2, count * 4) if 0 < n != count))
 
 
-def _grains(grain: int) -> tuple[int, ...]:
+def _grains(grain: Dim) -> tuple[int, ...]:
+    if not isinstance(grain, int):
+        return ()
     return tuple(dict.fromkeys(n for n in (grain // 4, grain * 4, grain * 16) if 0 < n != grain))

@@ -117,7 +117,8 @@ def _settled(
         return step
     if own:
         sizes = tuple(own.get(symbol, symbol) for symbol in step.sizes)
-        step = replace(step, sizes=sizes, extent=substitute_dim(step.extent, own))
+        extent, grain = (substitute_dim(each, own) for each in (step.extent, step.grain))
+        step = replace(step, sizes=sizes, extent=extent, grain=grain)
     if wholes.keys().isdisjoint(step.slots):
         return step
     found = [wholes.get(slot, (slot, 0)) for slot in step.slots]

@@ -49,6 +49,8 @@ def _has_whole_portions(launch: Launch) -> bool:
     """Whether there are several portions, none of which is shorter than the others."""
     if not isinstance(launch.extent, int):
         return launch.grain == 1
+    if not isinstance(launch.grain, int):
+        return False
     return launch.extent > launch.grain and launch.extent % launch.grain == 0
 
 

@@ -36,6 +36,7 @@ from monograph.targets.cpu.layout import convolution_layouts, plan_layouts
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.patches import gathered, has_patches
 from monograph.targets.cpu.repeats import Repeats
+from monograph.targets.cpu.sections import join_loops
 from monograph.targets.cpu.sharing import Sharing
 from monograph.targets.cpu.side_by_side import join_equal
 from monograph.targets.cpu.tuning import Tuning
@@ -89,6 +90,7 @@ class StepBuilder(Launches):
         self.graph(graph, targets)
         join_packs(self, self.ends)
         join_equal(self, self.ends)
+        join_loops(self, self.ends)
 
     def graph(self, graph: Graph, targets: Sequence[int]) -> None:
         """The steps of a graph or region whose results are wanted in ``targets``."""

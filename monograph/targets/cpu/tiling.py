@@ -12,7 +12,7 @@ import math
 from enum import Enum
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim, provably_at_least, shape_product
+from monograph.ir.dims import Dim, dim_max, dim_min, provably_at_least, shape_product
 from monograph.kernel.contraction import (
     GROUP,
     WORTHWHILE,
@@ -147,7 +147,7 @@ def choose_tiling(
     right = Reading.PACKED if in_panels else choose_right(contraction, machine, weights)
     if in_panels and left is not Reading.TILES and likely(contraction.size(contraction.m)) <= FEW:
         contraction = in_groups(contraction)
-    chooser = _Chooser(contraction, machine, left, right, weights, in_network)
+    chooser = _Chooser(contraction, machine, left, right, weights, in_network, in_loop)
     return contraction, chooser.tiling()
 
 
@@ -275,6 +275,7 @@ class _Chooser:
     right: Reading
     weights: Weights
     in_network: bool
+    in_loop: bool = False
 
     @property
     def element(self) -> int:
@@ -295,8 +296,7 @@ class _Chooser:
             most_rows = HELD_ROWS if self.weights is Weights.LEFT else BLOCK_ROWS
             block_tiles = even_block(tiles, max(1, most_rows // height))
         block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
-        steps = likely(contraction.size(contraction.k))
-        work = 2 * block_tiles * height * block_panels * vectors * steps
+        row_work = 2 * block_panels * vectors * likely(contraction.size(contraction.k))
         return Tiling(
             segments,
             height,
@@ -306,7 +306,7 @@ class _Chooser:
             block_panels,
             self.left,
             self.right,
-            max(self.portion(columns, width * block_panels), WORK // max(work, 1)),
+            self.grain(columns, width * block_panels, block_tiles * height, row_work),
             self.whole_tiles(height, block_tiles),
             self.is_narrow(likely(rows)),
             self.ahead(likely(rows), block_tiles),
@@ -420,6 +420,14 @@ class _Chooser:
             return False
         weights = likely(contraction.size((*contraction.n, *contraction.k))) * self.element
         return weights <= self.machine.l2 // 2
+
+    def grain(self, columns: int, width: int, most_rows: int, row_work: int) -> Dim:
+        """Blocks that are worth a thread; in a loop, as many as their rows turn out to call for."""
+        rows = self.contraction.size(self.contraction.m)
+        if self.in_loop and not isinstance(rows, int):
+            known = dim_max(1, dim_min(rows, most_rows))
+            return dim_max(1, WORK // row_work // known)
+        return max(self.portion(columns, width), WORK // max(most_rows * row_work, 1))
 
     def portion(self, columns: int, width: int) -> int:
         """Blocks of so many columns that a thread takes at a time, where they have all rows."""
