@@ -37,6 +37,7 @@ from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
 from monograph.runtime.executable import Native
 from monograph.runtime.holding import Held, follow, hold, hold_all, own_weights, weights_of
+from monograph.runtime.nonempty import Otherwise, assume_nonempty
 from monograph.runtime.notes import notes_of
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
 from monograph.runtime.records import typed
@@ -166,10 +167,21 @@ def compile_graph(
     they are packed (``runtime.holding``).
     """
     chosen = options or Options()
-    started = time.perf_counter()
     if chosen.sizes:
         graph, chosen = specialize_sizes(graph, chosen.sizes), replace(chosen, sizes={})
-    chosen = _keeping_what_variants_need(graph, chosen, owned)
+    assumed = assume_nonempty(graph)
+    if assumed is None:
+        return _compile_graph(graph, chosen, owned)
+    made = _compile_graph(assumed.graph, chosen, owned)
+    snapshot(graph.walk())
+    made.otherwise = Otherwise(assumed, lambda: _compile_graph(graph, chosen, owned=False))
+    return made
+
+
+def _compile_graph(graph: Graph, options: Options, owned: bool) -> Executable:
+    """``compile_graph`` for all sizes that the graph's types allow."""
+    started = time.perf_counter()
+    chosen = _keeping_what_variants_need(graph, options, owned)
     if owned:
         hold(graph)
     model = graph if owned else reread(graph)

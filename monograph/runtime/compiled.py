@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from monograph.frontends.torch.notices import GradientWatch
     from monograph.passes.manager import Report
     from monograph.runtime.convention import Convention, LoadedModule
+    from monograph.runtime.nonempty import Otherwise
     from monograph.runtime.quick_calls import Kind
     from monograph.runtime.staged import Stage
     from monograph.runtime.tensor_calls import TensorCalls
@@ -104,6 +105,8 @@ class Executable:
         self.graph = graph
         self.stage = stage
         """What completes the program when it is called; None if it is complete."""
+        self.otherwise: Otherwise | None = None
+        """What runs where a size is zero that the program assumes not to be."""
         self.native = native
         self.report = report
         self._lowered = lowered
@@ -206,6 +209,8 @@ class Executable:
         native, arguments = self.native, self.arguments
         if any_torch(inputs.values() if isinstance(inputs, dict) else inputs):
             return self._run_torch(inputs)
+        if self.otherwise is not None and self.otherwise.serves(inputs):
+            return self.otherwise.run(inputs)
         if self.stage is not None:
             with call_limit():  # one for all its parts
                 return self.stage.call(inputs)
