@@ -108,6 +108,16 @@ bench-compile: $(PEERS)/.installed ## Measure compile time and memory of whole m
 	$(PEERS)/bin/python -m benchmarks.compile_time --json build/bench/compile_time.json \
 		--only models $(BENCH_ARGS)
 
+.PHONY: bench-shipped
+bench-shipped: $(PEERS)/.installed ## Measure ONNX files of free sizes, as people ship them
+	$(PEERS)/bin/python -W ignore -m benchmarks.shipped --json build/bench/shipped.json \
+		--markdown build/bench/shipped.md $(BENCH_ARGS)
+
+.PHONY: bench-stream
+bench-stream: $(PEERS)/.installed ## Send requests of changing sizes: latencies, memory, compiling
+	$(PEERS)/bin/python -W ignore -m benchmarks.shipped.stream --json build/bench/stream.json \
+		--markdown build/bench/stream.md $(BENCH_ARGS)
+
 .PHONY: bench-readme
 bench-readme: $(STAMP) ## Write what was measured into the README's table
 	$(BIN)/python -m benchmarks.readme build/bench/native.json \
