@@ -195,7 +195,17 @@ def explain_executable(
 
 
 def _variants(executable: Executable) -> dict[str, str]:
-    """The variants of a program with symbolic sizes, the least recently used first."""
+    """The variants of a program with symbolic sizes, the least recently used first.
+
+    Those of a program that calls complete are its parts', each with the part's name.
+    """
+    if executable.stage is not None:
+        parts = executable.stage.parts
+        return {
+            f"{label} of @{part.graph.name}": state
+            for part in parts
+            for label, state in _variants(part).items()
+        }
     native = executable.native
     if native is None or native.variants is None:
         return {}

@@ -43,7 +43,7 @@ from monograph.runtime.program_cache import Found, Watch, program_cache, settled
 from monograph.runtime.records import typed
 from monograph.runtime.threads import check_threads
 from monograph.runtime.unheld import only_interpretable
-from monograph.runtime.variants import Variants, share_panels
+from monograph.runtime.variants import VariantLimit, Variants, share_panels
 from monograph.targets.cpu.attention import decompose_others, is_streamed
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.knobs import edited
@@ -90,6 +90,8 @@ class Options:
     variants: int | None = None
     """For how many of the sizes that come back to keep programs of their own
     (``runtime.variants``); ``MONOGRAPH_VARIANTS`` decides if None."""
+    variant_limit: VariantLimit | None = None
+    """What counts the variants of all parts of a program, for one that consists of several."""
 
     @property
     def pipeline(self) -> Pipeline:
@@ -229,7 +231,8 @@ def _native(code: Code, graph: Graph, options: Options, owned: bool) -> Native:
     native.prepared()
     if options.variants and not native.static:
         snapshot(graph.walk())
-        native.variants = Variants(options.variants, _specializer(native, graph, options))
+        make = _specializer(native, graph, options)
+        native.variants = Variants(options.variants, make, options.variant_limit)
     return native
 
 
@@ -238,13 +241,21 @@ def _keeping_what_variants_need(graph: Graph, options: Options, owned: bool) -> 
 
     They read the weights once more, so these are held, and must be nobody else's to change.
     """
-    most = Config.from_environment().variants if options.variants is None else options.variants
-    if not most or options.listings or not graph.symbols():
-        return replace(options, variants=0)
+    most = 0 if options.listings else _most_variants(options)
+    limit = options.variant_limit or VariantLimit(most)
+    without = replace(options, variants=0, variant_limit=limit)
+    if not most or not graph.symbols():
+        return without
     held = (contents_of(node) for node in graph.walk())
     if not owned and not all(data is None or data.is_private for data in held):
-        return replace(options, variants=0)
-    return replace(options, variants=most, keep_weights=True)
+        return without
+    return replace(options, variants=most, variant_limit=limit, keep_weights=True)
+
+
+def _most_variants(options: Options) -> int:
+    if options.variants is None:
+        return Config.from_environment().variants
+    return options.variants
 
 
 def _specializer(
@@ -252,7 +263,7 @@ def _specializer(
 ) -> Callable[[tuple[int, ...]], Executable]:
     """Compiles the graph for some sizes; it holds the symbolic program no longer than others do."""
     held, symbols = weakref.ref(native), native.program.sizes
-    fixed = replace(options, variants=0, budget=0.0, again=False)
+    fixed = replace(options, variants=0, variant_limit=None, budget=0.0, again=False)
 
     def specialized(sizes: tuple[int, ...]) -> Executable:
         same = specialize(graph, dict(zip(symbols, sizes, strict=True)))
@@ -271,7 +282,8 @@ def staged(graph: Graph, options: Options, report: CompileReport) -> Stage:
     """What completes a graph that has no native code as it is, call by call."""
     from monograph.runtime.staged import Stage, Workshop  # few programs need it
 
-    chosen = replace(options, strides=())
+    limit = options.variant_limit or VariantLimit(_most_variants(options))
+    chosen = replace(options, strides=(), variants=limit.most, variant_limit=limit)
     workshop = Workshop(lambda part: compile_graph(part, chosen), report, options.settings)
     stage = Stage(graph, workshop)
     stage.prepare()

@@ -60,16 +60,22 @@ class Recent(Generic[Key, Item]):
             self._calls.popitem(last=False)
         return False
 
-    def put(self, key: Key, item: Item) -> list[Item]:
+    def calls_left(self, key: Key) -> int:
+        """How often a key still has to come to get an item."""
+        return self._calls_before - self._calls.get(key, 0)
+
+    def put(self, key: Key, item: Item) -> list[tuple[Key, Item]]:
         """Keep an item; those that had to go for it."""
         self._items[key] = item
         gone = []
         while len(self._items) > self.most:
-            gone.append(self._items.popitem(last=False)[1])
+            gone.append(self._items.popitem(last=False))
             self._calls_before *= 2
         return gone
 
-    def drop(self, key: Key) -> None:
-        """Forget an item, for which there is no room elsewhere."""
-        if self._items.pop(key, None) is not None:
+    def drop(self, key: Key) -> Item | None:
+        """Forget an item, which had to go for another elsewhere."""
+        found = self._items.pop(key, None)
+        if found is not None:
             self._calls_before *= 2
+        return found

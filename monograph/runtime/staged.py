@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -76,17 +77,24 @@ class Workshop:
         """How parts are compiled, to be stored: see ``runtime.compile.Options.settings``."""
         self.strict = bool(settings["strict"])
         self.lock = ForkedLock()
+        self._parts: list[weakref.ref[Executable]] = []
         self.likely = MOST_LIKELY
         """How many more plans may be made before a call asks for them."""
 
     def compile(self, graph: Graph) -> Executable:
         """Native code for a graph that can have it."""
         made = self._compile(graph)
+        self._parts.append(weakref.ref(made))
         report = self.report
         report.variants += 1
         report.kernels += made.report.kernels
         report.fallbacks += made.report.fallbacks
         return made
+
+    def parts(self) -> list[Executable]:
+        """The parts that are compiled, in the order in which that was done."""
+        found = [each() for each in self._parts]
+        return [each for each in found if each is not None]
 
     def interpreted(self, nodes: Sequence[Node], reason: str) -> None:
         """Note what runs in the interpreter; an error if it must not."""
@@ -133,6 +141,11 @@ class Stage:
     def settings(self) -> Mapping[str, Json]:
         """How its parts are compiled."""
         return self._workshop.settings
+
+    @property
+    def parts(self) -> list[Executable]:
+        """The programs that it consists of by now, those of other stages of the model included."""
+        return self._workshop.parts()
 
     @property
     def is_settled(self) -> bool:

@@ -8,18 +8,18 @@ sizes run it. No call waits for it, and results may then differ in their last bi
 dropped, and from then on sizes have to come twice as often before they get one, so that many sizes
 in turns do not keep a processor busy. Packed weights that are the same are held once.
 
+The parts of a program that calls complete (``runtime.staged``) have variants as well: so many each,
+and ``MAX_PARTS`` times as many in all.
+
 A variant that cannot be compiled is not tried again: the symbolic program serves these sizes, and
-``explain`` names the reason.
+``explain`` names the reason. A fault of the compiler's own is a warning, too.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-import queue
-import threading
+import warnings
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -29,7 +29,9 @@ import numpy as np
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.types import Array
-from monograph.progress import listening
+from monograph.runtime import background
+from monograph.runtime.locks import ForkedLock
+from monograph.runtime.recent import Recent
 
 if TYPE_CHECKING:
     from monograph.runtime.compiled import Executable
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 
 CALLS_BEFORE = 2
 """How often sizes have to come before a variant is compiled for them."""
-MAX_COUNTED = 256
-"""For how many sizes it is counted how often they came."""
+MAX_PARTS = 4
+"""The parts of a program together may keep as many variants as so many programs."""
 
 Sizes = tuple[int, ...]
 
@@ -48,30 +50,74 @@ class State(Enum):
 
     WAITING = "waiting to be compiled"
     READY = "compiled"
+    LOADED = "loaded"
     REFUSED = "not possible"
 
 
 @dataclass
 class Variant:
-    """A program for some sizes, once it is there."""
+    """A program for some sizes, once it is there; ``process`` is the one that is to compile it."""
 
     state: State = State.WAITING
     executable: Executable | None = None
     reason: str = ""
+    process: int = 0
+
+
+class VariantLimit:
+    """How many variants the parts of one program may keep together; and the lock of all of them."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        """How many each of them may keep."""
+        self.lock = ForkedLock()
+        self._kept: Recent[tuple[int, Sizes], weakref.ref[Variants]] = Recent(most * MAX_PARTS)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one has to go before another can come."""
+        return self._kept.is_full
+
+    def put(self, variants: Variants, sizes: Sizes) -> None:
+        """Count a variant; the least recently used one of all parts may have to go for it."""
+        for (_, gone), held in self._kept.put((id(variants), sizes), weakref.ref(variants)):
+            found = held()
+            if found is not None:
+                found.drop(gone)
+
+    def touch(self, variants: Variants, sizes: Sizes) -> None:
+        """Note that a variant was used."""
+        self._kept.touch((id(variants), sizes))
+
+    def forget(self, variants: Variants, sizes: Sizes) -> None:
+        """Do not count a variant any more."""
+        self._kept.drop((id(variants), sizes))
 
 
 class Variants:
-    """The variants of one program; ``make`` compiles one for sizes in the program's order."""
+    """The variants of one program; ``make`` compiles one for sizes in the program's order.
 
-    def __init__(self, most: int, make: Callable[[Sizes], Executable]) -> None:
+    A program that was loaded has no ``make``, but the variants that were stored with it.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        make: Callable[[Sizes], Executable] | None,
+        limit: VariantLimit | None = None,
+    ) -> None:
         self.version = 0
         """Changes whenever another program serves some sizes."""
-        self._most = most
         self._make = make
-        self._calls_before = CALLS_BEFORE
-        self._lock = threading.Lock()
-        self._variants: OrderedDict[Sizes, Variant] = OrderedDict()
-        self._calls: OrderedDict[Sizes, int] = OrderedDict()
+        self._limit = limit or VariantLimit(most)
+        self._lock = self._limit.lock
+        self._variants: Recent[Sizes, Variant] = Recent(most, CALLS_BEFORE)
+        _everyone.add(self)
+
+    @property
+    def most(self) -> int:
+        """How many are kept."""
+        return self._variants.most
 
     def find(self, sizes: Sizes) -> Native | None:
         """The variant for these sizes, if it is there; this call counts as one of these sizes."""
@@ -80,10 +126,13 @@ class Variants:
             self._count(sizes)
             return None
         if variant.executable is None:
+            if variant.state is State.WAITING and variant.process != os.getpid():
+                self._submit(sizes, variant)  # a fork left the thread behind that was to do it
             return None
-        with self._lock:
-            if sizes in self._variants:
-                self._variants.move_to_end(sizes)
+        if self._variants.is_full or self._limit.is_full:
+            with self._lock:
+                self._variants.touch(sizes)
+                self._limit.touch(self, sizes)
         return variant.executable.native
 
     def ready(self, sizes: Sizes) -> Executable | None:
@@ -94,45 +143,95 @@ class Variants:
     def states(self) -> Mapping[Sizes, Variant]:
         """What there is, the least recently used first."""
         with self._lock:
-            return dict(self._variants)
+            return self._variants.items()
+
+    def served_by(self, sizes: Sizes) -> str:
+        """Which program runs at these sizes, and why."""
+        variant = self._variants.get(sizes)
+        if variant is not None and variant.executable is not None:
+            return "the variant for these sizes"
+        if variant is not None:
+            said = f"{variant.state.value}: {variant.reason}".removesuffix(": ")
+            return f"the program for all sizes (a variant is {said})"
+        if self._make is None:
+            return "the program for all sizes (a loaded program cannot be specialized)"
+        calls = self._variants.calls_left(sizes)
+        return f"the program for all sizes (a variant is compiled after {calls} more calls)"
 
     def wait(self, seconds: float) -> bool:
         """Whether nothing is left to compile, after so long at most; for tests and benchmarks."""
-        done = threading.Event()
-        _worker().submit(done.set)
-        return done.wait(seconds)
+        return background.wait(seconds)
+
+    def add(self, sizes: Sizes, executable: Executable) -> None:
+        """A variant that was stored with the program."""
+        with self._lock:
+            self._variants.put(sizes, Variant(State.LOADED, executable))
+            self.version += 1
+
+    def drop(self, sizes: Sizes) -> None:
+        """Forget a variant, which has to go for one of another part."""
+        dropped = self._variants.drop(sizes)
+        self.version += dropped is not None and dropped.executable is not None
 
     def _count(self, sizes: Sizes) -> None:
+        if self._make is None:
+            return
         with self._lock:
-            calls = self._calls.pop(sizes, 0) + 1
-            self._calls[sizes] = calls
-            while len(self._calls) > MAX_COUNTED:
-                self._calls.popitem(last=False)
-            if calls < self._calls_before or sizes in self._variants:
+            if sizes in self._variants or not self._variants.comes_often(sizes):
                 return
-            self._calls.pop(sizes)
-            self._variants[sizes] = Variant()
-            self._drop_oldest()
-        held = weakref.ref(self)
-        _worker().submit(lambda: _compile(held, sizes))
+            variant = Variant()
+            for gone, dropped in self._variants.put(sizes, variant):
+                self._limit.forget(self, gone)
+                self.version += dropped.executable is not None
+            self._limit.put(self, sizes)
+        self._submit(sizes, variant)
 
-    def _drop_oldest(self) -> None:
-        while len(self._variants) > self._most:
-            _, dropped = self._variants.popitem(last=False)
-            self.version += dropped.executable is not None
-            self._calls_before *= 2
+    def ask_again(self) -> None:
+        """Let calls ask for variants that a thread was to compile which is not in this process."""
+        self.version += any(each.state is State.WAITING for each in self._variants.items().values())
+
+    def _submit(self, sizes: Sizes, variant: Variant) -> None:
+        variant.process = os.getpid()
+        held = weakref.ref(self)
+        background.submit(lambda: _compile(held, sizes))
 
     def compile(self, sizes: Sizes) -> None:
         """Compile the variant for these sizes, unless nobody wants it any more."""
         variant = self._variants.get(sizes)
-        if variant is None:
+        if variant is None or variant.executable is not None or self._make is None:
             return
         try:
             variant.executable = self._make(sizes)
             variant.state = State.READY
         except MonographError as error:
             variant.state, variant.reason = State.REFUSED, error.message
+        except Exception as error:
+            variant.state = State.REFUSED
+            variant.reason = f"an error in the compiler, {type(error).__name__}: {error}"
+            _warn(variant.reason)
         self.version += 1
+
+
+_everyone: weakref.WeakSet[Variants] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for each in list(_everyone):
+        each.ask_again()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _warn(reason: str) -> None:
+    """Say that the compiler failed; the filters of ``warnings`` show the same reason once."""
+    warnings.warn(
+        f"a program for some sizes could not be compiled: {reason}; "
+        "the program for all sizes goes on",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _compile(held: weakref.ref[Variants], sizes: Sizes) -> None:
@@ -152,54 +251,3 @@ def share_panels(made: dict[int, Array], others: Mapping[int, Array]) -> None:
             if other is not array and np.array_equal(other.view(np.uint8), array.view(np.uint8)):
                 made[slot] = other
                 break
-
-
-class _Stopped(BaseException):
-    """The process ends: what is being compiled is not wanted any more."""
-
-
-class _Worker:
-    """One thread a process that compiles, one variant after the other."""
-
-    def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="monograph-variants", daemon=True)
-        self._thread.start()
-        atexit.register(self.stop)
-
-    def submit(self, work: Callable[[], None]) -> None:
-        """Do this when all that was submitted before is done."""
-        self._waiting.put(work)
-
-    def stop(self) -> None:
-        """End with what is being compiled, at its next stage: LLVM must be at rest at the end."""
-        self._stopping = True
-        self._waiting.put(lambda: None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            with listening(self._check):
-                while not self._stopping:
-                    self._waiting.get()()
-        except _Stopped:
-            return
-
-    def _check(self, stage: str, done: int, total: int) -> None:
-        if self._stopping:
-            raise _Stopped
-
-
-_workers: dict[int, _Worker] = {}
-_creating = threading.Lock()
-
-
-def _worker() -> _Worker:
-    """The worker of this process: a fork has none of its parent's threads."""
-    process = os.getpid()
-    with _creating:
-        if process not in _workers:
-            _workers.clear()
-            _workers[process] = _Worker()
-        return _workers[process]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +16,13 @@ import monograph
 from monograph import functional as F
 from monograph.errors import UnsupportedError
 from monograph.ir.interpret import interpret
+from monograph.runtime import background
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
-from monograph.runtime.variants import State, Variants, share_panels
+from monograph.runtime.variants import MAX_PARTS, State, VariantLimit, Variants, share_panels
 
 WEIGHT = np.random.default_rng(0).normal(size=(48, 40)).astype(np.float32)
+BACK = np.ascontiguousarray(WEIGHT.T)
 
 
 def function(x: Any) -> Any:
@@ -66,7 +71,9 @@ def test_other_sizes_are_served_meanwhile_and_after() -> None:
     assert {sizes for sizes, each in variants_of(model).states().items()} == {(3,), (4,), (7,)}
 
 
-def fake(most: int, problem: Exception | None = None) -> tuple[Variants, list[tuple[int, ...]]]:
+def fake(
+    most: int, problem: Exception | None = None, limit: VariantLimit | None = None
+) -> tuple[Variants, list[tuple[int, ...]]]:
     """Variants whose compilation only notes that it was asked for."""
     made: list[tuple[int, ...]] = []
     some = compile_graph(monograph.trace(lambda x: x + 1.0, "f32[2]"), Options(cache=False))
@@ -77,7 +84,7 @@ def fake(most: int, problem: Exception | None = None) -> tuple[Variants, list[tu
             raise problem
         return some
 
-    return Variants(most, make), made
+    return Variants(most, make, limit), made
 
 
 def test_no_more_than_so_many_are_kept_and_the_least_recent_one_goes() -> None:
@@ -115,10 +122,147 @@ def test_what_cannot_be_compiled_is_not_tried_again() -> None:
     assert (variant.state, variant.reason) == (State.REFUSED, "it has no native code")
 
 
+def test_a_fault_of_the_compiler_is_a_warning_and_the_next_variant_is_compiled() -> None:
+    variants, made = fake(4, ZeroDivisionError("no such number"))
+    with pytest.warns(RuntimeWarning, match="ZeroDivisionError: no such number"):
+        for _ in range(3):
+            assert variants.find((1,)) is None
+            assert variants.wait(60)
+    (variant,) = variants.states().values()
+    assert variant.state is State.REFUSED and "ZeroDivisionError" in variant.reason
+    others, also = fake(4)
+    for _ in range(2):
+        others.find((2,))
+    assert others.wait(60)
+    assert (made, also) == ([(1,)], [(2,)])
+
+
+def test_a_failure_outside_of_a_variant_does_not_end_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", seen.append)
+
+    def fail() -> None:
+        raise ValueError("not a variant's")
+
+    background.submit(fail)
+    assert background.wait(60)
+    assert [str(each.exc_value) for each in seen] == ["not a variant's"]
+
+
+def test_calls_from_several_threads_while_a_variant_is_compiled() -> None:
+    model = compiled()
+    x = draw(11)
+    want = interpret(model.executable.graph, [x])[0]
+    wrong: list[float] = []
+
+    def call() -> None:
+        for _ in range(300):
+            wrong.append(float(np.abs(model(x) - want).max()))
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(wrong) == 1200 and max(wrong) < 1e-5
+    assert variants_of(model).wait(60)
+    assert list(variants_of(model).states()) == [(11,)]
+
+
+def test_parts_of_a_program_share_a_limit() -> None:
+    limit = VariantLimit(2)
+    parts = [fake(2, limit=limit)[0] for _ in range(MAX_PARTS + 1)]
+    for part in parts:
+        for size in (1, 2):
+            for _ in range(2):
+                part.find((size,))
+    assert parts[0].wait(60)
+    kept = [sizes for part in parts for sizes in part.states()]
+    assert len(kept) == 2 * MAX_PARTS
+    assert not parts[0].states()  # the least recently used ones
+
+
+def test_parts_of_a_program_that_calls_complete_have_variants() -> None:
+    def chosen(x: Any) -> Any:
+        return F.take(F.softmax(x @ WEIGHT, -1), F.squeeze(F.nonzero(x[:, 0] > 0.0), 1), 0) @ BACK
+
+    model = monograph.compile(chosen, "f32[n, 48]", variants=4)
+    assert model.executable.stage is not None
+    want = interpret(model.executable.graph, [draw(9)])[0]
+    for _ in range(3):
+        np.testing.assert_allclose(model(draw(9)), want, rtol=1e-5)
+        assert background.wait(60)
+    found = monograph.explain(model).variants
+    assert len(found) == 2
+    assert {state for state in found.values()} == {"compiled"}
+    np.testing.assert_allclose(model(draw(9)), want, rtol=1e-5)
+
+
+def run_python(text: str, **settings: str) -> str:
+    """What a process prints, which must end as it should."""
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **settings},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_new_process_finds_variants_in_the_cache(tmp_path: Path) -> None:
+    text = """
+import numpy as np, monograph
+from monograph import functional as F
+from monograph.runtime import background
+w = np.ones((64, 64), np.float32)
+m = monograph.compile(lambda x: F.softmax(x @ w, -1), "f32[n, 64]", variants=2)
+for _ in range(2):
+    m(np.ones((3, 64), np.float32))
+assert background.wait(60)
+print(m.executable.report.cache, m.executable.native.variants.ready((3,)).report.cache)
+"""
+    settings = {"MONOGRAPH_CACHE": "1", "MONOGRAPH_CACHE_DIR": str(tmp_path)}
+    settings["MONOGRAPH_VERIFY"] = "0"  # which compiles afresh
+    assert run_python(text, **settings) == "miss miss\n"
+    assert run_python(text, **settings) == "hit hit\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_fork_while_a_variant_is_compiled_can_call_and_compile() -> None:
+    text = """
+import os, warnings
+warnings.simplefilter("ignore")
+import numpy as np, monograph
+from monograph import functional as F
+w = [np.ones((64, 64), np.float32) * k for k in range(20)]
+def f(x):
+    for each in w:
+        x = F.softmax(F.tanh(x @ each), -1)
+    return x
+m = monograph.compile(f, "f32[n, 64]", variants=2, cache=False)
+x = np.ones((3, 64), np.float32)
+m(x); m(x)
+child = os.fork()
+if child == 0:
+    m(x)
+    ok = m.executable.native.variants.wait(100)
+    ready = m.executable.native.variants.ready((3,)) is not None
+    os._exit(0 if ok and ready else 1)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+    assert run_python(text) == "0\n"
+
+
 def test_none_are_compiled_where_nobody_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert monograph.compile(function, "f32[n, 48]").executable.native.variants is None
     monkeypatch.setenv("MONOGRAPH_VARIANTS", "3")
-    assert variants_of(monograph.compile(function, "f32[n, 48]"))._most == 3
+    assert variants_of(monograph.compile(function, "f32[n, 48]")).most == 3
     assert monograph.compile(function, "f32[5, 48]").executable.native.variants is None
 
 
@@ -169,7 +313,4 @@ m = monograph.compile(f, "f32[n, 64]", variants=2, cache=False)
 m(np.ones((3, 64), np.float32)); m(np.ones((3, 64), np.float32))
 print("end")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    assert run_python(text) == "end\n"
