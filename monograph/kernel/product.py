@@ -426,7 +426,7 @@ class _ProductBuilder:
         """One step of k: a product for each row of a tile."""
         right, position = self._right(), e.index(0)
         body: list[Statement] = []
-        if self.tiling.ahead is Ahead.STEPS:
+        if self.tiling.ahead is Ahead.STEPS and (tile.is_usual or tile.rows >= FEW_ROWS):
             body += self._ahead([self.inner_k[-1].symbol])
         for copy, variable in enumerate(variables):
             row = tile.row + copy
@@ -564,7 +564,8 @@ class _ProductBuilder:
 
 
 FEW_ROWS = 4
-"""Rows from which a tile has enough sums to hide the time that an addition takes."""
+"""Rows from which a tile has enough sums to hide the time that an addition takes, and takes longer
+to multiply a panel than to read it."""
 LAST = Symbol("_i_last", 0, 0)
 """The last panel, if it is narrower than others."""
 LINE = 64

@@ -361,6 +361,8 @@ class _Chooser:
         """When to ask for the next panel: one or two rows read panels as fast as they come."""
         if self.right is not Reading.PACKED or rows < FEWEST:
             return Ahead.NOTHING
+        if self.in_loop and not isinstance(self.contraction.size(self.contraction.m), int):
+            return Ahead.STEPS  # nobody knows how many tiles would share the asking
         return Ahead.TILES if tiles >= SHARING else Ahead.STEPS
 
     def depth(self, rows: int) -> int:
