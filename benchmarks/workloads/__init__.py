@@ -47,6 +47,7 @@ from benchmarks.workloads.pointwise import (
     transpose_inside,
     transposed_argument,
 )
+from benchmarks.workloads.recurrent import gru_layer, lstm_layer
 from benchmarks.workloads.rows import (
     add_group_norm,
     add_layer_norm,
@@ -89,11 +90,13 @@ __all__ = [
     "gelu_spelt",
     "gelu_tanh",
     "gpt2",
+    "gru_layer",
     "labelled",
     "linear",
     "llama",
     "log_softmax",
     "lstm",
+    "lstm_layer",
     "magnitudes",
     "matmul",
     "mlp",
