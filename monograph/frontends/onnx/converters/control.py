@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx import GraphProto
+import numpy as np
+from onnx import GraphProto, helper
 
 from monograph import functional as F
-from monograph.frontends.onnx.node import OnnxNode
+from monograph.frontends.onnx.deferred import defer
+from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.frontends.onnx.types import Symbols
 from monograph.ir.build import apply
 from monograph.ir.dims import Dim, provably_equal
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.region import RegionTracer
-from monograph.ir.types import TensorType, UnrankedType, ValueType, bool_
+from monograph.ir.types import TensorType, UnrankedType, ValueType, bool_, i64
 from monograph.ops.control import If
 from monograph.ops.rules import normalize_axis
 from monograph.ops.sequence import Declare, join
+
+RESHAPE = 13
+"""The version of Reshape that takes the shape as an operand."""
 
 
 def run(node: OnnxNode, body: GraphProto, arguments: Sequence[Value], name: str) -> list[Value]:
@@ -40,10 +45,26 @@ def scalar(value: Value) -> Value:
     return value if isinstance(value.type, TensorType) and not value.rank else F.reshape(value, ())
 
 
+def ranked_scalar(node: OnnxNode, value: Value) -> Value:
+    """A value whose rank is not known as a scalar, which it must be when the program runs.
+
+    Other values stay as they are.
+    """
+    if not isinstance(value.type, UnrankedType):
+        return value
+    shape = current_graph().add_constant(np.zeros(0, np.int64), i64)
+    proto = helper.make_node("Reshape", ["tensor", "shape"], ["scalar"])
+    reshape = OnnxNode(proto, (value, shape), RESHAPE, (True,), node.importer, node.scope)
+    types = (TensorType(value.type.dtype, ()),)
+    (made,) = defer(reshape, NotStatic("the rank is not known", types))
+    assert made is not None, "its result is wanted"
+    return made
+
+
 @converter("If", any_types=True)
 def if_(node: OnnxNode) -> Sequence[Value]:
     """One of two bodies; the one that runs is chosen now, if that is known."""
-    predicate = node.input(0)
+    predicate = ranked_scalar(node, node.input(0))
     if predicate.dtype is not bool_:
         raise node.error("the condition is no bool", found=str(predicate.type))
     known = node.constant(0)

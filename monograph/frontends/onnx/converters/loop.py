@@ -20,6 +20,7 @@ from monograph.frontends.onnx.converters.control import (
     apply_declare,
     boundary_type,
     known_dim,
+    ranked_scalar,
     run,
     scalar,
 )
@@ -58,6 +59,10 @@ MOST_STEPS = 2**24  # a scan counts them beforehand
 @converter("Loop", any_types=True)
 def loop(node: OnnxNode) -> Sequence[Value]:
     """A body run so many times, or for as long as it says."""
+    node.inputs = tuple(
+        value if value is None or k > 1 else ranked_scalar(node, value)
+        for k, value in enumerate(node.inputs)
+    )
     initial = [node.input(index) for index in range(2, len(node.inputs))]
     body = node.graph("body")
     if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
