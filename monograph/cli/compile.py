@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,6 +41,13 @@ def compile(
     winograd_tolerance: common.WinogradTolerance = None,
     passes: common.Passes = None,
     plugins: common.Plugins = None,
+    variants: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--variant",
+            help="Sizes to compile a program of their own for: batch=1,height=320. Repeat it.",
+        ),
+    ] = None,
     emit: Annotated[
         Stage | None,
         typer.Option("--emit", help="Print the program as it is at one stage of its making."),
@@ -62,12 +69,13 @@ def compile(
 
     - monograph compile model.onnx -o model.mono
     - monograph compile model.onnx --size batch=1 --size height=32..640 -o model.mono
+    - monograph compile model.onnx --variant batch=1 --variant batch=8 -o model.mono
     - monograph compile net.py:model --input 'f32[1, 64]' --emit kernels
     - monograph compile model.ir --emit asm --chip aarch64
     - monograph compile model.ir -o stages/
     - monograph compile model.onnx --plugin my_passes.py -p cse,my_pass,dce
     """
-    from monograph.inspect.inputs import parse_size_ranges
+    from monograph.inspect.inputs import parse_size_ranges, parse_sizes
     from monograph.inspect.listings import listing
     from monograph.inspect.models import executable_of, find_model
     from monograph.runtime.compile import Options
@@ -81,7 +89,9 @@ def compile(
         winograd_tolerance=winograd_tolerance,
         sizes=parse_size_ranges(sizes or ()),
         passes=common.pipeline_of(passes),
+        variants=len(variants) if variants else None,
     )
+    wanted = [parse_sizes(each.split(",")) for each in variants or ()]
     with common.showing_progress("compiling"):
         found = find_model(model, types or ())
         if found.is_compiled and (emit is not None or output is not None):
@@ -91,8 +101,10 @@ def compile(
         started = time.perf_counter()
         compiled = found.compiled(options)
         executable = executable_of(compiled)
+        for each in wanted:
+            executable.add_variant(each)
         shown = None if emit is None else listing(executable, emit.value, chip)
-        files = [] if output is None else _write(compiled, executable, output, chip)
+        files = [] if output is None else _write(compiled, executable, output, chip, wanted)
     seconds = time.perf_counter() - started
     if shown is not None:
         sys.stdout.write(shown)
@@ -102,11 +114,17 @@ def compile(
         print(_summary(model, executable, seconds))
 
 
-def _write(compiled: CompiledModel, executable: Executable, output: Path, chip: str) -> list[Path]:
+def _write(
+    compiled: CompiledModel,
+    executable: Executable,
+    output: Path,
+    chip: str,
+    variants: Sequence[Mapping[str, int]],
+) -> list[Path]:
     from monograph.inspect.listings import write_listings
 
     if output.suffix == ".mono":
-        return [compiled.save(output)]
+        return [compiled.save(output, variants=bool(variants))]
     if output.suffix and not output.is_dir():
         raise InputError(
             f"{str(output)!r} is neither a .mono file nor a folder",

@@ -116,6 +116,8 @@ class Explanation:
     """Why calls complete the program, if they do; the fallbacks are known after them."""
     variants: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Sizes that came back, and what has become of the programs for just those."""
+    served_by: str | None = None
+    """Which program runs at ``sizes``, and why; None if there is one for all sizes alone."""
 
     @property
     def interpreted(self) -> int:
@@ -191,7 +193,20 @@ def explain_executable(
         fallbacks=_fallbacks(executable),
         specialised=report.specialised,
         variants=_variants(executable),
+        served_by=_served_by(executable, bindings),
     )
+
+
+def _served_by(executable: Executable, sizes: Mapping[Symbol, int]) -> str | None:
+    """Which of a program's variants runs at some sizes, if one does."""
+    native = executable.native
+    if native is None or native.static:
+        return None
+    if native.variants is not None:
+        return native.variants.served_by(tuple(sizes[each] for each in native.program.sizes))
+    if executable.is_loaded:
+        return "the program for all sizes (a loaded program cannot be specialized)"
+    return "the program for all sizes (it was compiled without variants)"
 
 
 def _variants(executable: Executable) -> dict[str, str]:

@@ -55,6 +55,8 @@ def _summary(explained: Explanation) -> list[str]:
     if explained.sizes:
         chosen = ", ".join(f"{name} = {size}" for name, size in explained.sizes.items())
         lines.append(_row("counted at", chosen))
+    if explained.served_by is not None:
+        lines.append(_row("served by", explained.served_by))
     return lines
 
 

@@ -34,6 +34,7 @@ from monograph.runtime.quick_calls import ArrayKind, SizedCalls, cannot, quick_c
 from monograph.runtime.records import typed
 from monograph.runtime.storage import (
     Named,
+    Parts,
     write_code,
     write_graph,
     write_signature,
@@ -152,6 +153,11 @@ class Executable:
         if self._outputs is not None:
             return tuple(self._outputs)
         return tuple((value.name, str(value.type)) for value in self.graph.outputs)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it comes from a file, which has its inputs but no graph to specialize."""
+        return self._outputs is not None
 
     @property
     def code(self) -> Code | None:
@@ -287,11 +293,37 @@ class Executable:
 
     # Saving ---------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it, weights included, to a ``.mono`` file that ``monograph.load`` reads."""
-        return write_artifact(path, self.bundle({"kind": "graph"}))
+    def add_variant(self, sizes: Mapping[str, int]) -> None:
+        """Compile a program for some sizes now, by name, which calls of these sizes then run."""
+        variants = None if self.native is None else self.native.variants
+        if variants is None or self.native is None:
+            raise UnsupportedError(
+                "this program can have no variants",
+                hint="they need symbolic sizes, variants above 0, and a program that is not loaded",
+            )
+        names = [symbol.name for symbol in self.native.program.sizes]
+        if set(names) != set(sizes):
+            raise InputError(
+                "a variant is for one size of each symbolic dimension",
+                expected=", ".join(names),
+                found=", ".join(sizes) or "none",
+            )
+        variants.compile_now(tuple(sizes[name] for name in names))
 
-    def bundle(self, call: Mapping[str, Json], state: Mapping[str, Array] | None = None) -> Bundle:
+    def save(self, path: str | os.PathLike[str], *, variants: bool = False) -> Path:
+        """Write it, weights included, to a ``.mono`` file that ``monograph.load`` reads.
+
+        ``variants`` stores the programs for sizes that came back, too (``runtime.variants``).
+        """
+        return write_artifact(path, self.bundle({"kind": "graph"}, variants=variants))
+
+    def bundle(
+        self,
+        call: Mapping[str, Json],
+        state: Mapping[str, Array] | None = None,
+        *,
+        variants: bool = False,
+    ) -> Bundle:
         """All of it, how it is called, and what it remembers of calls."""
         machine = host()
         if self.native is None:
@@ -312,7 +344,19 @@ class Executable:
         }
         if self.stage is not None:
             manifest["settings"] = dict(self.stage.settings)
+        if variants:
+            manifest["variants"] = self._write_variants(parts)
         return Bundle(manifest, parts.blobs, parts.arrays)
+
+    def _write_variants(self, parts: Parts) -> list[Json]:
+        from monograph.runtime.stored_variants import write_variants  # few programs need it
+
+        if self.native is None:
+            raise UnsupportedError(
+                "the variants of this program cannot be saved",
+                hint="calls complete it, so that its graph is saved: leave variants out",
+            )
+        return write_variants(self.native, parts)
 
 
 def write_report(report: CompileReport) -> dict[str, Json]:
@@ -407,14 +451,17 @@ class CompiledFunction:
             )
         return unflatten(self.results, self.executable.run(leaves))
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a ``.mono`` file, which loads as a function of the same nesting."""
+    def save(self, path: str | os.PathLike[str], *, variants: bool = False) -> Path:
+        """Write it to a ``.mono`` file, which loads as a function of the same nesting.
+
+        ``variants`` stores the programs for sizes that came back, too (``runtime.variants``).
+        """
         call: dict[str, Json] = {
             "kind": "function",
             "arguments": write_structure(self.arguments),
             "results": write_structure(self.results),
         }
-        return write_artifact(path, self.executable.bundle(call))
+        return write_artifact(path, self.executable.bundle(call, variants=variants))
 
 
 def _form(results: Structure) -> int | None:
@@ -494,12 +541,13 @@ class CompiledModule:
             return self.executable.quick_tensors(forms.get(returned, ONE))
         return _nesting(self.executable.quick_tensors(LIST), returned)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, variants: bool = False) -> Path:
         """Write it to a ``.mono`` file, which loads as something to call as the module is called.
 
         That takes and returns torch tensors or arrays, and needs torch for the former alone; it has
         the state that this has now. Named tuples and dataclasses come back with the same names, but
         not of the same class (``monograph.ir.named``). What a file cannot hold is an error.
+        ``variants`` stores the programs for sizes that came back, too (``runtime.variants``).
         """
         if self.convention is None:
             reason = self._obstacle or "it does not tell how it is called"
@@ -510,7 +558,8 @@ class CompiledModule:
         from monograph.frontends.torch.types import array_from_torch
 
         state = {name: array_from_torch(tensor) for name, tensor in self.state.items()}
-        return write_artifact(path, self.executable.bundle(self.convention.write(), state))
+        bundle = self.executable.bundle(self.convention.write(), state, variants=variants)
+        return write_artifact(path, bundle)
 
 
 def _nesting(call: Callable[..., Any], nest: Callable[[list[Any]], Any]) -> Callable[..., Any]:

@@ -242,9 +242,13 @@ class LoadedModule:
             return leaves[source]
         return _fresh_key(is_torch) if source is None else self.state[source]
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it, and its state as it is now, to a ``.mono`` file, which loads as this did."""
-        return write_artifact(path, self.executable.bundle(self.convention.write(), self.state))
+    def save(self, path: str | os.PathLike[str], *, variants: bool = False) -> Path:
+        """Write it, and its state as it is now, to a ``.mono`` file, which loads as this did.
+
+        ``variants`` stores those that it was loaded with, too.
+        """
+        call = self.convention.write()
+        return write_artifact(path, self.executable.bundle(call, self.state, variants=variants))
 
 
 def _fresh_key(is_torch: bool) -> Array:

@@ -111,4 +111,8 @@ def _executable(bundle: Bundle, threads: int | None) -> Executable:
     native = Native(
         code, signature, threads, read_guards(bundle), prepared=read_prepared(bundle, code)
     )
+    if bundle.manifest.get("variants"):
+        from monograph.runtime.stored_variants import read_variants  # few files have any
+
+        native.variants = read_variants(bundle, native, threads, outputs)
     return Executable(signature, native, report, outputs=outputs)

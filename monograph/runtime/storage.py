@@ -81,13 +81,15 @@ def write_code(
     model: Graph | None = None,
     guards: Sequence[Guard] = (),
     prepared: Mapping[int, Array] | None = None,
+    arrays: Parts | None = None,
 ) -> Parts:
     """The parts of a program; ``model`` is the graph that its reader will have at hand.
 
     ``guards`` are the nodes whose type rules are asked about each new size. ``prepared`` is what
     was made of weights alone, by slot: stored in place of those weights that no call reads.
+    ``arrays`` takes the arrays, if other programs are stored beside this one.
     """
-    parts = Parts()
+    parts = arrays or Parts()
     read = range(len(code.weights)) if prepared is None else read_by_calls(code)
     stored = [] if model is None else stored_data(model)
     numbers = {id(data): number for number, data in enumerate(stored)}
@@ -112,9 +114,8 @@ def write_code(
             for slot, array in (prepared or {}).items()
         ],
     }
-    parts.blobs[OBJECT] = code.object
-    parts.blobs[PROGRAM] = json.dumps(document, separators=(",", ":")).encode()
-    return parts
+    text = json.dumps(document, separators=(",", ":")).encode()
+    return Parts({OBJECT: code.object, PROGRAM: text}, parts.arrays)
 
 
 def read_code(bundle: Bundle, model: Graph | None = None) -> Code:

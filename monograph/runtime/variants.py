@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from monograph.dataclass import dataclass
-from monograph.errors import MonographError
+from monograph.errors import MonographError, UnsupportedError
 from monograph.ir.types import Array
 from monograph.runtime import background
 from monograph.runtime.locks import ForkedLock
@@ -168,6 +168,18 @@ class Variants:
             self._variants.put(sizes, Variant(State.LOADED, executable))
             self.version += 1
 
+    def compile_now(self, sizes: Sizes) -> None:
+        """Compile a variant before calls ask for it; an error says why it cannot be."""
+        if self._make is None:
+            raise UnsupportedError(
+                "a loaded program cannot be specialized",
+                hint="add variants before it is saved: save(path, variants=True)",
+            )
+        made = self._make(sizes)
+        with self._lock:
+            self._keep(sizes, Variant(State.READY, made))
+            self.version += 1
+
     def drop(self, sizes: Sizes) -> None:
         """Forget a variant, which has to go for one of another part."""
         dropped = self._variants.drop(sizes)
@@ -180,11 +192,14 @@ class Variants:
             if sizes in self._variants or not self._variants.comes_often(sizes):
                 return
             variant = Variant()
-            for gone, dropped in self._variants.put(sizes, variant):
-                self._limit.forget(self, gone)
-                self.version += dropped.executable is not None
-            self._limit.put(self, sizes)
+            self._keep(sizes, variant)
         self._submit(sizes, variant)
+
+    def _keep(self, sizes: Sizes, variant: Variant) -> None:
+        for gone, dropped in self._variants.put(sizes, variant):
+            self._limit.forget(self, gone)
+            self.version += dropped.executable is not None
+        self._limit.put(self, sizes)
 
     def ask_again(self) -> None:
         """Let calls ask for variants that a thread was to compile which is not in this process."""
