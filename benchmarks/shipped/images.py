@@ -183,7 +183,6 @@ def _with_suppression(model: ModelProto) -> ModelProto:
     feed=pictures,
     sizes={"batch": 1, "height": 320, "width": 320},
     small={"batch": 2, "height": 64, "width": 96},
-    slow=True,
 )
 def detector(small: bool) -> ModelProto:
     """The detector's boxes and scores, every size free."""

@@ -35,8 +35,7 @@ class Shipped:
 
     ``sizes`` are those of a usual call, ``small_sizes`` those of a call of the small form, and
     ``feed`` draws the inputs for sizes. ``exporter`` says who wrote the file. ``tolerance`` is the
-    largest error of a right answer: quantized models round to another step now and then. ``slow``
-    ones take more than a few seconds to compile even when they are small.
+    largest error of a right answer: quantized models round to another step now and then.
     """
 
     name: str
@@ -47,7 +46,6 @@ class Shipped:
     sizes: Sizes
     small_sizes: Sizes
     tolerance: float = 1e-4
-    slow: bool = False
 
     def build(self, small: bool = False) -> bytes:
         """The file; the same bytes in every process."""
@@ -73,26 +71,28 @@ def shipped(
     sizes: Sizes,
     small: Sizes,
     tolerance: float = 1e-4,
-    slow: bool = False,
 ) -> Callable[[Make], Make]:
     """Register a function that makes a model."""
 
     def register(make: Make) -> Make:
         if name in _REGISTRY:
             raise ValueError(f"there are two shipped models called {name}")
-        _REGISTRY[name] = Shipped(name, family, exporter, make, feed, sizes, small, tolerance, slow)
+        _REGISTRY[name] = Shipped(name, family, exporter, make, feed, sizes, small, tolerance)
         return make
 
     return register
 
 
 def select(patterns: Sequence[str] = ()) -> list[Shipped]:
-    """The models whose name, family or exporter is or contains one of the patterns."""
-    every = list(_REGISTRY.values())
-    return [each for each in every if not patterns or any(_matches(each, p) for p in patterns)]
+    """The models of these names, families or exporters, or that contain such a text in them."""
+    if not patterns:
+        return list(_REGISTRY.values())
+    return [each for each in _REGISTRY.values() if any(_matches(each, text) for text in patterns)]
 
 
 def _matches(model: Shipped, pattern: str) -> bool:
+    if pattern in _REGISTRY:
+        return model.name == pattern
     texts = (model.name, model.family, model.exporter)
     return any(pattern in text or fnmatchcase(text, pattern) for text in texts)
 

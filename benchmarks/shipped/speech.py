@@ -72,7 +72,6 @@ def phonemes(sizes: Sizes, generator: np.random.Generator) -> Feed:
     sizes={"batch": 1, "phonemes": 40},
     small={"batch": 1, "phonemes": 7},
     tolerance=1e-3,
-    slow=True,
 )
 def synthesiser(small: bool) -> ModelProto:
     """VITS with a free batch and length; the length of the wave follows from the contents."""
