@@ -187,9 +187,6 @@ class Stage:
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plan_for(arguments)
-        elif self._plans.is_full:
-            with self._workshop.lock:
-                self._plans.touch(key)
         return plan.run(arguments)
 
     def prepare(self) -> None:
@@ -453,9 +450,7 @@ class Sized:
     def run(self, arguments: Sequence[Any]) -> list[Any]:
         leaves = self._feed(arguments)
         sizes = self._sizes_of(leaves)
-        stage = self._stages.get(sizes)
-        if stage is None or self._stages.is_full:
-            return self._outputs(self._stage_for(sizes).run(leaves))
+        stage = self._stages.get(sizes) or self._stage_for(sizes)
         return self._outputs(stage.run(leaves))
 
     def _sizes_of(self, leaves: Sequence[Any]) -> tuple[int, ...]:
@@ -474,7 +469,6 @@ class Sized:
         with workshop.lock:
             found = self._stages.get(sizes)
             if found is not None:
-                self._stages.touch(sizes)
                 return found
             may_wait = self._stages.is_full and not workshop.strict
             if may_wait and not self._stages.comes_often(sizes):

@@ -17,6 +17,7 @@ A variant that cannot be compiled is not tried again: the symbolic program serve
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 import weakref
@@ -71,27 +72,19 @@ class VariantLimit:
         self.most = most
         """How many each of them may keep."""
         self.lock = ForkedLock()
-        self._kept: Recent[tuple[int, Sizes], weakref.ref[Variants]] = Recent(most * MAX_PARTS)
+        self.clock = itertools.count()
+        self._parts: weakref.WeakSet[Variants] = weakref.WeakSet()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether one has to go before another can come."""
-        return self._kept.is_full
+    def join(self, part: Variants) -> None:
+        """Count the variants of a part from now on."""
+        self._parts.add(part)
 
-    def put(self, variants: Variants, sizes: Sizes) -> None:
-        """Count a variant; the least recently used one of all parts may have to go for it."""
-        for (_, gone), held in self._kept.put((id(variants), sizes), weakref.ref(variants)):
-            found = held()
-            if found is not None:
-                found.drop(gone)
-
-    def touch(self, variants: Variants, sizes: Sizes) -> None:
-        """Note that a variant was used."""
-        self._kept.touch((id(variants), sizes))
-
-    def forget(self, variants: Variants, sizes: Sizes) -> None:
-        """Do not count a variant any more."""
-        self._kept.drop((id(variants), sizes))
+    def make_room(self) -> None:
+        """Drop the least recently used variants of all parts if there are too many."""
+        parts = list(self._parts)
+        while sum(map(len, parts)) > self.most * MAX_PARTS:
+            parts = [each for each in parts if len(each)]
+            min(parts, key=lambda each: each.last_used).drop_oldest()
 
 
 class Variants:
@@ -111,8 +104,18 @@ class Variants:
         self._make = make
         self._limit = limit or VariantLimit(most)
         self._lock = self._limit.lock
-        self._variants: Recent[Sizes, Variant] = Recent(most, CALLS_BEFORE)
+        self._variants: Recent[Sizes, Variant] = Recent(most, CALLS_BEFORE, self._limit.clock)
+        self._limit.join(self)
         _everyone.add(self)
+
+    def __len__(self) -> int:
+        return len(self._variants)
+
+    @property
+    def last_used(self) -> int:
+        """When the least recently used variant was used, on the clock of the limit."""
+        found = self._variants.oldest()
+        return 0 if found is None else found[0]
 
     @property
     def most(self) -> int:
@@ -129,15 +132,11 @@ class Variants:
             if variant.state is State.WAITING and variant.process != os.getpid():
                 self._submit(sizes, variant)  # a fork left the thread behind that was to do it
             return None
-        if self._variants.is_full or self._limit.is_full:
-            with self._lock:
-                self._variants.touch(sizes)
-                self._limit.touch(self, sizes)
         return variant.executable.native
 
     def ready(self, sizes: Sizes) -> Executable | None:
         """The variant for these sizes, if it is there."""
-        variant = self._variants.get(sizes)
+        variant = self._variants.peek(sizes)
         return None if variant is None else variant.executable
 
     def states(self) -> Mapping[Sizes, Variant]:
@@ -147,7 +146,7 @@ class Variants:
 
     def served_by(self, sizes: Sizes) -> str:
         """Which program runs at these sizes, and why."""
-        variant = self._variants.get(sizes)
+        variant = self._variants.peek(sizes)
         if variant is not None and variant.executable is not None:
             return "the variant for these sizes"
         if variant is not None:
@@ -180,26 +179,26 @@ class Variants:
             self._keep(sizes, Variant(State.READY, made))
             self.version += 1
 
-    def drop(self, sizes: Sizes) -> None:
-        """Forget a variant, which has to go for one of another part."""
-        dropped = self._variants.drop(sizes)
+    def drop_oldest(self) -> None:
+        """Forget the least recently used variant, which has to go for one of another part."""
+        found = self._variants.oldest()
+        dropped = None if found is None else self._variants.drop(found[1])
         self.version += dropped is not None and dropped.executable is not None
 
     def _count(self, sizes: Sizes) -> None:
-        if self._make is None:
+        if self._make is None or not self._variants.comes_often(sizes):
             return
         with self._lock:
-            if sizes in self._variants or not self._variants.comes_often(sizes):
+            if sizes in self._variants:
                 return
             variant = Variant()
             self._keep(sizes, variant)
         self._submit(sizes, variant)
 
     def _keep(self, sizes: Sizes, variant: Variant) -> None:
-        for gone, dropped in self._variants.put(sizes, variant):
-            self._limit.forget(self, gone)
+        for dropped in self._variants.put(sizes, variant):
             self.version += dropped.executable is not None
-        self._limit.put(self, sizes)
+        self._limit.make_room()
 
     def ask_again(self) -> None:
         """Let calls ask for variants that a thread was to compile which is not in this process."""
@@ -212,7 +211,7 @@ class Variants:
 
     def compile(self, sizes: Sizes) -> None:
         """Compile the variant for these sizes, unless nobody wants it any more."""
-        variant = self._variants.get(sizes)
+        variant = self._variants.peek(sizes)
         if variant is None or variant.executable is not None or self._make is None:
             return
         try:
