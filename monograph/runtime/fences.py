@@ -40,6 +40,7 @@ from monograph.runtime.arena import Plan
 from monograph.runtime.lives import Copies
 from monograph.runtime.pool import ALIGNMENT, SMALL
 from monograph.targets.program import (
+    Alternate,
     Code,
     Copy,
     Element,
@@ -48,6 +49,7 @@ from monograph.targets.program import (
     Slot,
     SlotKind,
     flattened,
+    touched,
 )
 
 Side: TypeAlias = Literal["begin", "end"]
@@ -262,7 +264,11 @@ class Fences:
     def writers(self, slots: Sequence[int]) -> list[str]:
         """The kernels, interpreted ops and copies that write to one of these slots."""
         steps = list(flattened(self.program.steps))
-        views = {step.slot for step in steps if isinstance(step, Element) and step.whole in slots}
+        views = {
+            step.slot
+            for step in steps
+            if isinstance(step, Element | Alternate) and set(touched(step)[1:]).intersection(slots)
+        }
         written = views.union(slots)
         found = []
         for step in steps:

@@ -26,6 +26,7 @@ from monograph.runtime.arena import verify as verify_plan
 from monograph.runtime.lives import Copies, SlotRequest
 from monograph.targets.cpu.build import Program
 from monograph.targets.program import (
+    Alternate,
     Branch,
     Code,
     Copy,
@@ -156,6 +157,8 @@ class _Replay:
                     self.transfer((source,), (target,))
                 case Element(slot, whole, _, _, _):
                     self.whole[slot] = whole
+                case Alternate(slot, first, second, _, _):
+                    self.whole[slot] = second if self.whole.get(slot) == first else first
                 case Branch(condition, then, otherwise):
                     self.where = f"step {number}, a branch"
                     self.read(condition)

@@ -35,7 +35,7 @@ class SlotKind(Enum):
     PREPARED = "prepared"
     """Made of weights alone, by the second entry point, before the first call."""
     VIEW = "view"
-    """A piece of another slot, which an ``Element`` step chooses."""
+    """A piece of another slot, or one of two slots, as an ``Element`` or ``Alternate`` chooses."""
     NUMBER = "number"
     """No address, but a number that the runtime settles, for a ``Spread`` step."""
 
@@ -126,6 +126,21 @@ class Element:
 
 
 @dataclass(frozen=True)
+class Alternate:
+    """Let a slot be one of two others: ``first`` where an odd number of runs of a loop are left.
+
+    A loop writes what it hands on beside what it reads, and takes turns with the two places, so
+    that nothing is copied; the last run writes to ``first`` of the slot that is written.
+    """
+
+    slot: int
+    first: int
+    second: int
+    counter: int
+    times: Dim
+
+
+@dataclass(frozen=True)
 class Branch:
     """Run one of two lists of steps."""
 
@@ -187,7 +202,9 @@ class Sections:
     parts: tuple[tuple[Step, ...], ...]
 
 
-Step: TypeAlias = Launch | Interpret | Copy | Element | Branch | Repeat | Count | Spread | Sections
+Step: TypeAlias = (
+    Launch | Interpret | Copy | Element | Alternate | Branch | Repeat | Count | Spread | Sections
+)
 
 
 @dataclass(frozen=True)
@@ -230,6 +247,13 @@ def has_loops(steps: Sequence[Step]) -> bool:
     return any(isinstance(step, Repeat | Count | Spread) for step in flattened(tuple(steps)))
 
 
+def is_independent(step: Step) -> bool:
+    """Whether a step can neither fail nor ask Python, so that any thread can run it."""
+    if isinstance(step, Launch):
+        return not step.checked
+    return isinstance(step, Element | Alternate | Copy)
+
+
 def touched(step: Step) -> tuple[int, ...]:
     """The slots that a step itself reads or writes, those of the steps in it aside."""
     match step:
@@ -241,6 +265,8 @@ def touched(step: Step) -> tuple[int, ...]:
             return (source, target)
         case Element(slot, whole, _, _, _):
             return (slot, whole)
+        case Alternate(slot, first, second, _, _):
+            return (slot, first, second)
         case Branch(condition, _, _):
             return (condition,)
         case Repeat(_, condition, _, _, _):

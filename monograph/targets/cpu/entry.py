@@ -26,6 +26,7 @@ from monograph.targets.cpu.table import TableFunction
 from monograph.targets.program import (
     BROKEN_OFF,
     PREPARE,
+    Alternate,
     Branch,
     Copy,
     Count,
@@ -111,6 +112,8 @@ class EntryEmitter(TableFunction):
                     self.copy(source, target, nbytes)
                 case Element():
                     self.element(step)
+                case Alternate():
+                    self.alternate(step)
                 case Branch():
                     self.branch(step)
                 case Repeat():
@@ -236,6 +239,15 @@ class EntryEmitter(TableFunction):
         moved = self.b.binary("add", whole, offset)
         place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %slots, i64 {step.slot}")
         self.b.line(f"store {moved}, ptr {place.text}, align 8")
+
+    def alternate(self, step: Alternate) -> None:
+        """Point a slot at one of two others, by turns."""
+        done = Lanes(self.counters[step.counter], "i64")
+        left = self.b.binary("sub", self.dim(step.times), done)
+        odd = self.b.convert("trunc", left, "i1")
+        address = self.b.select(odd, self.slot(step.first), self.slot(step.second))
+        place = self.b.assign("ptr", 1, f"getelementptr i64, ptr %slots, i64 {step.slot}")
+        self.b.line(f"store {address}, ptr {place.text}, align 8")
 
     def branch(self, step: Branch) -> None:
         """``if``."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.program import (
+    Alternate,
     Copy,
     Count,
     Element,
@@ -19,6 +20,7 @@ from monograph.targets.program import (
     Sections,
     Step,
     flattened,
+    is_independent,
     touched,
 )
 
@@ -56,8 +58,7 @@ def _partner(steps: list[Step], position: int) -> int | None:
 def _may_run_beside(step: Step) -> bool:
     """Whether a step is a loop in which nothing can fail, or asks Python."""
     return isinstance(step, Count) and all(
-        isinstance(each, Element | Copy | Count) or (isinstance(each, Launch) and not each.checked)
-        for each in flattened(step.body)
+        isinstance(each, Count) or is_independent(each) for each in flattened(step.body)
     )
 
 
@@ -74,7 +75,7 @@ def _slots(step: Step) -> tuple[set[int], set[int]]:
     """
     used: set[int] = set()
     written: set[int] = set()
-    pieces: dict[int, int] = {}
+    pieces: dict[int, list[int]] = {}
     for each in flattened((step,)):
         used.update(touched(each))
         match each:
@@ -82,9 +83,10 @@ def _slots(step: Step) -> tuple[set[int], set[int]]:
                 written.update(each.slots[len(each.slots) - each.outputs :])
             case Copy(_, target, _):
                 written.add(target)
-            case Element(slot, whole, _, _, _):
-                pieces[slot] = whole
+            case Element() | Alternate():
+                slot, *wholes = touched(each)
+                pieces[slot] = wholes
             case _:
                 written.update(touched(each))
-    written.update(whole for slot, whole in pieces.items() if slot in written)
+    written.update(*(wholes for slot, wholes in pieces.items() if slot in written))
     return used, written | pieces.keys()

@@ -44,17 +44,18 @@ from monograph.targets.cpu.visiting import convolution_walks
 from monograph.targets.cpu.windows import has_windows, in_windows, multiply_windows
 from monograph.targets.cpu.winograd import winograd
 from monograph.targets.program import (
+    Alternate,
     Branch,
     Copy,
     Count,
     Element,
     Interpret,
-    Launch,
     Repeat,
     Slot,
     SlotKind,
     Spread,
     Step,
+    is_independent,
 )
 
 
@@ -387,12 +388,11 @@ class StepBuilder(Launches):
         """As a loop, with sequences and stacked results taken piece by piece."""
         (body,) = node.regions
         counter, self.counters = self.counters, self.counters + 1
-        state = self.carried(node, body, op.carries)
         sequences = node.operands[op.carries : op.carries + op.sequences]
         constants = [self.slot(v) for v in node.operands[op.carries + op.sequences :]]
         times = sequences[0].shape[0] if op.length is None else op.length
         reverse = times if op.reverse else None
-        pieces: list[Step] = []
+        state, following, pieces = self._carried_by_turns(node, op.carries, counter, times)
         inputs = [*state]
         for value, inner in zip(sequences, body.inputs[op.carries :], strict=False):
             slot = self.add_slot(inner, SlotKind.VIEW)
@@ -400,7 +400,6 @@ class StepBuilder(Launches):
                 Element(slot, self.slot(value), counter, self.slots[slot].nbytes, reverse)
             )
             inputs.append(slot)
-        following = [self._next(body, k, state[k]) for k in range(op.carries)]
         for value, inner in zip(
             node.results[op.carries :], body.outputs[op.carries :], strict=True
         ):
@@ -414,7 +413,7 @@ class StepBuilder(Launches):
         steps = self.nested(body, [*inputs, *constants], following)
         self.loop_depth -= 1
         steps = (*pieces, *steps, *self._handed_on(following[: op.carries], state))
-        if op.carries == 0 and all(map(_is_independent, steps)):
+        if op.carries == 0 and all(map(is_independent, steps)):
             self.spread(counter, times, steps, first)
         else:
             self.steps.append(Count(counter, times, steps))
@@ -442,6 +441,30 @@ class StepBuilder(Launches):
             state.append(result)
         return state
 
+    def _carried_by_turns(
+        self, node: Node, count: int, counter: int, times: Dim
+    ) -> tuple[list[int], list[int], list[Step]]:
+        """Slots of the carries of a loop that counts, of the next ones, and where those lie.
+
+        Two places take turns, one of them the node's result, which the last run writes to. Both
+        are filled at first: who knows which one the first run reads? What is small is copied.
+        """
+        (body,) = node.regions
+        state = self.carried(node, body, count)
+        following, places = list[int](), list[Step]()
+        for k, result in enumerate(state):
+            following.append(self._next(body, k, result))
+            nbytes = self.slots[result].nbytes
+            if following[k] == result or (isinstance(nbytes, int) and nbytes <= COPIED_BYTES):
+                continue
+            other = following[k]
+            self.copy(self.slot(node.operands[k]), other)
+            state[k] = self.add_slot(body.inputs[k], SlotKind.VIEW)
+            following[k] = self.add_slot(body.outputs[k], SlotKind.VIEW)
+            places.append(Alternate(state[k], other, result, counter, times))
+            places.append(Alternate(following[k], result, other, counter, times))
+        return state, following, places
+
     def _next(self, body: Graph, k: int, state: int) -> int:
         """Where the body puts the next value of a carry; one that never changes stays."""
         if body.outputs[k] is body.inputs[k]:
@@ -452,13 +475,12 @@ class StepBuilder(Launches):
         return tuple(
             Copy(new, old, self.slots[old].nbytes)
             for new, old in zip(following, state, strict=True)
-            if new != old
+            if new != old and self.slots[new].kind is not SlotKind.VIEW
         )
 
 
-def _is_independent(step: Step) -> bool:
-    """Whether a step of a loop's body can neither fail nor wait for another run."""
-    return isinstance(step, Element | Copy) or (isinstance(step, Launch) and not step.checked)
+COPIED_BYTES = 64
+"""Bytes of a carry up to which a loop copies it: one instruction."""
 
 
 def _tables(lowered: LoweredLoops) -> dict[str, Kernel]:

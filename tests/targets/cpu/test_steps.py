@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
+import monograph
 from monograph import functional as F
+from monograph.frontends.trace import trace
+from monograph.ir.interpret import interpret
 from monograph.targets.cpu.steps import StepBuilder
 from monograph.targets.program import (
+    Alternate,
     Copy,
     Count,
     Interpret,
@@ -203,6 +208,31 @@ def test_runs_that_carry_nothing_are_spread_over_threads() -> None:
     (spread,) = [step for step in builder.steps if isinstance(step, Spread)]
     assert spread.times == 8
     assert {builder.slots[slot].kind for slot in spread.own} == {SlotKind.ARENA}
+
+
+def test_a_counted_loop_hands_its_states_on_without_a_copy() -> None:
+    def decayed(start: Any, xs: Any) -> Any:
+        return F.scan(lambda c, v: (c * 0.5 + v, ()), start, xs)[0]
+
+    builder = steps_of(decayed, "f32[100]", "f32[time, 100]")
+    (loop,) = [step for step in builder.steps if isinstance(step, Count)]
+    kinds = [type(step) for step in loop.body]
+    assert kinds.count(Alternate) == 2
+    assert Copy not in kinds
+
+
+@pytest.mark.parametrize("size", ["0", "1", "2", "3", "time"])
+def test_the_last_state_is_where_it_is_wanted(size: str) -> None:
+    def exchanged(first: Any, second: Any, xs: Any) -> Any:
+        return F.scan(lambda c, v: ((c[1], c[0] * 0.5 + v), c[0]), (first, second), xs)
+
+    graph = trace(exchanged, "f32[100]", "f32[100]", f"f32[{size}, 100]")
+    program = monograph.compile(graph, variants=0)
+    start = [np.full(100, value, np.float32) for value in (1.0, 3.0)]
+    for steps in (1, 2, 3, 4) if size == "time" else (int(size),):
+        arrays = [*start, np.arange(100 * steps, dtype=np.float32).reshape(steps, 100)]
+        for got, want in zip(program(*arrays), interpret(graph, arrays), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 def test_what_has_no_kernel_runs_in_the_interpreter() -> None:
