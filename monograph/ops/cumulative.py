@@ -1,7 +1,9 @@
 """Running results: at each position, the sum, product or maximum of what stands up to there.
 
 ``reverse`` runs from the end. ``exclusive`` leaves each position's own element out, so that the
-first result is that of no elements. Narrow floats accumulate in f32.
+first result is that of no elements. Sums and products of f32 accumulate in f64, since a running
+result rounds at every position and each rounding stays in all that follow; those of narrower floats
+in f32.
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, DType, TensorType, bool_, i64, wide
+from monograph.ir.types import Array, DType, TensorType, bool_, c64, c128, f32, f64, i64, wide
 from monograph.ops import data, elementwise, index, reduce
 from monograph.ops.rules import normalize_axis
 
+ACCUMULATORS = {f32: f64, c64: c128}
+"""The dtypes in which sums and products run, where they differ from what arithmetic is done in."""
+PRECISE = {narrow.numpy: accumulator.numpy for narrow, accumulator in ACCUMULATORS.items()}
 ROWS = 4
 """Rows that are taken further in turn: each step waits for the one before it in its row."""
 
@@ -43,24 +48,29 @@ class Cumulative(Op):
         initial: bool | int | float,
         combine: Callable[[Scalar, Scalar], Scalar],
         *,
+        accumulator: DType | None = None,
         exclusive: bool = False,
         reverse: bool = False,
     ) -> None:
-        """One pass along the axis; positions beside each other share the lanes of a vector."""
+        """One pass along the axis; positions beside each other share the lanes of a vector.
+
+        The running result has the dtype ``accumulator``, or that of arithmetic on the elements.
+        """
         (x,) = b.operands
+        start = b.literal(initial, accumulator or wide(x.dtype))
         axis = self.axis % x.rank
         size, inner = x.shape[axis], shape_product(x.shape[axis + 1 :])
         shape = (shape_product(x.shape[:axis]), size, inner)
         result = b.viewed(b.result(), shape)
         if inner == 1 and not provably_less(shape[0], 2 * ROWS):
-            self._lower_rows(b, result, initial, combine, shape, exclusive, reverse)
+            self._lower_rows(b, result, start, combine, shape, exclusive, reverse)
             return
         with b.parallel((shape[0], inner), lanes=inner != 1) as (before, after):
-            running = b.variable(b.literal(initial, wide(x.dtype)))
+            running = b.variable(start)
             with b.loop(size) as step:
                 place = (before, size - 1 - step if reverse else step, after)
                 old = running.get()
-                new = combine(old, b.reshaped(0, shape, place))
+                new = combine(old, b.cast(b.reshaped(0, shape, place), old.dtype))
                 running.set(new)
                 b.store(result, place, old if exclusive else new)
 
@@ -68,7 +78,7 @@ class Cumulative(Op):
         self,
         b: LoopBuilder,
         result: Memory,
-        initial: bool | int | float,
+        start: Scalar,
         combine: Callable[[Scalar, Scalar], Scalar],
         shape: Shape,
         exclusive: bool,
@@ -79,7 +89,6 @@ class Cumulative(Op):
         The last few are clamped to the last row, which is then computed more than once.
         """
         rows, size, _ = shape
-        start = b.literal(initial, wide(b.operands[0].dtype))
         with b.parallel((-(-rows // ROWS),)) as (tile,):
             places = [b.clamp(tile * ROWS + k, 0, rows) for k in range(ROWS)]
             running = [b.variable(start) for _ in places]
@@ -88,7 +97,7 @@ class Cumulative(Op):
                 for row, total in zip(places, running, strict=True):
                     place = (row, along, b.index(0))
                     old = total.get()
-                    new = combine(old, b.reshaped(0, shape, place))
+                    new = combine(old, b.cast(b.reshaped(0, shape, place), old.dtype))
                     total.set(new)
                     b.store(result, place, old if exclusive else new)
 
@@ -111,6 +120,7 @@ class Cumsum(Cumulative):
             b,
             initial,
             lambda total, x: b.apply("add", total, x),
+            accumulator=ACCUMULATORS.get(b.operands[0].dtype),
             exclusive=self.exclusive,
             reverse=self.reverse,
         )
@@ -148,6 +158,7 @@ class Cumprod(Cumulative):
             b,
             1,
             lambda product, x: b.apply("multiply", product, x),
+            accumulator=ACCUMULATORS.get(b.operands[0].dtype),
             exclusive=self.exclusive,
             reverse=self.reverse,
         )
@@ -266,7 +277,8 @@ def _accumulate(combine: np.ufunc, x: Array, axis: int, exclusive: bool, reverse
     if exclusive and x.shape[axis]:
         first = np.full_like(np.take(ordered, [0], axis), combine.identity)
         ordered = np.concatenate([first, np.delete(ordered, -1, axis)], axis)
-    running: Array = combine.accumulate(ordered, axis=axis, dtype=x.dtype)
+    precise = PRECISE.get(x.dtype, x.dtype)
+    running = combine.accumulate(ordered, axis=axis, dtype=precise).astype(x.dtype, copy=False)
     return np.flip(running, axis) if reverse else running
 
 
