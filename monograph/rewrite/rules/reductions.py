@@ -16,17 +16,18 @@ SIMPLE = (Max, Mean, Min, Prod, Sum)
     "reduce_one_element",
     root=SIMPLE,
     floats="exact: the product and extremes of one element are that element; sums start from 0.0,"
-    " so they stay unless no element can be -0.0",
+    " which is added unless no element can be -0.0",
 )
 def reduce_one_element(node: Node) -> Value | None:
-    """sum(x) over no axes, or over axes of size 1 → reshape(x)."""
+    """sum(x) over no axes, or over axes of size 1 → reshape(x), or reshape(x) + 0.0."""
     assert isinstance(node.op, Reduction)
     (x,) = node.operands
     if x.dtype is not node.result.dtype or any(x.shape[axis] != 1 for axis in node.op.axes):
         return None
+    shaped = reshape(x, node.result.shape)
     if isinstance(node.op, Sum | Mean) and not never_negative_zero(x):
-        return None
-    return reshape(x, node.result.shape)
+        return shaped + 0.0
+    return shaped
 
 
 @rewrite(
