@@ -17,7 +17,10 @@ from monograph.errors import UnsupportedError
 
 def functionalized_program(program: Any) -> Any:
     """An exported program with every write, and every view of what is written, made explicit."""
-    return program.run_decompositions({})
+    try:
+        return program.run_decompositions({})
+    except Exception as error:  # torch raises errors of every kind here
+        raise _refusal(error) from error
 
 
 def functionalized_module(module: Any) -> Any:
@@ -36,5 +39,9 @@ def functionalized_module(module: Any) -> Any:
     try:
         return trace(*fakes)
     except Exception as error:  # torch raises errors of every kind here
-        line = str(error).strip().split("\n", 1)[0]
-        raise UnsupportedError(f"torch could not make the writes explicit: {line}") from error
+        raise _refusal(error) from error
+
+
+def _refusal(error: Exception) -> UnsupportedError:
+    line = str(error).strip().split("\n", 1)[0]
+    return UnsupportedError(f"torch could not make the writes explicit: {line}")
