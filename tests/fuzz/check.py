@@ -15,7 +15,7 @@ from torch import Tensor
 
 from monograph import errors
 from tests.fuzz.draw import draw_program
-from tests.fuzz.oracle import NOISE_DRAWS, Answers, judge, noise, same_bits
+from tests.fuzz.oracle import Answers, judge, noise, same_bits
 from tests.fuzz.programs import Model, Program, Watch
 from tests.fuzz.routes import (
     Mode,
@@ -23,6 +23,8 @@ from tests.fuzz.routes import (
     compiled,
     draw_mode,
     dynamic_shapes,
+    exported_onnx,
+    onnx_dtype,
     other_sizes,
     results_and_gradients,
     run_onnx_elsewhere,
@@ -122,7 +124,7 @@ class _Reference:
         self.eager = self._run(self._record)
         with _wide_defaults():
             self.wide = self._run(None, wide=True)
-        self._noisy: list[list[Tensor]] | None = None
+        self._noisy: list[list[Tensor]] = []
 
     def _record(self, name: str, value: Tensor) -> Tensor:
         self.dtypes[name] = value.dtype
@@ -137,15 +139,13 @@ class _Reference:
         model = self.program.build(weights, wide=wide, watch=watch)
         return call(model, arguments, self.mode.gradients)
 
-    def noisy(self) -> list[list[Tensor]]:
-        """Results of a few noisy runs."""
-        if self._noisy is None:
-            with _wide_defaults():
-                self._noisy = [
-                    self._run(noise(self.dtypes, self._exact(), seed), wide=True)
-                    for seed in range(NOISE_DRAWS)
-                ]
-        return self._noisy
+    def noisy(self, draws: int) -> list[list[Tensor]]:
+        """Results of so many noisy runs."""
+        with _wide_defaults():
+            for seed in range(len(self._noisy), draws):
+                watch = noise(self.dtypes, self._exact(), seed)
+                self._noisy.append(self._run(watch, wide=True))
+        return self._noisy[:draws]
 
     def _exact(self) -> set[str]:
         """The values whose zeros are no accident."""
@@ -161,7 +161,7 @@ class _Reference:
         return Answers(
             self.eager[number],
             self.wide[number],
-            lambda: [each[number] for each in self.noisy()],
+            lambda draws: [each[number] for each in self.noisy(draws)],
             exact,
             self.mode.level == "O3",
         )
@@ -272,11 +272,20 @@ def _torch_alike(case: Case, reference: _Reference, found: Verdict) -> Verdict:
     except Exception as problem:
         # ONNX Runtime finds that the types of what torch exported do not fit. Else torch does not
         # get as far as we do, and says nothing about our answer.
-        invalid = type(problem).__name__ == "InvalidGraph"
+        invalid = type(problem).__name__ == "InvalidGraph" or _exports_other_dtypes(case, reference)
         return Verdict("torch", _first_line(problem)) if invalid else found
     if reference.judge(theirs) is None:
         return found
     return Verdict("torch", found.message, found.output)
+
+
+def _exports_other_dtypes(case: Case, reference: _Reference) -> bool:
+    """Whether torch's exporter declares results of other dtypes than eager gives (``prod``)."""
+    if case.mode.route != "onnx":
+        return False
+    declared = exported_onnx(case.program).graph.output
+    given = [onnx_dtype(each.dtype) for each in reference.eager]
+    return [each.type.tensor_type.elem_type for each in declared] != given
 
 
 def _theirs(case: Case, reference: _Reference) -> list[Tensor]:

@@ -126,7 +126,8 @@ class Program:
     ) -> Model:
         """The model, executed from its own text."""
         functions = ExactActivations() if wide else functional
-        namespace: dict[str, Any] = {"torch": torch, "F": functions, **weights}
+        library = ExactMoments() if wide else torch
+        namespace: dict[str, Any] = {"torch": library, "F": functions, **weights}
         if watch is not None:
             namespace["watch"] = watch
         exec(
@@ -179,6 +180,20 @@ class ExactActivations:
         tail = torch.erfc(x * -math.sqrt(0.5))
         return torch.where(x.isneginf(), -0.0, 0.5 * x * tail)
 
+    @staticmethod
+    def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+        """What a mask hides is not there; torch adds −∞ to it, which leaves NaN what it is."""
+        mask = options.pop("attn_mask", None)
+        if options.pop("is_causal", False):
+            mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
+        plain = mask is None or mask.dtype is not torch.bool or q.numel() * k.shape[-2] > 10**7
+        if plain or all(bool(each.isfinite().all()) for each in (q, k, v)):
+            return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
+        scores = (q @ k.mT) * options.get("scale", q.shape[-1] ** -0.5)
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+        terms = weights.unsqueeze(-1) * v.unsqueeze(-3)
+        return torch.where(mask.unsqueeze(-1), terms, 0.0).sum(-2)
+
     def __getattr__(self, name: str) -> Any:
         function = getattr(functional, name)
         return partial(self._gated, function) if name in self.GATED else function
@@ -191,6 +206,18 @@ class ExactActivations:
     def softsign(x: Tensor) -> Tensor:
         """±1 at the infinities."""
         return torch.where(x.isinf(), x.sign(), functional.softsign(x))
+
+
+class ExactMoments:
+    """``torch``, whose mean beside a variance is a mean: torch's own is NaN beside infinities."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    @staticmethod
+    def var_mean(x: Tensor, *rest: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        """The variance, and the mean over the same axes."""
+        return torch.var(x, *rest, **options), x.mean(*rest, **options)
 
 
 def mutates(statement: Statement) -> bool:

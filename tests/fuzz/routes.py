@@ -112,7 +112,9 @@ def _mono(program: Program, mode: Mode, threads: int) -> Model:
         path = Path(folder) / "program.mono"
         model.save(path)
         loaded: Model = monograph.load(path)
-    return loaded
+    if program.inputs:
+        return loaded
+    return _on_arrays(loaded)  # who passes no tensors gets arrays
 
 
 def _onnx(program: Program, mode: Mode, threads: int) -> Model:
@@ -131,6 +133,13 @@ def exported_onnx(program: Program) -> Any:
             module.eval(), tuple(program.arguments()), dynamo=True, verbose=False
         )
     return exported.model_proto  # type: ignore[union-attr]
+
+
+def onnx_dtype(dtype: torch.dtype) -> int:
+    """ONNX's number for a dtype of torch."""
+    from torch.onnx import JitScalarType
+
+    return int(JitScalarType.from_dtype(dtype).onnx_type())
 
 
 def run_onnx_elsewhere(program: Program, arguments: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -190,7 +190,7 @@ def test_a_crash_and_an_endless_loop_end_no_more_than_their_own_case() -> None:
 
 def answers(eager: Sequence[float], dtype: torch.dtype = torch.float32, **options: bool) -> Answers:
     wide = torch.tensor(eager, dtype=torch.float64)
-    return Answers(wide.to(dtype), wide, lambda: [wide], **options)
+    return Answers(wide.to(dtype), wide, lambda _: [wide], **options)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_an_answer_is_right_up_to_rounding(got: list[float], complaint: str | No
 
 
 def test_integers_must_be_equal() -> None:
-    expected = Answers(torch.tensor([1, 2]), torch.tensor([1, 2]), lambda: [])
+    expected = Answers(torch.tensor([1, 2]), torch.tensor([1, 2]), lambda _: [])
     assert judge(torch.tensor([1, 2]), expected) is None
     assert judge(torch.tensor([1, 3]), expected) is not None
 
