@@ -255,7 +255,7 @@ CASES: dict[str, list[Case]] = {
         Case(lambda x: Max((1,))(x), NUMBERS, ((4, 1),)),
         Case(lambda x: Sum(())(abs(x)), NUMBERS),
         Case(lambda x: Mean((-1,))(abs(x)), FLOATS, ((4, 1),)),
-        Case(lambda x: Mean((-1,))(x), FLOATS, ((4, 1),)),
+        Case(lambda x: Mean((-1,), True)(x), FLOATS, ((4, 1),)),
         Case(lambda x: Sum(())(x), NUMBERS),
         Case(lambda x: F.prod(x, 1), FLOATS, ((4, 1),)),
     ],
