@@ -115,8 +115,9 @@ def remember(graph: Graph) -> None:
 def _slow_parts(graph: Graph, report: CompileReport) -> Iterator[str]:
     if graph.opaque_calls:
         yield f"left to torch: {_listed(graph.opaque_calls)}"
-    if report.fallbacks:
-        yield f"in the interpreter: {_listed(report.fallbacks)}"
+    others = tuple(each for each in report.fallbacks if " = torch.call(" not in each)
+    if others:
+        yield f"in the interpreter: {_listed(others)}"
     if report.specialised is not None:
         yield f"its calls complete the program: {report.specialised}"
 

@@ -1,4 +1,4 @@
-"""Takes one op apart with torch's own decomposition, where we have no converter for it.
+"""Takes one op apart with torch's decomposition, or ours, where we have no converter for it.
 
 The node's recorded (fake) arguments are enough: ``make_fx`` traces the decomposition of this one
 op, one level deep, into a small torch graph. Its ops are then read like any others, so that those
@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
+from monograph.frontends.torch.fast_paths import FAST_PATHS
 from monograph.frontends.torch.functionalize import functionalized_module
 
 
@@ -44,10 +45,10 @@ _CACHE: dict[Any, tuple[Any, Any]] = {}
 
 @cache
 def _table() -> dict[Any, Callable[..., Any]]:
-    """torch's decompositions: those to core ATen first, then all others that it has."""
+    """torch's decompositions: those to core ATen first, then all others, and ours for the rest."""
     from torch._decomp import core_aten_decompositions, decomposition_table
 
-    return {**decomposition_table, **core_aten_decompositions()}
+    return {**FAST_PATHS, **decomposition_table, **core_aten_decompositions()}
 
 
 def decomposition_of(op: Any) -> Callable[..., Any] | None:
