@@ -32,7 +32,7 @@ from torch import nn
 import monograph
 from monograph.frontends.onnx import find_unsupported, from_onnx
 from monograph.ir.interpret import interpret
-from tests.frontends.onnx.ort import one_node, run_ort
+from tests.frontends.onnx.ort import compare, one_node, run_ort
 
 
 class Images(nn.Module):
@@ -239,3 +239,20 @@ def test_a_bert_through_the_optimizer_of_transformers(tmp_path: Path) -> None:
     compiled = monograph.compile(graph)(*(feeds[value.name] for value in graph.inputs))
     for found in (interpret(graph, feeds), compiled):
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_quantized_convolution_rounds_as_onnx_runtime_does() -> None:
+    draw = np.random.default_rng(0)
+    channels = 16
+    operands = [
+        draw.integers(0, 255, (1, channels, 9, 9)).astype(np.uint8),
+        np.float32(0.02),
+        np.uint8(110),
+        draw.integers(-127, 127, (channels, 1, 3, 3)).astype(np.int8),
+        draw.uniform(0.005, 0.02, channels).astype(np.float32),
+        np.zeros(channels, np.int8),
+        np.float32(0.3),
+        np.uint8(3),
+        draw.integers(-100, 100, channels).astype(np.int32),
+    ]
+    compare("QLinearConv", operands, group=channels, pads=[1, 1, 1, 1], steps=0)

@@ -63,8 +63,9 @@ def quantized_conv(node: OnnxNode, x: Value) -> Value:
         node.optional(8),
     )
     scale = F.multiply(_known_scalar(x_scale), _along_channels(w_scale, total.rank))
-    real = F.multiply(cast_to(total, f32), scale)
-    return F.quantize(real, _known_scalar(y_scale), _known_scalar(y_point), y_point.dtype)
+    scale = F.divide(scale, _known_scalar(y_scale))  # of constants, once: as ONNX Runtime does
+    steps = F.multiply(cast_to(total, f32), scale)
+    return F.quantize(steps, 1.0, _known_scalar(y_point), y_point.dtype)
 
 
 def _scalar(parameter: Value | None) -> Value | None:
