@@ -40,6 +40,10 @@ def trace_with_structure(
     function: Callable[..., Any], *specs: Any, name: str | None = None
 ) -> tuple[Graph, Structure, Structure]:
     """Like ``trace``, with the nesting of the arguments and of what the function returns."""
+    if not callable(function):
+        raise InputError(
+            "this is not a function", expected="something to call", found=type(function).__name__
+        )
     _check_count(function, specs)
     graph = Graph(name or _graph_name(function))
     symbols: dict[str, Symbol] = {}

@@ -87,6 +87,13 @@ def choose_sizes(
             f"no dimension is called {unknown[0]!r}",
             expected=", ".join(symbols) or "nothing: every size is known",
         )
+    wrong = [name for name, size in given.items() if type(size) is not int or size < 0]
+    if wrong:
+        raise InputError(
+            f"the size of {wrong[0]!r} is no size",
+            expected="0 or more",
+            found=repr(given[wrong[0]]),
+        )
     chosen = {symbol: _usual(symbol) for symbol in symbols.values()}
     for value in graph.inputs:
         array = (arrays or {}).get(value.name)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from monograph.errors import GraphError, MonographError
 from monograph.ir.dims import Symbol
-from monograph.ir.graph import Graph, Node, Use, Value, infer_types
+from monograph.ir.graph import Graph, Node, Use, Value, check_graph, infer_types
 from monograph.ir.op import Op
 from monograph.ir.text.attributes import attribute_types, fits, spell_type
 from monograph.ir.text.lexer import MAX_NESTING, shorten
@@ -24,6 +24,7 @@ Rules: TypeAlias = dict[tuple[Op, tuple[ValueType, ...]], tuple[ValueType, ...]]
 
 def verify(graph: Graph) -> None:
     """Raise a GraphError unless the graph, its regions included, is well formed."""
+    check_graph(graph)
     owners: dict[Graph, Node | None] = {graph: None}
     symbols = _Symbols()
     rules: Rules = {}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from monograph import __version__
-from monograph.errors import InputError
+from monograph.ir.paths import as_path
 from monograph.runtime.atomic import replacing
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.container import (
@@ -39,15 +39,6 @@ def write_artifact(path: str | os.PathLike[str], bundle: Bundle) -> Path:
             hint="choose a folder that exists, is yours to write to, and has room",
         ) from problem
     return target
-
-
-def as_path(path: object) -> Path:
-    """A path as somebody gave it; an error if it is none."""
-    if isinstance(path, str | os.PathLike):
-        return Path(path)
-    raise InputError(
-        "this is not the name of a file", expected="a str or a path", found=type(path).__name__
-    )
 
 
 def read_artifact(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:

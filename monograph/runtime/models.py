@@ -16,7 +16,7 @@ from typing import Any
 from monograph.errors import InputError, UnsupportedError
 from monograph.frontends.trace import trace_with_structure
 from monograph.ir.graph import Graph
-from monograph.ir.tree import flatten
+from monograph.ir.tree import Structure, flatten
 from monograph.runtime.arguments import element_strides
 from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule, Executable
@@ -60,9 +60,24 @@ def compile_model(
             "dynamic_shapes and kwargs are for torch models",
             hint='give a symbolic type as the example instead: "f32[batch, 4]"',
         )
-    graph, arguments, results = trace_with_structure(model, *examples)
+    graph, arguments, results = _traced(model, examples)
     chosen = _with_strides(options, flatten(examples)[0])
     return CompiledFunction(compile_graph(graph, chosen, owned=True), arguments, results)
+
+
+def _traced(model: Any, examples: tuple[Any, ...]) -> tuple[Graph, Structure, Structure]:
+    """A function of Monograph's own ops as a graph; one of torch's is told apart by its error."""
+    try:
+        return trace_with_structure(model, *examples)
+    except TypeError as error:
+        if "torch" not in sys.modules or "Tensor, not Value" not in str(error):
+            raise
+        raise InputError(
+            "this is a function of torch's ops, and its example inputs are types",
+            expected="tensors, and dynamic_shapes for sizes that are free",
+            found=str(error),
+            hint="or make the function the forward of a torch.nn.Module, which takes types, too",
+        ) from error
 
 
 def _compile_onnx(model: Any, examples: tuple[Any, ...], options: Options | None) -> Executable:

@@ -198,3 +198,19 @@ def test_what_is_compiled_is_no_model_and_a_number_no_path() -> None:
         compiled.save(5)
     with pytest.raises(InputError, match="not the name of a file"):
         monograph.load(5)
+
+
+def test_functions_of_another_kind_of_thing() -> None:
+    graph = monograph.trace(lambda x: x + 1, "f32[n]")
+    for wrong, problem in (
+        (lambda: monograph.trace(5, "f32[2]"), "not a function"),
+        (lambda: monograph.parse(5), "not a text"),
+        (lambda: monograph.verify(5), "not a graph"),
+        (lambda: monograph.save_graph(5, "graph.ir"), "not a graph"),
+        (lambda: monograph.save_graph(graph, 5), "not the name of a file"),
+        (lambda: monograph.load_graph(5), "not the name of a file"),
+        (lambda: monograph.explain(monograph.compile(graph), sizes={"n": "a"}), "is no size"),
+        (lambda: monograph.compile(lambda x: torch.exp(x), "f32[4]"), "function of torch's ops"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            wrong()

@@ -22,7 +22,8 @@ from safetensors.numpy import save_file
 
 from monograph.errors import EvaluationError, InputError, ParseError
 from monograph.ir.data import STORED, ArrayData, Data, MissingData, pack, raw_bytes, unpack
-from monograph.ir.graph import Graph
+from monograph.ir.graph import Graph, check_graph
+from monograph.ir.paths import as_path
 from monograph.ir.text.parser import parse_with
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array, TensorType, string
@@ -36,7 +37,8 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], *, locations: bool = 
     Weights whose contents were never loaded stay that way: the text is written, and a weights file
     that is already there is left alone. Returns the path of the text.
     """
-    text_path = Path(path)
+    check_graph(graph)
+    text_path = as_path(path)
     if text_path.suffix == ".safetensors":
         raise InputError(
             f"{text_path} is a name for weights", expected="a file name that ends in .ir"
@@ -51,7 +53,7 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], *, locations: bool = 
 
 def load_graph(path: str | os.PathLike[str]) -> Graph:
     """Read a graph and, where they are needed, the weights that lie beside it."""
-    text_path = Path(path)
+    text_path = as_path(path)
     try:
         text = text_path.read_bytes().decode("utf-8")
     except OSError as problem:

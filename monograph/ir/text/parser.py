@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy.typing as npt
 
-from monograph.errors import MonographError
+from monograph.errors import InputError, MonographError
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
@@ -35,6 +35,10 @@ def parse(
     ``weights`` gives the arrays of weights by name; those it does not name are known by digest
     alone. ``source`` is what errors and locations call the text.
     """
+    if not isinstance(text, str):
+        raise InputError(
+            "this is not a text", expected="a graph in text form", found=type(text).__name__
+        )
     given = {} if weights is None else weights
 
     def find(label: str, digest: str, type_: TensorType) -> Data | None:
