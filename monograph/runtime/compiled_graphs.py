@@ -108,6 +108,8 @@ def remember(graph: Graph) -> None:
     LOGGER.info("%s: compiled, %d kernels", label, len(report.kernels))
     for message in _slow_parts(graph, report):
         LOGGER.warning("%s: %s", label, message)
+    if report.specialised is not None:
+        LOGGER.info("%s: its calls complete the program: %s", label, report.specialised)
     if graph.origin.end is not None and graph.role != "backward":
         LOGGER.info("%s: the graph ends here: %s", label, graph.origin.end)
 
@@ -118,8 +120,6 @@ def _slow_parts(graph: Graph, report: CompileReport) -> Iterator[str]:
     others = tuple(each for each in report.fallbacks if " = torch.call(" not in each)
     if others:
         yield f"in the interpreter: {_listed(others)}"
-    if report.specialised is not None:
-        yield f"its calls complete the program: {report.specialised}"
 
 
 def _listed(items: tuple[str, ...]) -> str:
