@@ -20,6 +20,14 @@ from monograph.ir.op import Trait
 from monograph.ir.types import TensorType, ValueType, symbols_of
 
 
+class SizesDoNotFit(EvaluationError):
+    """Sizes that a program was not compiled for, though the graph may hold for them.
+
+    Of two symbols that broadcast, one was taken for the result's: the other one stretches to it,
+    but it does not stretch to the other.
+    """
+
+
 class Guard(NamedTuple):
     """A node whose type rule may refuse some sizes, and the lengths of the scans around it."""
 
@@ -156,7 +164,7 @@ def _check(node: Node, values: DimValues) -> None:
         raise error.with_context(where=repr(node), source=source) from None
     for expected, found in zip(declared, inferred, strict=True):
         if found != expected:
-            raise EvaluationError(
+            raise SizesDoNotFit(
                 f"{node.op.name}: the sizes do not fit together",
                 expected=str(expected),
                 found=str(found),

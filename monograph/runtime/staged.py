@@ -41,6 +41,7 @@ from monograph.runtime.decision import Decision, only_says_a_size
 from monograph.runtime.locks import ForkedLock
 from monograph.runtime.recent import Recent
 from monograph.runtime.settle import Settled, settle, substituted
+from monograph.runtime.sizes import SizesDoNotFit
 from monograph.runtime.stage_inputs import (
     LARGEST_CONTENTS,
     Feed,
@@ -187,7 +188,12 @@ class Stage:
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plan_for(arguments)
-        return plan.run(arguments)
+        if not self._sizes:
+            return plan.run(arguments)
+        try:
+            return plan.run(arguments)
+        except SizesDoNotFit:
+            return self._plan_for(arguments, self._exact_key(arguments)).run(arguments)
 
     def prepare(self) -> None:
         """Make the plans that are needed, or likely to be, before the first call."""
@@ -221,6 +227,11 @@ class Stage:
             if made is not None:
                 self._plans.put(key, made)
 
+    def _exact_key(self, arguments: Sequence[Any]) -> tuple[Hashable, ...]:
+        """The key of a plan for these very numbers."""
+        structures = [structure_of(self._types[k], arguments[k]) for k in self._loose]
+        return (*structures, *(contents_key(arguments[k]) for k in self.read))
+
     def _key(self, arguments: Sequence[Any]) -> tuple[Hashable, ...]:
         """What decides which plan serves these arguments: structures, then what is read."""
         structures = [structure_of(self._types[k], arguments[k]) for k in self._loose]
@@ -230,9 +241,11 @@ class Stage:
         pattern = pattern_of(np.asarray(argument)) if number in self._sizes else None
         return contents_key(argument) if pattern is None else pattern
 
-    def _plan_for(self, arguments: Sequence[Any]) -> Plan:
+    def _plan_for(
+        self, arguments: Sequence[Any], exact: tuple[Hashable, ...] | None = None
+    ) -> Plan:
         with self._workshop.lock:
-            key = self._key(arguments)
+            key = exact or self._key(arguments)
             found = self._plans.get(key)
             if found is not None:
                 return found
@@ -240,7 +253,7 @@ class Stage:
                 return self._interpreted(f"@{self.graph.name} has {reason}")
             made = self._new_plan(key, arguments)
             assert made is not None
-            self._plans.put(self._key(arguments), made)
+            self._plans.put(exact or self._key(arguments), made)
             return made
 
     def _interpreted(self, reason: str) -> Interpreted:
@@ -261,6 +274,7 @@ class Stage:
             for k, each in zip(self.read, key[len(self._loose) :], strict=True)
             if isinstance(each, SizePattern) and each.has_sizes
         }
+        tried = frozenset(sizes)
         while True:
             known = {k: np.array(arguments[k]) for k in self.read if k not in sizes}
             settled, needed = self._settled(of_input, known, sizes)
@@ -269,7 +283,7 @@ class Stage:
             if is_likely:
                 return None
             sizes = {k: each for k, each in sizes.items() if k not in needed}
-        self._sizes -= {k for k in self._sizes if k in known and _has_sizes(arguments[k])}
+        self._sizes -= tried.difference(sizes)
         feed = Feed(self._types, known, sizes)
         return plan_of(settled, feed, self._workshop, self.depth)
 
@@ -304,11 +318,6 @@ def _kinds(inputs: Sequence[Any]) -> Hashable | None:
     if not all(type(each) is np.ndarray and each.flags.c_contiguous for each in inputs):
         return None
     return tuple([(each.dtype, each.shape) for each in inputs])
-
-
-def _has_sizes(argument: Any) -> bool:
-    pattern = pattern_of(np.asarray(argument))
-    return pattern is not None and pattern.has_sizes
 
 
 def needed_numbers(settled: Settled) -> set[int]:

@@ -177,6 +177,27 @@ def test_of_what_is_put_together_the_numbers_that_are_data_are_read() -> None:
     assert executable.report.variants == first
 
 
+def test_sizes_that_are_read_stretch_what_has_size_one() -> None:
+    nodes = [
+        helper.make_node("Expand", ["x", "shape"], ["e"]),
+        helper.make_node("Expand", ["one", "rows"], ["r"]),
+        helper.make_node("Add", ["x", "r"], ["s"]),
+        helper.make_node("Concat", ["e", "s"], ["y"], axis=0),
+    ]
+    given = {"x": (FLOAT, ["n", 1]), "shape": (INT, [2]), "one": (FLOAT, [1]), "rows": (INT, [2])}
+    executable = compile_graph(model(nodes, given), LOOSE)
+    one = np.ones(1, np.float32)
+    for count, rows in ((3, 3), (1, 3), (1, 2), (3, 1), (2, 2), (1, 1)):
+        x = np.arange(count, dtype=np.float32).reshape(count, 1)
+        shape = np.array([rows, 1])
+        (got,) = executable.run([x, shape, one, shape])
+        size = max(count, rows)
+        wanted = [np.broadcast_to(each, (size, 1)) for each in (x, x + 1)]
+        np.testing.assert_array_equal(got, np.concatenate(wanted))
+    with pytest.raises(EvaluationError):
+        executable.run([np.ones((2, 1), np.float32), np.array([3, 1]), one, np.array([2, 1])])
+
+
 class TestRanks:
     def test_the_rank_of_an_argument_decides_the_program(self) -> None:
         nodes = [

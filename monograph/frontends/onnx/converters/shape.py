@@ -162,7 +162,11 @@ def unsqueeze(node: OnnxNode) -> Value:
 def expand(node: OnnxNode) -> Value:
     """Broadcast with a shape, which may itself be stretched."""
     x, wanted = node.input(0), node.need_dims(1)
-    return F.expand(x, broadcast_shapes("Expand", x.shape, wanted))
+    shape = list(broadcast_shapes("Expand", x.shape, wanted))
+    for axis in range(1, len(wanted) + 1):
+        if provably_at_least(wanted[-axis], 2):  # the operand's size is that, or 1
+            shape[-axis] = wanted[-axis]
+    return F.expand(x, shape)
 
 
 @converter("Tile")
