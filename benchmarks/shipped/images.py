@@ -143,6 +143,7 @@ FREE_IMAGE = {0: "batch", 2: "height", 3: "width"}
     feed=pictures,
     sizes={"batch": 1, "height": 320, "width": 320},
     small={"batch": 1, "height": 64, "width": 96},
+    tolerance=0.02,
 )
 def detector_with_suppression(small: bool) -> ModelProto:
     """The detector, its raw boxes and scores, and the indices that suppression leaves."""
