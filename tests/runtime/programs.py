@@ -107,6 +107,20 @@ def spread() -> Graph:
     return trace(lambda x: F.scan(one, (), x)[1], "f32[5, 30]")
 
 
+def side_by_side() -> Graph:
+    """Two scans that do not wait for each other, each with a state that is handed on."""
+
+    def one(state: Value, row: Value) -> tuple[Value, Value]:
+        following = F.tanh(state @ np.eye(64, dtype=np.float32) + row)
+        return following, following
+
+    def both(x: Value) -> tuple[Value, Value]:
+        first = F.zeros((16, 64), dtype="f32")
+        return F.scan(one, first, x)[1], F.scan(one, first, F.flip(x, (0,)))[1]
+
+    return trace(both, "f32[5, 16, 64]")
+
+
 def interpreted_node() -> Graph:
     """A node in the middle that has no native code: see ``let_interpret``."""
     return trace(lambda x: F.atan(x + 1.0) * 2.0, "f32[4, 4]")
@@ -173,6 +187,7 @@ CASES = {
         looping, ((floats(5, 3), np.array(True)), (floats(5, 3), np.array(False)))
     ),
     "independent runs": Case(spread, ((floats(5, 30),),)),
+    "side by side": Case(side_by_side, ((floats(5, 16, 64),),)),
     "interpreted node": Case(interpreted_node, ((floats(4, 4),),)),
     "strings": Case(strings, ((np.array(["a", "b"], np.object_),),)),
     "updates": Case(updating, ((floats(7), floats(7)),)),
