@@ -284,7 +284,12 @@ def staged(graph: Graph, options: Options, report: CompileReport) -> Stage:
 
     limit = options.variant_limit or VariantLimit(_most_variants(options))
     chosen = replace(options, strides=(), variants=limit.most, variant_limit=limit)
-    workshop = Workshop(lambda part: compile_graph(part, chosen), report, options.settings)
+
+    def compile_part(part: Graph) -> Executable:
+        snapshot(part.walk())  # constants that settling made, too: else it could have no variants
+        return compile_graph(part, chosen)
+
+    workshop = Workshop(compile_part, report, options.settings)
     stage = Stage(graph, workshop)
     stage.prepare()
     return stage

@@ -200,6 +200,15 @@ def test_parts_of_a_program_that_calls_complete_have_variants() -> None:
     np.testing.assert_allclose(model(draw(9)), want, rtol=1e-5)
 
 
+def test_a_part_has_variants_although_completing_it_made_constants() -> None:
+    model = monograph.compile(lambda x: F.unique(F.round(x @ WEIGHT))[0], "f32[n, 48]", variants=4)
+    assert model.executable.stage is not None
+    for _ in range(3):
+        np.testing.assert_allclose(model(draw(5)), np.unique(np.round(draw(5) @ WEIGHT)), atol=1e-5)
+        assert background.wait(60)
+    assert list(monograph.explain(model).variants.values()) == ["compiled", "compiled"]
+
+
 def run_python(text: str, **settings: str) -> str:
     """What a process prints, which must end as it should."""
     done = subprocess.run(
