@@ -391,9 +391,12 @@ INTERRUPTED = (
 """Programs, and ways to call them: the built-in function, Python's way to native code, ..."""
 
 CHILD = """
+import signal
 import numpy as np
 import monograph
 from tests.runtime.test_interrupts import ENDLESS, INTERRUPTED, _counter
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 
 
 def caller(name, way):
