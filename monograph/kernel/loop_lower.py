@@ -9,11 +9,11 @@ that it had.
 
     nest cumsum(b0: f32[300], o0: f32[300]):
       parallel i1 < 3 in steps of 108:
-        c2: f32 = -0.0:f32
+        c2: f64 = -0.0:f64
         for i3 < 100:
           v4 = c2
-          c2 := (v4 + b0[100*i1+i3])
-          o0[100*i1+i3] = (v4 + b0[100*i1+i3])
+          c2 := (v4 + cast<f64>(b0[100*i1+i3]))
+          o0[100*i1+i3] = cast<f32>((v4 + cast<f64>(b0[100*i1+i3])))
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def test_only_what_is_computed_in_place_shares_memory(fenced: Side) -> None:
     for slot, giver in zip(slots, plan.taken_over, strict=True):
         assert giver is None or words[slot] == words[slots[giver]]
     inputs = [floats(40, 40), floats(40, 40)]
-    np.testing.assert_allclose(native(inputs)[0], interpret(graph, inputs)[0], rtol=1e-4)
+    np.testing.assert_allclose(native(inputs)[0], interpret(graph, inputs)[0], rtol=1e-4, atol=1e-3)
 
 
 def test_a_loaded_program_has_fences(fenced: Side, tmp_path: Path) -> None:
