@@ -1,4 +1,4 @@
-"""Names of files, as somebody gave them to a function that reads or writes one."""
+"""Checks of file paths that users pass to functions that read or write a file."""
 
 from __future__ import annotations
 

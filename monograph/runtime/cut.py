@@ -106,8 +106,9 @@ def _pieces(value: Value) -> list[Value]:
     stack = [value]
     while stack:
         each = stack.pop()
-        if each.op is not None and each.op.name in _PUT_TOGETHER and each.dtype.is_integer:
-            stack.extend(reversed(each.producer.operands))  # type: ignore[union-attr]
+        node = each.producer
+        if node is not None and node.op.name in _PUT_TOGETHER and each.dtype.is_integer:
+            stack.extend(reversed(node.operands))
         elif is_data(each):
             found[each] = None
     return list(found) or [value]

@@ -1,4 +1,4 @@
-"""A bounded map of compiled things: the least recently used one makes room for a new one.
+"""An LRU cache of compiled programs: the least recently used one makes room for a new one.
 
 Compiling takes far longer than running, so what replaces something has to come often enough: each
 time that one has to go, keys have to come twice as often as before to get in. Many keys in turns
