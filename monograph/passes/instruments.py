@@ -7,7 +7,9 @@ checks that it still computes the same. (Times and counters are in the manager's
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,28 @@ class Instrument:
         """Called when a pass has run."""
 
 
+_WATCHING: ContextVar[tuple[Instrument, ...]] = ContextVar("watching", default=())
+
+
+@contextmanager
+def watching(*instruments: Instrument) -> Iterator[None]:
+    """Let instruments see every pipeline that compiling runs in this block, on this thread."""
+    token = _WATCHING.set((*_WATCHING.get(), *instruments))
+    try:
+        yield
+    finally:
+        _WATCHING.reset(token)
+
+
 def requested_instruments() -> list[Instrument]:
-    """The instruments that the environment asks for: ``MONOGRAPH_VERIFY``, ``MONOGRAPH_DUMP``."""
+    """The instruments that a caller (``watching``) or the environment asks for.
+
+    The latter by ``MONOGRAPH_VERIFY`` and ``MONOGRAPH_DUMP``.
+    """
     config = Config.from_environment()
-    found: list[Instrument] = [Verify()] if config.verify else []
+    found: list[Instrument] = [*_WATCHING.get()]
+    if config.verify:
+        found.append(Verify())
     if config.dump is not None:
         found.append(Dump(config.dump))
     return found
