@@ -74,10 +74,9 @@ def _prepare(
     outcomes: dict[str, Outcome] = {}
     ready: dict[str, Prepared] = {}
     for peer in contenders:
-        missing = peer.available()
-        reason = refused.get(peer.name) or missing
+        reason = refused.get(peer.name) or peer.available()
         if reason is not None:
-            outcomes[peer.name] = Outcome(reason, absent=missing is not None)
+            outcomes[peer.name] = Outcome(reason)
             continue
         note(peer.name)
         start = time.perf_counter()

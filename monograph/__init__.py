@@ -39,6 +39,7 @@ _HOMES = {
     "save_graph": "monograph.ir.text.files",
     "time_limit": "monograph.deadline",
     "trace": "monograph.frontends.trace",
+    "validate": "monograph.inspect.validate",
     "value_and_grad": "monograph.autodiff.vjp",
     "verify": "monograph.ir.verify",
 }
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from monograph.errors import MonographError
     from monograph.frontends.trace import trace
     from monograph.inspect.explain import explain
+    from monograph.inspect.validate import validate
     from monograph.ir.dims import Symbol
     from monograph.ir.graph import Graph, Node, Value
     from monograph.ir.interpret import interpret
@@ -86,6 +88,7 @@ __all__ = [
     "save_graph",
     "time_limit",
     "trace",
+    "validate",
     "value_and_grad",
     "verify",
 ]

@@ -96,6 +96,9 @@ Passes: TypeAlias = Annotated[
     str | None,
     typer.Option("-p", "--passes", help="Passes to run instead of the level's: cse,dce."),
 ]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="For a program to read, not a person.")
+]
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of random inputs.")]
 
 

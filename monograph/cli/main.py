@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import monograph
-from monograph.cli import bench, check, compile, explain, ops, opt, run, tour, tune
+from monograph.cli import bench, check, compile, explain, ops, opt, run, tour, tune, validate
 from monograph.cli.errors import error_text
 from monograph.errors import MonographError
 
@@ -28,6 +28,7 @@ app.command("tune")(tune.tune)
 app.command("explain")(explain.explain)
 app.command("opt")(opt.opt)
 app.command("check")(check.check)
+app.command("validate")(validate.validate)
 app.command("ops")(ops.ops)
 
 

@@ -7,9 +7,10 @@ is nearer to the double precision than the other, *within rounding* if it is not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from monograph.dataclass import dataclass
@@ -23,7 +24,14 @@ from monograph.ir.types import Array, DType, TensorType, ValueType, bf16, c64, c
 ROUNDING = 1.2e-7
 FEW = 1000
 """Elements under which an error may be small by luck."""
+SLACK_ULPS = 8
+"""What may differ beside the other answer's error, in units of eps of the element."""
+NOISE_FACTOR = 2
+"""How far beyond the largest of a few noisy answers an error may lie."""
+NOISE_DRAWS = 4
 _WIDER = {f16: f64, bf16: f64, f32: f64, c64: c128}
+Noise: TypeAlias = "Callable[[int], Sequence[Array]]"
+"""As many answers in double precision as are asked for, with every value on the way moved a bit."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,8 @@ class Verdict:
     """From the other answer."""
     error: float | None
     other_error: float | None
+    remark: str = ""
+    """Where and how it is wrong, or why a large difference is not."""
 
 
 def double_precision(graph: Graph, inputs: Sequence[Any]) -> list[Array] | None:
@@ -52,18 +62,19 @@ def double_precision(graph: Graph, inputs: Sequence[Any]) -> list[Array] | None:
         return None
 
 
-def widened(graph: Graph) -> Graph:
-    """The graph with every float a double."""
+def widened(graph: Graph, known: dict[Data, Data] | None = None) -> Graph:
+    """The graph with every float a double; ``known`` keeps contents that were widened before."""
+    known = {} if known is None else known
     result = Graph(graph.name)
     mapping: dict[Value, Value] = {}
     for value in graph.inputs:
         mapping[value] = result.add_input(value.name, _wider_type(value.type))
     for node in graph.nodes:
-        changed = {name: _wider(item) for name, item in node.op.attributes().items()}
+        changed = {name: _wider(item, known) for name, item in node.op.attributes().items()}
         copy = result.create(
             make(node.op.name, **changed),
             [mapping[operand] for operand in node.operands],
-            regions=[widened(region) for region in node.regions],
+            regions=[widened(region, known) for region in node.regions],
             names=[value.name for value in node.results],
             location=node.location,
         )
@@ -72,29 +83,129 @@ def widened(graph: Graph) -> Graph:
     return result
 
 
-def judge(got: Array, other: Array, reference: Array | None) -> Verdict:
-    """The word for an answer."""
+def judge(got: Array, other: Array, reference: Array | None, noisy: Noise | None = None) -> Verdict:
+    """The word for an answer.
+
+    NaN and infinities must stand where they do in one of the others. Before an answer is called
+    wrong, ``noisy`` is asked whether the program magnifies rounding (a cancellation, a comparison
+    of nearly equal numbers) so much that neither answer says anything.
+    """
     if got.shape != other.shape or got.dtype != other.dtype:
-        return Verdict("wrong", np.inf, None, None)
+        found = f"{got.dtype}{list(got.shape)}, not {other.dtype}{list(other.shape)}"
+        return Verdict("wrong", np.inf, None, None, found)
     difference = relative_error(got, other)
     error = None if reference is None else relative_error(got, reference)
     other_error = None if reference is None else relative_error(other, reference)
-    if np.array_equal(got, other, equal_nan=got.dtype.kind in "fc"):
-        return Verdict("exact", 0.0, error, other_error)
-    if error is None or other_error is None:
+    if np.array_equal(got, other, equal_nan=_is_float(got)):
+        return Verdict("exact", 0.0, error, other_error, _sign_remark(got, other))
+    if reference is None or error is None or other_error is None:
         limit = 100 * ROUNDING if got.dtype.itemsize >= 4 else 0.02
         word = "within rounding" if difference <= limit else "wrong"
         return Verdict(word, difference, error, other_error)
+    wrong = _wrong_elements(got, other, reference)
+    if not wrong.any():
+        word = "more accurate" if error <= other_error else "within rounding"
+        return Verdict(word, difference, error, other_error)
+    remark = "the program magnifies rounding"
+    if noisy is not None:
+        wrong &= ~_explained(got, reference, noisy(NOISE_DRAWS))
+    if wrong.any():
+        remark = _first_of(wrong, got, other)
+    word = "wrong" if wrong.any() else "within rounding"
+    return Verdict(word, difference, error, other_error, remark)
+
+
+def _wrong_elements(got: Array, other: Array, reference: Array) -> Array:
+    """Where an answer is further from the reference than the other one's errors allow."""
+    if not _is_float(got):
+        return np.asarray((got != other) & (got != reference.astype(got.dtype)))
+    kinds = [_kinds(each) for each in (got, other, reference.astype(got.dtype))]
+    wrong = (kinds[0] != kinds[1]) & (kinds[0] != kinds[2])
+    finite = np.isfinite(_wide(got)) & np.isfinite(_wide(other)) & np.isfinite(_wide(reference))
+    error = np.where(finite, abs(_wide(got) - _wide(reference)), 0)
+    other_error = np.where(finite, abs(_wide(other) - _wide(reference)), 0)
+    slack = np.where(finite, _slack(got, reference), 0)
     factor = 3 if got.size < FEW or got.dtype.itemsize < 4 else 2
-    if error <= other_error:
-        return Verdict("more accurate", difference, error, other_error)
-    near = error <= factor * other_error + ROUNDING
-    return Verdict("within rounding" if near else "wrong", difference, error, other_error)
+    apart = error > factor * other_error.max(initial=0.0) + slack
+    allowed = factor * np.linalg.norm(other_error) + np.linalg.norm(slack)
+    if not apart.any() and np.linalg.norm(error) > allowed:
+        apart = error > other_error + slack
+    return np.asarray(wrong | apart)
+
+
+def _slack(got: Array, reference: Array) -> Array:
+    """A few units in the last place of each element."""
+    eps, tiny, _ = precision_of(got.dtype)
+    return np.asarray(SLACK_ULPS * eps * (abs(_wide(reference)) + tiny))
+
+
+def _explained(got: Array, reference: Array, draws: Sequence[Array]) -> Array:
+    """Where noise on the way moves the reference as far as an answer is from it."""
+    if not _is_float(got):
+        same = [got == each.astype(got.dtype) for each in draws]
+        return np.asarray(np.any(same, axis=0)) if same else np.zeros(got.shape, bool)
+    with np.errstate(invalid="ignore"):
+        moved = [abs(_wide(each) - _wide(reference)) for each in draws]
+        spread = np.max(moved, axis=0, initial=0.0) if moved else np.zeros(got.shape)
+        error = abs(_wide(got) - _wide(reference))
+        near = error <= NOISE_FACTOR * spread + _slack(got, reference)
+    same = [_kinds(got) == _kinds(each.astype(got.dtype)) for each in draws]
+    is_number = _kinds(got) == 0
+    return np.asarray(np.where(is_number, near, np.any(same, axis=0) if same else False))
+
+
+def _kinds(array: Array) -> Array:
+    """0 for a number, 1 for NaN, 2 and 3 for the infinities."""
+    wide = _wide(array)
+    if wide.dtype.kind == "c":
+        return np.asarray(_kinds(wide.real) + 4 * _kinds(wide.imag))
+    return np.asarray(np.isnan(wide) + 2 * np.isposinf(wide) + 3 * np.isneginf(wide))
+
+
+def _wide(array: Array) -> Array:
+    wide: Array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    return wide
+
+
+def _is_float(array: Array) -> bool:
+    return array.dtype.kind in "fcV" or array.dtype.name.startswith(("bfloat", "float"))
+
+
+class Precision(NamedTuple):
+    """Of a float dtype: the distance from 1 to the next number, and the ends of its range."""
+
+    eps: float
+    smallest_normal: float
+    largest: float
+
+
+def precision_of(dtype: np.dtype[Any]) -> Precision:
+    """What numbers of a float or complex dtype can tell apart, NumPy's own or ``ml_dtypes``'s."""
+    info: Any
+    if dtype.kind in "fc":
+        info = np.finfo(dtype)
+    else:
+        info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # has no types
+    return Precision(float(info.eps), float(info.smallest_normal), float(info.max))
+
+
+def _sign_remark(got: Array, other: Array) -> str:
+    """Zeros whose sign changed, in an answer that is otherwise the same."""
+    if got.dtype.kind != "f":
+        return ""
+    changed = (np.signbit(got) != np.signbit(other)) & (got == 0)
+    return f"{int(changed.sum())} zeros have another sign" if changed.any() else ""
+
+
+def _first_of(wrong: Array, got: Array, other: Array) -> str:
+    place = tuple(int(each) for each in np.argwhere(wrong)[0])
+    where = f"{int(wrong.sum()):,} of {wrong.size:,} wrong, first at {list(place)}"
+    return f"{where}: {got[place]:.9g}, not {other[place]:.9g}"
 
 
 def relative_error(got: Array, reference: Array) -> float:
     """‖got − reference‖ / ‖reference‖; for whole numbers, the share that differs."""
-    if got.dtype.kind not in "fcV" and not got.dtype.name.startswith(("bfloat", "float")):
+    if not _is_float(got):
         return float(np.mean(got != reference)) if got.size else 0.0
     kind = np.complex128 if got.dtype.kind == "c" else np.float64
     exact, found = np.asarray(reference).astype(kind), got.astype(kind)
@@ -112,10 +223,12 @@ def _wider_type(type_: ValueType) -> ValueType:
     return TensorType(_WIDER.get(type_.dtype, type_.dtype), type_.shape)
 
 
-def _wider(attribute: Any) -> Any:
+def _wider(attribute: Any, known: dict[Data, Data]) -> Any:
     if isinstance(attribute, DType):
         return _WIDER.get(attribute, attribute)
     if isinstance(attribute, Data) and attribute.dtype in _WIDER:
-        dtype = _WIDER[attribute.dtype]
-        return ArrayData(attribute.array().astype(dtype.numpy), dtype)
+        if attribute not in known:
+            dtype = _WIDER[attribute.dtype]
+            known[attribute] = ArrayData(attribute.array().astype(dtype.numpy), dtype)
+        return known[attribute]
     return attribute

@@ -1,0 +1,59 @@
+"""``monograph validate``: whether every pass, and the compiled program, keep the answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from monograph.cli import common
+from monograph.cli.exit_codes import FINDING
+
+
+def validate(
+    model: common.ModelName,
+    types: common.Types = None,
+    sizes: common.Sizes = None,
+    level: common.Level = "O2",
+    threads: common.Threads = None,
+    winograd_tolerance: common.WinogradTolerance = None,
+    passes: common.Passes = None,
+    plugins: common.Plugins = None,
+    seed: common.Seed = 0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.0, help="After which no further sample is begun.")
+    ] = 60.0,
+    as_json: common.AsJson = False,
+) -> None:
+    """Run every pass before and after on many inputs, then the compiled program.
+
+    Inputs are the model's own examples, random ones, and adversarial ones: magnitudes far apart,
+    equal numbers, zeros and subnormals, NaN and infinities, sizes at the ends of their ranges.
+    The verdict is exact, more accurate than the framework, within rounding, or wrong: exit code 3.
+
+    - monograph validate model.onnx
+    - monograph validate net.py:model --input 'f32[batch, 64]' --json
+    """
+    from monograph.inspect.inputs import parse_sizes
+    from monograph.inspect.subject import named_subject
+    from monograph.inspect.validate import validate as validate_model
+    from monograph.runtime.compile import Options
+
+    options = Options(
+        common.level_name(level),
+        threads,
+        winograd_tolerance=winograd_tolerance,
+        passes=common.pipeline_of(passes),
+    )
+    with common.showing_progress("validating"):
+        found = validate_model(
+            named_subject(model, types or ()),
+            options=options,
+            sizes=parse_sizes(sizes or ()),
+            seconds=seconds,
+            seed=seed,
+        )
+    print(json.dumps(found.as_json(), indent=2) if as_json else found)
+    if not found.is_right:
+        raise typer.Exit(FINDING)

@@ -1,0 +1,155 @@
+"""The interpreter with a memory, for tools that run one graph in many forms on the same inputs.
+
+After a pass, most nodes still compute what they did before it. A result is remembered by the op
+and by the contents (not the names) of its operands: where two forms of a graph reach the same bits,
+the rest is not computed again. What is remembered is bounded in bytes, the oldest goes first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from monograph.dataclass import dataclass
+from monograph.deadline import call_limit
+from monograph.inspect.precise import precision_of, widened
+from monograph.ir.data import Data, raw_bytes
+from monograph.ir.dims import Symbol
+from monograph.ir.graph import Graph, Node
+from monograph.ir.interpret import bind_inputs, checked_results, evaluate_node, run_nodes
+from monograph.ir.op import Family
+from monograph.ir.types import Array, TensorType
+
+MOST_BYTES = 1 << 30
+NOISE_ULPS = 4
+"""By how much noise moves what a node computes."""
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A value, and what tells it from others: a digest, or None if it is no array."""
+
+    value: Any
+    digest: bytes | None
+
+
+class Evaluator:
+    """Runs graphs in NumPy and in double precision, remembering what it computed."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._known: OrderedDict[Any, tuple[_Item, ...]] = OrderedDict()
+        self._wide: dict[Data, Data] = {}
+
+    def forget(self) -> None:
+        """Let go of all results; those of other inputs are of no use."""
+        self._known.clear()
+        self._bytes = 0
+
+    def run(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        """The graph's outputs, as ``interpret`` computes them."""
+        arrays, bindings = bind_inputs(graph, inputs)
+        given = [_item(array) for array in arrays]
+        with np.errstate(all="ignore"), call_limit():
+            results = run_nodes(graph, given, lambda node, items: self._node(node, items, bindings))
+        return [item.value for item in results]
+
+    def run_wide(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs in double precision; a graph that looks at bits has none: an error."""
+        twin = widened(graph, self._wide)
+        return self.run(twin, _widen_inputs(twin, inputs))
+
+    def run_noisy(self, graph: Graph, inputs: Sequence[Any], seed: int) -> list[Any]:
+        """In double precision again, with every float on the way rounded or moved by a few ulp.
+
+        What is a whole number stays: it may count or select something.
+        """
+        twin = widened(graph, self._wide)
+        narrow = dict(zip(twin.nodes, graph.nodes, strict=True))
+        generator = np.random.default_rng(seed)
+        arrays, bindings = bind_inputs(twin, _widen_inputs(twin, inputs))
+
+        def evaluate(node: Node, operands: list[Any]) -> tuple[Any, ...]:
+            results = evaluate_node(node, operands, bindings)
+            if node.op.family is not Family.COMPUTE:
+                return results
+            types = [value.type for value in narrow[node].results]
+            pairs = zip(results, types, strict=True)
+            return tuple(_nudged(result, type_, generator) for result, type_ in pairs)
+
+        with np.errstate(all="ignore"), call_limit():
+            return run_nodes(twin, arrays, evaluate)
+
+    def _node(
+        self, node: Node, items: Sequence[_Item], bindings: dict[Symbol, int]
+    ) -> tuple[_Item, ...]:
+        operands = [item.value for item in items]
+        digests = tuple(item.digest for item in items)
+        if node.regions or node.has_effect or None in digests or not digests:
+            return tuple(map(_item, evaluate_node(node, operands, bindings)))
+        key = (node.op.substitute(bindings), digests)
+        found = self._known.get(key)
+        if found is not None:
+            self._known.move_to_end(key)
+            raw = tuple(item.value for item in found)
+            checked_results(node, raw, bindings)  # which binds sizes that the results decide
+            return found
+        made = tuple(map(_item, evaluate_node(node, operands, bindings)))
+        self._remember(key, made)
+        return made
+
+    def _remember(self, key: Any, items: tuple[_Item, ...]) -> None:
+        self._known[key] = items
+        self._bytes += _bytes_of(items)
+        while self._bytes > self._most_bytes and self._known:
+            _, oldest = self._known.popitem(last=False)
+            self._bytes -= _bytes_of(oldest)
+
+
+def noise_of(
+    evaluator: Evaluator, graph: Graph, inputs: Sequence[Any]
+) -> Callable[[int, int], list[Array]]:
+    """Noisy answers of one output, computed when they are first asked for: ``(output, draws)``."""
+    drawn: list[list[Any]] = []
+
+    def answers(output: int, draws: int) -> list[Array]:
+        while len(drawn) < draws:
+            drawn.append(evaluator.run_noisy(graph, inputs, seed=len(drawn)))
+        return [np.asarray(each[output]) for each in drawn[:draws]]
+
+    return answers
+
+
+def _item(value: Any) -> _Item:
+    if not isinstance(value, np.ndarray):
+        return _Item(value, None)
+    described = f"{value.dtype}{value.shape}".encode()
+    return _Item(value, hashlib.blake2b(described + raw_bytes(value), digest_size=16).digest())
+
+
+def _bytes_of(items: Sequence[_Item]) -> int:
+    return sum(int(item.value.nbytes) for item in items)
+
+
+def _widen_inputs(twin: Graph, inputs: Sequence[Any]) -> list[Any]:
+    return [
+        np.asarray(item).astype(value.dtype.numpy) if isinstance(value.type, TensorType) else item
+        for value, item in zip(twin.inputs, inputs, strict=True)
+    ]
+
+
+def _nudged(array: Any, type_: Any, generator: np.random.Generator) -> Any:
+    """An array rounded to its own dtype, or moved by a few ulp of it, by the toss of a coin."""
+    if not isinstance(type_, TensorType) or not type_.dtype.is_float:
+        return array
+    if np.array_equal(array, np.rint(array), equal_nan=True):
+        return array
+    if type_.dtype.bits < 64 and generator.random() < 0.5:
+        return array.astype(type_.dtype.numpy).astype(array.dtype)
+    eps = precision_of(type_.dtype.numpy).eps
+    return array * (1 + NOISE_ULPS * eps * generator.uniform(-1, 1, array.shape))

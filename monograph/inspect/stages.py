@@ -1,0 +1,81 @@
+"""The graph at every step of its compilation, as the passes left it.
+
+``record_stages`` compiles for real and takes a copy of the graph whenever a pass has changed it, so
+that what tools look at is what the compiler did. A compilation that fails keeps what it had come
+to, and the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from monograph.dataclass import dataclass
+from monograph.ir.compare import structurally_equal
+from monograph.ir.graph import Graph
+from monograph.passes.base import Pass
+from monograph.passes.instruments import Instrument, watching
+
+START = "as given"
+LOWERING = "lowering"
+"""Stands for what happens to a graph between two pipelines."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A graph after a step: what made it, and how long that took."""
+
+    name: str
+    seconds: float
+    graph: Graph
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What became of a graph: its stages, what was made of it, or the error that ended it."""
+
+    stages: tuple[Stage, ...]
+    runs: int
+    """How many passes ran, those that changed nothing included."""
+    made: Any
+    error: Exception | None
+
+
+class Recorder(Instrument):
+    """Takes a copy of the graph after every pass that changed it."""
+
+    def __init__(self) -> None:
+        self.stages: list[Stage] = []
+        self.runs = 0
+        self._graph: Graph | None = None
+
+    def start(self, graph: Graph) -> None:
+        """Take a copy of what a pipeline begins with; graphs that are parts of it do not count."""
+        if self._graph is None:
+            self._graph = graph
+            self.stages.append(Stage(START, 0.0, graph.clone()))
+        elif graph is self._graph and not structurally_equal(graph, self.stages[-1].graph):
+            self.stages.append(Stage(LOWERING, 0.0, graph.clone()))
+
+    def after(self, each: Pass, graph: Graph, seconds: float, changed: bool) -> None:
+        """Take a copy of what a pass made."""
+        if graph is not self._graph:
+            return
+        self.runs += 1
+        if changed:
+            self.stages.append(Stage(str(each), seconds, graph.clone()))
+
+
+def record_stages(compile_it: Callable[[], Any]) -> Compilation:
+    """Run something that compiles a graph, and keep the graph at every step.
+
+    Whatever it raises is kept, too: for the caller, a compilation that fails is a finding.
+    """
+    recorder = Recorder()
+    made, error = None, None
+    with watching(recorder):
+        try:
+            made = compile_it()
+        except Exception as problem:
+            error = problem
+    return Compilation(tuple(recorder.stages), recorder.runs, made, error)

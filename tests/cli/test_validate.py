@@ -1,0 +1,45 @@
+"""``monograph validate``: a verdict for a person, one for a program, and an exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from monograph.cli.exit_codes import FINDING
+from tests.cli.running import invoke, output_of, write_perceptron
+
+WRONG = """\
+from monograph.dataclass import dataclass
+from monograph.passes.base import Pass, PassResult
+
+
+@dataclass(frozen=True)
+class Doubled(Pass):
+    name = "doubled_for_a_test"
+
+    def run(self, graph):
+        graph.set_outputs([graph.outputs[0] * 2.0])
+        return PassResult(True)
+"""
+
+
+def test_a_page_says_the_verdict_and_fits_the_terminal(tmp_path: Path) -> None:
+    text = output_of("validate", write_perceptron(tmp_path))
+    assert "verdict" in text
+    assert "compiled program" in text
+    assert max(map(len, text.splitlines()[1:])) <= 80
+
+
+def test_a_program_gets_json(tmp_path: Path) -> None:
+    figures = json.loads(output_of("validate", write_perceptron(tmp_path), "--json"))
+    assert figures["first_wrong"] is None
+    assert figures["program"]["word"] in ("exact", "more accurate", "within rounding")
+
+
+def test_a_wrong_pass_is_named_and_ends_with_a_code_of_its_own(tmp_path: Path) -> None:
+    plugin = tmp_path / "doubled.py"
+    plugin.write_text(WRONG)
+    arguments = ("--plugin", str(plugin), "--passes", "dce,doubled_for_a_test")
+    done = invoke("validate", write_perceptron(tmp_path), *arguments)
+    assert done.exit_code == FINDING
+    assert "first after doubled_for_a_test" in " ".join(done.stdout.split())

@@ -1,0 +1,133 @@
+"""Validation: every pass before and after, the program, and the words for what was found."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.dataclass import dataclass
+from monograph.inspect.evaluate import Evaluator
+from monograph.inspect.samples import draw_samples
+from monograph.inspect.validate import validate
+from monograph.ir.graph import Graph, Value
+from monograph.ir.interpret import interpret
+from monograph.passes.base import Pass, PassResult
+from monograph.passes.dce import DeadCodeElimination
+from monograph.runtime.compile import Options
+
+
+@dataclass(frozen=True)
+class ScaleOutput(Pass):
+    """Multiplies the first output: a pass that is wrong by that factor."""
+
+    factor: float = 1.0
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # a name of its own would be registered
+        return "scale_output"
+
+    def run(self, graph: Graph) -> PassResult:
+        first = graph.outputs[0]
+        graph.set_outputs([first * self.factor, *graph.outputs[1:]])
+        return PassResult(True)
+
+
+def program(x: Value) -> Value:
+    return F.softmax(F.gelu(x * 1.0) + 0.5, axis=-1)
+
+
+GRAPH = monograph.trace(program, "f32[batch, 40]")
+
+
+def test_a_model_that_is_compiled_well_is_right_on_every_sample() -> None:
+    found = validate(GRAPH)
+    assert found.is_right
+    assert found.first_wrong is None
+    assert found.program is not None
+    assert {each.name for each in found.steps} >= {"simplify"}
+    assert any("batch=1)" in sample for sample in found.samples)
+    assert any("specials" in sample for sample in found.samples)
+
+
+@pytest.mark.parametrize(
+    ("factor", "word"), [(1.0, "exact"), (1 + 1e-7, "within rounding"), (1.001, "wrong")]
+)
+def test_a_pass_has_the_word_that_its_change_deserves(factor: float, word: str) -> None:
+    options = Options(passes=(DeadCodeElimination(), ScaleOutput(factor)))
+    found = validate(GRAPH, options=options, sizes={"batch": 30})
+    (step,) = (each for each in found.steps if "scale_output" in each.name)
+    allowed = {word} | ({"more accurate"} if word == "within rounding" else set())
+    assert step.word in allowed
+    assert ("scale_output" in str(found.first_wrong)) == (word == "wrong")
+
+
+def test_a_change_that_only_double_precision_shows_is_found() -> None:
+    """Rounding to whole numbers hides what is added before it, unless a number is on the edge."""
+    graph = monograph.trace(lambda x: F.cast(F.cast(x, "bf16"), "f32"), "f32[500]")
+    found = validate(graph, options=Options(passes=(ScaleOutput(1.5),)))
+    assert found.steps[0].drift is not None
+    assert found.steps[0].drift > 0.1
+
+
+def test_cancellation_is_not_called_wrong() -> None:
+    """What remains of a difference of nearly equal sums is rounding, in any order of them."""
+
+    def difference(x: Value) -> Value:
+        return F.sum(x * x, axis=-1) - F.sum(F.exp(F.log(x * x)), axis=-1)
+
+    assert validate(monograph.trace(difference, "f32[8, 500]"), np.ones((8, 500), "f4")).is_right
+
+
+def test_a_pass_that_fails_is_a_finding_not_a_crash() -> None:
+    class Breaks(ScaleOutput):
+        def run(self, graph: Graph) -> PassResult:
+            raise RuntimeError("out of order")
+
+    found = validate(GRAPH, options=Options(passes=(Breaks(),)))
+    assert not found.is_right
+    assert found.program is not None
+    assert "out of order" in found.program.remark
+
+
+def test_torch_is_the_framework_of_its_own_models() -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.GELU(), torch.nn.LayerNorm(8))
+    found = monograph.validate(net, torch.randn(4, 16))
+    assert found.framework == "torch"
+    assert found.samples[0] == "given"
+    assert found.is_right
+
+
+def test_a_sample_that_the_graph_refuses_is_skipped_and_named() -> None:
+    graph = monograph.trace(lambda t, i: F.take(t, i + 1, 0), "f32[1, 4]", "i64[3]")
+    found = validate(graph)
+    assert not found.samples
+    assert found.skipped
+
+
+def test_results_are_json() -> None:
+    told = json.loads(json.dumps(validate(GRAPH).as_json()))
+    assert told["word"] in ("exact", "more accurate", "within rounding")
+    assert told["steps"][0]["name"]
+
+
+def test_remembered_results_are_the_interpreters_and_follow_the_inputs() -> None:
+    evaluator = Evaluator()
+    for seed in (0, 1, 0):
+        x = np.random.default_rng(seed).normal(size=(3, 40)).astype("f4")
+        for graph in (GRAPH, monograph.optimize(GRAPH)):
+            assert np.array_equal(evaluator.run(graph, [x])[0], interpret(graph, [x])[0])
+
+
+def test_indices_stay_inside_the_table_that_they_are_looked_up_in() -> None:
+    graph = monograph.trace(
+        lambda table, i: F.take(table, F.reshape(i, (6,)), 0), "f32[5, 2]", "i64[2, 3]"
+    )
+    for sample in draw_samples(graph):
+        indices = sample.arrays[1]
+        assert indices.min() == 0
+        assert indices.max() == 4
