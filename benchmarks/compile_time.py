@@ -27,7 +27,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -36,6 +36,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from benchmarks import peers
+from benchmarks.commit import find_commit
 from benchmarks.peers import Peer
 from benchmarks.trial import chosen_peers, in_short
 from benchmarks.workloads import neutral_case, normal, select, softmax
@@ -61,6 +62,9 @@ class Compiled:
     compiling: int | None = None
     running: int | None = None
     processor: float | None = None
+    absent: bool = False
+    """Whether the contender was not asked: it is not installed, or no time was left."""
+    commit: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def measure(workload: str, peer: Peer, longest: float = LONGEST) -> Compiled:
     """Compile twice, each time in a new process, with a cache folder that only they use."""
     reason = peer.available()
     if reason is not None:
-        return Compiled(workload, peer.name, reason=reason)
+        return Compiled(workload, peer.name, reason=reason, absent=True)
     samples = []
     processor = None
     with tempfile.TemporaryDirectory() as folder:
@@ -238,15 +242,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pairs = [(workload, peer) for workload in names for peer in contenders]
     until = None if options.minutes is None else time.time() + 60 * options.minutes
     found: list[Compiled] = []
+    commit = find_commit()
     console = Console()
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("", total=len(pairs))
         for workload, peer in pairs:
             progress.update(task, description=f"{workload} with {peer.name}")
             if until is not None and time.time() > until:
-                found.append(Compiled(workload, peer.name, reason="no time was left"))
+                late = Compiled(workload, peer.name, reason="no time was left", absent=True)
+                found.append(late)
             else:
-                found.append(measure(workload, peer, options.longest))
+                measured = measure(workload, peer, options.longest)
+                found.append(replace(measured, commit=commit))
             progress.advance(task)
             if options.json:
                 save(found, options.json)

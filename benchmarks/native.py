@@ -28,6 +28,7 @@ from rich.progress import Progress
 
 from benchmarks import ceiling, peers, report, trial
 from benchmarks.ceiling import Ceiling
+from benchmarks.commit import find_commit
 from benchmarks.peers import Peer
 from benchmarks.results import Machine, Results, Row
 from benchmarks.supervise import Limits, Supervisor
@@ -177,6 +178,7 @@ def run(options: argparse.Namespace, console: Console) -> Results:
         until=None if options.minutes is None else time.time() + 60 * options.minutes,
     )
     rows: list[Row] = []
+    commit = find_commit()
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("", total=len(workloads))
 
@@ -189,7 +191,7 @@ def run(options: argparse.Namespace, console: Console) -> Results:
             limits = Limits(compile=options.longest)
             measured = Supervisor(job, limits).run(workloads, tell)
         for row in measured:
-            rows.append(row)
+            rows.append(replace(row, commit=commit))
             _keep(Results(found, tuple(rows)), earlier, options.json)
             progress.advance(task)
     highest = found.ceiling.highest(ceiling.measure(threads, rounds))

@@ -37,6 +37,8 @@ THREADS = 2
 # ONNX files are written for both; the quicker one is measured. The newer has GELU and RMS norm as
 # single ops, the older spells them, and neither is always the better for a runtime.
 OPSETS = (23, 18)
+MAX_IREE_CONSTANT_BYTES = 64 << 20
+"""Weights up to which IREE is given them as constants: they go through its text as digits."""
 
 
 class Monograph(Peer):
@@ -103,20 +105,20 @@ class Xla(Peer):
     """XLA, through JAX."""
 
     name = "xla"
-    form = "jax.jit(function)(*arrays).block_until_ready()"
+    form = "jax.jit(function)(*arrays).block_until_ready(), weights as constants"
     needs = ("jax",)
 
     def prepare(self, case: Case) -> Prepared:
         import jax
 
         function, weights = jax_function(case)
-        held, inputs = tuple(_jax_array(each) for each in weights), case.inputs
-        arrays = (*(_jax_array(each) for each in inputs), *held)
-        compiled = jax.jit(function)
+        inputs = case.inputs
+        arrays = tuple(_jax_array(each) for each in inputs)
+        compiled = jax.jit(_with_constants(function, weights))
         ready = jax.block_until_ready
         if all(each.is_contiguous() for each in inputs):
             return Prepared(lambda: ready(compiled(*arrays)), _from_jax)
-        return Prepared(lambda: ready(compiled(*map(_jax_array, inputs), *held)), _from_jax)
+        return Prepared(lambda: ready(compiled(*map(_jax_array, inputs))), _from_jax)
 
 
 class OnnxRuntime(Peer):
@@ -232,7 +234,10 @@ class Iree(Peer):
     """IREE, from StableHLO as JAX lowers it."""
 
     name = "iree"
-    form = "context.invoke, arguments on the device, caching allocator"
+    form = (
+        "context.invoke, arguments on the device, caching allocator; weights as constants, or as "
+        "arguments where they are more than 64 MiB"
+    )
     needs = ("iree.compiler", "iree.runtime", "jax")
 
     def available(self) -> str | None:
@@ -245,6 +250,8 @@ class Iree(Peer):
         import iree.runtime as runtime
 
         function, weights = jax_function(case)
+        if sum(each.nbytes for each in weights) <= MAX_IREE_CONSTANT_BYTES:
+            function, weights = _with_constants(function, weights), ()
         program = compiler.compile_str(
             _stablehlo(function, (*case.inputs, *weights)),
             input_type="stablehlo",
@@ -362,6 +369,12 @@ def jax_function(case: Case) -> tuple[Callable[..., Any], Sequence[Tensor]]:
         return function(spelling, *arrays)
 
     return main, case.constants
+
+
+def _with_constants(function: Callable[..., Any], weights: Sequence[Tensor]) -> Callable[..., Any]:
+    """The function of its inputs alone: weights are constants, as for every other contender."""
+    constants = tuple(_jax_array(each) for each in weights)
+    return lambda *inputs: function(*inputs, *constants)
 
 
 def _jax_array(tensor: Tensor) -> Any:

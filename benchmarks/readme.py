@@ -1,19 +1,21 @@
 """The README's table, from the results of runs: ``python -m benchmarks.readme RESULTS.json``.
 
 What stands between two marks in the README is replaced by what the files say: how each family
-fares, every whole model with every contender, all losses by name, and, with ``--compile-time``, the
-seconds to compile and the memory. Nothing is written by hand, and nothing is left out.
+fares, every whole model with every contender, all losses by name, and the seconds to compile and
+the memory (``--compile-time``). Nothing is written by hand, and nothing is left out: results with a
+gap in them (a peer, a row, another commit: ``benchmarks.gate``) are refused.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import compile_time, peers, report
 from benchmarks.compile_time import Compiled, mebibytes
-from benchmarks.results import Comparison, Outcome, Results, compare, geometric_mean
+from benchmarks.gate import find_gaps
+from benchmarks.results import Comparison, Machine, Outcome, Results, compare, geometric_mean
 
 BEGIN = "<!-- benchmarks: begin (written by make bench-readme) -->"
 END = "<!-- benchmarks: end -->"
@@ -37,19 +39,26 @@ def section(results: Results, compiled: Sequence[Compiled] = ()) -> str:
     """All that stands between the marks."""
     machine = results.machine
     lines = [
-        f"Measured on {machine.description or machine.processor}, in f32 unless a name says",
+        f"Measured on {_name_machine(machine)}, in f32 unless a name says",
         "otherwise, each contender with as many threads, by turns in one process. × is the time of",
-        "the *best* peer over ours, by medians: more than 1 is a win.",
+        "the *best* peer over ours, by medians, and by the best turns of both: more than 1 is a",
+        "win. Weights are constants for everybody, and freed memory is used again by everybody.",
         "",
         *_families(results),
     ]
     models = results.family("models")
     if models.rows:
-        lines += ["", "Milliseconds a call of whole models with random weights:", ""]
+        title = "Milliseconds a call of whole models with random weights, median (best turn):"
+        lines += ["", title, ""]
         lines += _models(models)
     if compiled:
         lines += ["", *_compiling(compiled)]
     return "\n".join([*lines, "", *_beside(results), *_losses(results)])
+
+
+def _name_machine(machine: Machine) -> str:
+    """The processor, and what a program can see of it."""
+    return ", ".join(dict.fromkeys(filter(None, (machine.processor, machine.description))))
 
 
 def _comparisons(results: Results) -> list[Comparison]:
@@ -63,9 +72,10 @@ def _families(results: Results) -> list[str]:
         family = results.family(group)
         found = _comparisons(family)
         if not found:
-            body.append([TITLES.get(group, group), str(len(family.rows)), *["–"] * 4])
+            body.append([TITLES.get(group, group), str(len(family.rows)), *["–"] * 6])
             continue
         ratios = [each.ratio for each in found]
+        best_turns = [each.ratio_of_best for each in found]
         errors = [each.error_beside_eager for each in found if each.error_beside_eager is not None]
         body.append(
             [
@@ -73,11 +83,16 @@ def _families(results: Results) -> list[str]:
                 str(len(family.rows)),
                 report.times(geometric_mean(ratios)),
                 report.times(min(ratios)),
+                report.times(geometric_mean(best_turns)),
+                report.times(min(best_turns)),
                 str(len(family.rows) - sum(ratio >= 1 for ratio in ratios)),
                 report.times(max(errors, default=None)),
             ]
         )
-    headings = ["", "workloads", "× mean", "× least", "not faster on", "error, at most × eager's"]
+    headings = [
+        *("", "workloads", "× mean", "× least", "× mean, best turns", "× least, best turns"),
+        *("not faster on", "error, at most × eager's"),
+    ]
     return report.markdown_table(headings, body)
 
 
@@ -117,49 +132,47 @@ def _models(results: Results) -> list[str]:
 
 
 def _marked(outcome: Outcome | None, quickest: float | None) -> str:
-    """A time, in bold if it is the quickest of its row."""
+    """A median and the best turn, in bold if that median is the quickest of its row."""
     cell = report.time_cell(outcome)
+    if outcome is not None and outcome.counts:
+        cell = f"{cell} ({report.milliseconds(outcome.best)})"
     won = outcome is not None and outcome.median is not None and outcome.median == quickest
     return f"**{cell}**" if won else cell
 
 
 def _compiling(compiled: Sequence[Compiled]) -> list[str]:
-    """Seconds and memory beside Inductor's and the thriftiest peer's."""
-    body = []
-    for workload in dict.fromkeys(each.workload for each in compiled):
-        by_peer = {each.peer: each for each in compiled if each.workload == workload}
-        none = Compiled(workload, "")
-        ours, inductor = by_peer.get(peers.OURS, none), by_peer.get("inductor", none)
-        others = [each for peer, each in by_peer.items() if peer != peers.OURS]
-        body.append(
-            [
-                workload,
-                *(_seconds(value) for value in (ours.cold, ours.warm)),
-                *(_seconds(value) for value in (inductor.cold, inductor.warm)),
-                mebibytes(ours.compiling),
-                _least({each.peer: each.compiling for each in others}),
-                mebibytes(ours.running),
-                _least({each.peer: each.running for each in others}),
-            ]
-        )
-    title = (
-        "Seconds from a module to its first result, with empty caches and with warm ones, and MiB "
-        "held at most while it is compiled, and while it runs:"
-    )
-    headings = [
-        *("", "cold", "warm", "Inductor, cold", "Inductor, warm"),
-        *("compiling", "least of any peer", "running", "least of any peer"),
-    ]
-    return [title, "", *report.markdown_table(headings, body)]
+    """Seconds to the first result, and memory, of everybody who compiles."""
+    names = list(dict.fromkeys(each.peer for each in compiled))
+    tables: list[str] = []
+    for title, cell in (
+        ("Seconds from a module to its first result, with empty caches / with warm ones", _times),
+        ("MiB held at most beyond the imports, while it is compiled / while it runs", _memory),
+    ):
+        body = []
+        for workload in dict.fromkeys(each.workload for each in compiled):
+            by_peer = {each.peer: each for each in compiled if each.workload == workload}
+            body.append([workload, *(cell(by_peer.get(name)) for name in names)])
+        tables += [f"{title}:", "", *report.markdown_table(["", *names], body), ""]
+    return tables[:-1]
 
 
-def _least(held: Mapping[str, int | None]) -> str:
-    """The least memory that any peer takes, and which one that is."""
-    known = {peer: taken for peer, taken in held.items() if taken is not None}
-    if not known:
-        return "–"
-    least = min(known, key=lambda peer: known[peer])
-    return f"{mebibytes(known[least])} ({least})"
+def _times(compiled: Compiled | None) -> str:
+    """Cold and warm seconds, or that there are none."""
+    if compiled is None or compiled.cold is None:
+        return _without_figure(compiled)
+    return f"{_seconds(compiled.cold)} / {_seconds(compiled.warm)}"
+
+
+def _memory(compiled: Compiled | None) -> str:
+    """The peaks of memory, or that there are none."""
+    if compiled is None or compiled.compiling is None:
+        return _without_figure(compiled)
+    return f"{mebibytes(compiled.compiling)} / {mebibytes(compiled.running)}"
+
+
+def _without_figure(compiled: Compiled | None) -> str:
+    """What stands for a contender that failed, and for one that was not asked."""
+    return "–" if compiled is None or compiled.absent else "failed"
 
 
 def _seconds(seconds: float | None) -> str:
@@ -215,16 +228,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("results", type=Path, nargs="+", help="what benchmarks.native wrote")
     parser.add_argument("--compile-time", type=Path, help="what benchmarks.compile_time wrote")
     parser.add_argument("--page", type=Path, default=ROOT / "README.md")
-    parser.add_argument("--print", action="store_true", help="print the table, and change nothing")
+    parser.add_argument(
+        "--print", action="store_true", help="print the table, gaps or not, and change nothing"
+    )
     options = parser.parse_args(arguments)
     first, *others = (Results.load(path) for path in options.results)
     for each in others:
         first = first.updated(each)
     present = options.compile_time is not None and options.compile_time.exists()
-    text = section(first, compile_time.load(options.compile_time) if present else ())
+    compiled = compile_time.load(options.compile_time) if present else []
+    text = section(first, compiled)
     if options.print:
         print(text)
         return 0
+    gaps = find_gaps(first, compiled)
+    if gaps:
+        print("The README stays as it is; these results have gaps:")
+        print("\n".join(f"- {gap}" for gap in gaps))
+        return 1
     options.page.write_text(replaced(options.page.read_text(), text))
     return 0
 

@@ -28,6 +28,8 @@ class Outcome:
     error: float | None = None
     prepared: float | None = None
     remark: str | None = None
+    absent: bool = False
+    """Whether the contender was not there to be asked (not installed)."""
 
     @property
     def counts(self) -> bool:
@@ -51,6 +53,8 @@ class Row:
     load: Load
     outcomes: dict[str, Outcome]
     flops: int = 0
+    commit: str = ""
+    """The state of the compiler that was measured (``benchmarks.gate.find_commit``)."""
 
     def quickest(self, names: Sequence[str]) -> str | None:
         """Which of the contenders has the shortest median."""

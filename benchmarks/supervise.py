@@ -28,6 +28,16 @@ from benchmarks.workloads import Workload
 TOGETHER = 8
 """Workloads to a process, so that what peers never free does not pile up."""
 POLL = 0.2
+ALLOCATOR_SETTINGS = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+}
+"""Settings of glibc's allocator for every process that measures: freed memory is kept for the next
+allocation, whoever asks for it. As it comes, the allocator gives large blocks back to the system,
+and a contender that allocates its outputs pays for fresh pages in each call: more than for the work
+itself where that is little. Programs that run for long keep such memory in one way or another."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,11 @@ class Supervisor:
         )
         journal, complaints = path.with_suffix(".journal"), path.with_suffix(".errors")
         journal.touch()
-        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+        environment = {
+            **os.environ,
+            **ALLOCATOR_SETTINGS,
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        }
         with complaints.open("wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", self.module, str(path)],

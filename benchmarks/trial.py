@@ -74,9 +74,10 @@ def _prepare(
     outcomes: dict[str, Outcome] = {}
     ready: dict[str, Prepared] = {}
     for peer in contenders:
-        reason = refused.get(peer.name) or peer.available()
+        missing = peer.available()
+        reason = refused.get(peer.name) or missing
         if reason is not None:
-            outcomes[peer.name] = Outcome(reason)
+            outcomes[peer.name] = Outcome(reason, absent=missing is not None)
             continue
         note(peer.name)
         start = time.perf_counter()

@@ -39,10 +39,10 @@ def _results() -> Results:
 
 def test_the_table_tells_means_losses_failures_and_what_is_missing() -> None:
     text = readme.section(_results())
-    assert "Measured on 2 cores, " in text
-    assert "| whole models | 2 | 1.00 | 0.50 | 1 | 2.00 |" in text
-    assert "| matrix products | 1 | – | – | – | – |" in text
-    assert "| bert | **100** | 9000 | 200 | 2.00 | 2.00 |" in text
+    assert "Measured on cpu, 2 cores, " in text
+    assert "| whole models | 2 | 1.00 | 0.50 | 1.00 | 0.50 | 1 | 2.00 |" in text
+    assert "| matrix products | 1 | – | – | – | – | – | – |" in text
+    assert "| bert | **100 (100)** | 9000 (9000) | 200 (200) | 2.00 | 2.00 |" in text
     assert "whole models: gpt2 0.50." in text
     assert "No comparison: square." in text
     assert "Not measured: late." in text
@@ -65,10 +65,15 @@ def test_compile_time_and_memory_stand_beside_the_peers() -> None:
         Compiled("bert", "iree", reason="too slow"),
     ]
     text = readme.section(_results(), compiled)
-    assert "| bert | 1.0 | 0.5 | 10.0 | 5.0 | 2 | 4 (ort) | 1 | 2 (ort) |" in text
+    assert "|  | monograph | inductor | ort | iree |" in text
+    assert "| bert | 1.0 / 0.5 | 10.0 / 5.0 | 3.0 / 3.0 | failed |" in text
+    assert "| bert | 2 / 1 | 8 / 4 | 4 / 2 | failed |" in text
 
 
-def test_only_what_is_between_the_marks_changes(tmp_path: Path) -> None:
+def test_only_what_is_between_the_marks_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readme, "find_gaps", lambda *results: [])
     page, data, times = tmp_path / "p.md", tmp_path / "r.json", tmp_path / "c.json"
     page.write_text(f"before\n{readme.BEGIN}\nformer text\n{readme.END}\nafter\n")
     _results().save(data)
@@ -77,9 +82,22 @@ def test_only_what_is_between_the_marks_changes(tmp_path: Path) -> None:
     assert readme.main(arguments) == 0
     first = page.read_text()
     assert first.startswith("before\n") and first.endswith(f"{readme.END}\nafter\n")
-    assert "former" not in first and "whole models" in first and "| bert | 1.0 | 0.5 |" in first
+    assert "former" not in first and "whole models" in first and "| bert | 1.0 / 0.5 |" in first
     assert readme.main(arguments) == 0
     assert page.read_text() == first
+
+
+def test_results_with_gaps_do_not_reach_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, data = tmp_path / "p.md", tmp_path / "r.json"
+    before = f"{readme.BEGIN}\nformer text\n{readme.END}\n"
+    page.write_text(before)
+    _results().save(data)
+    assert readme.main([str(data), "--page", str(page)]) == 1
+    assert page.read_text() == before
+    assert "models: iree was not measured on bert, gpt2" in capsys.readouterr().out
+    assert readme.main([str(data), "--page", str(page), "--print"]) == 0
 
 
 def test_a_page_without_marks_is_refused() -> None:

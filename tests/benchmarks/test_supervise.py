@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from benchmarks.supervise import Limits, Supervisor, _batch
+from benchmarks.supervise import ALLOCATOR_SETTINGS, Limits, Supervisor, _batch
 from benchmarks.trial import Job
 from benchmarks.workloads import Workload
 
@@ -95,3 +98,23 @@ def test_a_job_travels_as_json(tmp_path: Path) -> None:
     job = Job(("a",), ("eager",), refused={"a": {"ort": "hung"}})
     again = Job(**json.loads(json.dumps(job.__dict__)))
     assert again.refused == job.refused and tuple(again.workloads) == job.workloads
+
+
+# Allocates, touches and frees 64 MiB again and again, and prints how many pages were faulted in.
+ALLOCATE = """
+import resource
+for turn in range(9):
+    if turn == 1:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    b"x" * (64 << 20)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the settings are those of glibc")
+def test_freed_memory_is_used_again_by_every_contender() -> None:
+    def faults(settings: dict[str, str]) -> int:
+        command, environment = [sys.executable, "-c", ALLOCATE], {**os.environ, **settings}
+        return int(subprocess.check_output(command, env=environment))
+
+    assert faults(ALLOCATOR_SETTINGS) < faults({}) / 10

@@ -160,7 +160,7 @@ def check(chosen: Sequence[Case], options: Options) -> list[Outcome]:
 
 def _check_batch(batch: Sequence[Case], options: Options) -> list[Outcome]:
     try:
-        executable = compile_graph(_together(batch), options)
+        executable = compile_graph(together(batch), options)
         results = executable.run([array for case in batch for array in case.operands])
     except Exception:
         if len(batch) > 1:
@@ -177,7 +177,7 @@ def _check_batch(batch: Sequence[Case], options: Options) -> list[Outcome]:
     return outcomes
 
 
-def _together(batch: Sequence[Case]) -> Graph:
+def together(batch: Sequence[Case]) -> Graph:
     """One graph of all samples, one after the other."""
 
     def everything(*values: Any) -> list[Any]:
