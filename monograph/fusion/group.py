@@ -58,6 +58,7 @@ from monograph.ir.dims import Shape, provably_equal, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
+from monograph.switches import is_on
 
 FEW_LONG_ROWS = "its few long rows are split among threads"
 
@@ -180,7 +181,7 @@ class _Fuser:
             if is_stored(node):
                 continue
             self.add(node)
-        if self.enabled:
+        if self.enabled and is_on("sibling_fusion"):
             self.join_siblings()
         groups = list(dict.fromkeys(self.home.values()))
         for group in groups:
@@ -311,6 +312,8 @@ class _Fuser:
     def is_prologue(self, source: Group, group: Group) -> bool:
         """Whether a product had better make its operand itself, of what a pointwise group reads."""
         if source.kind is not Kind.POINTWISE or group.kind is not Kind.CONTRACTION:
+            return False
+        if not is_on("prologue_fusion"):
             return False
         return is_prologue(source.nodes, source.inputs(), source.outputs(), group.nodes)
 

@@ -26,12 +26,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError, PassError
 from monograph.runtime.packing import EFFORT, Box, Life, pack
+from monograph.switches import is_on
 
 ALIGNMENT: Final = 64
 """Bytes that every offset and every box is a multiple of: a cache line, and the widest vector."""
@@ -86,6 +88,9 @@ def plan(requests: Sequence[Request], *, alignment: int = ALIGNMENT, effort: int
 
     An ``effort`` of 0 tries the quickest packing only, which is optimal for most programs.
     """
+    if not is_on("arena_reuse"):
+        last = max((each.last for each in requests), default=0)
+        requests = [replace(each, first=0, last=last, may_share=()) for each in requests]
     lives = _lives(requests, alignment)
     shares = _most_saving_shares(requests, lives)
     bound, needed = _lower_bound(lives, shares)

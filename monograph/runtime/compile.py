@@ -44,6 +44,7 @@ from monograph.runtime.records import typed
 from monograph.runtime.threads import check_threads
 from monograph.runtime.unheld import only_interpretable
 from monograph.runtime.variants import VariantLimit, Variants, share_panels
+from monograph.switches import any_off
 from monograph.targets.cpu.attention import decompose_others, is_streamed
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.knobs import edited
@@ -105,7 +106,7 @@ class Options:
         """
         listed = [] if self.passes is None else flat_passes(self.passes)
         foreign = any(not type(each).__module__.startswith("monograph.") for each in listed)
-        return False if self.listings or foreign else self.cache
+        return False if self.listings or foreign or any_off() else self.cache
 
     @property
     def settings(self) -> dict[str, Json]:

@@ -27,6 +27,7 @@ from monograph.kernel.loops import LoopNest, Write
 from monograph.kernel.lower import GroupLowering, lower_group
 from monograph.ops.attention import Attention
 from monograph.ops.rules import broadcast_shapes
+from monograph.switches import is_on
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.tuning import Launcher
@@ -53,7 +54,7 @@ DEEPEST = 512
 
 def is_streamed(node: Node) -> bool:
     """Whether a node is an attention that has a kernel of its own."""
-    if not isinstance(node.op, Attention):
+    if not isinstance(node.op, Attention) or not is_on("streaming_attention"):
         return False
     values = (*node.operands, *node.results)
     if not all(isinstance(value.type, TensorType) and _is_held(value.dtype) for value in values):

@@ -32,6 +32,7 @@ from monograph.kernel.product import Product
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.taps import write_out_taps
 from monograph.kernel.tiles import Tiling
+from monograph.switches import is_on
 from monograph.targets.cpu.choose import choose
 from monograph.targets.cpu.emit import NestEmitter
 from monograph.targets.cpu.machine import Machine
@@ -267,7 +268,7 @@ class Launches:
 
         A view is a piece of a slot that others may read, whatever its kernel does.
         """
-        if self.is_any_view((*inputs, *outputs)):
+        if self.is_any_view((*inputs, *outputs)) or not is_on("in_place"):
             return ()
         return tuple(inputs[k] for k in overwritable_inputs(flat, inputs))
 

@@ -24,6 +24,7 @@ from monograph.ir.types import TensorType
 from monograph.kernel.layout import Layout, channels_last, laid_out
 from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient
 from monograph.ops.rules import normalize_axes
+from monograph.switches import is_on
 from monograph.targets.cpu.choose import likely
 from monograph.targets.cpu.patches import has_patches
 from monograph.targets.cpu.windows import has_windows
@@ -61,6 +62,8 @@ def plan_layouts(
     layouts = dict(given)
     has_images = any(len(layout.strides) >= IMAGE for layout in given.values())
     if not has_images and not any(isinstance(node.op, CONVOLUTIONS) for node in graph.nodes):
+        return layouts
+    if not is_on("channels_last"):
         return layouts
     fixed = _fixed(graph, groups)
     orders = _orders(graph, fixed, given)

@@ -26,6 +26,7 @@ from monograph.kernel.turned import turn_operand
 from monograph.ops import control
 from monograph.ops.conv import Conv
 from monograph.progress import announce
+from monograph.switches import is_on
 from monograph.targets.cpu.attention import attend, is_streamed
 from monograph.targets.cpu.contract import contract
 from monograph.targets.cpu.convert import clear_border, convert_back, converted
@@ -209,7 +210,7 @@ class StepBuilder(Launches):
             self.add_scratch(buffer) if value in wanted else self.slot(value)
             for value, buffer in zip(outputs, kernel.outputs, strict=True)
         ]
-        if not winograd(self, group, outputs, layouts, slots, written):
+        if not is_on("winograd") or not winograd(self, group, outputs, layouts, slots, written):
             for kernel, inputs in kernels:
                 self.launch(group, flatten(kernel), [slots[v] for v in inputs], written)
         for value, slot in zip(outputs, written, strict=True):
@@ -290,9 +291,9 @@ class StepBuilder(Launches):
         self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
     ) -> None:
         """Steps for a kernel: one, or two if its few long rows are split among threads."""
-        if convolve(self, group, flat, read, written):
+        if is_on("direct_convolutions") and convolve(self, group, flat, read, written):
             return
-        if contract(self, group, flat, read, written):
+        if is_on("tiled_products") and contract(self, group, flat, read, written):
             return
         turned = turn_operand(flat)
         if turned is not None:
@@ -301,7 +302,7 @@ class StepBuilder(Launches):
             kept = [*(read[k] for k in turned.kept), slot]
             self.launch_flat(group, turned.rest, kept, written)
             return
-        split = split_reductions(flat)
+        split = split_reductions(flat) if is_on("split_reductions") else None
         if split is None:
             self.launch_flat(group, flat, read, written)
             return

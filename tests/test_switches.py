@@ -1,0 +1,77 @@
+"""Switches: without any one of the optimisations the answer is the same, and nothing is cached."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.errors import InputError
+from monograph.ir.graph import Graph, Value
+from monograph.ir.interpret import interpret
+from monograph.runtime.compile import Options, compile_graph
+from monograph.switches import SWITCHES, any_off, is_on, switched_off
+
+GENERATOR = np.random.default_rng(0)
+IMAGE = GENERATOR.normal(size=(1, 16, 20, 20)).astype("f4")
+FILTER = GENERATOR.normal(size=(16, 16, 3, 3)).astype("f4") / 12
+MATRIX = GENERATOR.normal(size=(160, 160)).astype("f4") / 12
+
+
+def network(x: Value) -> Value:
+    """A convolution, attention, products with a prologue, siblings and long sums."""
+    graph = x.graph
+    image = F.relu(F.conv(x, graph.add_weight("f", FILTER), padding=((1, 1), (1, 1))))
+    rows = F.reshape(image, (1, 4, 160, 10))
+    rows = F.attention(rows, rows, rows, causal=True)
+    square = F.reshape(rows, (40, 160)) @ graph.add_weight("m", MATRIX)
+    mixed = F.silu(square) @ graph.add_weight("n", MATRIX.T.copy())
+    return F.softmax(mixed + F.sum(mixed, axis=-1, keepdims=True) * 0.001, axis=-1)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return monograph.trace(network, "f32[1, 16, 20, 20]")
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_the_answer_is_the_same_without_it(name: str, graph: Graph) -> None:
+    expected = interpret(graph, [IMAGE])[0]
+    with switched_off(name):
+        assert not is_on(name)
+        found = monograph.compile(graph)(IMAGE)[0]
+    assert is_on(name)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_switches_that_matter_here_change_the_program(graph: Graph) -> None:
+    def notes() -> list[str]:
+        executable = compile_graph(graph, Options(cache=False))
+        return [f"{each.kind} {each.how}" for each in executable.report.kernels]
+
+    usual = notes()
+    for name in ("tiled_products", "direct_convolutions", "streaming_attention", "channels_last"):
+        with switched_off(name):
+            assert notes() != usual, name
+
+
+def test_nothing_is_reused_in_an_arena_without_reuse(graph: Graph) -> None:
+    from monograph.runtime.arena import Request, plan
+
+    requests = [Request("a", 64, 0, 1), Request("b", 64, 1, 2), Request("c", 64, 2, 3)]
+    assert plan(requests).peak < 192
+    with switched_off("arena_reuse"):
+        assert plan(requests).peak == 192
+
+
+def test_what_is_compiled_without_something_stays_out_of_the_cache() -> None:
+    assert Options(cache=True).may_cache
+    with switched_off("in_place"):
+        assert any_off()
+        assert not Options(cache=True).may_cache
+
+
+def test_a_switch_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(InputError, match="no switch"), switched_off("quantum"):
+        pass
