@@ -4,8 +4,9 @@
 
 The scores of some queries and some keys lie in a row each in a core's own cache, and no others
 exist: memory grows with the length of the sequence, not with its square. Exponentials are powers
-of two, log2(e) being part of the scale of the queries. A row's weights are relative to the largest
-score that it has seen so far; when a larger one comes, what was summed before *fades*:
+of two, log2(e) being part of the scale of the queries unless a mask is added. A row's weights are
+relative to the largest score that it has seen so far; when a larger one comes, what was summed
+before *fades*:
 
     largest' = max(largest, scores);  fade = 2^(largest - largest')
     total' = total * fade + sum of 2^(scores - largest')
@@ -18,6 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import count
 from typing import TypeAlias
+
+import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, dim_min
@@ -38,7 +41,7 @@ from monograph.kernel.loops import (
     While,
     Write,
 )
-from monograph.kernel.mathlib.exponential import TABLES, power_of_two
+from monograph.kernel.mathlib.exponential import LOG2_E, TABLES, power_of_two
 from monograph.kernel.mathlib.number import Number, horner
 
 Position: TypeAlias = tuple[Expr, ...]
@@ -73,6 +76,10 @@ class StreamedAttention:
     value: Formula
     mask: Formula | None
     write: Callable[[Position, Expr], Sequence[Write]]
+    fill: float = -math.inf
+    """The score of a key that a mask of bools hides."""
+    gives_nan: bool = False
+    """Whether a query whose scores are all -inf gives NaN; zeros otherwise."""
 
     @cached_property
     def identity(self) -> tuple[object, ...]:
@@ -81,11 +88,13 @@ class StreamedAttention:
         shared = (*self.batch, self.shared, self.keys)
         stored = self.write(anywhere((*query, self.value_depth)), e.variable("v", self.dtype))
         sizes = (*query, *shared, self.depth, self.value_depth, self.scale, self.causal)
+        blind = (self.fill, self.gives_nan)
         return (
             self.name,
             self.dtype,
             len(self.batch),
             sizes,
+            blind,
             self.query(anywhere((*query, self.depth))),
             self.key(anywhere((*shared, self.depth))),
             self.value(anywhere((*shared, self.value_depth))),
@@ -97,6 +106,27 @@ class StreamedAttention:
     def only_hides(self) -> bool:
         """Whether there is a mask that hides scores and leaves the others as they are."""
         return self.mask is not None and self.mask(self._any_score).dtype is bool_
+
+    @property
+    def leaves_out_hidden(self) -> bool:
+        """Whether keys that a mask hides from a query are as if they were not there."""
+        return self.only_hides and self.fill == -math.inf
+
+    @cached_property
+    def unit(self) -> float:
+        """What scores are multiplied with until exponentials are taken of them.
+
+        Powers of two are cheapest, so log2(e); but a mask that is added may hold the most negative
+        number of all, which stays finite only as it is.
+        """
+        return LOG2_E if self.mask is None or self.only_hides else 1.0
+
+    @property
+    def hidden(self) -> float:
+        """A score in the place of one that a mask of bools hides: finite, if ``fill`` is."""
+        if self.fill == -math.inf:
+            return self.fill
+        return max(self.fill * self.unit, float(np.finfo(self.dtype.numpy).min))
 
     @property
     def masks_each_query(self) -> bool:
@@ -213,8 +243,25 @@ class AttentionLoops:
     def inverse(self, total: Expr) -> Expr:
         """What a weighted sum is multiplied with; a query that saw nothing has no weights."""
         one = self.literal(1.0)
+        if self.attention.gives_nan:  # 0 * (1 / 0)
+            return e.apply("divide", one, total)
         nothing = e.apply("equal", total, self.literal(0.0), dtype=bool_)
         return e.apply("divide", one, e.select(nothing, one, total))
+
+    def weight(self, score: Expr, largest: Expr) -> tuple[Statements, Expr]:
+        """exp of how far a score is below the largest, both times ``unit``."""
+        below = e.apply("subtract", score, largest)
+        if self.attention.unit == LOG2_E:
+            return self.power(below)
+        return self.power(e.apply("multiply", below, self.literal(LOG2_E / self.attention.unit)))
+
+    def masked_score(self, score: Expr, position: Position) -> Expr:
+        """A score to which the mask has been added, or that it hides."""
+        assert self.attention.mask is not None
+        mask = self.attention.mask(position)
+        if mask.dtype is bool_:
+            return e.select(mask, score, self.literal(self.attention.hidden))
+        return e.apply("add", score, e.cast(mask, score.dtype))
 
     def power(self, x: Expr) -> tuple[Statements, Expr]:
         """2^x for x ≤ 0, or 0 where that is too small for a full significand; a NaN stays one."""
@@ -238,7 +285,7 @@ class AttentionLoops:
         place = e.index(row)
         old, new, now = (self.variable() for _ in range(3))
         larger = e.apply("less", old, new, dtype=bool_)
-        steps, fade = self.power(e.apply("subtract", old, self.finite(now)))
+        steps, fade = self.weight(old, self.finite(now))
         return (
             Let(old, e.load(self.largest, (place,))),
             Let(new, e.load(self.highest, (place,))),

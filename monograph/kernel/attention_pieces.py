@@ -42,7 +42,6 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.kernel.mathlib.exponential import LOG2_E
 from monograph.kernel.softmax import LARGEST_NUMBER
 
 _Along: TypeAlias = Callable[[Dim], Position]
@@ -223,7 +222,7 @@ class _Pieces(AttentionLoops):
     def copied_query(self, row: Dim, position: Callable[[Dim], Position]) -> Loop:
         """Copy a query to its row, scaled."""
         attention = self.attention
-        factor = self.literal(attention.scale * LOG2_E)
+        factor = self.literal(attention.scale * attention.unit)
 
         def element(x: Symbol) -> Statements:
             scaled = e.apply("multiply", attention.query(position(x)), factor)
@@ -278,14 +277,8 @@ class _Pieces(AttentionLoops):
 
     def masked(self, row: Dim, x: Symbol, position: Position) -> Statements:
         """Add a mask to a score, or hide the score."""
-        assert self.attention.mask is not None
-        found = self.variable()
-        mask = self.attention.mask(position)
-        if mask.dtype is bool_:
-            value = e.select(mask, found, self.literal(-math.inf))
-        else:
-            value = e.apply("fma", mask, self.literal(LOG2_E), found)
-        place = self.score(row, x)
+        found, place = self.variable(), self.score(row, x)
+        value = self.masked_score(found, position)
         return Let(found, e.load(self.scores, (place,))), Write(self.scores, place, value)
 
     def weights(self, row: Dim, panels: Dim) -> Statements:
@@ -297,7 +290,7 @@ class _Pieces(AttentionLoops):
 
             def taken(column: Symbol) -> Statements:
                 place = self.score(row, column * self.columns + lane)
-                steps, power = self.power(e.apply("subtract", found, largest))
+                steps, power = self.weight(found, largest)
                 return (
                     Let(found, e.load(self.scores, (place,))),
                     *steps,
@@ -445,4 +438,4 @@ class _Joining(AttentionLoops):
 
     def faded(self, piece: Symbol, largest: Expr) -> tuple[Statements, Expr]:
         """What the weights of a piece are worth beside the largest score of all."""
-        return self.power(e.apply("subtract", self.kept(self.partial.largest, piece), largest))
+        return self.weight(self.kept(self.partial.largest, piece), largest)

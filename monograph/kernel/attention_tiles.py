@@ -47,7 +47,6 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.kernel.mathlib.exponential import LOG2_E
 from monograph.kernel.unrolled import unrolled
 
 
@@ -153,7 +152,7 @@ class _Tiles(AttentionLoops):
     def turned(self, panel: Symbol) -> Statements:
         """Copy a panel of queries, scaled: ``[depth][columns]``, a square after the other."""
         depth, square = self.attention.depth, self.tile.square
-        factor = self.literal(self.attention.scale * LOG2_E)
+        factor = self.literal(self.attention.scale * self.attention.unit)
 
         def columns(start: Dim, count: int) -> Loop:
             def elements(lane: Symbol) -> Statements:
@@ -259,7 +258,7 @@ class _Tiles(AttentionLoops):
             If(_is("equal", shown, total), (self.unmasked(panel, seen),)),
             *attended,
         )
-        if self.is_stored_at_once:
+        if self.is_stored_at_once or not self.attention.leaves_out_hidden:
             return *count, *statements
         return *count, If(_is("less", self.literal(0.0), shown), statements)
 
@@ -443,14 +442,12 @@ class _Tiles(AttentionLoops):
 
     def masked(self, panel: Symbol, start: Dim, key: Dim, lane: Symbol) -> tuple[Statements, Expr]:
         """A score to which the mask has been added, or that it hides."""
-        assert self.attention.mask is not None
         found, score = self.variable(), self.variable()
-        mask = self.attention.mask(self.position(panel * self.columns + lane, start + key))
-        if mask.dtype is bool_:
-            value = e.select(mask, found, self.literal(-math.inf))
-        else:
-            value = e.apply("fma", mask, self.literal(LOG2_E), found)
+        position = self.position(panel * self.columns + lane, start + key)
         load = e.load(self.scores, (self.score(key, lane),))
+        value = self.masked_score(found, position)
+        if self.attention.causal and self.attention.fill != -math.inf:
+            value = self.hidden(start + key - self.first - panel * self.columns, lane, value)
         return (Let(found, load), Let(score, value)), score
 
     def weights(self, panel: Symbol, seen: Dim) -> Loop:
@@ -462,7 +459,7 @@ class _Tiles(AttentionLoops):
 
             def taken(key: Symbol) -> Statements:
                 held, found, weight = (self.variable() for _ in range(3))
-                steps, power = self.power(e.apply("subtract", found, largest))
+                steps, power = self.weight(found, largest)
                 return (
                     Let(found, e.load(self.scores, (self.score(key, lane),))),
                     *steps,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -16,11 +17,14 @@ from monograph.ir.dims import Dim, Shape, provably_at_least, provably_equal
 from monograph.ir.graph import Value
 from monograph.ir.op import Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, bool_, wide
+from monograph.ir.types import Array, DType, TensorType, bool_, dtype_of, wide
 from monograph.ops import data, elementwise, linalg, reduce, softmax
 from monograph.ops import math as math_ops
 from monograph.ops import shape as shape_ops
 from monograph.ops.rules import broadcast_shapes, format_shape, require, same_dim, same_dtype
+
+FullyMasked: TypeAlias = Literal["zeros", "nan"]
+"""What a query gives whose scores are all -inf: it has no softmax."""
 
 
 @op("attention")
@@ -29,14 +33,21 @@ class Attention(Op):
 
     ``query`` is [*batch, heads, queries, depth], ``key`` [*batch, key heads, keys, depth] and
     ``value`` [*batch, key heads, keys, value depth]; heads are a multiple of key heads. ``mask``
-    broadcasts to [*batch, heads, queries, keys]: bools keep where true, floats are added.
-    ``causal`` lets query i see keys 0 to i, counted from the first of both (the top left) whatever
-    their numbers, as ``is_causal`` does in PyTorch; beside a mask, both apply. ``scale`` None is
-    1 / sqrt(depth). A query that sees no key at all gives zeros, as in PyTorch.
+    broadcasts to [*batch, heads, queries, keys]: floats, of the query's dtype or of the wider one
+    that is computed in, are added to the scores; bools keep scores where true and put ``fill`` in
+    their place elsewhere. ``causal`` lets query i see keys 0 to i, counted from the first of both
+    (the top left) whatever their numbers, as ``is_causal`` does in PyTorch; beside a mask, both
+    apply, and what causality hides is -inf. ``scale`` None is 1 / sqrt(depth).
+
+    A query whose scores are all -inf gives zeros, as PyTorch's fused attention does, or, where
+    ``fully_masked`` says so, NaN, as softmax does. With a finite ``fill``, or a mask of finite
+    numbers, however negative, there is no such query: one that sees nothing averages the values.
     """
 
     causal: bool = False
     scale: float | None = None
+    fill: float = -math.inf
+    fully_masked: FullyMasked = "zeros"
 
     def infer(
         self,
@@ -46,6 +57,7 @@ class Attention(Op):
         mask: TensorType | None = None,
     ) -> TensorType:
         dtype = same_dtype(self.name, query, key, value)
+        self._check_attributes()
         require(
             dtype.is_float,
             "attention: real float operands are needed",
@@ -67,6 +79,20 @@ class Attention(Op):
             self._check_mask(query, mask, (*batch, heads, queries, keys))
         return query.with_shape((*batch, heads, queries, depth))
 
+    def _check_attributes(self) -> None:
+        require(
+            self.fully_masked in get_args(FullyMasked),
+            "attention: what a query gives that sees no key is not known",
+            expected=" or ".join(map(repr, get_args(FullyMasked))),
+            found=repr(self.fully_masked),
+        )
+        require(
+            self.fill < math.inf,
+            "attention: the scores of hidden keys have no number",
+            expected="a number below infinity for fill",
+            found=self.fill,
+        )
+
     def _check_heads(self, query: TensorType, key: TensorType, value: TensorType) -> Dim:
         shared = same_dim(self.name, "the heads of key and value", key.shape[-3], value.shape[-3])
         heads = query.shape[-3]
@@ -81,9 +107,9 @@ class Attention(Op):
 
     def _check_mask(self, query: TensorType, mask: TensorType, scores: Shape) -> None:
         require(
-            mask.dtype is bool_ or mask.dtype is query.dtype,
+            mask.dtype in (bool_, query.dtype, wide(query.dtype)),
             "attention: the mask has the wrong dtype",
-            expected=f"bool or {query.dtype}",
+            expected=f"bool, {query.dtype} or the dtype that it is computed in",
             found=mask,
         )
         require(
@@ -100,16 +126,24 @@ class Attention(Op):
         group = query.shape[-3] // max(key.shape[-3], 1)
         key, value = (np.repeat(operand, group, axis=-3) for operand in (key, value))
         scores = np.matmul(query, key.swapaxes(-1, -2)) * query.dtype.type(self.factor(query.shape))
-        scores = _masked(scores, mask)
+        scores = self._masked(scores, mask)
         if self.causal:
             seen = np.tri(*scores.shape[-2:], dtype=np.bool_)
             scores = np.where(seen, scores, query.dtype.type(-np.inf))
         largest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
-        blind = largest == -np.inf
+        blind = (largest == -np.inf) & (self.fully_masked == "zeros")
         weights = np.exp(scores - np.where(blind, 0, largest))
         total = weights.sum(-1, keepdims=True)
         shares = np.where(blind, 0, weights / np.where(blind, 1, total))
         return np.asarray(np.matmul(shares.astype(query.dtype), value))
+
+    def _masked(self, scores: Array, mask: Array | None) -> Array:
+        if mask is None:
+            return scores
+        if mask.dtype == np.bool_:
+            exact = wide(dtype_of(scores.dtype))
+            return np.where(mask, scores, exact.numpy.type(self.hidden_score(exact)))
+        return scores + mask
 
     def factor(self, query: Shape) -> float:
         """The number that scores are multiplied with, where the depth is known."""
@@ -136,6 +170,18 @@ class Attention(Op):
         merged = (*y.shape[: query.rank - 3], heads, *y.shape[-2:])
         return cast_to(shape_ops.reshape(y, merged), query.dtype)
 
+    def may_hide_all(self, mask: DType | None) -> bool:
+        """Whether a mask of a dtype may leave a query no key, and zeros then stand for NaN."""
+        if mask is None or self.fully_masked == "nan":
+            return False
+        return mask is not bool_ or self.fill == -math.inf
+
+    def hidden_score(self, exact: DType) -> float:
+        """``fill`` in the dtype that is computed in: finite, if it is."""
+        if self.fill == -math.inf:
+            return self.fill
+        return max(self.fill, float(elementwise.float_facts(exact).min))
+
     def _scaled(self, scores: Value, depth: Dim) -> Value:
         if self.scale is not None or isinstance(depth, int):
             return scores * self.factor((depth,))
@@ -144,14 +190,14 @@ class Attention(Op):
     def _shares(self, scores: Value, mask: Value | None) -> Value:
         """How much of each value every query takes."""
         if mask is not None and mask.dtype is bool_:
-            scores = elementwise.where(mask, scores, -math.inf)
+            scores = elementwise.where(mask, scores, self.hidden_score(scores.dtype))
         elif mask is not None:
             scores = scores + cast_to(mask, scores.dtype)
         if self.causal:
             positions = scores.shape[-2:]
             seen = elementwise.less_equal(data.iota(positions, 1), data.iota(positions, 0))
             scores = elementwise.where(seen, scores, -math.inf)
-        if mask is None:
+        if not self.may_hide_all(None if mask is None else mask.dtype):
             return softmax.softmax(scores, -1)
         # A row of -inf has no softmax: zeros stand in for its scores, and then for its shares.
         blind = reduce.all(elementwise.equal(scores, -math.inf), -1, keepdims=True)
@@ -181,6 +227,15 @@ class Attention(Op):
         blind = keep.copy()
         blind[1] = False
         yield Sample(cls(), (*operands(2, 2, 4, 5), blind), "a query that sees nothing")
+        nan = cls(fully_masked="nan")
+        yield Sample(nan, (*operands(2, 2, 4, 5), blind), "NaN if it sees nothing", False)
+        yield Sample(
+            cls(fill=-1e9), (*operands(2, 2, 4, 5), blind), "the average if it sees nothing"
+        )
+        most = blind & (np.arange(5) < 2)
+        yield Sample(cls(True, None, -2.0), (*operands(2, 1, 4, 5), most), "hidden keys count")
+        lowest = np.where(blind, 0, -1e30).astype(np.float32)
+        yield Sample(cls(), (*operands(2, 2, 4, 5), lowest), "a very negative mask", False)
         per_head = draw(2, 1, 4, 5)
         yield Sample(cls(), (*operands(4, 2, 4, 5), per_head), "float mask, grouped")
         yield Sample(cls(True), (*operands(2, 2, 4, 5), keep), "causal and mask")
@@ -200,27 +255,21 @@ def attention(
     mask: Operand | None = None,
     causal: bool = False,
     scale: float | None = None,
+    fill: float = -math.inf,
+    fully_masked: FullyMasked = "zeros",
 ) -> Value:
     """softmax(query @ keyᵀ * scale + mask) @ value, over [*batch, heads, sequence, depth].
 
     A bool ``mask`` keeps where true, a float one is added; see the op for grouped heads, ``causal``
     and queries that see nothing.
     """
-    made = Attention(causal, None if scale is None else float(scale))
+    made = Attention(causal, None if scale is None else float(scale), float(fill), fully_masked)
     operands = promoted(query, key, value)
     if mask is None:
         return apply(made, *operands)
     given = shape_ops.one_value(mask)
     fits = given if given.dtype is bool_ else cast_to(given, operands[0].dtype)
     return apply(made, *operands, fits)
-
-
-def _masked(scores: Array, mask: Array | None) -> Array:
-    if mask is None:
-        return scores
-    if mask.dtype == np.bool_:
-        return np.where(mask, scores, scores.dtype.type(-np.inf))
-    return scores + mask
 
 
 def _split_heads(shape: Shape, shared: Dim) -> Shape:

@@ -11,6 +11,7 @@ is computed once, here, and looked at:
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import ClassVar
 
@@ -44,7 +45,8 @@ class SettleMasks(Pass):
         %y = attention(%q, %k, %v, %m) : f32[…]       ─▶       {causal = true} : f32[…]
 
     A mask of floats is left out where it is zero, and causal where it is so negative beyond the
-    diagonal that nothing of a score is left.
+    diagonal that nothing of a score is left. But a query that sees nothing, by numbers that are
+    finite, averages what comes later, too: so there must be something that it sees.
     """
 
     name: ClassVar[str] = "settle_masks"
@@ -64,26 +66,32 @@ def _settle(node: Node, op: Attention, known: Known, counters: dict[str, int]) -
     *operands, mask = node.operands
     query, key = operands[:2]
     square = (query.shape[-2], key.shape[-2])
-    causal = op.causal
-    left: list[Value] = []
     parts = _conjuncts(mask)
-    for part in parts:
-        says = _said_by(part, square, known)
-        if says is None:
-            left.append(part)
-            continue
-        is_causal, has_more = says
-        causal = causal or is_causal
-        if has_more:
-            left.append(part)
+    said = [_said_by(part, square, known) or (False, True) for part in parts]
+    left = [part for part, (_, has_more) in zip(parts, said, strict=True) if has_more]
+    causal = op.causal or any(is_causal for is_causal, _ in said)
+    if causal and not op.causal and not _hides_later_keys(op, query, mask, left):
+        causal = False
+        left = [part for part, says in zip(parts, said, strict=True) if any(says)]
     if len(left) == len(parts) and causal == op.causal:
         return
     counters["causal"] += causal and not op.causal
     counters["left_out"] += not left
     with node.graph.inserting_before(node, node.location):
         masks: tuple[Value, ...] = (mask,) if len(left) == len(parts) else _joined(left)
-        result = node.graph.create(replace(op, causal=causal), (*operands, *masks)).result
+        made = replace(op, causal=causal, fill=op.fill if masks else -math.inf)
+        result = node.graph.create(made, (*operands, *masks)).result
     node.graph.replace(node, [result])
+
+
+def _hides_later_keys(op: Attention, query: Value, mask: Value, left: list[Value]) -> bool:
+    """Whether keys beyond the diagonal, which a mask hides, may be left out for every query.
+
+    Those that a mask of bools hides count where a query sees no others, unless ``fill`` is -inf.
+    """
+    if mask.dtype is not bool_ or op.fill == -math.inf:
+        return True
+    return not left and op.fill <= _lowest(query)
 
 
 def _conjuncts(mask: Value) -> list[Value]:
@@ -125,12 +133,15 @@ def _said_by(part: Value, square: tuple[Dim, Dim], known: Known) -> tuple[bool, 
     seen = np.tri(rows, columns, dtype=np.bool_)
     if columns < 2 or not hidden[..., ~seen].all():
         return False, True
+    finite = contents.dtype != np.bool_ and bool(np.isfinite(contents[..., ~seen]).any())
+    if finite and not (seen & ~hidden).any(-1).all():
+        return False, True  # a query that sees nothing averages what comes later, too
     return True, not bool(plain[..., seen].all())
 
 
-def _lowest(mask: Value) -> float:
+def _lowest(like: Value) -> float:
     """A number so negative that nothing is left of a score that it is added to."""
-    return max(-1e9, 0.5 * float(float_facts(mask.dtype).min))
+    return max(-1e9, 0.5 * float(float_facts(like.dtype).min))
 
 
 def _is_true_everywhere(part: Value) -> bool:

@@ -250,11 +250,24 @@ def log_softmax(op: LogSoftmax, x: Tensor) -> Tensor:
 def attention(
     op: Attention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 ) -> Tensor:
+    if mask is not None and op != Attention(op.causal, op.scale):
+        return _written_out(op, query, key, value, mask)
     if op.causal and mask is not None:  # torch takes only one of the two
         mask, op = mask & torch.ones_like(mask).tril(), Attention(False, op.scale)
     return F.scaled_dot_product_attention(
         query, key, value, mask, 0.0, op.causal, scale=op.scale, enable_gqa=True
     )
+
+
+def _written_out(op: Attention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """What torch's attention has no word for."""
+    group = query.shape[-3] // key.shape[-3]
+    key, value = (part.repeat_interleave(group, -3) for part in (key, value))
+    scores = query @ key.mT * op.factor(query.shape)
+    scores = torch.where(mask, scores, op.fill) if mask.dtype is torch.bool else scores + mask
+    if op.causal:
+        scores = torch.where(torch.ones_like(scores).bool().tril(), scores, -torch.inf)
+    return scores.softmax(-1) @ value
 
 
 def cross_entropy(

@@ -271,14 +271,75 @@ def test_attention_with_masks_of_both_kinds():
     def chosen(q, k, v, m, a):
         return F.softmax(F.where(m, q @ transposed(k) * 0.25 + a, -np.inf), -1) @ v
 
-    for program in (added, chosen):
+    for program, expected in ((added, ["where", "add"]), (chosen, ["where"])):
         graph = trace(program, *QKV, "bool[2, 1, 1, 6]", "f32[5, 6]")
         inputs = draw(graph)
         inputs[3][..., 0] = True
         before = interpret(graph, inputs)
         Recognize().run(graph)
-        assert names(graph) == ["where", "attention"]
+        assert names(graph) == [*expected, "attention"]
         assert_near(before, interpret(graph, inputs), 1e-5)
+
+
+FILLS = [-np.inf, -1e30, np.finfo(np.float32).min, -2.0]
+
+
+def triangle() -> Value:
+    return F.less_equal(F.iota((5, 6), 1), F.iota((5, 6), 0))
+
+
+def filled(scores: Value, seen: Value, number: float) -> Value:
+    return F.where(seen, scores, np.float32(number))
+
+
+MASKS: dict[str, Callable[..., Value]] = {
+    "chosen": lambda s, m, a, b, x, y: filled(s, m, x),
+    "added": lambda s, m, a, b, x, y: s + F.where(m, 0.0, np.float32(x)),
+    "chosen twice": lambda s, m, a, b, x, y: filled(filled(s, m, x), b, y),
+    "chosen and added": lambda s, m, a, b, x, y: filled(s, m, x) + a,
+    "added and chosen": lambda s, m, a, b, x, y: filled(s + a, m, x),
+    "causal": lambda s, m, a, b, x, y: filled(s, triangle(), x),
+    "causal and chosen": lambda s, m, a, b, x, y: filled(filled(s, triangle(), x), m, y),
+    "chosen and causal": lambda s, m, a, b, x, y: filled(filled(s, m, x), triangle(), y),
+    "causal and added": lambda s, m, a, b, x, y: filled(s, triangle(), x) + a,
+    "all": lambda s, m, a, b, x, y: filled(filled(filled(s, m, x) + a, triangle(), y), b, x),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("first", FILLS)
+@pytest.mark.parametrize("second", FILLS)
+def test_queries_that_see_nothing_give_what_softmax_gives(name, first, second):
+    def program(q, k, v, m, a, b):
+        scores = q @ transposed(k) * 0.25
+        return F.softmax(MASKS[name](scores, m, a, b, first, second), -1) @ v
+
+    graph = trace(program, *QKV, "bool[2, 1, 5, 6]", "f32[5, 6]", "bool[5, 6]")
+    inputs = draw(graph)
+    inputs[3][..., 1, :] = False
+    inputs[3][..., 2, :3] = False  # nothing that is not later
+    inputs[5][3] = False
+    inputs[4][0] = -np.inf
+    inputs[4][1, 1:] = np.finfo(np.float32).min
+    before = interpret(graph, inputs)
+    Recognize().run(graph)
+    np.testing.assert_allclose(interpret(graph, inputs)[0], before[0], rtol=1e-4, atol=1e-5)
+    if first in FILLS[:3] and second in FILLS[:3]:
+        assert "softmax" not in names(graph)
+
+
+def test_masks_of_narrow_numbers_that_leave_nothing_of_a_score():
+    def program(q, k, v, m):
+        return F.softmax(q @ transposed(k) * 0.25 + m, -1) @ v
+
+    narrow = tuple(type_.replace("f32", "f16") for type_ in QKV)
+    graph = trace(program, *narrow, "f16[5, 6]")
+    inputs = draw(graph)
+    inputs[3][2], inputs[3][3], inputs[3][4, :3] = -65504, -np.inf, -65504
+    before = interpret(graph, inputs)
+    Recognize().run(graph)
+    assert names(graph)[-1] == "attention"
+    np.testing.assert_allclose(interpret(graph, inputs)[0], before[0], rtol=0, atol=5e-3)
 
 
 def test_attention_through_other_transposes_and_casts():
@@ -347,7 +408,7 @@ def test_what_is_not_attention_stays():
         lambda q, k, v: F.softmax(q @ transposed(k) * 0.25, -2) @ v,
         lambda q, k, v: F.tanh(q @ transposed(k) * 0.25) @ v,
         lambda q, k, v: F.softmax((q @ transposed(k) + np.ones(6, np.float32)) * 0.25, -1) @ v,
-        lambda q, k, v: F.softmax(F.where(F.iota((5, 6)) > 1, q @ transposed(k), -5.0), -1) @ v,
+        lambda q, k, v: F.softmax(F.where(F.iota((5, 6)) > 1, q @ transposed(k), np.inf), -1) @ v,
     )
     for program in programs:
         graph = trace(program, *QKV)

@@ -1,7 +1,7 @@
 """Scaled dot-product attention, spelled out with matmul, softmax and matmul.
 
 The scale may be multiplied or divided, on the scores, the query or the key; a mask may be added, or
-choose between scores and a very negative number.
+choose between scores and another number, as -inf or a very negative one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import provably_equal
+from monograph.ir.build import cast_to
+from monograph.ir.dims import Shape, provably_equal
 from monograph.ir.graph import Node, Value
-from monograph.ir.types import bool_
+from monograph.ir.types import bool_, wide
 from monograph.ops.attention import Attention
-from monograph.ops.data import Constant, Iota
+from monograph.ops.data import Constant, Iota, full, iota
 from monograph.ops.elementwise import (
     Add,
     Cast,
@@ -25,6 +26,7 @@ from monograph.ops.elementwise import (
     LessEqual,
     Where,
     float_facts,
+    less_equal,
     logical_and,
     logical_not,
     where,
@@ -39,27 +41,40 @@ from monograph.rewrite.views import through, times_constant
 
 @dataclass(frozen=True)
 class _Scores:
-    """query @ key, scaled and masked; ``key`` has its last two axes swapped."""
+    """query @ key, scaled and masked; ``key`` has its last two axes swapped.
+
+    A mask of bools puts ``fill`` in the place of the scores that it hides. ``later`` is what stands
+    for the scores of keys that come after their query; where it is finite, no other mask follows.
+    """
 
     query: Value
     key: Value
     scale: float = 1.0
     mask: Value | None = None
-    causal: bool = False
+    fill: float = -math.inf
+    later: float | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is masked yet."""
+        return self.mask is None and self.later is None
 
 
 @rewrite(
     "attention_spelled",
     root=Matmul,
-    floats="rounds otherwise; a query that a mask of -inf leaves no key gives zeros, where it gave"
-    " NaN, and one that a very negative number leaves none gives zeros, where it gave the average;"
-    " where NaN shares were made zeros, a NaN among the scores now gives NaN",
+    floats="rounds otherwise; where NaN shares were made zeros, a NaN among the scores gives NaN;"
+    " a key that a mask or causality hides gives nothing, whatever NaN or infinity its value holds",
 )
 def attention_spelled(node: Node) -> Value | None:
     """softmax(query @ keyᵀ * scale + mask) @ value → attention(query, key, value, mask)."""
     shares, value = node.operands
-    soft = _without_casts(_unguarded(_without_casts(shares, value)), value).producer
+    given = _without_casts(shares, value)
+    guarded = _unguarded(given)
+    soft = _without_casts(guarded, value).producer
     if soft is None or not isinstance(soft.op, Softmax) or value.rank < 3:
+        return None
+    if not value.dtype.is_float:
         return None
     if soft.op.axis % soft.result.rank != soft.result.rank - 1:
         return None
@@ -69,8 +84,13 @@ def attention_spelled(node: Node) -> Value | None:
     query, query_scale = _unscaled(found.query)
     swapped, swapped_scale = _unscaled(found.key)
     key, key_scale = _unscaled(_swapped(swapped))
-    op = Attention(found.causal, found.scale * query_scale * swapped_scale * key_scale)
-    masks = () if found.mask is None else (found.mask,)
+    op = Attention(
+        causal=found.later is not None,
+        scale=found.scale * query_scale * swapped_scale * key_scale,
+        fill=found.fill,
+        fully_masked="nan" if guarded is given else "zeros",
+    )
+    masks = () if found.mask is None else (_widened(found.mask),)
     result: Value = op(query, key, value, *masks)
     return result
 
@@ -114,8 +134,9 @@ def _scores(value: Value) -> _Scores | None:
     scaled = times_constant(value)
     if scaled is not None and scaled[0].shape == value.shape:
         inner = _scores(scaled[0])
-        unmasked = inner is not None and inner.mask is None and not inner.causal
-        return replace(inner, scale=inner.scale * scaled[1]) if inner and unmasked else None
+        if inner is None or not inner.is_plain:
+            return None
+        return replace(inner, scale=inner.scale * scaled[1])
     if isinstance(node.op, Add):
         return _with_added_mask(*node.operands) or _with_added_mask(*reversed(node.operands))
     if isinstance(node.op, Where):
@@ -128,36 +149,87 @@ def _with_added_mask(scores: Value, mask: Value) -> _Scores | None:
     if inner is None:
         return None
     if _is_causal(mask, scores):
-        return replace(inner, causal=True)
-    if inner.mask is None:
+        return replace(inner, later=-math.inf)
+    if inner.mask is None and inner.later in (None, -math.inf):
         return replace(inner, mask=mask)
-    if inner.mask.dtype is bool_:
-        return replace(inner, mask=where(inner.mask, mask, -math.inf))
-    return replace(inner, mask=inner.mask + mask)
+    later = -math.inf if inner.later == -math.inf else None
+    before = _as_added(inner if later is None else replace(inner, later=None), scores)
+    if before is None:
+        return None
+    return replace(inner, mask=before + mask, fill=-math.inf, later=later)
 
 
 def _with_chosen_mask(condition: Value, a: Value, b: Value) -> _Scores | None:
-    """where(mask, scores, -inf), or where(not mask, -inf, scores)."""
-    scores, other, kept = (a, b, True) if _is_lowest(b) else (b, a, False)
-    inner = _scores(scores)
-    if not _is_lowest(other) or inner is None:
+    """where(mask, scores, number), or where(not mask, number, scores)."""
+    kept = real_splat(b) is not None
+    scores, other = (a, b) if kept else (b, a)
+    inner, number = _scores(scores), real_splat(other)
+    if inner is None or number is None or not number < math.inf:
         return None
     if kept and _is_causal(condition, scores):
-        return replace(inner, causal=True)
-    seen = condition if kept else logical_not(condition)
-    if inner.mask is None:
-        return replace(inner, mask=seen)
-    if inner.mask.dtype is bool_:
-        return replace(inner, mask=logical_and(inner.mask, seen))
-    return replace(inner, mask=where(seen, inner.mask, -math.inf))
+        if number == -math.inf or (inner.mask is None and _is_lowest(number, scores)):
+            return replace(inner, later=number)
+        return _filled(inner, scores, _triangle(scores.shape), number)
+    return _filled(inner, scores, condition if kept else logical_not(condition), number)
 
 
-def _is_lowest(value: Value) -> bool:
-    """Whether a constant is so negative that its exponential vanishes beside any score's."""
-    number = real_splat(value)
-    if number is None or not value.dtype.is_float:
-        return False
-    return number == -math.inf or number <= max(-1e9, 0.5 * float(float_facts(value.dtype).min))
+def _filled(inner: _Scores, scores: Value, seen: Value, number: float) -> _Scores | None:
+    """Scores with a number in the place of those that are not seen."""
+    mask, later = inner.mask, inner.later
+    kept = -math.inf if later == number == -math.inf else None
+    if mask is None and later == kept:
+        return replace(inner, mask=seen, fill=number)
+    if mask is None and later == number:
+        both = logical_and(_triangle(scores.shape), seen)
+        return replace(inner, mask=both, fill=number, later=None)
+    if mask is not None and mask.dtype is bool_ and inner.fill == number and later == kept:
+        return replace(inner, mask=logical_and(mask, seen))
+    if not _is_lowest(number, scores):
+        return None
+    before = _as_added(replace(inner, later=None) if later == kept else inner, scores)
+    if before is None:
+        return None
+    return replace(inner, mask=where(seen, before, number), fill=-math.inf, later=kept)
+
+
+def _as_added(scores: _Scores, like: Value) -> Value | None:
+    """One mask, added to scores, in the place of all that there are; None if there is none such.
+
+    A number that stands for scores is added to them instead, if it is so negative that they are
+    lost in it.
+    """
+    mask, later = scores.mask, scores.later
+    if mask is None:
+        mask = full((), 0.0, like.dtype)
+    elif mask.dtype is bool_:
+        if not _is_lowest(scores.fill, like):
+            return None
+        mask = where(mask, full((), 0.0, like.dtype), scores.fill)
+    return mask if later is None else where(_triangle(like.shape), mask, later)
+
+
+def _widened(mask: Value) -> Value:
+    """A mask for scores that are computed wide: numbers in which narrow scores were lost grow.
+
+    -65504 is all that is left of it and a small score in f16, and in f32 it is not.
+    """
+    if mask.dtype is bool_ or wide(mask.dtype) is mask.dtype:
+        return mask
+    lowest = 0.5 * float(float_facts(mask.dtype).min)
+    if lowest < -1e9:
+        return mask
+    exact = cast_to(mask, wide(mask.dtype))
+    return where(less_equal(mask, lowest), exact * 1e30, exact)
+
+
+def _is_lowest(number: float, scores: Value) -> bool:
+    """Whether a number is so negative that its exponential vanishes beside any score's."""
+    return number <= max(-1e9, 0.5 * float(float_facts(scores.dtype).min))
+
+
+def _triangle(shape: Shape) -> Value:
+    """True where a key is not later than the query; of scores of a shape."""
+    return less_equal(iota(shape[-2:], 1), iota(shape[-2:], 0))
 
 
 def _is_causal(mask: Value, scores: Value) -> bool:

@@ -378,6 +378,8 @@ class _Attended(GroupLowering):
             value=self.formula(value),
             mask=self.formula(masks[0]) if masks else None,
             write=write,
+            fill=op.hidden_score(wide(query.dtype)),
+            gives_nan=op.fully_masked == "nan",
         )
 
     def formula(self, value: Value) -> Formula:
@@ -445,7 +447,7 @@ def choose_tile(attention: StreamedAttention, machine: Machine) -> AttentionTile
     while most >= 8 * columns and _tiles(attention, most) < TASKS:
         most //= 2
     queries = _rounded(attention.queries, most, columns)
-    most_keys = MASKED_KEYS if attention.only_hides else KEYS
+    most_keys = MASKED_KEYS if attention.leaves_out_hidden else KEYS
     keys = _shared_out(attention.keys, min(most_keys, machine.l2 // depth), rows)
     # With a length that is known only later, reading in place was measured to take 7 % longer.
     copied = lie_apart(attention) or not isinstance(attention.keys, int)

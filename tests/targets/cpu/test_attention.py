@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +77,58 @@ def check(
         expected = Attention(causal, scale).evaluate(*wide)
     np.testing.assert_allclose(np.asarray(got, np.float64), expected, rtol=0, atol=tolerance)
     return program
+
+
+# Queries that see nothing.
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal"),
+    [(40, 33, False), (130, 900, False), (130, 900, True), (3, 900, True)],
+)
+@pytest.mark.parametrize(
+    ("kind", "op"),
+    [
+        ("bools", Attention()),
+        ("bools", Attention(fully_masked="nan")),
+        ("bools", Attention(fill=-1e9)),
+        ("infinite", Attention()),
+        ("infinite", Attention(fully_masked="nan")),
+        ("lowest", Attention()),
+    ],
+)
+def test_a_query_that_sees_nothing(
+    queries: int, keys: int, causal: bool, kind: str, op: Attention
+) -> None:
+    seen = GENERATOR.random((2, 1, queries, keys)) < 0.7
+    seen[0, 0, [0, 2]] = False
+    seen[1, 0, 1, :2] = False
+    seen[1, :, :, keys // 2 :] = False
+    least = -np.inf if kind == "infinite" else np.finfo(np.float32).min
+    mask = seen if kind == "bools" else np.where(seen, 0, least).astype(np.float32)
+    arrays = [*operands(queries, keys, batch=2), mask]
+    op = dataclasses.replace(op, causal=causal)
+    attributes = {"causal": causal, "fill": op.fill, "fully_masked": op.fully_masked}
+    program = compiled(lambda *values: F.attention(*values, **attributes), *types_of(arrays))
+    (got,) = program.run(arrays)
+    finite = kind == "lowest" or (kind == "bools" and op.fill != -np.inf)
+    row = np.asarray(got)[0, :, 2]
+    if finite:
+        average = arrays[2][0, :, : 3 if causal else None].mean(1)
+        np.testing.assert_allclose(row, average, rtol=0, atol=2e-6)
+    else:
+        np.testing.assert_array_equal(row, np.nan if op.fully_masked == "nan" else 0.0)
+    wide = [a if a.dtype == np.bool_ else a.astype(np.float64) for a in arrays]
+    with np.errstate(all="ignore"):
+        expected = op.evaluate(*wide)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=4e-6)
+
+
+def test_the_score_of_hidden_keys_may_count() -> None:
+    arrays = [*operands(70, 300), GENERATOR.random((70, 300)) < 0.2]
+    program = compiled(lambda *values: F.attention(*values, fill=-2.0), *types_of(arrays))
+    expected = Attention(fill=-2.0).evaluate(*arrays)
+    np.testing.assert_allclose(program.run(arrays)[0], expected, rtol=0, atol=4e-6)
 
 
 # Many queries.

@@ -14,7 +14,7 @@ from monograph.exporters.onnx.protos import CODES
 from monograph.exporters.onnx.registry import Exported, exports
 from monograph.exporters.onnx.scope import Term
 from monograph.ir.dims import Shape, is_static, provably_at_least
-from monograph.ir.types import f64
+from monograph.ir.types import bool_, f64
 from monograph.ops import attention, batch_norm, norm
 
 
@@ -103,13 +103,19 @@ def batch_norm_(node: ExportContext[batch_norm.BatchNorm]) -> Exported:
 
 @exports(attention.Attention)
 def attention_(node: ExportContext[attention.Attention]) -> Exported:
-    """ONNX's takes one batch axis, which the operands share."""
+    """ONNX's takes one batch axis, which the operands share, and has no word for hidden keys.
+
+    A query that a mask leaves no key gives zeros there.
+    """
     batch = node.shape()[0]
     shared = node.rank == 4 and all(node.shape(index)[0] == batch for index in (1, 2))
     floats = node.inputs[:3]
     some = all(provably_at_least(dim, 1) for term in (0, 1, 2) for dim in node.shape(term))
     runs = all(node.runs("Attention", term.element) for term in floats)
-    if node.opset < 24 or not shared or not some or not runs:
+    masked = len(node.inputs) > 3
+    zeros = not masked or node.op.may_hide_all(node.inputs[3].dtype)
+    fits = not masked or node.inputs[3].dtype in (bool_, node.dtype)
+    if node.opset < 24 or not shared or not some or not runs or not zeros or not fits:
         return None
     attributes: dict[str, Any] = {"is_causal": int(node.op.causal)}
     if node.op.scale is not None:
