@@ -51,9 +51,13 @@ def test_the_switches_that_matter_here_change_the_program(graph: Graph) -> None:
         return [f"{each.kind} {each.how}" for each in executable.report.kernels]
 
     usual = notes()
-    for name in ("tiled_products", "direct_convolutions", "streaming_attention", "channels_last"):
+    for name in ("tiled_products", "winograd", "streaming_attention"):
         with switched_off(name):
             assert notes() != usual, name
+    with switched_off("winograd"):
+        direct = notes()
+    with switched_off("winograd", "direct_convolutions"):
+        assert notes() != direct
 
 
 def test_nothing_is_reused_in_an_arena_without_reuse(graph: Graph) -> None:
