@@ -31,7 +31,7 @@ _HOMES = {
     "functional": "monograph.functional",
     "grad": "monograph.autodiff.vjp",
     "interpret": "monograph.ir.interpret",
-    "load": "monograph.runtime.loading",
+    "load": "monograph.bindings.loading",
     "load_graph": "monograph.ir.text.files",
     "optimize": "monograph.api",
     "optimize_with_report": "monograph.api",
@@ -44,13 +44,14 @@ _HOMES = {
     "verify": "monograph.ir.verify",
 }
 
-_NEEDED = {"compile": ("monograph.runtime.models",)}
+_NEEDED = {"compile": ("monograph.bindings.models",)}
 """What a function loads when it is called is loaded with it, and all of that in one go."""
 
 if TYPE_CHECKING:
     import monograph.functional as functional
     from monograph.api import compile, from_onnx, from_torch, optimize, optimize_with_report
     from monograph.autodiff.vjp import grad, value_and_grad
+    from monograph.bindings.loading import load
     from monograph.deadline import time_limit
     from monograph.errors import MonographError
     from monograph.frontends.trace import trace
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from monograph.ir.text.parser import parse
     from monograph.ir.types import TensorType
     from monograph.ir.verify import verify
-    from monograph.runtime.loading import load
 
 __all__ = [
     "Graph",

@@ -61,7 +61,7 @@ def from_onnx(source: str | Path | bytes | ModelProto) -> Graph:
 def compile(
     model: Any,
     *examples: Any,
-    target: str = "cpu",
+    target: str | None = None,
     level: str = "O2",
     passes: str | Sequence[Pass | str] | None = None,
     threads: int | None = None,
@@ -82,6 +82,8 @@ def compile(
     (path, bytes or ``ModelProto``). What is compiled returns what the model returns, in the same
     nesting: torch tensors for torch, NumPy arrays for the others; never gradients.
 
+    ``target`` names what to compile for: ``cpu`` is this machine's processor, ``cpu:x86-64-v3`` or
+    ``cpu:aarch64`` another one (``MONOGRAPH_TARGET``, or ``cpu``, if None).
     ``level`` is O0 to O3; ``passes`` runs these instead of the level's, in order, as ``optimize``
     takes them (with passes of your own the cache is not used).
     ``threads`` is the most that a call may use; None leaves it to ``MONOGRAPH_THREADS``, then to
@@ -108,11 +110,9 @@ def compile(
     A call takes ``timeout=`` too: the seconds after which loops are broken off with a
     ``TimeLimitError``, unless the model has an argument of that name (see ``time_limit``).
     """
-    if target not in ("cpu", "host"):
-        raise InputError(f"{target!r} is not a target", expected="cpu", found=repr(target))
     _check_options(cache, variants, sizes)
-    from monograph.runtime.compile import Options
-    from monograph.runtime.models import compile_model
+    from monograph.bindings.models import compile_model
+    from monograph.compiler import Options
 
     options = Options(
         level,
@@ -125,6 +125,7 @@ def compile(
         passes=None if passes is None else as_pipeline(passes),
         sizes=dict(sizes or {}),
         variants=variants,
+        target=target,
     )
     return compile_model(
         model, *examples, options=options, dynamic_shapes=dynamic_shapes, kwargs=kwargs

@@ -43,7 +43,10 @@ class Config:
 
     ========================  ==================================================================
     ``MONOGRAPH_VERIFY=1``    check graphs after every pass, memory plans and accesses
-    ``MONOGRAPH_DUMP=dir``    write the graph after every pass to numbered files in ``dir``
+    ``MONOGRAPH_DUMP=dir``    write every stage (the graph after each pass, the groups, the code)
+                              to numbered files in ``dir``
+    ``MONOGRAPH_TARGET=name`` compile for this target (``cpu:aarch64``); this machine's processor
+                              unless it is set
     ``MONOGRAPH_THREADS=n``   use at most ``n`` threads; see below if it is not set
     ``MONOGRAPH_CACHE=0``     keep no compiled programs on disk, and use none
     ``MONOGRAPH_CACHE_DIR``   the folder for them; the user's cache folder unless it is set
@@ -72,6 +75,7 @@ class Config:
 
     verify: bool = False
     dump: str | None = None
+    target: str = "cpu"
     threads: int = field(default_factory=processor_count)
     cache: bool = True
     cache_dir: str | None = None
@@ -85,7 +89,7 @@ class Config:
     def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
         """Read the ``MONOGRAPH_*`` variables; an unknown one is an error: it would do nothing."""
         known = {
-            *("MONOGRAPH_VERIFY", "MONOGRAPH_DUMP", "MONOGRAPH_THREADS"),
+            *("MONOGRAPH_VERIFY", "MONOGRAPH_DUMP", "MONOGRAPH_TARGET", "MONOGRAPH_THREADS"),
             *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR", "MONOGRAPH_TIMEOUT", "MONOGRAPH_VARIANTS"),
             *("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS", "MONOGRAPH_FENCES"),
         }
@@ -97,6 +101,7 @@ class Config:
         return Config(
             verify=_flag("MONOGRAPH_VERIFY", environment),
             dump=environment.get("MONOGRAPH_DUMP") or None,
+            target=environment.get("MONOGRAPH_TARGET") or "cpu",
             threads=_threads("MONOGRAPH_THREADS", environment),
             cache=_flag("MONOGRAPH_CACHE", environment, default="1"),
             cache_dir=environment.get("MONOGRAPH_CACHE_DIR") or None,

@@ -155,21 +155,22 @@ def programs(quick: bool) -> list[Program]:
 
 def generated_text(graph: Graph, machine: Machine) -> str:
     """LLVM's text of all kernels and entry points of a graph, for a described machine."""
-    from monograph.runtime.compile import Options, _compile
+    from monograph.compiler import Options, build_program
     from monograph.runtime.compiled import CompileReport
     from monograph.runtime.program_cache import Watch
+    from monograph.targets.cpu.target import CpuTarget
 
-    with _described(machine):
-        program = _compile(graph, Watch(graph), Options(cache=False), CompileReport())
+    options = Options(cache=False, target=CpuTarget("cpu:described", machine))
+    with _without_llvm():
+        program = build_program(graph, Watch(graph), options, CompileReport())
     return "no native code before the first call" if program is None else program.text
 
 
 @contextmanager
-def _described(machine: Machine) -> Iterator[None]:
-    """Within it the host is another machine, and LLVM makes an empty object of every text."""
+def _without_llvm() -> Iterator[None]:
+    """Within it LLVM makes an empty object of every text, and there are so many processors."""
     replaced: dict[str, Callable[..., Any]] = {
-        "monograph.runtime.compile.host": lambda: machine,
-        "monograph.runtime.compile.processor_count": lambda: PROCESSORS,
+        "monograph.targets.cpu.target.processor_count": lambda: PROCESSORS,
         "monograph.targets.cpu.build.compile_text": lambda *_, **__: Compiled(b""),
         "monograph.targets.cpu.parts.compile_text": lambda *_, **__: Compiled(b""),
     }

@@ -32,6 +32,8 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"kernel"}),
     frozenset({"targets"}),
     frozenset({"runtime"}),
+    frozenset({"compiler"}),
+    frozenset({"bindings"}),
     frozenset({"api", ""}),
     frozenset({"inspect"}),
     frozenset({"cli"}),

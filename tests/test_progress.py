@@ -11,8 +11,8 @@ from rich.console import Console
 import monograph
 from monograph import functional as F
 from monograph.cli import common
+from monograph.compiler import Options, compile_graph
 from monograph.progress import announce, listening
-from monograph.runtime.compile import Options, compile_graph
 
 
 def test_a_compiler_tells_its_stages_in_order() -> None:

@@ -60,11 +60,11 @@ def bench(
     - monograph bench model.onnx --against onnxruntime --against numpy
     - monograph bench net.py:model --input 'f32[8, 64]' --against torch --against inductor
     """
+    from monograph.compiler import Options
     from monograph.inspect.inputs import make_inputs, parse_sizes, split_inputs
     from monograph.inspect.models import executable_of, find_model
     from monograph.inspect.peers import peer
     from monograph.inspect.precise import double_precision
-    from monograph.runtime.compile import Options
 
     ways, types = split_inputs(inputs or ())
     options = Options(

@@ -75,10 +75,10 @@ def compile(
     - monograph compile model.ir -o stages/
     - monograph compile model.onnx --plugin my_passes.py -p cse,my_pass,dce
     """
+    from monograph.compiler import Options
     from monograph.inspect.inputs import parse_size_ranges, parse_sizes
     from monograph.inspect.listings import listing
     from monograph.inspect.models import executable_of, find_model
-    from monograph.runtime.compile import Options
 
     options = Options(
         common.level_name(level),

@@ -34,10 +34,10 @@ def explain(
     - monograph explain model.onnx
     - monograph explain net.py:model --input 'f32[1, 64]' --json
     """
+    from monograph.compiler import Options
     from monograph.inspect.explain import explain_executable
     from monograph.inspect.inputs import parse_sizes
     from monograph.inspect.models import executable_of, find_model
-    from monograph.runtime.compile import Options
 
     options = Options(
         common.level_name(level),

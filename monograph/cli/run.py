@@ -57,11 +57,11 @@ def run(
     - monograph run model.mono --size batch=8
     - monograph run unknown.onnx --timeout 10
     """
+    from monograph.compiler import Options
     from monograph.inspect.inputs import make_inputs, parse_sizes, split_inputs
     from monograph.inspect.models import executable_of, find_model
     from monograph.inspect.peers import peer
     from monograph.inspect.precise import double_precision
-    from monograph.runtime.compile import Options
 
     ways, types = split_inputs(inputs or ())
     options = Options(

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from monograph.cli import common
-from monograph.runtime.compile import DEFAULT_SECONDS
+from monograph.runtime.options import DEFAULT_SECONDS
 from monograph.runtime.tuning import TuningReport
 
 
@@ -40,10 +40,10 @@ def tune(
     - monograph tune model.onnx --budget 120
     - monograph tune net.py:model --input 'f32[8, 64]' --level O2
     """
+    from monograph.compiler import Options
     from monograph.errors import InputError
     from monograph.inspect.measure import busy_note
     from monograph.inspect.models import executable_of, find_model
-    from monograph.runtime.compile import Options
 
     options = Options(common.level_name(level), threads, strict, budget=budget, again=True)
     with common.showing_progress("tuning"):

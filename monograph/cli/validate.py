@@ -38,7 +38,7 @@ def validate(
     from monograph.inspect.inputs import parse_sizes
     from monograph.inspect.subject import named_subject
     from monograph.inspect.validate import validate as validate_model
-    from monograph.runtime.compile import Options
+    from monograph.compiler import Options
 
     options = Options(
         common.level_name(level),

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from monograph.bindings.model_sources import refuse_suffix
 from monograph.dataclass import dataclass
 from monograph.errors import Problem, UnsupportedError
 from monograph.frontends.onnx.external import AbsentData
@@ -42,7 +43,6 @@ from monograph.ir.verify import verify
 from monograph.passes.instruments import Verify
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
-from monograph.runtime.model_sources import refuse_suffix
 
 _WHAT_IT_TAKES = "a .onnx or .ir file, or file.py:name of a module or function"
 

@@ -21,7 +21,7 @@ from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.runtime.arena import Plan
 from monograph.runtime.compiled import Executable
 from monograph.runtime.notes import KernelNote, notes_of
-from monograph.targets.cpu.build import Program
+from monograph.targets.base import Program
 from monograph.targets.cpu.machine import host
 from monograph.targets.program import Code, Interpret, Launch, SlotKind, flattened
 

@@ -57,6 +57,7 @@ def _program(executable: Executable, stage: str, chip: str) -> Program:
             found=executable.report.specialised
             or "a program that was loaded, without its listings",
         )
+    assert isinstance(program, Program), "listings are of programs for processors"
     kept = chip in ("host", "cpu") and (stage != "asm" or program.compiled.assembly is not None)
     if kept:
         return program

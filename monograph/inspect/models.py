@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from monograph.bindings.loading import load
+from monograph.bindings.models import compile_model
+from monograph.compiler import Options
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.inspect.python_files import (
@@ -32,10 +35,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.text.files import load_graph
 from monograph.ir.verify import verify
 from monograph.progress import announce
-from monograph.runtime.compile import Options
 from monograph.runtime.compiled import CompiledModel, Executable
-from monograph.runtime.loading import load
-from monograph.runtime.models import compile_model
 
 WHAT_IT_TAKES = "a .onnx, .ir or .mono file, or file.py:name of a module or function"
 

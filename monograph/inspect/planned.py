@@ -28,7 +28,7 @@ from monograph.ir.text.printer import print_graph
 from monograph.ops import memory
 from monograph.runtime.arena import readable
 from monograph.runtime.compiled import Executable
-from monograph.targets.cpu.build import Program
+from monograph.targets.base import Program
 from monograph.targets.program import (
     Copy,
     Interpret,

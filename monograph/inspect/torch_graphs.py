@@ -15,7 +15,7 @@ from monograph.dataclass import dataclass
 from monograph.inspect.explain_text import WIDTH
 from monograph.runtime.compiled import Executable
 
-BACKEND = "monograph.runtime.compiled_graphs"
+BACKEND = "monograph.bindings.compiled_graphs"
 
 
 @dataclass(frozen=True)

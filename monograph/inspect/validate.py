@@ -34,7 +34,7 @@ from monograph.inspect.validate_text import validation_text
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
 from monograph.progress import announce
-from monograph.runtime.compile import Options, compile_graph
+from monograph.compiler import Options, compile_graph
 from monograph.runtime.compiled import Executable
 
 WORDS = ("exact", "more accurate", "within rounding", "wrong")

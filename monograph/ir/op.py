@@ -153,6 +153,11 @@ class Op(_Frozen):
         return cls.decompose is not Op.decompose
 
     @classmethod
+    def is_lowerable(cls) -> bool:
+        """Whether it says itself what to compute: one element of its result, or in what loops."""
+        return cls.has_lowering() or cls.lower_loops is not Op.lower_loops
+
+    @classmethod
     def has_lowering(cls) -> bool:
         """Whether it says how one element of its result is computed."""
         return cls.lower is not Op.lower

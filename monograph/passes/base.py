@@ -20,6 +20,7 @@ import dataclasses
 import difflib
 import importlib
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field
@@ -79,11 +80,25 @@ class Pass(ABC):
 
 
 _REGISTRY: dict[str, type[Pass]] = {}
+
+RENAMED = {
+    "narrow_gathers": "slice_gathered_products",
+    "norms_by_channel": "decompose_group_norm",
+    "settle_masks": "fold_attention_masks",
+    "turn_conv_transpose": "conv_transpose_to_conv",
+    "turn_weights_back": "fold_transpose_into_dot",
+    "visit_images": "tile_batch",
+}
+"""Earlier names of passes, which still find them."""
 _SPELLING = re.compile(r"\s*(?P<name>\w+)\s*(\{(?P<options>.*)\})?\s*", re.DOTALL)
 
 
 def pass_named(name: str) -> type[Pass]:
-    """The pass of that name; its file is imported if need be."""
+    """The pass of that name, or that had it once; its file is imported if need be."""
+    if name in RENAMED:
+        message = f"the pass {name} is called {RENAMED[name]} now"
+        warnings.warn(message, FutureWarning, stacklevel=2)
+        name = RENAMED[name]
     found = _REGISTRY.get(name)
     if found is None and name in _module_names():
         importlib.import_module(f"monograph.passes.{name}")

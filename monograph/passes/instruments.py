@@ -6,8 +6,9 @@ checks that it still computes the same. (Times and counters are in the manager's
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -33,6 +34,9 @@ class Instrument:
 
     def after(self, each: Pass, graph: Graph, seconds: float, changed: bool) -> None:
         """Called when a pass has run."""
+
+    def stage(self, name: str, suffix: str, text: Callable[[], str]) -> None:
+        """Called when a stage after the passes has a result, which ``text`` prints."""
 
 
 _WATCHING: ContextVar[tuple[Instrument, ...]] = ContextVar("watching", default=())
@@ -63,27 +67,44 @@ def requested_instruments() -> list[Instrument]:
 
 
 class Dump(Instrument):
-    """Write the graph after every pass to ``NN_pass.ir``, headed by pass, time and node count."""
+    """Write the graph after every pass to ``NN_pass.ir``, headed by pass, time and node count.
+
+    Later stages follow as ``NN_stage.txt``. Numbers go on while a process lives: what it compiles
+    next into the same folder comes after what it compiled before.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._number = 0
+        self._has_started = False
 
     def start(self, graph: Graph) -> None:
         """Write the graph as it came in."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._write("start", graph, f"# before any pass: {len(graph)} nodes")
+        if self._has_started:
+            return
+        self._has_started = True
+        self._write_graph("start", graph, f"# before any pass: {len(graph)} nodes")
 
     def after(self, each: Pass, graph: Graph, seconds: float, changed: bool) -> None:
         """Write the graph as the pass left it."""
         effect = "changed" if changed else "unchanged"
         header = f"# after {each}: {effect}, {seconds * 1000:.2f} ms, {len(graph)} nodes"
-        self._write(each.name, graph, header)
+        self._write_graph(each.name, graph, header)
 
-    def _write(self, label: str, graph: Graph, header: str) -> None:
-        path = self.folder / f"{self._number:02}_{label}.ir"
-        path.write_text(f"{header}\n{print_graph(graph)}\n")
-        self._number += 1
+    def stage(self, name: str, suffix: str, text: Callable[[], str]) -> None:
+        """Write what a later stage made."""
+        self._write(name, suffix, text())
+
+    def _write_graph(self, label: str, graph: Graph, header: str) -> None:
+        self._write(label, "ir", f"{header}\n{print_graph(graph)}\n")
+
+    def _write(self, label: str, suffix: str, text: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        number = next(_NUMBERS.setdefault(self.folder.resolve(), itertools.count()))
+        (self.folder / f"{number:02}_{label}.{suffix}").write_text(text)
+
+
+_NUMBERS: dict[Path, Iterator[int]] = {}
+"""The number of the next file, by folder."""
 
 
 class Verify(Instrument):

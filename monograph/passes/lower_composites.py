@@ -20,15 +20,21 @@ class LowerComposites(Pass):
                                           %y = multiply(%x, %sigmoid) : f32[4]
 
     Lowering is gradual: ``keep`` names composites that the target has kernels for, and that stay.
+    With ``keep_lowerable``, so do those that say how their elements are computed, or in what loops.
     """
 
     name: ClassVar[str] = "lower_composites"
     keep: tuple[str, ...] = ()
+    keep_lowerable: bool = False
 
     def run(self, graph: Graph) -> PassResult:
         """Decompose, in regions too."""
-        counters = decompose_composites(graph, lambda op: op.name in self.keep)
+        counters = decompose_composites(graph, self.is_kept)
         return PassResult(bool(counters), counters)
+
+    def is_kept(self, op: type[Op]) -> bool:
+        """Whether ops of this kind stay."""
+        return op.name in self.keep or (self.keep_lowerable and op.is_lowerable())
 
 
 def decompose_composites(graph: Graph, is_kept: Callable[[type[Op]], bool]) -> dict[str, int]:

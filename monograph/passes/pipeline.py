@@ -19,15 +19,15 @@ from monograph.errors import InputError
 from monograph.passes.canonicalize import Canonicalize
 from monograph.passes.cse import CommonSubexpressionElimination
 from monograph.passes.dce import DeadCodeElimination
+from monograph.passes.fold_attention_masks import FoldAttentionMasks
 from monograph.passes.fold_constants import FoldConstants
 from monograph.passes.fold_conv_bn import FoldConvBatchNorm
 from monograph.passes.horizontal import HorizontalFusion
 from monograph.passes.manager import FixedPoint, Pipeline
-from monograph.passes.narrow_gathers import NarrowGathers
 from monograph.passes.recognize import Recognize
 from monograph.passes.resize_after_conv import ResizeAfterConv
-from monograph.passes.settle_masks import SettleMasks
 from monograph.passes.simplify import Simplify
+from monograph.passes.slice_gathered_products import SliceGatheredProducts
 
 O0: Pipeline = ()
 
@@ -56,7 +56,7 @@ def _thorough(simplify: Simplify) -> Pipeline:
                 DeadCodeElimination(),
             )
         ),
-        NarrowGathers(),
+        SliceGatheredProducts(),
         FixedPoint(
             (
                 Recognize(),
@@ -68,7 +68,7 @@ def _thorough(simplify: Simplify) -> Pipeline:
                 DeadCodeElimination(),
             )
         ),
-        SettleMasks(),
+        FoldAttentionMasks(),
         ResizeAfterConv(),
         HorizontalFusion(),
         FoldConstants(),

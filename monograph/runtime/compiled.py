@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from monograph.runtime.staged import Stage
     from monograph.runtime.tensor_calls import TensorCalls
     from monograph.runtime.tuning import TuningReport
-    from monograph.targets.cpu.build import Program
+    from monograph.targets.base import Program
 
 
 @dataclass

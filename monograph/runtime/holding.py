@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import Array
 from monograph.targets.program import Code, SlotKind, flattened, touched
+
+OwnProgram = TypeVar("OwnProgram", bound=Code)
 
 
 class Held(Data):
@@ -131,6 +133,22 @@ def follow(lowered: Graph, numbers: Mapping[Value, int], weights: Sequence[Held]
         follower = Held(data)
         weights[number].followers.append(follower)
         give(node, follower)
+
+
+def follow_program(program: OwnProgram, slot_of: Mapping[Value, int], lowered: Graph) -> OwnProgram:
+    """The program with weights that it can let go of, wherever they are referred to.
+
+    ``slot_of`` says where the values of the lowered graph lie.
+    """
+    weights = hold_all(program.weights)
+    slots = program.slots
+    numbers = {
+        value: slots[slot].number
+        for value, slot in slot_of.items()
+        if slots[slot].kind is SlotKind.WEIGHT
+    }
+    follow(lowered, numbers, weights)
+    return replace(program, weights=weights)
 
 
 def read_by_calls(code: Code) -> frozenset[int]:

@@ -15,7 +15,7 @@ from monograph.runtime.bundle import Json
 from monograph.runtime.records import exactly, typed
 
 if TYPE_CHECKING:
-    from monograph.targets.cpu.launches import BuiltKernel
+    from monograph.targets.base import EmittedKernel
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class KernelNote:
     apart: tuple[str, ...] = ()
 
 
-def notes_of(kernels: Sequence[BuiltKernel]) -> tuple[KernelNote, ...]:
+def notes_of(kernels: Sequence[EmittedKernel]) -> tuple[KernelNote, ...]:
     """What is to be known of these kernels."""
     return tuple(_note(built) for built in kernels)
 
 
-def _note(built: BuiltKernel) -> KernelNote:
+def _note(built: EmittedKernel) -> KernelNote:
     group = built.group
     nodes = tuple(
         f"{node!r} (again)" if node in group.copies else repr(node) for node in group.nodes
@@ -45,7 +45,7 @@ def _note(built: BuiltKernel) -> KernelNote:
         name=built.name,
         kind=group.kind.value,
         space="×".join(map(str, group.space)) or "a scalar",
-        how=built.how or str(built.schedule or "as the op states its loops"),
+        how=built.summary,
         nodes=nodes,
         together=tuple(dict.fromkeys(group.joined)),
         apart=tuple(dict.fromkeys(group.apart)),

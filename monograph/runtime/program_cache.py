@@ -35,7 +35,7 @@ from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import Cache, cache_key, open_cache, toolchain
 from monograph.runtime.records import typed
 from monograph.runtime.storage import read_code, stored_data, write_code
-from monograph.targets.cpu.machine import Machine
+from monograph.targets.base import Target
 from monograph.targets.program import Code
 
 
@@ -201,7 +201,7 @@ class ProgramCache:
 
 
 def program_cache(
-    model: Graph, machine: Machine, settings: Mapping[str, str], wanted: bool | None
+    model: Graph, target: Target, settings: Mapping[str, str], wanted: bool | None
 ) -> ProgramCache | None:
     """The cache for a model, or None if it is not to be used for this one.
 
@@ -218,7 +218,8 @@ def program_cache(
         return None
     parts = {
         "model": text_without_weights(model),
-        "machine": repr(machine),
+        "target": target.name,
+        "machine": target.description,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "ml_dtypes": ml_dtypes.__version__,

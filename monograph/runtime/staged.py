@@ -75,7 +75,7 @@ class Workshop:
         self._compile = compile_
         self.report = report
         self.settings = settings
-        """How parts are compiled, to be stored: see ``runtime.compile.Options.settings``."""
+        """How parts are compiled, to be stored: see ``runtime.options.Options.settings``."""
         self.strict = bool(settings["strict"])
         self.lock = ForkedLock()
         self._parts: list[weakref.ref[Executable]] = []

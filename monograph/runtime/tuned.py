@@ -12,14 +12,16 @@ from monograph.errors import MonographError
 from monograph.ir.dims import Symbol, evaluate_dim, shape_product
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
+from monograph.runtime.compiled import CompileReport
 from monograph.runtime.executable import Native
+from monograph.runtime.options import Options
 from monograph.runtime.tuning import Alone, Search, TuningReport, bytes_moved, memory_for, tune
 from monograph.runtime.turns import Timing, alternate
+from monograph.targets import base
 from monograph.targets.cpu.build import Program
 from monograph.targets.cpu.choose import likely
-from monograph.targets.cpu.machine import host
-from monograph.targets.cpu.tuning import Site, Tuning
-from monograph.targets.program import Repeat, flattened
+from monograph.targets.cpu.tuning import Recorder, Site, Tuning
+from monograph.targets.program import Code, Repeat, flattened
 
 QUIET = 0.004
 """Seconds after which our own threads sleep."""
@@ -28,15 +30,15 @@ LONGEST_ROUND = 15
 
 
 def tuned_program(
-    default: Program,
+    default: base.Program,
     sites: Sequence[Site],
-    make: Callable[[Tuning], Program],
+    make: Callable[[Tuning], base.Program],
     graph: Graph,
     *,
     threads: int | None,
     seconds: float,
     cache: bool | None,
-) -> tuple[Program, TuningReport]:
+) -> tuple[base.Program, TuningReport]:
     """The faster one of a program and what a search of so many seconds makes of it.
 
     ``make`` builds the program with a tuning. A program whose loops end when its data say so is not
@@ -44,11 +46,12 @@ def tuned_program(
     """
     if any(isinstance(step, Repeat) for step in flattened(default.steps)):
         return default, TuningReport(skipped=len(sites))
-    machine = host()
+    assert isinstance(default, Program), "made by the target that the sites belong to"
+    machine = default.machine
     end = time.perf_counter() + seconds
     sites = [each for each in sites if bytes_moved(each) // each.launches <= MAX_SITE_BYTES]
     arrays = synthetic_inputs(default, graph)
-    programs = {"": default}
+    programs: dict[str, base.Program] = {"": default}
 
     def compare(tuning: Tuning) -> tuple[Timing, Timing]:
         programs[tuning.digest] = made = make(tuning)
@@ -71,8 +74,35 @@ def tuned_program(
     return programs[Tuning(report.edits).digest], report
 
 
+def search_program(
+    default: base.Program,
+    recorder: base.Tuning,
+    make: Callable[[base.Tuning], base.Program],
+    graph: Graph,
+    options: Options,
+    report: CompileReport,
+) -> base.Program:
+    """The faster one of a program and what a search makes of it, which the report tells of.
+
+    ``recorder`` has heard of every choice in the program.
+    """
+    assert isinstance(recorder, Recorder), "made by the target that the sites belong to"
+    program, report.search = tuned_program(
+        default,
+        tuple(recorder.sites.values()),
+        make,
+        graph,
+        threads=options.threads,
+        seconds=options.search_seconds,
+        cache=options.cache,
+    )
+    report.tuning = report.search.edits if report.search.kept else {}
+    report.seconds["tuning"] = report.search.seconds
+    return program
+
+
 def _call(
-    program: Program, graph: Graph, threads: int | None, arrays: Sequence[Array]
+    program: Code, graph: Graph, threads: int | None, arrays: Sequence[Array]
 ) -> Callable[[], object]:
     native = Native(program, graph, threads)
     return lambda: native(arrays)
@@ -84,7 +114,7 @@ MAX_INPUT_ELEMENTS = 1 << 24
 """Elements of all inputs together that symbolic sizes may lead to."""
 
 
-def _emptied_cache(program: Program, cache_bytes: int) -> Callable[[], object] | None:
+def _emptied_cache(program: Code, cache_bytes: int) -> Callable[[], object] | None:
     """Something that empties the cache, if a whole run of the program would."""
     weights = sum(data.size * data.dtype.numpy.itemsize for data in program.weights)
     if weights < 2 * cache_bytes:
@@ -93,7 +123,7 @@ def _emptied_cache(program: Program, cache_bytes: int) -> Callable[[], object] |
     return lambda: float(filler.sum())
 
 
-def synthetic_inputs(program: Program, graph: Graph) -> list[Array]:
+def synthetic_inputs(program: Code, graph: Graph) -> list[Array]:
     """Arrays of the types of a graph's inputs: normal numbers, and zeros for integers."""
     bindings = _affordable_sizes(graph)
     strides = {slot.number: slot.strides for slot in program.slots if slot.strides is not None}

@@ -8,14 +8,14 @@ from typing import Any
 import monograph
 from monograph.fusion.group import Fusion, Group, fuse
 from monograph.kernel.lower import is_lowerable
-from monograph.passes.lower_composites import decompose_composites
-from monograph.runtime.compile import has_own_loops
+from monograph.passes.lower_composites import LowerComposites
+from monograph.targets.cpu.target import FORMULAS
 
 
 def fused(function: Callable[..., Any], *types: str, enabled: bool = True) -> Fusion:
     """The groups of a traced function."""
     graph = monograph.trace(function, *types)
-    decompose_composites(graph, has_own_loops)
+    LowerComposites(keep=FORMULAS, keep_lowerable=True).run(graph)
     return fuse(graph, {node: is_lowerable(node) for node in graph.nodes}, enabled=enabled)
 
 

@@ -27,11 +27,11 @@ import torch._dynamo.backends.debugging
 import torch._functorch.aot_autograd
 import torch.export
 
+import monograph.bindings.dynamo
+import monograph.bindings.loading
+import monograph.bindings.models
+import monograph.compiler
 import monograph.frontends.torch
-import monograph.runtime.compile
-import monograph.runtime.dynamo
-import monograph.runtime.loading
-import monograph.runtime.models
 from tests.fuzz.check import Case, Verdict, check
 from tests.fuzz.programs import Program
 from tests.fuzz.routes import Mode

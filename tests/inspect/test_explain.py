@@ -8,10 +8,10 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError
 from monograph.inspect.explain import explain
 from monograph.ir.graph import Value
-from monograph.runtime.compile import Options, compile_graph
 
 
 def chain(x: Value) -> Value:

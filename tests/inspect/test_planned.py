@@ -10,10 +10,10 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.inspect.planned import PlannedGraph, planned_graph
 from monograph.ir.graph import Value
 from monograph.ir.interpret import interpret
-from monograph.runtime.compile import Options, compile_graph
 
 
 def chain(x: Value) -> Value:

@@ -17,7 +17,7 @@ from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
 from monograph.passes.base import Pass, PassResult
 from monograph.passes.dce import DeadCodeElimination
-from monograph.runtime.compile import Options
+from monograph.compiler import Options
 
 
 @dataclass(frozen=True)

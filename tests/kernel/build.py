@@ -11,8 +11,8 @@ from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
 from monograph.kernel.lower import is_lowerable, lower_group
-from monograph.passes.lower_composites import decompose_composites
-from monograph.runtime.compile import has_own_loops
+from monograph.passes.lower_composites import LowerComposites
+from monograph.targets.cpu.target import FORMULAS
 
 
 def kernel_of(
@@ -20,7 +20,7 @@ def kernel_of(
 ) -> Kernel:
     """The kernel of a function that is one group; ``strides`` are those of its inputs."""
     graph = monograph.trace(function, *types)
-    decompose_composites(graph, has_own_loops)
+    LowerComposites(keep=FORMULAS, keep_lowerable=True).run(graph)
     (group,) = fuse(graph, {node: is_lowerable(node) for node in graph.nodes}).groups
     places = {}
     for value in group.outputs():

@@ -9,13 +9,13 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.dims import Symbol, dim_min
 from monograph.ir.types import f32
 from monograph.kernel.bounds import Access, Range, is_inside, unproved_accesses
 from monograph.kernel.expr import Buffer
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.verify import ScheduleError, verify_sampled
-from monograph.runtime.compile import Options, compile_graph
 
 n, m = Symbol("n", 0, None), Symbol("m", 1, None)
 p, i, t = (Symbol(name, 0, None) for name in "pit")

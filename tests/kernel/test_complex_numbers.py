@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monograph.compiler import Options, compile_graph
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Value
 from monograph.ir.types import Array, TensorType, c64, i64, type_of_array
 from monograph.kernel.lower import is_lowerable
 from monograph.ops import cumulative, elementwise, joining, linalg, reduce, shape
-from monograph.runtime.compile import Options, compile_graph
 from tests.kernel.build import kernel_of
 
 STRICT = Options(strict=True, cache=False)

@@ -9,6 +9,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.types import f32
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import (
@@ -27,7 +28,6 @@ from monograph.kernel.contraction import (
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.tiles import Segment
-from monograph.runtime.compile import Options, compile_graph
 from tests.kernel.build import flat
 from tests.kernel.evaluate_kernel import run_kernel
 

@@ -9,11 +9,11 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.interpret import interpret
 from monograph.ir.types import f16, i32
 from monograph.kernel import expr as e
 from monograph.kernel.in_place import is_one_to_one, overwritable_inputs
-from monograph.runtime.compile import Options, compile_graph
 from tests.kernel.build import flat
 
 

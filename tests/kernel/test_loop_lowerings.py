@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monograph.compiler import Options, compile_graph
 from monograph.errors import EvaluationError, MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
@@ -26,7 +27,6 @@ from monograph.kernel.loops import LoopNest
 from monograph.kernel.verify import verify_nest
 from monograph.ops import cumulative, factorize, index, solve, sorting, statistics
 from monograph.ops.factorize import LuFactor
-from monograph.runtime.compile import Options, compile_graph
 from tests.ops.harness import assert_close, samples_by_op
 from tests.targets.cpu.samples import Case, cases, check, comparable
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from monograph import functional
+from monograph.compiler import Options, compile_graph
 from monograph.frontends.trace import trace
 from monograph.ir.graph import Value
 from monograph.ir.interpret import interpret
 from monograph.ir.types import Array, TensorType, dtype_of, type_of_array
 from monograph.ops.elementwise.convert import cast
-from monograph.runtime.compile import Options, compile_graph
 
 FLOATS = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e8m0fnu", "f4e2m1fn")
 INTEGERS = ("i4", "u4", "i2", "u2")

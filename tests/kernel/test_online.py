@@ -9,10 +9,10 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.nest import build_nest
 from monograph.kernel.verify import verify_nest
-from monograph.runtime.compile import Options, compile_graph
 from tests.kernel.build import flat
 from tests.kernel.test_nest import body, rows
 

@@ -12,11 +12,11 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.nest import build_nest
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.verify import verify_nest
-from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu import launches
 from monograph.targets.cpu.machine import Machine
 from tests.kernel.build import flat

@@ -7,9 +7,9 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.interpret import interpret
 from monograph.ir.types import TensorType, dtype_of
-from monograph.runtime.compile import Options, compile_graph
 
 
 @pytest.mark.parametrize("dtype", ["f32", "c64"])

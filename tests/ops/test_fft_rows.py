@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monograph.compiler import Options, compile_graph
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.types import Array, TensorType, c64, f32, f64, type_of_array
 from monograph.ops import fft
 from monograph.ops.fft_rows import FIRST, later_steps, suits_rows
-from monograph.runtime.compile import Options, compile_graph
 
 STRICT = Options(strict=True, cache=False, level="O0")
 

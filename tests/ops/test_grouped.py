@@ -9,7 +9,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.runtime.compile import Options, compile_graph
+from monograph.compiler import Options, compile_graph
 
 GENERATOR = np.random.default_rng(0)
 ENDS = np.array([5, 5, 21, 22, 30])

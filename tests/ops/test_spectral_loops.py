@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monograph.compiler import Options, compile_graph
 from monograph.errors import EvaluationError
 from monograph.frontends.trace import trace
 from monograph.ir.types import dtype_of
 from monograph.ops import ldl, spectral
-from monograph.runtime.compile import Options, compile_graph
 
 
 def native(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:

@@ -8,10 +8,10 @@ import numpy as np
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.passes.horizontal import HorizontalFusion
-from monograph.runtime.compile import Options, compile_graph
 
 
 def attention_and_gate(rows: int) -> Graph:

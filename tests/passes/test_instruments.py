@@ -35,5 +35,5 @@ def test_watching_sees_optimising_and_compiling_in_its_block_alone() -> None:
     monograph.optimize(graph)
     assert outer.passes[:2] == ["cse", "dce"]
     assert outer.passes[2:] == inner.passes
-    assert inner.starts == 2, "the level's passes, and those after lowering"
+    assert inner.starts == 2, "the level's passes, and the lowering ones"
     assert np.array_equal(compiled(np.float32([-1, 0, 1, 2]))[0], [0, 0, 1, 2])

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, note, seed, settings
 from hypothesis import strategies as st
 
+from monograph.compiler import Options, compile_graph
 from monograph.errors import MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.graph import Graph
@@ -23,7 +24,6 @@ from monograph.ir.interpret import bind_inputs, interpret
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.ops import control, elementwise, math, reduce
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.runtime.sizes import check_sizes, guards_of
 from tests.properties.graphs import graphs, inputs_for

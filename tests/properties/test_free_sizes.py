@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Dim, Symbol, dim_max, dim_min
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
 from monograph.ir.types import Array, TensorType, f32
-from monograph.runtime.compile import Options, compile_graph
 
 TOLERANCE = 2e-3
 """Of sums of some hundred products of normal numbers in f32."""

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import monograph
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError, MonographError
 from monograph.ir.graph import Graph
 from monograph.runtime.artifact import ArtifactError, read_artifact, write_artifact
 from monograph.runtime.bundle import Bundle
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import CompiledFunction, Executable
 from monograph.runtime.convention import LoadedModule
 from tests.runtime.programs import CASES, Case, floats, layered, let_interpret, same

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.frontends.trace import trace
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.types import type_of_array
 from monograph.ops.statistics import unique, unique_consecutive
 from monograph.runtime.bounded import is_told
-from monograph.runtime.compile import Options, compile_graph
 
 STRICT = Options(cache=False, strict=True)
 ROWS = np.array([[2, 1, 2], [3, 1, 2], [2, 1, 2]], np.float32)

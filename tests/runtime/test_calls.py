@@ -19,10 +19,10 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError, MonographError
 from monograph.ir.dims import Symbol
 from monograph.ir.types import TensorType, f32
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from tests.runtime.together import on_threads
 
@@ -297,7 +297,7 @@ def test_steady_calls_allocate_nothing(two_steps: Executable) -> None:
 PROGRAM = """
 import hashlib, numpy as np, monograph
 from monograph import functional as F
-from monograph.runtime.compile import Options, compile_graph
+from monograph.compiler import Options, compile_graph
 
 def function(x, w):
     hidden = F.softmax(x @ w, -1)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monograph.compiler import Options, compile_graph
 from monograph.errors import EvaluationError, InputError, MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.graph import Graph
@@ -28,7 +29,6 @@ from monograph.ops import (
 )
 from monograph.runtime import executable as executable_module
 from monograph.runtime import interrupts
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from tests.runtime.together import on_threads
 

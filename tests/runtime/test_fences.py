@@ -23,10 +23,10 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.config import FENCES
 from monograph.ir.interpret import interpret
 from monograph.ir.types import Array
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.executable import Native
 from monograph.runtime.fences import Area, FencedCall, FenceError, Memory, Side
 from monograph.targets.program import Code, Launch, SlotKind, Spread

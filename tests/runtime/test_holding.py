@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import monograph
+from monograph.compiler import Options, compile_graph
 from monograph.errors import EvaluationError
 from monograph.ir.data import ArrayData
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.runtime.holding import Held, read_by_calls
 

@@ -9,8 +9,8 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.interpret import interpret
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.runtime.lives import arena_requests, copies_of
 from monograph.targets.program import Spread

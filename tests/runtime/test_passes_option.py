@@ -10,11 +10,11 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options
 from monograph.errors import MonographError
 from monograph.ir.graph import Graph
 from monograph.passes.base import Pass, PassResult
 from monograph.passes.dce import DeadCodeElimination
-from monograph.runtime.compile import Options
 
 
 def function(x: Any) -> Any:

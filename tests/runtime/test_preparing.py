@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from monograph.compiler import Options, compile_graph
 from monograph.errors import EvaluationError
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, f32
-from monograph.runtime.compile import Options, compile_graph
 
 SIZE = 96
 X = np.linspace(-1, 1, 32 * SIZE, dtype=np.float32).reshape(32, SIZE)

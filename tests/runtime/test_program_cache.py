@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monograph import compiler as compile_module
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import UnsupportedError
 from monograph.frontends.trace import trace
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array
-from monograph.runtime import compile as compile_module
 from monograph.runtime.atomic import is_temporary
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.cache import Cache, cache_key
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.runtime.program_cache import ProgramCache, Watch, Watched, text_without_weights
 from monograph.runtime.threads import load_pool, pool, stored_pool
@@ -87,7 +87,7 @@ class TestHits:
             raise AssertionError("a hit has compiled")
 
         monkeypatch.setattr(compile_module, "run_pipeline", never)
-        monkeypatch.setattr(compile_module, "build", never)
+        monkeypatch.setattr(compile_module, "fuse_regions", never)
         compiled(layered(), "hit")
 
     def test_what_was_not_compiled_can_still_be_looked_at(self) -> None:
@@ -407,7 +407,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 import monograph.runtime.atomic as atomic
 from monograph.frontends.trace import trace
-from monograph.runtime.compile import compile_graph
+from monograph.compiler import compile_graph
 from monograph.runtime.threads import pool
 from tests.runtime.programs import layered
 

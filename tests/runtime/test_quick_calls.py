@@ -12,9 +12,9 @@ import torch
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.config import Config
 from monograph.errors import MonographError
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.runtime.quick_calls import (
     MOST_KNOWN,

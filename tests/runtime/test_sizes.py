@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import monograph
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError, MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
@@ -17,7 +18,6 @@ from monograph.ir.interpret import interpret
 from monograph.ir.types import TensorType, f32
 from monograph.ops import control, data, elementwise, joining, linalg, math, reduce, shape, slicing
 from monograph.ops.softmax import softmax
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 
 N = Symbol("n", 0, 5000)

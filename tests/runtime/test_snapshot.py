@@ -14,8 +14,8 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph
-from monograph.runtime.compile import Options, compile_graph
 
 torch = pytest.importorskip("torch")
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import EvaluationError, InputError, UnsupportedError
 from monograph.frontends.onnx import from_onnx
 from monograph.frontends.trace import trace
@@ -21,7 +22,6 @@ from monograph.ir.interpret import interpret
 from monograph.ir.types import TensorType, f32
 from monograph.ops.strings import StringConcat
 from monograph.runtime import staged
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 
 STRICT = Options(cache=False, strict=True)

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError
 from monograph.frontends.trace import trace
 from monograph.ir.contents import snapshot
@@ -17,7 +18,6 @@ from monograph.ir.graph import Graph
 from monograph.ir.tree import flatten, unflatten
 from monograph.ops import shape
 from monograph.runtime.bundle import Bundle
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.container import ArtifactError
 from monograph.runtime.executable import Native
 from monograph.runtime.storage import (

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import monograph
+from monograph.compiler import Options, compile_graph
 from monograph.errors import MonographError
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 
 X = torch.arange(12, dtype=torch.float32).reshape(3, 4)

@@ -11,13 +11,14 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError, MonographError
 from monograph.kernel.schedule import Schedule
 from monograph.ops.control import while_loop
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.cache import Cache
-from monograph.runtime.compile import DEFAULT_SECONDS, Options, compile_graph
 from monograph.runtime.edits import read_edits
+from monograph.runtime.options import DEFAULT_SECONDS
 from monograph.runtime.tuning import (
     Alone,
     Memory,

@@ -14,10 +14,10 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import UnsupportedError
 from monograph.ir.interpret import interpret
 from monograph.runtime import background
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.runtime.variants import MAX_PARTS, State, VariantLimit, Variants, share_panels
 

@@ -10,9 +10,9 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import PassError
 from monograph.runtime.arena import Plan
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.executable import Native
 from monograph.runtime.lives import copies_of
 from monograph.runtime.verify import ProgramVerifier

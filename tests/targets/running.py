@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 
 TARGETS = ("interpreter", "cpu")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import monograph.functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError
 from monograph.frontends.trace import trace
 from monograph.inspect.explain import Explanation, explain_executable
@@ -26,7 +27,6 @@ from monograph.inspect.tour.page import Page
 from monograph.ir.graph import Value
 from monograph.ir.types import Array
 from monograph.runtime.arena import readable
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.runtime.threads import thread_count
 

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from monograph.fusion.group import Group
-from monograph.ir.decompose import decompose_node
 from monograph.ir.dims import Dim, Shape, dim_max, dim_min, shape_product
-from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.types import DType, TensorType, bool_, wide
+from monograph.ir.graph import Node, Value
+from monograph.ir.types import wide
 from monograph.kernel import expr as e
 from monograph.kernel.attention import Formula, Position, StreamedAttention
 from monograph.kernel.attention_operands import copied_operands, lie_apart
@@ -27,7 +26,7 @@ from monograph.kernel.loops import LoopNest, Write
 from monograph.kernel.lower import GroupLowering, lower_group
 from monograph.ops.attention import Attention
 from monograph.ops.rules import broadcast_shapes
-from monograph.switches import is_on
+from monograph.passes.decompose_unsupported_attention import DecomposeUnsupportedAttention
 from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.tuning import Launcher
@@ -42,49 +41,19 @@ TASKS = 16
 """Tiles that there should be, so that threads finish together."""
 FEW = 8
 """Queries up to which they would not fill the lanes of a panel."""
-SMALL = 1 << 6
-"""Scores of a head up to which matrix products and a softmax do the same in less time."""
 ROWS = 12
 """Queries, of heads that share their keys, that are computed together."""
 PIECE = 512
 """Keys of a piece."""
-DEEPEST = 512
-"""Elements of a head up to which a tile of queries and its result stay in a core's cache."""
+
+DECOMPOSE_ATTENTION = DecomposeUnsupportedAttention(head_size=512, scores=1 << 6)
+"""Attentions that have no kernel here: those of heads so large that a tile of queries and its
+result leave a core's cache, and those of so few scores that products and a softmax are quicker."""
 
 
 def is_streamed(node: Node) -> bool:
     """Whether a node is an attention that has a kernel of its own."""
-    if not isinstance(node.op, Attention) or not is_on("streaming_attention"):
-        return False
-    values = (*node.operands, *node.results)
-    if not all(isinstance(value.type, TensorType) and _is_held(value.dtype) for value in values):
-        return False
-    query, key, value = node.operands[:3]
-    if any(dim == 0 for dim in (*query.shape, *key.shape, *value.shape)):
-        return False
-    depths = (query.shape[-1], value.shape[-1])
-    if not all(isinstance(depth, int) and depth <= DEEPEST for depth in depths):
-        return False
-    return node.op.causal or not _is_small(query.shape[-2], key.shape[-2])
-
-
-def _is_held(dtype: DType) -> bool:
-    """Whether the kernels take elements of this dtype: numbers to compute with, or a mask."""
-    return dtype is bool_ or (dtype.is_float and dtype.bits >= 16) or dtype.is_integer
-
-
-def _is_small(queries: Dim, keys: Dim) -> bool:
-    """Whether all scores of a head stay in a core's cache anyway."""
-    if not isinstance(queries, int) or not isinstance(keys, int):
-        return False
-    return queries * keys <= SMALL
-
-
-def decompose_others(graph: Graph) -> None:
-    """Replace every attention that has no kernel of its own by what it is made of."""
-    for node in list(graph.walk()):
-        if isinstance(node.op, Attention) and not is_streamed(node):
-            decompose_node(node)
+    return DECOMPOSE_ATTENTION.is_supported(node)
 
 
 def attend(launches: Launches, group: Group) -> bool:

@@ -1,6 +1,6 @@
-"""From a graph to a program for the processor: group, lower, schedule, emit, link.
+"""From groups to a program for the processor: lower, schedule, emit, link.
 
-    graph ─▶ groups ─▶ kernels ─▶ loop nests ─▶ LLVM ─▶ one object with one entry point
+    groups ─▶ kernels ─▶ loop nests ─▶ LLVM ─▶ one object with one entry point
 
 Equal kernels are emitted once: a model with twelve equal layers has one layer's kernels. Those that
 only turn out to be equal as text are compiled once (``parts``).
@@ -10,21 +10,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from contextlib import closing
 
 from monograph.dataclass import dataclass
-from monograph.fusion.group import Fusion
+from monograph.fusion.regions import Fusions, fuse_regions
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
 from monograph.kernel.layout import Layout
+from monograph.kernel.text import nest_text
 from monograph.progress import announce
+from monograph.targets import base
+from monograph.targets.base import Assembled, BuildOptions
 from monograph.targets.cpu.entry import entry_text
-from monograph.targets.cpu.launches import BuiltKernel, Conversion, Launches
+from monograph.targets.cpu.launches import BuiltKernel, Launches
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 from monograph.targets.cpu.parts import Parts
-from monograph.targets.cpu.steps import StepBuilder
+from monograph.targets.cpu.steps import StepBuilder, computes
 from monograph.targets.cpu.tuning import Tuning
-from monograph.targets.program import Code, Count, Repeat, Spread, Step, flattened
+from monograph.targets.program import Count, Repeat, Spread, Step, flattened
+from monograph.targets.program_text import program_text
 
 ATTRIBUTES = """
 attributes #0 = { nounwind alignstack=64 "no-trapping-math"="true" }
@@ -37,70 +41,72 @@ attributes #1 = { nounwind }
 
 
 @dataclass(frozen=True)
-class Program(Code):
-    """The code, and how it came to be: what reports, listings and people ask for."""
+class Program(base.Program):
+    """A program for a processor, with the loop nests of its kernels and what LLVM made of them."""
 
+    kernels: tuple[BuiltKernel, ...]
     machine: Machine
     compiled: Compiled
-    fusions: tuple[Fusion, ...]
-    kernels: tuple[BuiltKernel, ...]
-    text: str
-    seconds: dict[str, float] = field(default_factory=dict)
-    slot_of: Mapping[Value, int] = field(default_factory=dict)
-    """Where each value of the graph (and of the regions in it) that has memory lies."""
-    ends: tuple[int, ...] = ()
-    """For each group of the whole graph, in order, the number of steps when it is done."""
-    conversions: tuple[Conversion, ...] = ()
-    """The copies from one layout to another that are left."""
 
 
-def build(
-    graph: Graph,
-    machine: Machine,
-    *,
-    strides: Mapping[Value, tuple[int, ...]] | None = None,
-    fusion: bool = True,
-    listings: bool = False,
-    tolerance: float | None = None,
-    tuning: Tuning | None = None,
-) -> Program:
-    """Compile a graph whose composites are lowered.
+@dataclass
+class CpuAssembled(Assembled):
+    """Slots, steps and loop nests; large kernels may already be on their way through LLVM."""
 
-    ``tolerance`` is the error, over the largest result, that a faster convolution may have;
-    ``tuning`` overrules choices of schedules.
-    """
-    with Parts(machine, ATTRIBUTES) as parts:
-        return _build(graph, machine, parts, strides, fusion, listings, tolerance, tuning)
+    steps: StepBuilder
+    parts: Parts
+    sizes: tuple[Symbol, ...]
+    listings: bool
+    seconds: dict[str, float]
+
+    def listing(self) -> str:
+        """The slots and steps, then every kernel with its loops."""
+        kernels = (
+            f"# {each.name}: {each.summary}\n{nest_text(each.nest)}"
+            for each in self.steps.kernels.values()
+        )
+        steps = program_text(self.steps.slots, self.steps.prepare, self.steps.steps)
+        return "\n".join([steps, *kernels])
+
+    def close(self) -> None:
+        """Give up kernels that nobody waits for."""
+        self.parts.close()
 
 
-def _build(
-    graph: Graph,
-    machine: Machine,
-    parts: Parts,
-    strides: Mapping[Value, tuple[int, ...]] | None,
-    fusion: bool,
-    listings: bool,
-    tolerance: float | None,
-    tuning: Tuning | None,
-) -> Program:
-    seconds: dict[str, float] = {}
+def assemble(
+    graph: Graph, machine: Machine, fusions: Fusions, options: BuildOptions
+) -> CpuAssembled:
+    """Decide how each group of a lowered graph is computed, in what steps and memory."""
     started = time.perf_counter()
-    given = {value: Layout(each) for value, each in (strides or {}).items()}
-    steps = StepBuilder(machine, given, fusion, tolerance, tuning)
-    if not listings:
+    given = {value: Layout(each) for value, each in options.strides.items()}
+    parts = Parts(machine, ATTRIBUTES)
+    tuning = options.tuning
+    assert tuning is None or isinstance(tuning, Tuning), "made by this target"
+    steps = StepBuilder(machine, given, fusions, options.tolerance, tuning)
+    if not options.listings:
         steps.parts = parts
-    steps.main(graph)
-    seconds["fusion"] = steps.fusion_seconds
-    seconds["kernels"] = time.perf_counter() - started - steps.fusion_seconds
-    started = time.perf_counter()
+    try:
+        steps.main(graph)
+    except BaseException:
+        parts.close()
+        raise
+    seconds = {"kernels": time.perf_counter() - started}
     sizes = tuple(graph.symbols().values())
+    return CpuAssembled(steps, parts, sizes, options.listings, seconds)
+
+
+def emit(assembled: CpuAssembled) -> Program:
+    """One object with one entry point for what was assembled."""
+    steps, parts, sizes = assembled.steps, assembled.parts, assembled.sizes
+    seconds = dict(assembled.seconds)
+    started = time.perf_counter()
     module, failures = module_of(steps, sizes)
     text = module.text
     seconds["text"] = time.perf_counter() - started
     started = time.perf_counter()
     announce("llvm")
-    if listings:  # to be read as one, whatever it takes
-        compiled = compile_text(text, machine, listings=True)
+    if assembled.listings:  # to be read as one, whatever it takes
+        compiled = compile_text(text, steps.machine, listings=True)
     else:
         loops = Repeat | Count | Spread
         has_loops = any(isinstance(step, loops) for step in flattened(tuple(steps.steps)))
@@ -116,16 +122,33 @@ def _build(
         failures,
         tuple(steps.weights),
         tuple(steps.fallbacks),
-        machine,
-        compiled,
-        tuple(steps.fusions),
+        tuple(steps.visited),
         tuple(steps.kernels.values()),
         text,
         seconds,
         dict(steps.slot_of),
         tuple(steps.ends),
         tuple(steps.conversions),
+        steps.machine,
+        compiled,
     )
+
+
+def build(
+    graph: Graph,
+    machine: Machine,
+    *,
+    strides: Mapping[Value, tuple[int, ...]] | None = None,
+    fusion: bool = True,
+    listings: bool = False,
+    tolerance: float | None = None,
+    tuning: Tuning | None = None,
+) -> Program:
+    """Group, assemble and emit a lowered graph for a machine, which need not be this one."""
+    fusions = fuse_regions(graph, computes, enabled=fusion)
+    options = BuildOptions(strides or {}, listings, tolerance, tuning)
+    with closing(assemble(graph, machine, fusions, options)) as assembled:
+        return emit(assembled)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout
 from monograph.kernel.schedule import Schedule
+from monograph.targets.base import Conversion
 from monograph.targets.cpu.choose import choose
-from monograph.targets.cpu.launches import Conversion, Launches
+from monograph.targets.cpu.launches import Launches
 from monograph.targets.cpu.machine import Machine
 
 LEAST_SHARED = 8 << 10

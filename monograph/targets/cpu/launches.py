@@ -15,7 +15,7 @@ from itertools import islice
 from monograph.dataclass import dataclass
 from monograph.fusion.group import Group, is_stored
 from monograph.ir.data import Data
-from monograph.ir.dims import Dim, is_static
+from monograph.ir.dims import is_static
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType, i32
 from monograph.kernel.contraction import Tiles
@@ -33,6 +33,7 @@ from monograph.kernel.schedule import Schedule
 from monograph.kernel.taps import write_out_taps
 from monograph.kernel.tiles import Tiling
 from monograph.switches import is_on
+from monograph.targets.base import Conversion
 from monograph.targets.cpu.choose import choose
 from monograph.targets.cpu.emit import NestEmitter
 from monograph.targets.cpu.machine import Machine
@@ -60,14 +61,10 @@ class BuiltKernel:
     how: str = ""
     """What a family of kernels says of its loops, if no schedule says it."""
 
-
-@dataclass(frozen=True)
-class Conversion:
-    """A value that is copied into another layout: what for, and the bytes of one copy."""
-
-    value: str
-    purpose: str
-    nbytes: Dim
+    @property
+    def summary(self) -> str:
+        """How it is computed, in a line."""
+        return self.how or str(self.schedule or "as the op states its loops")
 
 
 class Launches:

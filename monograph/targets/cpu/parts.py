@@ -52,6 +52,10 @@ class Parts:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the parts that nobody waits for."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 

@@ -6,11 +6,11 @@ wanted; only what a loop hands on from one iteration to the next is copied.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
-from monograph.fusion.group import Fusion, Group, Kind, fuse, is_stored
+from monograph.fusion.group import Fusion, Group, Kind, is_stored
 from monograph.fusion.places import Place
+from monograph.fusion.regions import Fusions
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import u8
@@ -61,25 +61,24 @@ from monograph.targets.program import (
 
 
 class StepBuilder(Launches):
-    """Walks a graph: groups it, and gives every group to the family that computes it."""
+    """Walks the groups of a graph, and gives each to the family that computes it."""
 
     def __init__(
         self,
         machine: Machine,
         layouts: Mapping[Value, Layout],
-        fusion: bool,
+        fusions: Fusions,
         tolerance: float | None = None,
         tuning: Tuning | None = None,
     ) -> None:
         super().__init__(machine, layouts, tolerance, tuning)
-        self.fusion = fusion
+        self.fusions = fusions
         self.repeats = Repeats(self)
         self.sharing = Sharing(self)
         self.fallbacks: list[Node] = []
-        self.fusions: list[Fusion] = []
+        self.visited: list[Fusion] = []
         self.ends: list[int] = []
         self.counters = 0
-        self.fusion_seconds = 0.0
 
     def main(self, graph: Graph) -> None:
         """The steps of a whole graph, with its inputs and outputs as slots."""
@@ -96,14 +95,9 @@ class StepBuilder(Launches):
 
     def graph(self, graph: Graph, targets: Sequence[int]) -> None:
         """The steps of a graph or region whose results are wanted in ``targets``."""
-        whole = not self.fusions
-        if whole:
-            announce("fusion")
-        started = time.perf_counter()
-        lowerable = {node: is_lowerable(node) or is_streamed(node) for node in graph.nodes}
-        fusion = fuse(graph, lowerable, enabled=self.fusion)
-        self.fusion_seconds += time.perf_counter() - started
-        self.fusions.append(fusion)
+        whole = not self.visited
+        fusion = self.fusions[graph]
+        self.visited.append(fusion)
         self.layouts = plan_layouts(graph, fusion.groups, self.layouts)
         for value, target in zip(graph.outputs, targets, strict=True):
             written = self.written(value)
@@ -478,6 +472,11 @@ class StepBuilder(Launches):
             for new, old in zip(following, state, strict=True)
             if new != old and self.slots[new].kind is not SlotKind.VIEW
         )
+
+
+def computes(node: Node) -> bool:
+    """Whether a kernel can compute a node, alone or with others."""
+    return is_lowerable(node) or is_streamed(node)
 
 
 COPIED_BYTES = 64

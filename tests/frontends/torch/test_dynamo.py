@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from monograph.bindings.dynamo import Options, monograph
 from monograph.errors import InputError
 from monograph.frontends.torch.runner import TorchModel
-from monograph.runtime.dynamo import Options, monograph
 
 ROOT = Path(__file__).resolve().parents[3]
 

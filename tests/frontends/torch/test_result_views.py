@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from monograph.bindings.dynamo import monograph
 from monograph.frontends.torch.result_views import View, split_results, viewed
-from monograph.runtime.dynamo import monograph
 
 
 def traced(function: Callable[..., Any], *inputs: torch.Tensor) -> Any:

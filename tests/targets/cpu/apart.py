@@ -23,8 +23,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from monograph.compiler import Options
 from monograph.config import FENCES, VECTOR_BYTES, VECTOR_REGISTERS
-from monograph.runtime.compile import Options
 from tests.ops.harness import samples_by_op
 from tests.targets.cpu.samples import AT_ONCE, Case, case_of, check, in_dtypes
 

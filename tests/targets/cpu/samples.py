@@ -16,6 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from monograph.compiler import Options, compile_graph
 from monograph.errors import MonographError
 from monograph.frontends.trace import trace
 from monograph.fusion.group import is_stored
@@ -28,11 +29,11 @@ from monograph.kernel.lower import is_lowerable
 from monograph.kernel.mathlib import BOUNDS
 from monograph.kernel.scalar import BASIC
 from monograph.ops.spectral import Svd
-from monograph.passes.lower_composites import decompose_composites
-from monograph.runtime.compile import Options, compile_graph, has_own_loops
+from monograph.passes.lower_composites import LowerComposites
 from monograph.runtime.compiled import Executable
 from monograph.runtime.fences import FenceError
 from monograph.runtime.unheld import only_interpretable
+from monograph.targets.cpu.target import FORMULAS
 from tests.targets.running import interpreted_ops
 
 FLOATS = ("f32", "f64", "f16", "bf16")
@@ -123,7 +124,7 @@ def case_of(name: str, sample: Sample) -> Case | None:
 def _lowered(graph: Graph) -> Graph:
     """The graph as kernels are made of it."""
     lowered = graph.clone()
-    decompose_composites(lowered, has_own_loops)
+    LowerComposites(keep=FORMULAS, keep_lowerable=True).run(lowered)
     return lowered
 
 

@@ -8,22 +8,25 @@ from typing import Any
 import numpy as np
 
 import monograph
+from monograph.compiler import Options, compile_graph
+from monograph.fusion.regions import fuse_regions
 from monograph.ir.interpret import interpret
-from monograph.passes.lower_composites import decompose_composites
+from monograph.passes.lower_composites import LowerComposites
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
-from monograph.runtime.compile import Options, compile_graph, has_own_loops
 from monograph.targets.cpu.launches import BuiltKernel
 from monograph.targets.cpu.machine import machine_named
-from monograph.targets.cpu.steps import StepBuilder
+from monograph.targets.cpu.steps import StepBuilder, computes
+from monograph.targets.cpu.target import FORMULAS
 
 
 def steps_of(function: Callable[..., Any], *types: Any, fusion: bool = True) -> StepBuilder:
     """The slots, kernels and steps of a function, for a chip with vectors of 32 bytes."""
     graph = monograph.trace(function, *types)
-    decompose_composites(graph, has_own_loops)
+    LowerComposites(keep=FORMULAS, keep_lowerable=True).run(graph)
     run_pipeline(graph, pipeline_for("O1"))
-    builder = StepBuilder(machine_named("x86-64"), {}, fusion)
+    fusions = fuse_regions(graph, computes, enabled=fusion)
+    builder = StepBuilder(machine_named("x86-64"), {}, fusions)
     builder.main(graph)
     return builder
 

@@ -12,11 +12,11 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.interpret import interpret
 from monograph.ir.types import dtype_of
 from monograph.ops.attention import Attention
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu import attention as family
 

@@ -10,13 +10,13 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol, dim_min
 from monograph.ir.graph import Graph
 from monograph.ir.types import TensorType, f32, f64
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.split import PIECE, split_reductions
-from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu.choose import TILE, TURNS, WORK, choose, likely
 from monograph.targets.cpu.machine import host
 from tests.kernel.build import flat

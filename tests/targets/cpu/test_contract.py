@@ -9,13 +9,13 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.fusion.group import Kind, fuse
 from monograph.ir.dims import Symbol
 from monograph.ir.types import DTYPES, TensorType
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.product import product_nest
 from monograph.kernel.tiles import Ahead, Reading, Segment, Tiling
-from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu.contract import is_in_network
 from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import machine_named

@@ -8,7 +8,7 @@ import numpy as np
 
 import monograph
 from monograph import functional as F
-from monograph.runtime.compile import Options, compile_graph
+from monograph.compiler import Options, compile_graph
 from monograph.targets.program import Launch
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.fusion.group import fuse
 from monograph.ir.interpret import interpret
 from monograph.kernel.flatten import flatten
@@ -16,7 +17,6 @@ from monograph.kernel.layout import Layout, channels_last, laid_out
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import lower_group
 from monograph.kernel.verify import verify_nest
-from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu.convolve import as_plane, choose_tile, depthwise_nest, packed_weight
 from monograph.targets.cpu.depthwise import Depthwise, as_depthwise
 from monograph.targets.cpu.machine import machine_named

@@ -10,8 +10,8 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.interpret import interpret
-from monograph.runtime.compile import Options, compile_graph
 from tests.targets.cpu.stepping import kernel_of, steps_of
 
 LARGE = "f32[4096, 4096]"

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import MonographError
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
 from monograph.ir.types import dtype_of
 from monograph.ops import elementwise, reduce
-from monograph.runtime.compile import Options, compile_graph
 from tests.properties.meaning import assert_same_bits
 from tests.targets.cpu.stepping import kernel_of
 

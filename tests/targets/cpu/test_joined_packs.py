@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph
 from monograph.ir.types import DType, bf16, f16
-from monograph.passes.lower_composites import decompose_composites
-from monograph.runtime.compile import Options, compile_graph, has_own_loops
+from monograph.passes.lower_composites import LowerComposites
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.machine import machine_named
+from monograph.targets.cpu.target import FORMULAS
 from monograph.targets.program import Launch
 
 GENERATOR = np.random.default_rng(11)
@@ -35,7 +36,7 @@ def layer(x: Any) -> Any:
 
 def built(function: Any, shape: str) -> Program:
     graph: Graph = monograph.trace(function, shape)
-    decompose_composites(graph, has_own_loops)
+    LowerComposites(keep=FORMULAS, keep_lowerable=True).run(graph)
     return build(graph, machine_named("x86-64"))
 
 

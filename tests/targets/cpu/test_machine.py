@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError
 from monograph.frontends.trace import trace
 from monograph.ir.types import type_of_array
-from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu import machine as module
 from monograph.targets.cpu.machine import (
     OTHERS,

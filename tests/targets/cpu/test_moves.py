@@ -9,10 +9,10 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType, f32
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu.moves import Moves
 from monograph.targets.program import Launch, flattened

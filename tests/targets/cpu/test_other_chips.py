@@ -9,11 +9,9 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.errors import InputError
-from monograph.ops.attention import Attention
-from monograph.passes.lower_composites import decompose_composites
-from monograph.runtime.compile import has_own_loops
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.machine import OTHERS, machine_named
+from monograph.targets.cpu.target import LOWER_COMPOSITES
 
 ELF_MACHINES = {"aarch64": 183, "riscv64": 243, "x86-64": 62}
 PROGRAMS: dict[str, tuple[Any, ...]] = {
@@ -31,7 +29,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
 def built(name: str, chip: str) -> Program:
     function, *types = PROGRAMS[name]
     graph = monograph.trace(function, *types)
-    decompose_composites(graph, lambda op: has_own_loops(op) or op is Attention)
+    LOWER_COMPOSITES.run(graph)
     return build(graph, machine_named(chip), listings=True)
 
 

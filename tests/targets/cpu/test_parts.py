@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError
 from monograph.frontends.trace import trace
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu import machine as machine_module
 from monograph.targets.cpu import parts

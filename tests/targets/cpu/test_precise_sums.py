@@ -10,7 +10,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.runtime.compile import Options, compile_graph
+from monograph.compiler import Options, compile_graph
 
 
 @pytest.mark.parametrize("rows", (3000, 50_000))

@@ -9,9 +9,9 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph, Value
 from monograph.ir.types import Array
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu import contract
 from monograph.targets.cpu.repeats import Repeats

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
+from monograph.compiler import Options
 from monograph.ir.op import Sample
 from monograph.ops import elementwise, math, reduce
-from monograph.runtime.compile import Options
 from tests.ops.harness import samples_by_op
 from tests.targets.cpu.samples import Outcome, cases, check
 

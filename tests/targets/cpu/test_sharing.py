@@ -8,11 +8,12 @@ import numpy as np
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph
-from monograph.passes.lower_composites import decompose_composites
-from monograph.runtime.compile import Options, compile_graph, has_own_loops
+from monograph.passes.lower_composites import LowerComposites
 from monograph.targets.cpu.build import build
 from monograph.targets.cpu.machine import machine_named
+from monograph.targets.cpu.target import FORMULAS
 from monograph.targets.program import Launch, flattened
 
 GENERATOR = np.random.default_rng(5)
@@ -24,7 +25,7 @@ def projections(x: Any) -> Any:
 
 
 def launched(graph: Graph) -> list[str]:
-    decompose_composites(graph, has_own_loops)
+    LowerComposites(keep=FORMULAS, keep_lowerable=True).run(graph)
     steps = build(graph, machine_named("x86-64")).steps
     launches = [step for step in flattened(steps) if isinstance(step, Launch)]
     return [step.kernel for step in launches for _ in range(step.times)]

@@ -9,10 +9,11 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.passes.lower_composites import decompose_composites
-from monograph.runtime.compile import Options, compile_graph, has_own_loops
+from monograph.compiler import Options, compile_graph
+from monograph.passes.lower_composites import LowerComposites
 from monograph.targets.cpu.build import build
 from monograph.targets.cpu.machine import machine_named
+from monograph.targets.cpu.target import FORMULAS
 from monograph.targets.program import Launch
 
 GENERATOR = np.random.default_rng(7)
@@ -22,7 +23,7 @@ WIDE = [GENERATOR.standard_normal((64, 384)).astype(np.float32) for _ in range(3
 
 def together(function: Any, shape: str) -> list[int]:
     graph = monograph.trace(function, shape)
-    decompose_composites(graph, has_own_loops)
+    LowerComposites(keep=FORMULAS, keep_lowerable=True).run(graph)
     program = build(graph, machine_named("x86-64"))
     assert program.ends[-1] == len(program.steps)
     return [step.times for step in program.steps if isinstance(step, Launch)]

@@ -7,9 +7,9 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.kernel.schedule import Schedule
 from monograph.kernel.tiles import Reading, Segment, Tiling
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.executable import Native
 from monograph.targets.cpu.knobs import KNOBS, edited, knobs
 from monograph.targets.cpu.machine import host

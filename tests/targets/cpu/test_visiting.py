@@ -9,11 +9,11 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.build import apply
 from monograph.ir.interpret import interpret
 from monograph.kernel.tiles import Tiling
 from monograph.ops.conv import ConvWeightGradient
-from monograph.runtime.compile import Options, compile_graph
 from monograph.targets.cpu.build import Program
 
 Array = np.ndarray[Any, Any]

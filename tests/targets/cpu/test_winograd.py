@@ -11,11 +11,11 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError
 from monograph.ir.types import DType, bf16, f16
 from monograph.kernel.winograd import Winograd
 from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, Transform
-from monograph.runtime.compile import Options, compile_graph
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu import winograd as family
 from monograph.targets.cpu.machine import machine_named

@@ -1,0 +1,1 @@
+"""Compiled programs, called as their model was: functions, torch modules, ONNX files."""

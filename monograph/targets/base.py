@@ -1,0 +1,156 @@
+"""A target: one kind of processor behind one interface.
+
+The compiler (``monograph.compiler``) knows no processor. It asks a ``Target`` for the passes that
+lower a graph to what the target computes, for what its kernels can compute, and then for a program
+in two steps: ``assemble`` decides how each group of nodes is computed and where its values lie,
+and ``emit`` makes code of that. A target is one folder, and ``targets.names`` finds it by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from monograph.dataclass import dataclass
+from monograph.targets.program import Code
+
+if TYPE_CHECKING:
+    from monograph.fusion.group import Fusion, Group
+    from monograph.fusion.regions import Fusions
+    from monograph.ir.dims import Dim
+    from monograph.ir.graph import Graph, Node, Value
+    from monograph.kernel.kernel import Kernel
+    from monograph.passes.manager import Pipeline
+
+
+class Tuning(Protocol):
+    """Choices of a target that measurements overrule, by the digest of where they are made."""
+
+    @property
+    def edits(self) -> Mapping[str, Mapping[str, int]]:
+        """Plain numbers by site: ``{"4f0c…": {"width": 16}}``."""
+
+    @property
+    def digest(self) -> str:
+        """Names all edits; empty if there are none."""
+
+
+class EmittedKernel(Protocol):
+    """A kernel of a program, as reports and people see it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the code."""
+
+    @property
+    def group(self) -> Group:
+        """The nodes that it computes, and why these."""
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """What it computes; None if its op states the loops itself."""
+
+    @property
+    def text(self) -> str:
+        """Its source."""
+
+    @property
+    def summary(self) -> str:
+        """How it is computed, in a line."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A value that is copied into another layout: what for, and the bytes of one copy."""
+
+    value: str
+    purpose: str
+    nbytes: Dim
+
+
+@dataclass(frozen=True)
+class Program(Code):
+    """The code, and how it came to be: what reports, listings and people ask for."""
+
+    fusions: tuple[Fusion, ...]
+    kernels: tuple[EmittedKernel, ...]
+    text: str
+    """The source of all of it."""
+    seconds: dict[str, float]
+    """How long each stage took."""
+    slot_of: Mapping[Value, int]
+    """Where each value of the graph (and of the regions in it) that has memory lies."""
+    ends: tuple[int, ...]
+    """For each group of the whole graph, in order, the number of steps when it is done."""
+    conversions: tuple[Conversion, ...]
+    """The copies from one layout to another that are left."""
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What is asked of a program beside its graph."""
+
+    strides: Mapping[Value, tuple[int, ...]] = field(default_factory=dict)
+    """Inputs that are not row-major: how many elements apart neighbours are."""
+    listings: bool = False
+    """Whether to keep what people read: optimised code and assembly."""
+    tolerance: float | None = None
+    """The error, over the largest result, that a faster convolution may have."""
+    tuning: Tuning | None = None
+    """Choices that are overruled."""
+
+
+class Assembled(ABC):
+    """A program before code generation: slots, steps, and a plan for each kernel."""
+
+    @abstractmethod
+    def listing(self) -> str:
+        """What there is to see of it: slots, steps and kernels."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up work that was begun for it, if it does not become a program."""
+
+
+class Target(ABC):
+    """A kind of processor to compile for."""
+
+    name: str
+    """As people write it: ``cpu``, ``cpu:aarch64``, ``gpu:sm_90``."""
+
+    source_suffix: ClassVar[str] = "txt"
+    """How files with its source code end."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """All that code for it depends on, as text: part of the key of cached programs."""
+
+    @abstractmethod
+    def lowering(self, *, fusion: bool = True) -> Pipeline:
+        """The passes between the optimised graph and fusion."""
+
+    @abstractmethod
+    def computes(self, node: Node) -> bool:
+        """Whether a kernel can compute a node, alone or with others."""
+
+    @abstractmethod
+    def assemble(self, graph: Graph, fusions: Fusions, options: BuildOptions) -> Assembled:
+        """Decide how each group is computed, and in what steps and memory."""
+
+    @abstractmethod
+    def emit(self, assembled: Any) -> Program:
+        """Code for what was assembled."""
+
+    @abstractmethod
+    def tuning(self, edits: Mapping[str, Mapping[str, int]]) -> Tuning:
+        """Choices that are overruled, out of the numbers that are stored of them."""
+
+    @abstractmethod
+    def recorder(self) -> Tuning:
+        """A tuning without edits that remembers what could be edited."""
+
+    def __str__(self) -> str:
+        return self.name
