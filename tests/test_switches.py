@@ -7,10 +7,10 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
-from monograph.compiler import Options, compile_graph
 from monograph.switches import SWITCHES, any_off, is_on, switched_off
 
 GENERATOR = np.random.default_rng(0)

@@ -35,10 +35,10 @@ def validate(
     - monograph validate model.onnx
     - monograph validate net.py:model --input 'f32[batch, 64]' --json
     """
+    from monograph.compiler import Options
     from monograph.inspect.inputs import parse_sizes
     from monograph.inspect.subject import named_subject
     from monograph.inspect.validate import validate as validate_model
-    from monograph.compiler import Options
 
     options = Options(
         common.level_name(level),

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from monograph.compiler import Options, compile_graph
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.inspect.evaluate import Evaluator, noise_of
@@ -34,7 +35,6 @@ from monograph.inspect.validate_text import validation_text
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
 from monograph.progress import announce
-from monograph.compiler import Options, compile_graph
 from monograph.runtime.compiled import Executable
 
 WORDS = ("exact", "more accurate", "within rounding", "wrong")

@@ -9,6 +9,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options
 from monograph.dataclass import dataclass
 from monograph.inspect.evaluate import Evaluator
 from monograph.inspect.samples import draw_samples
@@ -17,7 +18,6 @@ from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
 from monograph.passes.base import Pass, PassResult
 from monograph.passes.dce import DeadCodeElimination
-from monograph.compiler import Options
 
 
 @dataclass(frozen=True)
