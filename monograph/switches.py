@@ -19,8 +19,8 @@ from monograph.errors import InputError
 SWITCHES: Mapping[str, str] = {
     "prologue_fusion": "producers that a matrix product recomputes while it packs its operands",
     "sibling_fusion": "kernels that read the same data and become one",
-    "tiled_products": "matrix products over packed, register-tiled operands",
-    "direct_convolutions": "convolutions over register tiles of pixels and channels",
+    "tiled_products": "products and convolutions over packed, register-tiled operands",
+    "depthwise_convolutions": "convolutions of each channel by itself over register tiles",
     "winograd": "3×3 convolutions by Winograd's transform",
     "streaming_attention": "attention that never stores its scores",
     "channels_last": "images with their channels last in memory",

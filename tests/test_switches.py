@@ -23,6 +23,8 @@ def network(x: Value) -> Value:
     """A convolution, attention, products with a prologue, siblings and long sums."""
     graph = x.graph
     image = F.relu(F.conv(x, graph.add_weight("f", FILTER), padding=((1, 1), (1, 1))))
+    each = graph.add_weight("d", FILTER[:, :1])
+    image = F.conv(image, each, padding=((1, 1), (1, 1)), groups=16)
     rows = F.reshape(image, (1, 4, 160, 10))
     rows = F.attention(rows, rows, rows, causal=True)
     square = F.reshape(rows, (40, 160)) @ graph.add_weight("m", MATRIX)
@@ -51,13 +53,9 @@ def test_the_switches_that_matter_here_change_the_program(graph: Graph) -> None:
         return [f"{each.kind} {each.how}" for each in executable.report.kernels]
 
     usual = notes()
-    for name in ("tiled_products", "winograd", "streaming_attention"):
+    for name in ("tiled_products", "winograd", "depthwise_convolutions", "streaming_attention"):
         with switched_off(name):
             assert notes() != usual, name
-    with switched_off("winograd"):
-        direct = notes()
-    with switched_off("winograd", "direct_convolutions"):
-        assert notes() != direct
 
 
 def test_nothing_is_reused_in_an_arena_without_reuse(graph: Graph) -> None:

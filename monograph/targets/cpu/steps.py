@@ -285,7 +285,7 @@ class StepBuilder(Launches):
         self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
     ) -> None:
         """Steps for a kernel: one, or two if its few long rows are split among threads."""
-        if is_on("direct_convolutions") and convolve(self, group, flat, read, written):
+        if is_on("depthwise_convolutions") and convolve(self, group, flat, read, written):
             return
         if is_on("tiled_products") and contract(self, group, flat, read, written):
             return
