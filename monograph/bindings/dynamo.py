@@ -36,7 +36,7 @@ from monograph.frontends.torch.result_views import split_results, viewed
 from monograph.frontends.torch.runner import TorchModel
 from monograph.runtime.quick_calls import cannot
 from monograph.runtime.threads import torch_threads
-from monograph.targets.cpu.python_call import LIST
+from monograph.targets.cpu.entry_point.python_call import LIST
 
 LEVELS = ("O0", "O1", "O2", "O3")
 MODES = {

@@ -1,1 +1,1 @@
-"""The kernel layer: what to compute (expressions over an index space), then how (a schedule)."""
+"""The kernel layer: what to compute, as scalar expressions over an index space."""

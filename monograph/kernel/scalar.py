@@ -40,8 +40,8 @@ PAIRED: Final = frozenset(("multiply_pairs", "widen_pairs"))
 """Functions of words that hold two integers each, the first in the lower half.
 
 ``multiply_pairs`` multiplies the halves of two words and adds the products up; ``widen_pairs``
-makes a word of 32 bits of one of 16. Only a target that asks for pairs (``kernel/pairs.py``) is
-given any.
+makes a word of 32 bits of one of 16. Only a target that asks for pairs is given any
+(``targets/cpu/products/pairs.py``).
 """
 
 APPROXIMATED: Final = frozenset(

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from monograph.ir.types import Array
-from monograph.targets.cpu.python_call import ArrayLayout
+from monograph.targets.cpu.entry_point.python_call import ArrayLayout
 
 HEADER = object.__basicsize__
 """Bytes that every object of Python begins with."""

@@ -40,8 +40,8 @@ from monograph.runtime.storage import (
     write_signature,
     write_structure,
 )
+from monograph.targets.cpu.entry_point.python_call import LIST, ONE, TUPLE
 from monograph.targets.cpu.machine import host
-from monograph.targets.cpu.python_call import LIST, ONE, TUPLE
 from monograph.targets.program import Code
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Calls that can be broken off: by Ctrl-C, by a time limit, and by what Python raises inside.
 
-The native half is :mod:`monograph.targets.cpu.interrupts`. A program with loops, or with nodes that
-the interpreter runs, is entered through it; any other is one call of native code, which ends by
-itself and is not looked after.
+The native half is :mod:`monograph.targets.cpu.entry_point.interrupts`. A program with loops, or
+with nodes that the interpreter runs, is entered through it; any other is one call of native code,
+which ends by itself and is not looked after.
 
 Signals are handled where Python handles them, in the main thread; a call from another one is ended
 by its time limit alone. What a call was about to return is dropped with it. Its inputs are as they
@@ -23,7 +23,7 @@ import numpy as np
 from monograph.deadline import call_limit, out_of_time, remaining
 from monograph.ir.types import Array
 from monograph.runtime.shared_code import compile_quickly, load_for_good, stored_object
-from monograph.targets.cpu.interrupts import (
+from monograph.targets.cpu.entry_point.interrupts import (
     BEGIN,
     CALL_BACK,
     DISPATCH,

@@ -1,9 +1,10 @@
 """Packing a program's weights when it is compiled, one after the other.
 
-The code that packs (``targets.cpu.entry``) calls back before it first uses a slot and when it is
-done with it. So a weight is read when its turn comes and let go of as soon as it is packed, where
-the program may do so: all panels are in memory at the end, but of what they are made of only one
-piece at a time. The panels lie in one piece of memory, since each piece has huge pages of its own.
+The code that packs (``targets.cpu.entry_point``) calls back before it first uses a slot and when it
+is done with it. So a weight is read when its turn comes and let go of as soon as it is packed,
+where the program may do so: all panels are in memory at the end, but of what they are made of only
+one piece at a time. The panels lie in one piece of memory, since each piece has huge pages of its
+own.
 """
 
 from __future__ import annotations

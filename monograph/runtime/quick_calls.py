@@ -1,11 +1,11 @@
 """Small programs as built-in functions: their arguments are looked at by compiled code.
 
-:mod:`monograph.targets.cpu.python_call` has the code, one for all programs; here it is compiled,
-once a process, and given the description of one program: what its inputs must be like and what its
-outputs are. The result is a function of Python that returns None where it cannot do it, and is then
-asked the slower way. That is so for nodes that the interpreter runs, and where much memory is
-needed for intermediate values. A program with symbolic sizes has a function for each of the sizes
-that it was called with again.
+:mod:`monograph.targets.cpu.entry_point.python_call` has the code, one for all programs; here it is
+compiled, once a process, and given the description of one program: what its inputs must be like and
+what its outputs are. The result is a function of Python that returns None where it cannot do it,
+and is then asked the slower way. That is so for nodes that the interpreter runs, and where much
+memory is needed for intermediate values. A program with symbolic sizes has a function for each of
+the sizes that it was called with again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from monograph.runtime.executable import Native
 from monograph.runtime.locks import ForkedLock
 from monograph.runtime.pool import SMALL, OutputPool
 from monograph.runtime.shared_code import compile_quickly, load_for_good, stored_object
-from monograph.targets.cpu.python_call import (
+from monograph.targets.cpu.entry_point.python_call import (
     FUNCTIONS,
     INPUT_WORDS,
     MOST_AXES,

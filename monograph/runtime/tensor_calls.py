@@ -22,7 +22,7 @@ from monograph.runtime.arguments import Arguments, Expected
 from monograph.runtime.executable import Native
 from monograph.runtime.quick_calls import row_major
 from monograph.runtime.tensor_layout import dtype_number, tensor_layout
-from monograph.targets.cpu.python_call import TensorLayout
+from monograph.targets.cpu.entry_point.python_call import TensorLayout
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _DENSE = torch.strided

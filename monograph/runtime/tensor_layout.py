@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from monograph.runtime.array_layout import HEADER, has_plain_objects
-from monograph.targets.cpu.python_call import MOST_AXES, TensorLayout
+from monograph.targets.cpu.entry_point.python_call import MOST_AXES, TensorLayout
 
 TENSOR_WORDS = 24
 """Words of a tensor that are searched: it has 26 in every version of torch so far."""

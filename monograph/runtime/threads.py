@@ -1,8 +1,8 @@
 """The threads that programs run on: one pool a process, compiled and created on first use.
 
-The pool itself is native code (:mod:`monograph.targets.cpu.pool`). This module compiles it, makes
-its functions known to programs that are linked later, decides how many threads there may be, and
-sees to it that nothing is left hanging when the process forks or ends.
+The pool itself is native code (:mod:`monograph.targets.cpu.threads`). This module compiles it,
+makes its functions known to programs that are linked later, decides how many threads there may be,
+and sees to it that nothing is left hanging when the process forks or ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from monograph.config import MOST_THREADS, Config, processor_count
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.runtime.shared_code import compile_quickly, load_for_good, stored_object
-from monograph.targets.cpu.pool import (
+from monograph.targets.cpu.threads.pool import (
     CONFIGURE,
     PARALLEL_FOR,
     RESET,

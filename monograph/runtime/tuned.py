@@ -19,7 +19,7 @@ from monograph.runtime.tuning import Alone, Search, TuningReport, bytes_moved, m
 from monograph.runtime.turns import Timing, alternate
 from monograph.targets import base
 from monograph.targets.cpu.build import Program
-from monograph.targets.cpu.choose import likely
+from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.tuning import Recorder, Site, Tuning
 from monograph.targets.program import Code, Repeat, flattened
 

@@ -30,8 +30,8 @@ from monograph.runtime.edits import read_edits
 from monograph.runtime.executable import Native
 from monograph.runtime.records import typed
 from monograph.runtime.turns import Timing, alternate
-from monograph.targets.cpu.choose import likely
 from monograph.targets.cpu.knobs import edited, knobs
+from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.single import Stage
 from monograph.targets.cpu.tuning import Edits, Site, Tuning

@@ -10,14 +10,15 @@ import pytest
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.types import bool_, f32
 from monograph.kernel import expr as e
-from monograph.kernel.attention import Position, StreamedAttention, ceiling, part, split
-from monograph.kernel.attention_operands import copied_operands, lie_apart
-from monograph.kernel.attention_pieces import AttentionPieces, attend_in_pieces
-from monograph.kernel.attention_tiles import AttentionTile, stream
+from monograph.kernel.attention import Position, StreamedAttention
 from monograph.kernel.expr import Buffer, Expr
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.loops import If, Loop, LoopNest, Statement, While, Write
 from monograph.kernel.verify import verify_nest
+from monograph.targets.cpu.attention.loops import ceiling, part, split
+from monograph.targets.cpu.attention.operands import copied_operands, lie_apart
+from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_pieces
+from monograph.targets.cpu.attention.tiles import AttentionTile, stream
 
 TILE = AttentionTile(rows=2, columns=4, queries=6, keys=8)
 COPYING = replace(TILE, copied=True)

@@ -17,17 +17,14 @@ from monograph.kernel.contraction import (
     as_contraction,
     decoded,
     k_steps,
-    panels_of,
-    row_stride,
-    rows_of,
     runs_across_k,
     runs_along_k,
-    tiles_of,
     with_k_ordered,
 )
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.tiles import Segment
+from monograph.targets.cpu.products.packing import panels_of, row_stride, rows_of, tiles_of
+from monograph.targets.cpu.products.tiles import Segment
 from tests.kernel.build import flat
 from tests.kernel.evaluate_kernel import run_kernel
 

@@ -17,12 +17,12 @@ from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.loops import Loop, LoopNest, Write
 from monograph.kernel.lower import is_lowerable, lower_group
-from monograph.kernel.nest import build_nest
-from monograph.kernel.schedule import Schedule
-from monograph.kernel.split import PIECE, split_reductions
 from monograph.kernel.verify import ScheduleError, verify_nest
 from monograph.passes.lower_composites import LowerComposites
-from monograph.targets.cpu.choose import choose
+from monograph.targets.cpu.loops.choose_schedule import choose
+from monograph.targets.cpu.loops.nest import build_nest
+from monograph.targets.cpu.loops.schedule import Schedule
+from monograph.targets.cpu.loops.split_reduction import PIECE, split_reductions
 from monograph.targets.cpu.machine import host
 
 PROGRAMS: dict[str, tuple[Any, ...]] = {

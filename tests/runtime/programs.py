@@ -14,7 +14,7 @@ from monograph.ir.data import raw_bytes
 from monograph.ir.graph import Graph, Value
 from monograph.ir.text.parser import parse
 from monograph.ir.types import Array
-from monograph.targets.cpu import steps
+from monograph.targets.cpu.assemble import steps
 
 _numbers = np.random.default_rng(7)
 

@@ -23,7 +23,7 @@ from monograph.ir.graph import Value
 from monograph.runtime import interrupts
 from monograph.runtime.compiled import Executable
 from monograph.runtime.executable import Frame
-from monograph.targets.cpu.interrupts import MOST_TURNS
+from monograph.targets.cpu.entry_point.interrupts import MOST_TURNS
 from monograph.targets.program import Count, Interpret, Repeat, Spread, flattened
 
 LIMIT = 0.05

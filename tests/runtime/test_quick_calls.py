@@ -23,7 +23,7 @@ from monograph.runtime.quick_calls import (
     SizedCalls,
     cannot,
 )
-from monograph.targets.cpu.python_call import LIST, ONE, TUPLE
+from monograph.targets.cpu.entry_point.python_call import LIST, ONE, TUPLE
 from tests.runtime.together import on_threads
 
 pytestmark = pytest.mark.skipif(

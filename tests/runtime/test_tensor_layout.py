@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from monograph.runtime.tensor_layout import _is_read, dtype_number, read_tensor, tensor_layout
-from monograph.targets.cpu.python_call import TensorLayout
+from monograph.targets.cpu.entry_point.python_call import TensorLayout
 
 
 @pytest.fixture(scope="module")

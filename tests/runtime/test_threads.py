@@ -15,7 +15,7 @@ import pytest
 
 from monograph.errors import InputError
 from monograph.runtime.threads import pool, symbols, thread_count, torch_threads
-from monograph.targets.cpu.pool import PARALLEL_FOR
+from monograph.targets.cpu.threads.pool import PARALLEL_FOR
 from tests.targets.cpu.bodies import covers_once, repeat
 
 ROOT = Path(__file__).resolve().parents[2]

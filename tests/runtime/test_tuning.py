@@ -13,7 +13,6 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError, MonographError
-from monograph.kernel.schedule import Schedule
 from monograph.ops.control import while_loop
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.cache import Cache
@@ -29,6 +28,7 @@ from monograph.runtime.tuning import (
     tune,
 )
 from monograph.runtime.turns import Timing
+from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import host
 from monograph.targets.cpu.tuning import Edits, Recorder, Site, Tuning
 

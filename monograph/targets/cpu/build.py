@@ -21,11 +21,11 @@ from monograph.kernel.text import nest_text
 from monograph.progress import announce
 from monograph.targets import base
 from monograph.targets.base import Assembled, BuildOptions
-from monograph.targets.cpu.entry import entry_text
-from monograph.targets.cpu.launches import BuiltKernel, Launches
+from monograph.targets.cpu.assemble.program_builder import BuiltKernel, Launches
+from monograph.targets.cpu.assemble.steps import StepBuilder, computes
+from monograph.targets.cpu.entry_point.entry import entry_text
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 from monograph.targets.cpu.parts import Parts
-from monograph.targets.cpu.steps import StepBuilder, computes
 from monograph.targets.cpu.tuning import Tuning
 from monograph.targets.program import Count, Repeat, Spread, Step, flattened
 from monograph.targets.program_text import program_text

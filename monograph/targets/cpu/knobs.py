@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from monograph.ir.dims import Dim
-from monograph.kernel.attention_tiles import AttentionTile
-from monograph.kernel.schedule import Schedule
-from monograph.kernel.tiles import Tiling
+from monograph.targets.cpu.attention.tiles import AttentionTile
+from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.tiling import row_segments
+from monograph.targets.cpu.products.tiles import Tiling
+from monograph.targets.cpu.products.tiling import row_segments
 from monograph.targets.cpu.tuning import Choice, Edits
 
 KNOBS = (

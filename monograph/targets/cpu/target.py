@@ -19,11 +19,11 @@ from monograph.passes.pipeline import O1
 from monograph.passes.split_complex_products import SplitComplexProducts
 from monograph.passes.tile_batch import TileBatch
 from monograph.targets.base import BuildOptions, Target
-from monograph.targets.cpu.attention import DECOMPOSE_ATTENTION
+from monograph.targets.cpu.assemble.steps import computes
+from monograph.targets.cpu.attention.attend import DECOMPOSE_ATTENTION
 from monograph.targets.cpu.build import CpuAssembled, Program, assemble, emit
 from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import Machine, processor_count
-from monograph.targets.cpu.steps import computes
 from monograph.targets.cpu.tuning import Edits, Recorder, Tuning
 
 FORMULAS = (

@@ -17,13 +17,13 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from monograph.dataclass import dataclass
-from monograph.kernel.attention_tiles import AttentionTile
-from monograph.kernel.schedule import Schedule
-from monograph.kernel.tiles import Tiling
+from monograph.targets.cpu.attention.tiles import AttentionTile
+from monograph.targets.cpu.loops.schedule import Schedule
+from monograph.targets.cpu.products.tiles import Tiling
 from monograph.targets.program import Slot
 
 if TYPE_CHECKING:
-    from monograph.targets.cpu.launches import Launches
+    from monograph.targets.cpu.assemble.program_builder import Launches
 
 Choice: TypeAlias = Schedule | Tiling | AttentionTile
 Chosen = TypeVar("Chosen", Schedule, Tiling, AttentionTile)

@@ -14,9 +14,9 @@ from monograph.ir.interpret import interpret
 from monograph.passes.lower_composites import LowerComposites
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
-from monograph.targets.cpu.launches import BuiltKernel
+from monograph.targets.cpu.assemble.program_builder import BuiltKernel
+from monograph.targets.cpu.assemble.steps import StepBuilder, computes
 from monograph.targets.cpu.machine import machine_named
-from monograph.targets.cpu.steps import StepBuilder, computes
 from monograph.targets.cpu.target import FORMULAS
 
 

@@ -8,11 +8,11 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
-from monograph.kernel.schedule import Schedule
-from monograph.kernel.tiles import Reading, Segment, Tiling
 from monograph.runtime.executable import Native
 from monograph.targets.cpu.knobs import KNOBS, edited, knobs
+from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import host
+from monograph.targets.cpu.products.tiles import Reading, Segment, Tiling
 from monograph.targets.cpu.single import Stage
 from monograph.targets.cpu.tuning import Recorder, Site, Tuning
 

@@ -1,0 +1,1 @@
+"""From groups to a program: slots, launches and steps, and what equal kernels share."""

@@ -1,0 +1,97 @@
+"""A product whose result only another product reads stores it as that one wants it packed.
+
+    a = gelu(x @ v)                        tiles of a = gelu(x @ v)
+    tiles of a = a, packed        ──▶      b = tiles of a @ w
+    b = tiles of a @ w
+
+The tiles of the registers are those in which the next product reads its rows, so packing costs
+nothing then: a launch less, and every element written and read once less.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.products.product import product_nest
+from monograph.targets.program import Launch, SlotKind, Step, flattened, touched
+
+BOTH = 2
+"""Steps that use a slot that one writes and one packs."""
+
+
+def join_packs(launches: Launches, ends: list[int]) -> None:
+    """Join products and packings; ``ends`` are numbers of steps, which become fewer."""
+    if not launches.packings:
+        return
+    steps = launches.steps
+    uses = Counter(slot for step in flattened(tuple(steps)) for slot in touched(step))
+    writers: dict[int, int] = {}
+    left_out: set[int] = set()
+    for number, step in enumerate(steps):
+        if not isinstance(step, Launch):
+            continue
+        writer = _writer(launches, step, writers, uses)
+        if writer is not None:
+            steps[writer] = _storing(launches, steps[writer], step)
+            left_out.add(number)
+        writers |= dict.fromkeys(step.slots[-step.outputs :], number)
+    if not left_out:
+        return
+    steps[:] = [step for number, step in enumerate(steps) if number not in left_out]
+    ends[:] = [end - sum(number < end for number in left_out) for end in ends]
+    _forget_unused(launches)
+
+
+def _writer(
+    launches: Launches, packing: Launch, writers: Mapping[int, int], uses: Mapping[int, int]
+) -> int | None:
+    """The step of the product whose result a launch packs, if it can do that itself."""
+    tiles = launches.packings.get(packing.kernel)
+    if tiles is None or packing.offsets:
+        return None
+    if not _has_own_sizes(launches, packing):
+        return None
+    source = packing.slots[0]
+    number = writers.get(source)
+    if number is None or uses[source] > BOTH or launches.slots[source].kind is not SlotKind.ARENA:
+        return None
+    step = launches.steps[number]
+    if not isinstance(step, Launch) or step.offsets or step.slots[-1] != source:
+        return None
+    if not _has_own_sizes(launches, step):
+        return None
+    product = launches.products.get(step.kernel)
+    return number if product is not None and product.can_store(tiles) else None
+
+
+def _storing(launches: Launches, step: Step, packing: Launch) -> Launch:
+    """The launch of a product that stores its result where a packing would."""
+    assert isinstance(step, Launch)
+    product, tiles = launches.products[step.kernel], launches.packings[packing.kernel]
+    group = next(each.group for each in launches.kernels.values() if each.name == step.kernel)
+    nest = product_nest(product.contraction, product.tiling, product.left, product.right, tiles)
+    built = launches.built_nest(group, nest, product.contraction.kernel, product.tiling)
+    slots = (*step.slots[:-1], packing.slots[-1])
+    return replace(step, kernel=built.name, slots=slots, sizes=built.nest.sizes)
+
+
+def _has_own_sizes(launches: Launches, step: Launch) -> bool:
+    """Whether a launch calls its sizes as its kernel does: only then do two kernels' compare."""
+    if not step.sizes:
+        return True
+    return any(
+        each.name == step.kernel and each.nest.sizes == step.sizes
+        for each in launches.kernels.values()
+    )
+
+
+def _forget_unused(launches: Launches) -> None:
+    """Drop the kernels that no step runs."""
+    steps = flattened((*launches.prepare, *launches.steps))
+    run = {step.kernel for step in steps if isinstance(step, Launch)}
+    for key, built in list(launches.kernels.items()):
+        if built.name not in run:
+            del launches.kernels[key]

@@ -1,0 +1,442 @@
+"""The memory of a program and the launches that fill it: what every family of kernels builds with.
+
+A slot is made when a value is first needed; a kernel is emitted once and launched as often as
+something equal to it is computed; what is made of weights alone is made once, before the first
+call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+
+from monograph.dataclass import dataclass
+from monograph.fusion.group import Group, is_stored
+from monograph.ir.data import Data
+from monograph.ir.dims import is_static
+from monograph.ir.graph import Node, Value
+from monograph.ir.types import TensorType, i32
+from monograph.kernel.expr import Buffer
+from monograph.kernel.in_place import overwritable_inputs
+from monograph.kernel.kernel import Kernel
+from monograph.kernel.layout import Layout, laid_out
+from monograph.kernel.loops import LoopNest
+from monograph.kernel.rebased import named_by_place, without_unread
+from monograph.switches import is_on
+from monograph.targets.base import Conversion
+from monograph.targets.cpu.assemble.moves import Moved, Moves
+from monograph.targets.cpu.llvm.emit import NestEmitter
+from monograph.targets.cpu.loops.affine_pieces import cut_kernel
+from monograph.targets.cpu.loops.choose_schedule import choose
+from monograph.targets.cpu.loops.nest import build_nest
+from monograph.targets.cpu.loops.schedule import Schedule
+from monograph.targets.cpu.loops.unroll_window import write_out_taps
+from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.parts import Parts
+from monograph.targets.cpu.products.packing import Tiles
+from monograph.targets.cpu.products.pairs import holds_small, is_small
+from monograph.targets.cpu.products.product import Product
+from monograph.targets.cpu.products.tiles import Tiling
+from monograph.targets.cpu.tuning import Chosen, Launcher, Recorder, Site, Tuning
+from monograph.targets.program import Copy, Launch, Slot, SlotKind, Step
+
+LOOKED_AT = 1 << 12
+"""Words of a constant up to which it is looked whether they are small: zero points, say."""
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """A kernel at each stage of its making, and how often it is launched."""
+
+    name: str
+    group: Group
+    kernel: Kernel | None
+    """The algorithm; None if the op states its loops itself."""
+    schedule: Schedule | Tiling | None
+    nest: LoopNest
+    text: str
+    checked: bool
+    how: str = ""
+    """What a family of kernels says of its loops, if no schedule says it."""
+
+    @property
+    def summary(self) -> str:
+        """How it is computed, in a line."""
+        return self.how or str(self.schedule or "as the op states its loops")
+
+
+class Launches:
+    """Gathers the slots, kernels and steps of one program."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        layouts: Mapping[Value, Layout],
+        tolerance: float | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
+        self.machine = machine
+        self.tuning = tuning or Tuning()
+        """What measurements say of the choices that are made here."""
+        self.tolerance = tolerance
+        """The error, over the largest result, that a faster convolution may have."""
+        self.layouts = dict(layouts)
+        """How the values lie that are not row-major."""
+        self.slots: list[Slot] = []
+        self.slot_of: dict[Value, int] = {}
+        self.weights: list[Data] = []
+        self.steps: list[Step] = []
+        self.prepare: list[Step] = []
+        """Steps that need weights alone, and run once."""
+        self.prepared: dict[tuple[str, tuple[int, ...]], int] = {}
+        self.packs: set[int] = set()
+        """Slots of operands that are packed in every call."""
+        self.packings: dict[str, Tiles] = {}
+        """What the kernels that pack the rows of an array in tiles make of it, by their names."""
+        self.products: dict[str, Product] = {}
+        """What the loops of products are made of, by the names of their kernels."""
+        self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
+        self.parts: Parts | None = None
+        """Where kernels are compiled while others are made, if anywhere."""
+        self._handed_over = 0
+        self.declarations: set[str] = set()
+        self.nests: dict[Hashable, LoopNest] = {}
+        """Loops that a family made, by what they are made of."""
+        self.converted: dict[tuple[Value, Layout], int] = {}
+        """Slots of values that were copied into another layout."""
+        self.conversions: list[Conversion] = []
+        self.small: set[int] = set()
+        """Slots of words that a kernel fills with small integers."""
+        self.filled: set[int] = set()
+        self.moves = Moves(self.slots)
+        self.loop_depth = 0
+        """How many loops of the program the steps that are made lie in."""
+
+    # Slots ----------------------------------------------------------------------------------------
+
+    def add_slot(self, value: Value, kind: SlotKind, number: int = 0) -> int:
+        """A new slot of the value's type."""
+        layout = self.layouts.get(value)
+        strides = None
+        if layout is not None and is_static(layout.strides):
+            strides = layout.strides
+        span = None if layout is None else layout.reach(value.shape)
+        self.slots.append(Slot(kind, value.name, value.dtype, value.shape, number, strides, span))
+        return len(self.slots) - 1
+
+    def slot(self, value: Value) -> int:
+        """The slot of a value, made when it is first needed."""
+        found = self.slot_of.get(value)
+        if found is not None:
+            return found
+        node = value.producer
+        assert node is not None, f"%{value.name} has no slot"
+        if is_stored(node):
+            data: Data = node.op.attributes()["data"]
+            found = self.add_slot(value, SlotKind.WEIGHT, len(self.weights))
+            self.weights.append(data)
+        elif self.is_alias(node):
+            found = self.slot(node.operands[0])
+        else:
+            found = self.add_slot(value, SlotKind.ARENA)
+        self.slot_of[value] = found
+        return found
+
+    def is_alias(self, node: Node) -> bool:
+        """Whether the node's result is its operand's memory in another shape."""
+        if not is_view(node):
+            return self._is_turned_by_layout(node)
+        (source,), (result,) = node.operands, node.results
+        layout = self.layouts.get(source)
+        if layout is None:
+            return result not in self.layouts
+        view = layout.viewed(source.shape, result.shape)
+        return view is not None and view == self.layouts.get(result)
+
+    def _is_turned_by_layout(self, node: Node) -> bool:
+        """Whether a transpose's result, row by row, is how its operand lies anyway."""
+        if node.op.name != "transpose":
+            return False
+        (source,), (result,) = node.operands, node.results
+        if source not in self.layouts or result in self.layouts:
+            return False
+        permutation = node.op.attributes()["permutation"]
+        turned = laid_out(source.shape, [axis % source.rank for axis in permutation])
+        return replace(self.layouts[source], span=turned.span) == turned
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy a slot, unless it is there already."""
+        if source != target:
+            self.steps.append(Copy(source, target, self.slots[source].nbytes))
+
+    def note_sizes(self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Note which slots a kernel fills with small integers; one that several fill never is."""
+        named = self.small_inputs(flat, inputs)
+        for buffer, slot in zip(flat.outputs, outputs, strict=True):
+            values = [store.value for store in flat.stores if store.buffer.name == buffer.name]
+            found = buffer.dtype is i32 and all(is_small(each, named) for each in values)
+            if found and slot not in self.filled:
+                self.small.add(slot)
+            elif not found:
+                self.small.discard(slot)
+            self.filled.add(slot)
+
+    def small_inputs(self, flat: Kernel, inputs: Sequence[int]) -> set[str]:
+        """The inputs of a kernel that hold small integers in words."""
+        named = zip(flat.inputs, inputs, strict=True)
+        return {buffer.name for buffer, slot in named if self.is_small(slot)}
+
+    def is_small(self, slot: int) -> bool:
+        """Whether a slot holds small integers: by the kernel that fills it, or by looking."""
+        found = self.slots[slot]
+        if found.kind is not SlotKind.WEIGHT or found.dtype is not i32:
+            return slot in self.small
+        data = self.weights[found.number]
+        return data.size <= LOOKED_AT and holds_small(data.array())
+
+    # Kernels --------------------------------------------------------------------------------------
+
+    def is_any_view(self, slots: Sequence[int]) -> bool:
+        """Whether one of these begins at any address, in the middle of another."""
+        return any(self.slots[slot].kind is SlotKind.VIEW for slot in slots)
+
+    def is_constant(self, slots: Sequence[int]) -> bool:
+        """Whether all of these are weights."""
+        return all(self.slots[slot].kind is SlotKind.WEIGHT for slot in slots)
+
+    def packed(
+        self,
+        group: Group,
+        kernel: Kernel,
+        read: tuple[int, ...],
+        schedule: Schedule | None = None,
+    ) -> int:
+        """The slot of a packed operand: prepared if it is made of weights, else made each time.
+
+        One that depends on a symbolic size is not made of weights alone.
+        """
+        kernel = named_by_place(kernel)
+        (buffer,) = kernel.outputs
+        if not read or kernel.sizes or not self.is_constant(read):
+            target = self.add_scratch(buffer)
+            self.packs.add(target)
+            self.launch_flat(group, kernel, read, [target], schedule)
+            return target
+        key = (kernel.digest, read)
+        if key not in self.prepared:
+            self.prepared[key] = self.add_scratch(buffer, SlotKind.PREPARED)
+            outer, self.steps = self.steps, self.prepare
+            self.launch_flat(group, kernel, read, [self.prepared[key]], schedule)
+            self.steps = outer
+        return self.prepared[key]
+
+    def add_scratch(self, buffer: Buffer, kind: SlotKind = SlotKind.ARENA) -> int:
+        """A slot for what one kernel leaves for another."""
+        span = None if buffer.layout is None else buffer.reach()
+        self.slots.append(Slot(kind, buffer.name, buffer.dtype, buffer.shape, span=span))
+        return len(self.slots) - 1
+
+    def launch_flat(
+        self,
+        group: Group,
+        flat: Kernel,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        schedule: Schedule | None = None,
+    ) -> None:
+        """Emit the kernel, unless an equal one is there, and a step that runs it.
+
+        One that is better cut into pieces has a step for each.
+        """
+        parts = [flat] if schedule is not None else cut_kernel(write_out_taps(flat))
+        if len(parts) == 1:
+            given = self.overwritable(parts[0], inputs, outputs)
+            self.launch_whole(group, parts[0], inputs, outputs, schedule, given)
+            return
+        for part in parts:
+            self.launch_part(group, part, inputs, outputs)
+
+    def overwritable(
+        self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> tuple[int, ...]:
+        """The slots that a kernel's result may be written over, if they are not read any more.
+
+        A view is a piece of a slot that others may read, whatever its kernel does.
+        """
+        if self.is_any_view((*inputs, *outputs)) or not is_on("in_place"):
+            return ()
+        return tuple(inputs[k] for k in overwritable_inputs(flat, inputs))
+
+    def launch_part(
+        self, group: Group, part: Kernel, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        """Emit what a kernel was cut into; most parts differ only in where they begin."""
+        flat, kept = without_unread(part)
+        read = [inputs[k] for k in kept]
+        moved = self.moved(flat, read, outputs)
+        if moved is None:
+            self.launch_whole(group, flat, read, outputs)
+            return
+        with self.settling(moved):
+            self.launch_whole(group, moved.kernel, moved.read, moved.written)
+
+    def moved(self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]) -> Moved | None:
+        """The kernel as one that was met before, if it differs so little (``moves``).
+
+        Whoever records choices wants to hear of each kernel by its own name.
+        """
+        if isinstance(self.tuning, Recorder):
+            return None
+        found = self.moves.moved(flat, inputs, outputs)
+        if found is not None:
+            self.small.update(
+                piece
+                for whole, piece in zip(inputs, found.read, strict=True)
+                if piece != whole and self.is_small(whole)
+            )
+        return found
+
+    @contextmanager
+    def settling(self, moved: Moved) -> Iterator[None]:
+        """What is launched meanwhile is launched for a kernel that another is taken for."""
+        steps, step, slot = self.steps, len(self.steps), len(self.slots)
+        yield
+        self.moves.settle(moved, steps, step, slot)
+
+    def launch_whole(
+        self,
+        group: Group,
+        flat: Kernel,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        schedule: Schedule | None = None,
+        shared: tuple[int, ...] = (),
+    ) -> None:
+        """Emit a kernel as it is; it may write its result over the inputs that are ``shared``."""
+        aligned = not self.is_any_view(outputs)
+        key = (flat.digest, bool(shared), aligned)
+        if key not in self.kernels:
+            chosen = choose(flat, self.machine) if schedule is None else schedule
+            if schedule is None and aligned:
+                chosen = self.decide(
+                    flat.digest, group, chosen, inputs, outputs, _alone(group, flat)
+                )
+            self.kernels[key] = self.built(group, flat, chosen, bool(shared), aligned)
+        else:
+            self.tuning.note(flat.digest)
+        self.launch_built(self.kernels[key], group, inputs, outputs, shared)
+
+    def decide(
+        self,
+        digest: str,
+        group: Group,
+        choice: Chosen,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        launch: Launcher,
+    ) -> Chosen:
+        """The choice, unless measurements prefer another for what the digest names.
+
+        A tuner that listens learns how to launch the kernel alone; what runs once does not matter.
+        """
+        if self.steps is self.prepare:
+            return choice
+
+        def site() -> Site:
+            given = tuple(self.slots[slot] for slot in inputs)
+            constant = tuple(slot.kind is SlotKind.WEIGHT for slot in given)
+            made = tuple(self.slots[slot] for slot in outputs)
+            return Site(digest, group.name, choice, given, constant, made, launch)
+
+        self.tuning.note(digest, site)
+        return self.tuning(digest, choice)
+
+    def launch_built(
+        self,
+        built: BuiltKernel,
+        group: Group,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        shared: tuple[int, ...] = (),
+    ) -> None:
+        """A step that runs a kernel on these slots."""
+        nest = built.nest
+        slots = (*inputs, *outputs)
+        checked = "; ".join(repr(node) for node in group.nodes) if built.checked else ""
+        self.steps.append(
+            Launch(
+                built.name,
+                slots,
+                nest.sizes,
+                nest.extent,
+                nest.grain,
+                checked,
+                shared,
+                len(outputs),
+                nest.complaint,
+            )
+        )
+
+    def built(
+        self, group: Group, flat: Kernel, schedule: Schedule, aliased: bool, aligned: bool
+    ) -> BuiltKernel:
+        """Emit a kernel; only what is aligned can be written past the cache."""
+        if not aligned:
+            schedule = replace(schedule, streaming=frozenset(), turns=0)
+        suffix = flat.name.removeprefix(group.name)
+        name = f"k{len(self.kernels)}_{group.name}{suffix}"
+        named = Kernel(name, flat.inputs, flat.outputs, flat.axes, flat.stores)
+        nest = build_nest(named, schedule)
+        emitter = NestEmitter(nest, self.declarations, aliased)
+        text = emitter.emit()
+        return BuiltKernel(name, group, named, schedule, nest, text, emitter.has_checks)
+
+    def hand_over(self) -> None:
+        """Let new kernels be compiled, but for products, which may yet become others."""
+        if self.parts is None:
+            return
+        for built in islice(self.kernels.values(), self._handed_over, None):
+            may_change = built.name in self.products or built.name in self.packings
+            if not may_change and self.parts.code(built.name, built.text) == built.name:
+                self.parts.gather(built.name, built.text, self.declarations)
+        self._handed_over = len(self.kernels)
+
+    def built_nest(
+        self,
+        group: Group,
+        nest: LoopNest,
+        kernel: Kernel | None = None,
+        schedule: Schedule | Tiling | None = None,
+        how: str = "",
+    ) -> BuiltKernel:
+        """Emit a loop nest (of a kernel, by a schedule), unless an equal one is there."""
+        key = (nest.digest, False, True)
+        if key not in self.kernels:
+            own = nest.name.startswith(group.name)
+            suffix = nest.name.removeprefix(group.name) if own else ""
+            name = f"k{len(self.kernels)}_{group.name}{suffix}"
+            emitter = NestEmitter(replace(nest, name=name), self.declarations)
+            text = emitter.emit()
+            self.kernels[key] = BuiltKernel(
+                name, group, kernel, schedule, emitter.nest, text, emitter.has_checks, how
+            )
+        return self.kernels[key]
+
+
+def _alone(group: Group, flat: Kernel) -> Launcher:
+    """Launches a kernel with a schedule that somebody else chose."""
+
+    def launch(
+        launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        assert isinstance(choice, Schedule)
+        launches.launch_flat(group, flat, inputs, outputs, choice)
+
+    return launch
+
+
+def is_view(node: Node) -> bool:
+    """Whether the result is the operand's own memory."""
+    return node.op.name == "reshape" and isinstance(node.operands[0].type, TensorType)

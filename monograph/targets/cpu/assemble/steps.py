@@ -1,0 +1,496 @@
+"""From a graph to the steps of a program: a launch a group, and control flow around them.
+
+A region's inputs are the slots of what it is given, and its results go straight to where they are
+wanted; only what a loop hands on from one iteration to the next is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from monograph.fusion.group import Fusion, Group, Kind, is_stored
+from monograph.fusion.places import Place
+from monograph.fusion.regions import Fusions
+from monograph.ir.dims import Dim, Symbol
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.types import u8
+from monograph.kernel.flatten import flatten
+from monograph.kernel.kernel import Kernel
+from monograph.kernel.layout import Layout
+from monograph.kernel.loop_lower import LoweredLoops, has_loops, lower_node
+from monograph.kernel.loops import LoopNest
+from monograph.kernel.lower import is_lowerable, lower_group
+from monograph.kernel.rebased import without_doubles
+from monograph.ops import control
+from monograph.ops.conv import Conv
+from monograph.progress import announce
+from monograph.switches import is_on
+from monograph.targets.cpu.assemble.packed_results import join_packs
+from monograph.targets.cpu.assemble.parallel_loops import join_loops
+from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.repeats import Repeats
+from monograph.targets.cpu.assemble.shared_packs import Sharing
+from monograph.targets.cpu.assemble.side_by_side import join_equal
+from monograph.targets.cpu.attention.attend import attend, is_streamed
+from monograph.targets.cpu.convolutions.depthwise_loops import convolve, convolve_planes
+from monograph.targets.cpu.convolutions.patches import gathered, has_patches
+from monograph.targets.cpu.convolutions.walks import convolution_walks
+from monograph.targets.cpu.convolutions.windows import has_windows, in_windows, multiply_windows
+from monograph.targets.cpu.convolutions.winograd import winograd
+from monograph.targets.cpu.layouts.choose_layouts import convolution_layouts, plan_layouts
+from monograph.targets.cpu.layouts.convert import clear_border, convert_back, converted
+from monograph.targets.cpu.loops.split_reduction import split_reductions
+from monograph.targets.cpu.loops.transpose_operand import turn_operand
+from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.products.contract import contract
+from monograph.targets.cpu.tuning import Tuning
+from monograph.targets.program import (
+    Alternate,
+    Branch,
+    Copy,
+    Count,
+    Element,
+    Interpret,
+    Repeat,
+    Slot,
+    SlotKind,
+    Spread,
+    Step,
+    is_independent,
+)
+
+
+class StepBuilder(Launches):
+    """Walks the groups of a graph, and gives each to the family that computes it."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        layouts: Mapping[Value, Layout],
+        fusions: Fusions,
+        tolerance: float | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
+        super().__init__(machine, layouts, tolerance, tuning)
+        self.fusions = fusions
+        self.repeats = Repeats(self)
+        self.sharing = Sharing(self)
+        self.fallbacks: list[Node] = []
+        self.visited: list[Fusion] = []
+        self.ends: list[int] = []
+        self.counters = 0
+
+    def main(self, graph: Graph) -> None:
+        """The steps of a whole graph, with its inputs and outputs as slots."""
+        for number, value in enumerate(graph.inputs):
+            self.slot_of[value] = self.add_slot(value, SlotKind.INPUT, number)
+        targets = [
+            self.add_slot(value, SlotKind.OUTPUT, number)
+            for number, value in enumerate(graph.outputs)
+        ]
+        self.graph(graph, targets)
+        join_packs(self, self.ends)
+        join_equal(self, self.ends)
+        join_loops(self, self.ends)
+
+    def graph(self, graph: Graph, targets: Sequence[int]) -> None:
+        """The steps of a graph or region whose results are wanted in ``targets``."""
+        whole = not self.visited
+        fusion = self.fusions[graph]
+        self.visited.append(fusion)
+        self.layouts = plan_layouts(graph, fusion.groups, self.layouts)
+        for value, target in zip(graph.outputs, targets, strict=True):
+            written = self.written(value)
+            if written not in self.slot_of and self.is_computed(written):
+                self.slot_of[written] = target
+        for number, group in enumerate(fusion.groups):
+            if whole:
+                announce("kernels", number, len(fusion.groups))
+            first = len(self.steps)
+            self.group(group)
+            self.sharing.settle(first)
+            self.hand_over()
+            if whole:
+                self.ends.append(len(self.steps))
+        for value, target in zip(graph.outputs, targets, strict=True):
+            self.copy(self.slot(value), target)
+
+    def nested(
+        self, graph: Graph, inputs: Sequence[int], targets: Sequence[int]
+    ) -> tuple[Step, ...]:
+        """The steps of a region on these slots."""
+        outer, self.steps = self.steps, []
+        self.slot_of.update(zip(graph.inputs, inputs, strict=True))
+        self.graph(graph, targets)
+        inner, self.steps = self.steps, outer
+        return tuple(inner)
+
+    def written(self, value: Value) -> Value:
+        """The value whose memory this one is, perhaps in another shape."""
+        while value.producer is not None and self.is_alias(value.producer):
+            value = value.producer.operands[0]
+        return value
+
+    def is_computed(self, value: Value) -> bool:
+        """Whether a step writes the value, so that it can be written where it is wanted."""
+        node = value.producer
+        return node is not None and not is_stored(node) and not self.is_alias(node)
+
+    # Groups ---------------------------------------------------------------------------------------
+
+    def group(self, group: Group) -> None:
+        """The steps of one group."""
+        first = group.nodes[0]
+        if group.kind is Kind.OPAQUE:
+            self.opaque(group, first)
+            return
+        if attend(self, group):
+            return
+        if all(self.is_alias(node) and self._shares_slot(node) for node in group.nodes):
+            return
+        outputs = {}
+        for value in group.outputs():
+            if self._is_there_already(value, group):
+                continue
+            place = group.places[value]
+            assert place is not None, f"%{value.name} has no place in its group"
+            outputs[value] = place
+        if outputs:
+            self.computed(group, outputs)
+
+    def _is_there_already(self, value: Value, group: Group) -> bool:
+        """Whether a value is the memory of what the group is given, seen in another shape.
+
+        An input, for one, which may be memory that nobody may write to.
+        """
+        nodes = set(group.nodes)
+        while (node := value.producer) in nodes and node is not None:
+            if not self.is_alias(node) or not self._shares_slot(node):
+                return False
+            value = node.operands[0]
+        return True
+
+    def _shares_slot(self, view: Node) -> bool:
+        return self.slot(view.results[0]) == self.slot(view.operands[0])
+
+    def computed(self, group: Group, outputs: Mapping[Value, Place]) -> None:
+        """Launches that compute a group, with its operands and results in the layouts it wants."""
+        wanted = convolution_layouts(group, self.layouts)
+        layouts = {**self.layouts, **wanted}
+        kernels = [
+            lower_group(group.name, group.nodes, group.space, outputs, layouts, walk)
+            for walk in convolution_walks(group)
+        ]
+        kernel, inputs = kernels[0]
+        flat = flatten(kernel)
+        if not flat.stores:
+            return
+        if not wanted and len(kernels) == 1:
+            if self._in_patches(group, kernel, inputs, outputs):
+                return
+            if self._in_windows(group, kernel, inputs, outputs):
+                return
+        if wanted and convolve_planes(
+            self, group, flat, inputs, wanted, [self.slot(value) for value in outputs]
+        ):
+            return
+        slots = {
+            value: converted(self, group, value, wanted[value])
+            if value in wanted
+            else self.slot(value)
+            for value in dict.fromkeys(value for _, inputs in kernels for value in inputs)
+        }
+        written = [
+            self.add_scratch(buffer) if value in wanted else self.slot(value)
+            for value, buffer in zip(outputs, kernel.outputs, strict=True)
+        ]
+        if not is_on("winograd") or not winograd(self, group, outputs, layouts, slots, written):
+            for kernel, inputs in kernels:
+                self.launch(group, flatten(kernel), [slots[v] for v in inputs], written)
+        for value, slot in zip(outputs, written, strict=True):
+            if value in wanted:
+                convert_back(self, group, value, slot, wanted[value])
+            elif value in self.layouts:
+                layout = self.layouts[value]
+                clear_border(self, group, slot, value.dtype, value.shape, layout)
+
+    def _in_patches(
+        self,
+        group: Group,
+        kernel: Kernel,
+        inputs: Sequence[Value],
+        outputs: Mapping[Value, Place],
+    ) -> bool:
+        """Launches for a row-major convolution of separate windows, if the group is one."""
+        if not has_patches(group, self.layouts):
+            return False
+        found = gathered(group, kernel, inputs)
+        if found is None:
+            return False
+        (patches,) = found.gather.outputs
+        slot = self.add_scratch(patches)
+        self.launch_flat(group, flatten(found.gather), [self.slot(found.x)], [slot])
+        read = [slot if value is found.x else self.slot(value) for value in inputs]
+        self.launch(group, flatten(found.product), read, [self.slot(each) for each in outputs])
+        return True
+
+    def _in_windows(
+        self,
+        group: Group,
+        kernel: Kernel,
+        inputs: Sequence[Value],
+        outputs: Mapping[Value, Place],
+    ) -> bool:
+        """Launches for a convolution of a picture that is row-major at both ends."""
+        if not has_windows(group, self.layouts):
+            return False
+        x = next(node.operands[0] for node in group.nodes if isinstance(node.op, Conv))
+        found = in_windows(group, kernel, kernel.inputs[inputs.index(x)])
+        if found is None:
+            return False
+        read, written = ([self.slot(value) for value in each] for each in (inputs, outputs))
+        return multiply_windows(self, group, found, read, written)
+
+    def launch(
+        self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
+    ) -> None:
+        """Steps for a kernel: those that an equal one took, if there was one."""
+        flat, written = without_doubles(flat, written)
+        self.note_sizes(flat, read, written)
+        slots = (*read, *written)
+        if self.repeats.again(group, flat, slots):
+            return
+        moved = self.moved(flat, read, written)
+        if moved is None:
+            self.launch_noted(group, flat, read, written)
+            return
+        with self.settling(moved):
+            slots = (*moved.read, *moved.written)
+            if not self.repeats.again(group, moved.kernel, slots, moved.names):
+                self.launch_noted(group, moved.kernel, moved.read, moved.written, moved.names)
+
+    def launch_noted(
+        self,
+        group: Group,
+        flat: Kernel,
+        read: Sequence[int],
+        written: Sequence[int],
+        names: Mapping[Symbol, Symbol] | None = None,
+    ) -> None:
+        """Steps for a kernel that there is none equal to, which are noted for the next one."""
+        with self.repeats.noting(group, flat, (*read, *written), names):
+            self.launch_anew(group, flat, read, written)
+
+    def launch_anew(
+        self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
+    ) -> None:
+        """Steps for a kernel: one, or two if its few long rows are split among threads."""
+        if is_on("depthwise_convolutions") and convolve(self, group, flat, read, written):
+            return
+        if is_on("tiled_products") and contract(self, group, flat, read, written):
+            return
+        turned = turn_operand(flat)
+        if turned is not None:
+            slot = self.add_scratch(turned.move.outputs[0])
+            self.launch_flat(group, turned.move, [read[turned.source]], [slot])
+            kept = [*(read[k] for k in turned.kept), slot]
+            self.launch_flat(group, turned.rest, kept, written)
+            return
+        split = split_reductions(flat) if is_on("split_reductions") else None
+        if split is None:
+            self.launch_flat(group, flat, read, written)
+            return
+        partial = [self.add_scratch(buffer) for buffer in split.pieces.outputs]
+        self.launch_flat(group, split.pieces, read, partial)
+        rest = [*(read[k] for k in split.rest_inputs), *partial]
+        self.launch_flat(group, split.rest, rest, written)
+
+    # Control flow ---------------------------------------------------------------------------------
+
+    def opaque(self, group: Group, node: Node) -> None:
+        """A node that no formula gives: control flow, loops, or one for the interpreter."""
+        match node.op:
+            case control.If():
+                self.branch(node)
+            case control.While():
+                self.repeat(node, node.op)
+            case control.Scan():
+                self.scan(node, node.op)
+            case _ if has_loops(node):
+                self.loops(group, node)
+            case _:
+                self.interpret(node)
+
+    def loops(self, group: Group, node: Node) -> None:
+        """A launch a stage of the loops that the op states, but for those that never turn."""
+        lowered = lower_node(node, self.layouts, self.machine.vector_bytes)
+        slots = {name: self.slot(value) for name, value in lowered.operands.items()}
+        slots |= {name: self.slot(value) for name, value in lowered.results.items()}
+        tables = _tables(lowered)
+        slots |= {
+            name: self.table(group, tables[name]) if name in tables else self.add_scratch(each)
+            for name, each in lowered.temporaries.items()
+        }
+        for stage in lowered.stages:
+            if stage in tables.values() or (isinstance(stage, LoopNest) and stage.extent == 0):
+                continue
+            inputs = [slots[buffer.name] for buffer in stage.inputs]
+            outputs = [slots[buffer.name] for buffer in stage.outputs]
+            if isinstance(stage, Kernel):
+                self.launch_flat(group, flatten(stage), inputs, outputs)
+            else:
+                self.launch_built(self.built_nest(group, stage), group, inputs, outputs)
+
+    def table(self, group: Group, stage: Kernel) -> int:
+        """The slot of numbers that no input changes: they are computed once."""
+        flat = flatten(stage)
+        key = (flat.digest, ())
+        if key not in self.prepared:
+            self.prepared[key] = self.add_scratch(stage.outputs[0], SlotKind.PREPARED)
+            outer, self.steps = self.steps, self.prepare
+            self.launch_flat(group, flat, (), [self.prepared[key]])
+            self.steps = outer
+        return self.prepared[key]
+
+    def interpret(self, node: Node) -> None:
+        """A step that runs in Python."""
+        inputs = tuple(self.slot(value) for value in node.operands)
+        outputs = tuple(self.slot(value) for value in node.results)
+        self.steps.append(Interpret(len(self.fallbacks), inputs, outputs))
+        self.fallbacks.append(node)
+
+    def branch(self, node: Node) -> None:
+        """Both regions read the operands where they are and write the same results."""
+        predicate, *operands = (self.slot(value) for value in node.operands)
+        results = [self.slot(value) for value in node.results]
+        then, otherwise = (self.nested(region, operands, results) for region in node.regions)
+        self.steps.append(Branch(predicate, then, otherwise))
+
+    def repeat(self, node: Node, op: control.While) -> None:
+        """The carries live in the results; the body writes the next ones beside them."""
+        condition, body = node.regions
+        state = self.carried(node, body, len(node.operands))
+        goes_on = self.add_slot(condition.outputs[0], SlotKind.ARENA)
+        test = self.nested(condition, state, [goes_on])
+        following = [self._next(body, k, state[k]) for k in range(len(state))]
+        self.loop_depth += 1
+        steps = self.nested(body, state, following)
+        self.loop_depth -= 1
+        steps += self._handed_on(following, state)
+        self.steps.append(Repeat(test, goes_on, steps, op.limit, repr(node)))
+
+    def scan(self, node: Node, op: control.Scan) -> None:
+        """As a loop, with sequences and stacked results taken piece by piece."""
+        (body,) = node.regions
+        counter, self.counters = self.counters, self.counters + 1
+        sequences = node.operands[op.carries : op.carries + op.sequences]
+        constants = [self.slot(v) for v in node.operands[op.carries + op.sequences :]]
+        times = sequences[0].shape[0] if op.length is None else op.length
+        reverse = times if op.reverse else None
+        state, following, pieces = self._carried_by_turns(node, op.carries, counter, times)
+        inputs = [*state]
+        for value, inner in zip(sequences, body.inputs[op.carries :], strict=False):
+            slot = self.add_slot(inner, SlotKind.VIEW)
+            pieces.append(
+                Element(slot, self.slot(value), counter, self.slots[slot].nbytes, reverse)
+            )
+            inputs.append(slot)
+        for value, inner in zip(
+            node.results[op.carries :], body.outputs[op.carries :], strict=True
+        ):
+            slot = self.add_slot(inner, SlotKind.VIEW)
+            pieces.append(
+                Element(slot, self.slot(value), counter, self.slots[slot].nbytes, reverse)
+            )
+            following.append(slot)
+        first = len(self.slots)
+        self.loop_depth += 1
+        steps = self.nested(body, [*inputs, *constants], following)
+        self.loop_depth -= 1
+        steps = (*pieces, *steps, *self._handed_on(following[: op.carries], state))
+        if op.carries == 0 and all(map(is_independent, steps)):
+            self.spread(counter, times, steps, first)
+        else:
+            self.steps.append(Count(counter, times, steps))
+
+    def spread(self, counter: int, times: Dim, steps: tuple[Step, ...], first: int) -> None:
+        """A step whose runs need not wait for each other; they alone use the slots from ``first``.
+
+        Only what is computed anew in every run can be theirs.
+        """
+        made = range(first, len(self.slots))
+        own = tuple(k for k in made if self.slots[k].kind is SlotKind.ARENA)
+        numbers = [len(self.slots) + k for k in range(3)]
+        self.slots.append(Slot(SlotKind.ARENA, "copies", u8, (0,)))
+        self.slots.append(Slot(SlotKind.NUMBER, "distance", u8, (0,)))
+        self.slots.append(Slot(SlotKind.NUMBER, "number_of_copies", u8, (0,)))
+        self.steps.append(Spread(counter, times, steps, own, *numbers))
+
+    def carried(self, node: Node, body: Graph, count: int) -> list[int]:
+        """Slots for the carries of a loop: the node's results, filled with the first ones."""
+        state = []
+        for k in range(count):
+            given = self.slot(node.operands[k])
+            result = self.slot(node.results[k])
+            self.copy(given, result)
+            state.append(result)
+        return state
+
+    def _carried_by_turns(
+        self, node: Node, count: int, counter: int, times: Dim
+    ) -> tuple[list[int], list[int], list[Step]]:
+        """Slots of the carries of a loop that counts, of the next ones, and where those lie.
+
+        Two places take turns, one of them the node's result, which the last run writes to. Both
+        are filled at first: who knows which one the first run reads? What is small is copied.
+        """
+        (body,) = node.regions
+        state = self.carried(node, body, count)
+        following, places = list[int](), list[Step]()
+        for k, result in enumerate(state):
+            following.append(self._next(body, k, result))
+            nbytes = self.slots[result].nbytes
+            if following[k] == result or (isinstance(nbytes, int) and nbytes <= COPIED_BYTES):
+                continue
+            other = following[k]
+            self.copy(self.slot(node.operands[k]), other)
+            state[k] = self.add_slot(body.inputs[k], SlotKind.VIEW)
+            following[k] = self.add_slot(body.outputs[k], SlotKind.VIEW)
+            places.append(Alternate(state[k], other, result, counter, times))
+            places.append(Alternate(following[k], result, other, counter, times))
+        return state, following, places
+
+    def _next(self, body: Graph, k: int, state: int) -> int:
+        """Where the body puts the next value of a carry; one that never changes stays."""
+        if body.outputs[k] is body.inputs[k]:
+            return state
+        return self.add_slot(body.outputs[k], SlotKind.ARENA)
+
+    def _handed_on(self, following: Sequence[int], state: Sequence[int]) -> tuple[Step, ...]:
+        return tuple(
+            Copy(new, old, self.slots[old].nbytes)
+            for new, old in zip(following, state, strict=True)
+            if new != old and self.slots[new].kind is not SlotKind.VIEW
+        )
+
+
+def computes(node: Node) -> bool:
+    """Whether a kernel can compute a node, alone or with others."""
+    return is_lowerable(node) or is_streamed(node)
+
+
+COPIED_BYTES = 64
+"""Bytes of a carry up to which a loop copies it: one instruction."""
+
+
+def _tables(lowered: LoweredLoops) -> dict[str, Kernel]:
+    """The stages that read nothing, by the temporary that each of them alone writes."""
+    written = [buffer.name for stage in lowered.stages for buffer in stage.outputs]
+    return {
+        stage.outputs[0].name: stage
+        for stage in lowered.stages
+        if isinstance(stage, Kernel)
+        and not (stage.inputs or stage.sizes)
+        and stage.outputs[0].name in lowered.temporaries
+        and written.count(stage.outputs[0].name) == 1
+    }

@@ -1,0 +1,1 @@
+"""Attention as one streaming kernel: tiles of many queries, or keys split among threads."""

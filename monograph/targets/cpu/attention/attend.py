@@ -1,0 +1,448 @@
+"""Attention: panels of queries meet keys and values where those lie.
+
+The moves in front of an attention (the split of heads, a transpose) are part of the formulas that
+its operands are read with, and what follows it element by element is computed as it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from monograph.fusion.group import Group
+from monograph.ir.dims import Dim, Shape, dim_max, dim_min, shape_product
+from monograph.ir.graph import Node, Value
+from monograph.ir.types import wide
+from monograph.kernel import expr as e
+from monograph.kernel.attention import Formula, Position, StreamedAttention
+from monograph.kernel.expr import Buffer, Expr, Load
+from monograph.kernel.flatten import flat_buffer, flat_expr, flatten, offset
+from monograph.kernel.kernel import Kernel
+from monograph.kernel.layout import Layout
+from monograph.kernel.loops import LoopNest, Write
+from monograph.kernel.lower import GroupLowering, lower_group
+from monograph.ops.attention import Attention
+from monograph.ops.rules import broadcast_shapes
+from monograph.passes.decompose_unsupported_attention import DecomposeUnsupportedAttention
+from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.attention.operands import copied_operands, lie_apart
+from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_pieces
+from monograph.targets.cpu.attention.tiles import AttentionTile, stream
+from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.tuning import Launcher
+
+QUERIES = 256
+"""Queries of a tile."""
+KEYS = 512
+"""Keys of a tile."""
+MASKED_KEYS = 128
+"""Keys of a tile that a mask may hide from all queries of a panel: it is left out then."""
+TASKS = 16
+"""Tiles that there should be, so that threads finish together."""
+FEW = 8
+"""Queries up to which they would not fill the lanes of a panel."""
+ROWS = 12
+"""Queries, of heads that share their keys, that are computed together."""
+PIECE = 512
+"""Keys of a piece."""
+
+DECOMPOSE_ATTENTION = DecomposeUnsupportedAttention(head_size=512, scores=1 << 6)
+"""Attentions that have no kernel here: those of heads so large that a tile of queries and its
+result leave a core's cache, and those of so few scores that products and a softmax are quicker."""
+
+
+def is_streamed(node: Node) -> bool:
+    """Whether a node is an attention that has a kernel of its own."""
+    return DECOMPOSE_ATTENTION.is_supported(node)
+
+
+def attend(launches: Launches, group: Group) -> bool:
+    """Steps for a group that holds an attention; False if it holds none."""
+    node = next((node for node in group.nodes if is_streamed(node)), None)
+    if node is None:
+        return False
+    outputs = group.outputs()
+    lowering = _Attended(group, node, launches.layouts)
+    if not lowering.can_store(outputs):
+        _apart(launches, group, node)
+        return True
+    _launch(launches, group, lowering, outputs)
+    return True
+
+
+def _launch(
+    launches: Launches, group: Group, lowering: _Attended, outputs: Sequence[Value]
+) -> None:
+    """Few queries share what they read of a key; many stand side by side in the lanes.
+
+    Where the number of queries is known only when it runs, and may be one, there are loops for
+    both, of which one has nothing to do.
+    """
+    attention = lowering.attention(outputs)
+    queries = attention.queries
+    few = isinstance(queries, int) and queries <= FEW
+    if few or _may_be_one(attention):
+        times = 1 if few else launches_by_queries(queries)[0]
+        alone = attention if few else replace(attention, queries=1)
+        _launch_pieces(launches, group, lowering, outputs, alone, times)
+    if few:
+        return
+    attention, copies = copied_operands(attention)
+    tile = choose_tile(attention, launches.machine)
+    nest = _streamed(launches, attention, tile)
+    names = [buffer.name for buffer in lowering.inputs.values()]
+    read = [launches.slot(value) for value in lowering.inputs]
+    written = [launches.slot(value) for value in outputs]
+    launch = _alone(group, attention, copies, names)
+    digest = " ".join((nest.digest, *(kernel.digest for kernel in copies)))
+    tile = launches.decide(digest, group, tile, read, written, launch)
+    launch(launches, tile, read, written)
+
+
+def _may_be_one(attention: StreamedAttention) -> bool:
+    """Whether there may be one query, with more keys to see, or many: nobody knows yet."""
+    queries = attention.queries
+    if isinstance(queries, int) or attention.causal or attention.keys == queries:
+        return False
+    least, most = queries.bounds()
+    return (least is None or least <= 1) and (most is None or most > 1)
+
+
+def launches_by_queries(queries: Dim) -> tuple[Dim, Dim]:
+    """How often the loops for one query run, and those for several: neither where there is none."""
+    several = dim_max(0, dim_min(1, queries - 1))
+    return dim_min(1, queries) - several, several
+
+
+def _launch_pieces(
+    launches: Launches,
+    group: Group,
+    lowering: _Attended,
+    outputs: Sequence[Value],
+    attention: StreamedAttention,
+    times: Dim,
+) -> None:
+    """The loops over pieces and those that join them: once, or not at all."""
+    pieces = choose_pieces(attention, launches.machine)
+    nests = [_repeated(nest, times) for nest in _in_pieces(launches, attention, pieces)]
+    slots: dict[str, int] = {}
+    if len(nests) > 1:
+        slots = {buffer.name: launches.add_scratch(buffer) for buffer in nests[0].outputs}
+    for nest in nests:
+        says = f"online softmax of {pieces.queries} queries × {pieces.keys} keys, read in place"
+        how = says if nest is nests[0] else "joins what the pieces of the keys gave"
+        built = launches.built_nest(group, nest, how=how)
+        inputs = _slots(launches, lowering, outputs, slots, nest.inputs)
+        written = _slots(launches, lowering, outputs, slots, nest.outputs)
+        launches.launch_built(built, group, inputs, written)
+
+
+def _repeated(nest: LoopNest, times: Dim) -> LoopNest:
+    """The nest with its parallel loop, or with none of it."""
+    if isinstance(times, int):
+        return nest
+    sizes = {symbol.name: symbol for symbol in (*nest.sizes, *times.symbols())}
+    ordered = tuple(sizes[name] for name in sorted(sizes))
+    return replace(nest, extent=shape_product((nest.extent, times)), sizes=ordered)
+
+
+def _alone(
+    group: Group,
+    attention: StreamedAttention,
+    copies: Sequence[Kernel],
+    names: Sequence[str],
+) -> Launcher:
+    """Computes keys and values that are not in memory, and streams, in tiles somebody chose."""
+    several = launches_by_queries(attention.queries)[1] if _may_be_one(attention) else 1
+
+    def launch(
+        launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        assert isinstance(choice, AttentionTile)
+        slots = dict(zip(names, inputs, strict=True))
+        slots |= {f"o{number}": slot for number, slot in enumerate(outputs)}
+        for kernel in copies:
+            read = tuple(slots[buffer.name] for buffer in kernel.inputs)
+            slots[kernel.outputs[0].name] = launches.packed(group, flatten(kernel), read)
+        nest = _repeated(_streamed(launches, attention, choice), several)
+        says = f"online softmax of {choice.queries} queries × {choice.keys} keys"
+        how = f"{says}, {choice.rows}×{choice.columns} in registers"
+        built = launches.built_nest(group, nest, how=how)
+        read = tuple(slots[buffer.name] for buffer in nest.inputs)
+        written = [slots[buffer.name] for buffer in nest.outputs]
+        launches.launch_built(built, group, read, written)
+
+    return launch
+
+
+def _streamed(launches: Launches, attention: StreamedAttention, tile: AttentionTile) -> LoopNest:
+    """The loops of an attention, made once for all that are equal."""
+    key = (attention.identity, tile)
+    if key not in launches.nests:
+        launches.nests[key] = stream(attention, tile)
+    return launches.nests[key]
+
+
+def _in_pieces(
+    launches: Launches, attention: StreamedAttention, pieces: AttentionPieces
+) -> list[LoopNest]:
+    """The loops over pieces and those that join them, made once for all that are equal."""
+    keys = [(attention.identity, pieces, number) for number in range(2)]
+    if keys[0] not in launches.nests:
+        first, join = attend_in_pieces(attention, pieces)
+        launches.nests[keys[0]] = first
+        if join is not None:
+            launches.nests[keys[1]] = join
+    return [launches.nests[key] for key in keys if key in launches.nests]
+
+
+def _slots(
+    launches: Launches,
+    lowering: _Attended,
+    outputs: Sequence[Value],
+    scratch: Mapping[str, int],
+    buffers: Sequence[Buffer],
+) -> list[int]:
+    """The slots of buffers: what kernels leave each other, outputs, and what is read."""
+    values = {buffer.name: value for value, buffer in lowering.inputs.items()}
+    values |= {f"o{number}": value for number, value in enumerate(outputs)}
+    return [
+        scratch[buffer.name] if buffer.name in scratch else launches.slot(values[buffer.name])
+        for buffer in buffers
+    ]
+
+
+def _apart(launches: Launches, group: Group, node: Node) -> None:
+    """The attention with what its operands are made of, then the rest of its group, which reads it
+    in another arrangement.
+    """
+    inner = Group(_with_operands(group, node), group.kind, node.result.shape, {node.result: None})
+    inner.exported = {node.result}
+    _launch(launches, inner, _Attended(inner, node, launches.layouts), [node.result])
+    rest = [other for other in group.nodes if other is not node]
+    places = {}
+    for value in group.outputs():
+        place = group.places[value]
+        if launches.slot(value) == launches.slot(node.result):
+            continue  # it, or the same memory in another shape
+        assert place is not None, f"%{value.name} has no place in its group"
+        places[value] = place
+    if not places:
+        return
+    kernel, read = lower_group(group.name, rest, group.space, places, launches.layouts)
+    inputs = [launches.slot(value) for value in read]
+    launches.launch_flat(group, flatten(kernel), inputs, [launches.slot(v) for v in places])
+
+
+def _with_operands(group: Group, node: Node) -> list[Node]:
+    """A node of a group, and before it those of the group that its operands depend on."""
+    needed = {node}
+    for other in reversed(group.nodes):
+        if any(use.node in needed for result in other.results for use in result.uses):
+            needed.add(other)
+    return [other for other in group.nodes if other in needed]
+
+
+class _Attended(GroupLowering):
+    """Formulas of a group in which the attention's own result stands for itself."""
+
+    def __init__(self, group: Group, node: Node, layouts: Mapping[Value, Layout]) -> None:
+        super().__init__(group.nodes, layouts)
+        self.group = group
+        self.node = node
+        result = node.result
+        self.placeholder = Buffer("attended", wide(result.dtype), result.shape)
+        self.flat: dict[Expr, Expr] = {}
+
+    def _element(self, value: Value, position: Position) -> Expr:
+        if value is self.node.result:
+            return e.load(self.placeholder, position)
+        return super()._element(value, position)
+
+    # The result -----------------------------------------------------------------------------------
+
+    def can_store(self, outputs: Sequence[Value]) -> bool:
+        """Whether every output is stored where one element of the attention is known."""
+        shape = self.node.result.shape
+        axes = tuple(e.index(e.axis(f"_a{k}", dim).symbol) for k, dim in enumerate(shape))
+        position = _settled(axes, shape)
+        own = e.load(self.placeholder, position)
+        for value in outputs:
+            place = self.place(value, position)
+            if place is None:
+                return False
+            if any(read is not own for read in self.own_reads(self.element(value, place))):
+                return False
+        return True
+
+    def own_reads(self, formula: Expr) -> list[Expr]:
+        """What a formula reads of the attention's result."""
+        found = e.walk((formula,))
+        return [x for x in found if isinstance(x, Load) and x.buffer == self.placeholder]
+
+    def place(self, value: Value, position: Position) -> Position | None:
+        """Where an output has the element that belongs to one of the attention."""
+        if value is self.node.result:
+            return position
+        own, other = self.group.places.get(self.node.result), self.group.places.get(value)
+        if own is None or other is None:
+            return None
+        at = {axis: place for axis, place in zip(own, position, strict=True) if axis is not None}
+        whole = {axis for axis, dim in enumerate(self.group.space) if dim != 1}
+        if not whole <= {axis for axis in other if axis is not None} & at.keys():
+            return None
+        return tuple(e.index(0) if axis is None else at[axis] for axis in other)
+
+    def writes(self, outputs: Sequence[Value], position: Position, result: Expr) -> list[Write]:
+        """Stores of every output at one position of the attention's result.
+
+        What they read of the attention is the element at that position (``can_store``), even
+        where its subscript is a remainder that nothing shows to be the position itself.
+        """
+        position = _settled(position, self.node.result.shape)
+        found = []
+        for number, value in enumerate(outputs):
+            place = self.place(value, position)
+            assert place is not None
+            buffer = Buffer(f"o{number}", value.dtype, value.shape, self.layouts.get(value))
+            formula = self.element(value, place)
+            formula = e.replace(formula, dict.fromkeys(self.own_reads(formula), result))
+            stored = self.flattened(e.cast(formula, value.dtype))
+            where = self.flattened(offset(buffer, place))
+            found.append(Write(flat_buffer(buffer), where, stored))
+        return found
+
+    # The operands ---------------------------------------------------------------------------------
+
+    def attention(self, outputs: Sequence[Value]) -> StreamedAttention:
+        """The attention as formulas."""
+        op = self.node.op
+        assert isinstance(op, Attention)
+        query, key, value, *masks = self.node.operands
+        batch = broadcast_shapes(op.name, *(each.shape[:-3] for each in (query, key, value)))
+        heads, queries, depth = query.shape[-3:]
+        shared, keys, value_depth = value.shape[-3:]
+        assert isinstance(depth, int)
+        assert isinstance(value_depth, int)
+        if op.causal:  # no query sees a key behind the last query
+            keys = dim_min(keys, queries)
+
+        def write(position: Position, result: Expr) -> list[Write]:
+            return self.writes(outputs, position, result)
+
+        return StreamedAttention(
+            name=self.group.name,
+            dtype=wide(query.dtype),
+            batch=batch,
+            heads=heads,
+            shared=shared,
+            queries=queries,
+            keys=keys,
+            depth=depth,
+            value_depth=value_depth,
+            scale=op.factor(query.shape),
+            causal=op.causal,
+            query=self.formula(query),
+            key=self.formula(key),
+            value=self.formula(value),
+            mask=self.formula(masks[0]) if masks else None,
+            write=write,
+            fill=op.hidden_score(wide(query.dtype)),
+            gives_nan=op.fully_masked == "nan",
+        )
+
+    def formula(self, value: Value) -> Formula:
+        """How an element of an operand, which broadcasts, is computed."""
+
+        def element(position: Position) -> Expr:
+            place = _own_position(position, value.shape)
+            return self.flattened(self.element(value, place))
+
+        return element
+
+    def flattened(self, expr: Expr) -> Expr:
+        return flat_expr(expr, self.flat)
+
+
+def _own_position(position: Position, shape: Shape) -> Position:
+    """The position in an operand whose dimensions of size one are stretched."""
+    places = position[len(position) - len(shape) :]
+    return tuple(
+        e.index(0) if dim == 1 else place for place, dim in zip(places, shape, strict=True)
+    )
+
+
+def _settled(position: Position, shape: Shape) -> Position:
+    """The position in the result, with 0 for axes of size one; the last has lanes, and stays."""
+    return *_own_position(position[:-1], shape[:-1]), position[-1]
+
+
+def choose_pieces(attention: StreamedAttention, machine: Machine) -> AttentionPieces:
+    """How few queries are computed, heads that share their keys together."""
+    queries, heads, shared = attention.queries, attention.heads, attention.shared
+    assert isinstance(queries, int)
+    group = heads // shared
+    together = 1
+    if isinstance(group, int):
+        fitting = (k for k in range(1, group + 1) if group % k == 0 and k * queries <= ROWS)
+        together = max(fitting, default=1)
+    lanes = machine.vector_bytes * 8 // attention.dtype.bits
+    rows = together * queries
+    vectors = max(1, (machine.registers - 4) // rows)
+    return AttentionPieces(
+        heads=together,
+        queries=queries,
+        keys=_rounded(attention.keys, PIECE, 2 * lanes),
+        columns=2 * lanes,
+        depth=_lanes(attention.depth, lanes, min(8, vectors)),
+        value_depth=_lanes(attention.value_depth, lanes, min(8, vectors)),
+    )
+
+
+def _lanes(size: int, lanes: int, vectors: int) -> int:
+    """Lanes of a loop over so many elements that keeps up to ``vectors`` sums in registers."""
+    width = lanes
+    while width * 2 <= min(size, lanes * vectors):
+        width *= 2
+    return width
+
+
+def choose_tile(attention: StreamedAttention, machine: Machine) -> AttentionTile:
+    """The register tile of contractions, and as many of them as stay in a core's cache."""
+    lanes = machine.vector_bytes * 8 // attention.dtype.bits
+    rows, columns = (machine.registers - 4) // 2, 2 * lanes
+    depth = (attention.depth + attention.value_depth) * attention.dtype.bits // 8
+    most = min(QUERIES, machine.l2 // 4 // depth)
+    while most >= 8 * columns and _tiles(attention, most) < TASKS:
+        most //= 2
+    queries = _rounded(attention.queries, most, columns)
+    most_keys = MASKED_KEYS if attention.leaves_out_hidden else KEYS
+    keys = _shared_out(attention.keys, min(most_keys, machine.l2 // depth), rows)
+    # With a length that is known only later, reading in place was measured to take 7 % longer.
+    copied = lie_apart(attention) or not isinstance(attention.keys, int)
+    return AttentionTile(rows, columns, queries, keys, copied)
+
+
+def _tiles(attention: StreamedAttention, queries: int) -> int:
+    """How many tiles of up to so many queries there are; those of a middling size if unknown."""
+    total = shape_product((*attention.batch, attention.heads, attention.queries))
+    if not isinstance(total, int):
+        return TASKS * QUERIES // (2 * queries)
+    return -(-total // queries)
+
+
+def _shared_out(size: Dim, most: int, unit: int) -> int:
+    """Elements of a tile: all of them, equal parts, or else whole units."""
+    if not isinstance(size, int):
+        return max(most, unit)
+    parts = -(-size // max(most, unit))
+    return size // parts if size % parts == 0 else -(-size // (parts * unit)) * unit
+
+
+def _rounded(size: Dim, most: int, unit: int) -> int:
+    """Elements of a tile, in whole units: all of them, or parts of about the same size."""
+    limit = max(1, most // unit) * unit
+    if not isinstance(size, int):
+        return limit
+    parts = -(-size // limit)
+    return -(-size // (parts * unit)) * unit

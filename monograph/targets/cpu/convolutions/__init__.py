@@ -1,0 +1,1 @@
+"""Convolutions that are not products as they stand: depthwise, Winograd, patches, windows."""

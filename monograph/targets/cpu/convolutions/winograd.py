@@ -1,0 +1,377 @@
+"""Convolutions by Winograd's method, where that is less work than multiplying directly.
+
+``winograd`` looks for a group around one 3×3 convolution at stride 1 (with gaps in its windows or
+without) or 2, weighs the method against the direct one, says among the group's reasons what it
+chose and why, and launches the kernels of ``winograd_loops``. F(2×2) and F(2×4) are about as exact
+as direct summation and need no leave; F(4×4) rounds more, and is taken only if the caller stated a
+tolerance that its error stays within.
+
+What is compared are cycles, roughly: of the products, which wait for the weights' planes if those
+have to come from far, and of the transforms on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from monograph.dataclass import dataclass
+from monograph.fusion.group import Group, Kind
+from monograph.fusion.places import Place
+from monograph.ir.dims import Dim, Symbol, provably_at_least
+from monograph.ir.graph import Node, Value
+from monograph.ir.types import bf16, f16, f32
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
+from monograph.kernel.flatten import coefficient, flat_buffer, flat_expr, flatten
+from monograph.kernel.kernel import Store
+from monograph.kernel.layout import Layout
+from monograph.kernel.lower import GroupLowering
+from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, TAPS, Transform
+from monograph.ops.conv import Conv
+from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.convolutions.winograd_loops import (
+    Convolution,
+    Plan,
+    Point,
+    Winograd,
+    flat_store,
+    tile_counts,
+)
+from monograph.targets.cpu.loops.choose_schedule import WORK, likely
+from monograph.targets.cpu.machine import Machine
+
+LEAST_CHANNELS = 16
+"""Channels of a group, on either side, from which the method is considered."""
+MANY_GAPS = 8
+"""Rows of an image, over the gap between those of a window, from which most taps see some."""
+GAIN = 0.9
+"""The share of direct convolution's cycles under which the method is taken."""
+ERROR = {F2: 1.5e-6, F2_STRIDED: 1.5e-6, F2X4: 3e-6, F4: 6e-6}
+"""Largest error over largest result that each stays within (``kernel.winograd_transform``)."""
+TRANSFORM_CYCLES = {F2: (40, 32), F2_STRIDED: (60, 45), F2X4: (88, 70), F4: (190, 170)}
+"""To transform a vector of a tile's input, and of its products, measured."""
+START = 24
+"""Cycles before and after the products of a register tile."""
+EFFICIENCY = 0.93
+"""The share of a processor's peak that direct convolution reaches."""
+SCATTERED = 6
+"""How much longer a transform takes whose channels do not lie together."""
+FAR, NEAR = 4, 16
+"""Bytes a cycle from memory, and from a core's own cache."""
+WAITS = 0.4
+"""The part of fetching planes that no product hides, where they fill much of the last cache."""
+ENOUGH_BLOCKS, MANY_BLOCKS = 6, 16
+"""Blocks of tiles from which they keep the threads busy, and from which one more is no matter."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A convolution that the method can compute, and the values that its buffers are."""
+
+    convolution: Convolution
+    values: Mapping[str, Value]
+
+
+def winograd(
+    launches: Launches,
+    group: Group,
+    outputs: Mapping[Value, Place],
+    layouts: Mapping[Value, Layout],
+    read: Mapping[Value, int],
+    written: Sequence[int],
+) -> bool:
+    """Launch the kernels of a 3×3 convolution, if this is one and the method wins.
+
+    ``read`` and ``written`` are the slots of the group's inputs and outputs, in these ``layouts``.
+    """
+    node = _main(group)
+    found = None if node is None else find(group, node, outputs, layouts)
+    if found is None:
+        return False
+    slots = {name: read[value] for name, value in found.values.items()}
+    constant = launches.is_constant([slots[b.name] for b in found.convolution.weight_buffers()])
+    choice = choose(found.convolution, launches.machine, constant, launches.tolerance)
+    if choice.plan is None:
+        group.apart.append(choice.reason)
+        return False
+    group.joined.append(choice.reason)
+    _launch(launches, group, Winograd(found.convolution, choice.plan), slots, written)
+    return True
+
+
+def _main(group: Group) -> Node | None:
+    """The one convolution of a group that is made around one."""
+    if group.kind is not Kind.CONTRACTION:
+        return None
+    nodes = [node for node in group.nodes if isinstance(node.op, Conv)]
+    return nodes[0] if len(nodes) == 1 else None
+
+
+# Recognition --------------------------------------------------------------------------------------
+
+
+def find(
+    group: Group, node: Node, outputs: Mapping[Value, Place], layouts: Mapping[Value, Layout]
+) -> Found | None:
+    """The group as a convolution and what is computed of it, if its windows are 3×3."""
+    x, weight, *bias = node.operands
+    op, result = node.op, node.results[0]
+    assert isinstance(op, Conv)
+    place = group.places.get(result)
+    if place is None or not _fits(op, x, weight, result) or _spread(place) != _long_axes(group):
+        return None
+    lowering = GroupLowering(group.nodes, layouts)
+    lowering.inside.discard(result)
+    at, weight_at = _point("bcyx", x), _point("ocij", weight)
+    element = lowering.element(x, tuple(map(e.index, at)))
+    taps = lowering.element(weight, tuple(map(e.index, weight_at)))
+    added = lowering.element(bias[0], (e.index(weight_at[0]),)) if bias else None
+    axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(group.space))
+    own = _position(axes, place)
+    whole = e.load(lowering.buffer(result), own)
+    stores = tuple(
+        _store(lowering, number, value, _position(axes, where), layouts.get(value))
+        for number, (value, where) in enumerate(outputs.items())
+    )
+    if not _is_pointwise(stores, lowering.inputs.pop(result), own):
+        return None
+    if any(isinstance(each, Reduce) for each in e.walk((element, taps))):
+        return None
+    per_group, channels = weight.shape[0], weight.shape[1]
+    assert isinstance(per_group, int) and isinstance(channels, int)
+    done: dict[Expr, Expr] = {}
+    convolution = Convolution(
+        name=group.name,
+        inputs=tuple(map(flat_buffer, lowering.inputs.values())),
+        outputs=tuple(flat_buffer(store.buffer) for store in stores),
+        element=flat_expr(element, done),
+        at=at,
+        weight=flat_expr(taps, done),
+        weight_at=weight_at,
+        bias=None if added is None else flat_expr(added, done),
+        stores=tuple(map(flat_store, stores)),
+        result=flat_expr(whole, done),
+        result_at=tuple(None if k is None else axes[k].symbol for k in place),
+        batch=x.shape[0],
+        groups=op.groups,
+        channels=channels,
+        features=per_group // op.groups,
+        size=(x.shape[2], x.shape[3]),
+        result_size=(result.shape[2], result.shape[3]),
+        before=(op.padding[0][0], op.padding[1][0]),
+        border=_border(x, group, layouts),
+        stride=op.stride[0],
+        dilation=(op.dilation[0], op.dilation[1]),
+    )
+    return Found(convolution, {buffer.name: value for value, buffer in lowering.inputs.items()})
+
+
+def _fits(op: Conv, x: Value, weight: Value, result: Value) -> bool:
+    """Whether its windows are 3×3 at stride 1 or 2, and there are some."""
+    if x.rank != 4 or weight.shape[2:] != (TAPS, TAPS) or result.dtype not in (f32, f16, bf16):
+        return False
+    if op.stride not in ((1, 1), (2, 2)) or (op.stride != (1, 1) and op.dilation != (1, 1)):
+        return False
+    if not all(isinstance(dim, int) for dim in weight.shape[:2]):
+        return False
+    return all(provably_at_least(dim, 1) for dim in (*x.shape[2:], *result.shape[2:]))
+
+
+def _spread(place: Place) -> set[int]:
+    return {axis for axis in place if axis is not None}
+
+
+def _long_axes(group: Group) -> set[int]:
+    return {axis for axis, dim in enumerate(group.space) if dim != 1}
+
+
+def _point(names: str, value: Value) -> Point:
+    n, c, y, x = (e.axis(f"_i_{n}", d).symbol for n, d in zip(names, value.shape, strict=True))
+    return n, c, y, x
+
+
+def _position(axes: tuple[Axis, ...], place: Place) -> tuple[Expr, ...]:
+    return tuple(e.index(0 if k is None else axes[k].symbol) for k in place)
+
+
+def _store(
+    lowering: GroupLowering,
+    number: int,
+    value: Value,
+    position: tuple[Expr, ...],
+    layout: Layout | None,
+) -> Store:
+    buffer = Buffer(f"o{number}", value.dtype, value.shape, layout)
+    return Store(buffer, position, e.cast(lowering.element(value, position), value.dtype))
+
+
+def _is_pointwise(stores: Sequence[Store], own: Buffer, position: tuple[Expr, ...]) -> bool:
+    """Whether the convolution's result is read only where it is being computed."""
+    parts = list(e.walk(tuple(store.value for store in stores)))
+    loads = [x for x in parts if isinstance(x, Load) and x.buffer.name == own.name]
+    reduces = any(isinstance(x, Reduce) for x in parts)
+    return not reduces and all(load.operands == position for load in loads)
+
+
+def _border(x: Value, group: Group, layouts: Mapping[Value, Layout]) -> tuple[int, int]:
+    """The zeros that lie around the image in memory, if it is read as it lies."""
+    layout = layouts.get(x)
+    if layout is None or not layout.border or x not in group.inputs():
+        return 0, 0
+    return layout.border[2], layout.border[3]
+
+
+# Choice -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a convolution is computed, or None for directly, and why."""
+
+    plan: Plan | None
+    reason: str
+
+
+def choose(
+    convolution: Convolution, machine: Machine, constant: bool, tolerance: float | None = None
+) -> Choice:
+    """The cheapest transform that is allowed, if it is cheaper than direct convolution."""
+    c = convolution
+    if min(c.channels, c.features) < LEAST_CHANNELS:
+        few = f"{c.channels} to {c.features} channels are too few to pay for transforms"
+        return Choice(None, f"multiplied directly: {few}")
+    direct = direct_cycles(c, machine)
+    known = allowed(tolerance, c.stride)
+    if tolerance is None and _sees_mostly_zeros(c):
+        known = known[:1]
+    plans = [plan_for(c, transform, machine) for transform in known]
+    if not plans:
+        return Choice(None, f"multiplied directly: no transform stays within {tolerance:g}")
+    plan = min(plans, key=lambda each: winograd_cycles(c, each, machine, constant))
+    share = winograd_cycles(c, plan, machine, constant) / direct
+    name = plan.transform.name
+    if share > GAIN:
+        return Choice(None, f"multiplied directly: {name} would take {share:.0%} of the time")
+    saves = f"{plan.transform.fewer:.2f} times fewer multiplications, about {share:.0%} of the time"
+    exact = f"error at most {ERROR[plan.transform]:.1e} of the largest result"
+    return Choice(plan, f"3×3 windows by Winograd's {name}: {saves}; {exact}")
+
+
+def allowed(tolerance: float | None, stride: int = 1) -> list[Transform]:
+    """The transforms within a tolerance; None allows what is as exact as summing directly."""
+    exact = [F2, F2X4] if stride == 1 else [F2_STRIDED]
+    if tolerance is None:
+        return exact
+    known = [*exact, F4] if stride == 1 else exact
+    return [transform for transform in known if ERROR[transform] <= tolerance]
+
+
+def _sees_mostly_zeros(c: Convolution) -> bool:
+    """Whether many taps fall outside the image: directly, few terms are summed and rounded."""
+    sides = zip(c.result_size, c.dilation, strict=True)
+    return any(gap > 1 and likely(size) < MANY_GAPS * gap for size, gap in sides)
+
+
+def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Plan:
+    """Blocks of tiles that stay in a core's cache, and are enough for what the weights cost."""
+    lanes = machine.vector_bytes * 8 // f32.bits
+    tiles = likely(tile_count(c, transform))
+    weights = 4 * transform.weight_planes * c.channels * c.features
+    wanted = 24 if weights <= machine.l3 // 8 else 48 if weights <= machine.l3 // 4 else 96
+    whole = -(-tiles // wanted) * c.groups < ENOUGH_BLOCKS
+    if whole:
+        wanted = max(wanted, 48)
+    whole = whole or 4 * transform.planes * wanted * c.channels > machine.l2
+    blocks = -(-tiles // wanted)
+    if not whole and blocks < MANY_BLOCKS:
+        blocks += blocks % 2
+    each = -(-tiles // blocks)
+    most = (machine.registers - 4) // 2
+    candidates = range(most, min(4, most) - 1, -1)
+    rows = min(candidates, key=lambda count: (-(-each // count) * (count + 1.5), -count))
+    ahead = weights > machine.l2
+    return Plan(transform, -(-each // rows) * rows, rows, 2 * lanes, lanes, whole, ahead)
+
+
+def tile_count(c: Convolution, transform: Transform) -> Dim:
+    """How many tiles the result has."""
+    rows, columns = tile_counts(c, transform)
+    return c.batch * rows * columns
+
+
+def winograd_cycles(c: Convolution, plan: Plan, machine: Machine, constant: bool) -> float:
+    """About how long the method takes, in cycles of one core."""
+    transform = plan.transform
+    tiles = likely(tile_count(c, transform))
+    panels = -(-c.features // plan.columns)
+    planes = transform.planes * panels * c.groups
+    products = planes * -(-tiles // plan.rows) * (c.channels * plan.rows + START)
+    nbytes = 4 * transform.weight_planes * panels * c.groups * c.channels * plan.columns
+    speed = FAR if nbytes > machine.l2 else NEAR
+    fetched = nbytes * -(-tiles // plan.block) / speed
+    of_input, of_products = TRANSFORM_CYCLES[transform]
+    if not lie_together(c, (c.element,), c.at[1]):
+        of_input *= SCATTERED
+    if not lie_together(c, c.stored(), c.result_at[1]):
+        of_products *= SCATTERED
+    vectors = -(-c.channels // plan.lanes) * of_input + 2 * panels * of_products
+    prepared = 0 if constant else 2 * transform.weight_planes * c.channels * c.features
+    waits = WAITS * min(products, fetched) if nbytes >= machine.l3 // 2 else 0
+    return max(products, fetched) + waits + c.groups * (tiles * vectors + prepared)
+
+
+def direct_cycles(c: Convolution, machine: Machine) -> float:
+    """About how long multiplying every tap takes, in cycles of one core."""
+    columns = 2 * machine.vector_bytes * 8 // f32.bits
+    panels = -(-c.features // columns) * c.groups
+    pixels = likely(c.batch * c.result_size[0] * c.result_size[1])
+    products = TAPS**2 * c.channels * panels * pixels / EFFICIENCY
+    return max(products, 4 * TAPS**2 * c.channels * panels * columns / FAR)
+
+
+def lie_together(c: Convolution, formulas: tuple[Expr, ...], channel: Symbol | None) -> bool:
+    """Whether what is read and written for a channel is next to that of the next channel."""
+    if channel is None:
+        return True
+    own = {buffer.name for buffer in c.inputs}
+    loads = [x for x in e.walk(formulas) if isinstance(x, Load) and x.buffer.name in own]
+    places = [load.operands[0] for load in loads] + [x for x in formulas if isinstance(x, Index)]
+    steps = [
+        coefficient(place.dim, channel) if isinstance(place, Index) else None
+        for place in places
+        if channel in place.symbols
+    ]
+    return all(step == 1 for step in steps)
+
+
+# Launching ----------------------------------------------------------------------------------------
+
+
+def _launch(
+    launches: Launches,
+    group: Group,
+    kernels: Winograd,
+    slots: dict[str, int],
+    written: Sequence[int],
+) -> None:
+    """The steps: the weights' planes (beforehand, if they are constant), then the rest."""
+    weights = kernels.weight_kernel()
+    read = tuple(slots[buffer.name] for buffer in weights.inputs)
+    slots[kernels.weights.name] = launches.packed(group, flatten(weights), read)
+    if not kernels.plan.whole:
+        nest = kernels.fused_nest()
+    else:
+        target = slots[kernels.input_planes.name] = launches.add_scratch(kernels.input_planes)
+        c, lanes = kernels.convolution, kernels.plan.lanes
+        work = TRANSFORM_CYCLES[kernels.transform][0] * -(-c.channels // lanes)
+        first = kernels.input_nest(max(1, WORK // work))
+        inputs = [slots[buffer.name] for buffer in first.inputs]
+        how = f"the input's planes of Winograd's {kernels.transform.name}"
+        built = launches.built_nest(group, first, how=how)
+        launches.launch_built(built, group, inputs, [target])
+        nest = kernels.product_nest()
+    inputs = [slots[buffer.name] for buffer in nest.inputs]
+    plan = kernels.plan
+    how = f"Winograd's {kernels.transform.name}, {plan.block} tiles at a time"
+    how = f"{how}, {plan.rows}×{plan.columns} in registers"
+    launches.launch_built(launches.built_nest(group, nest, how=how), group, inputs, written)

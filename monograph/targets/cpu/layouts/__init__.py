@@ -1,0 +1,1 @@
+"""How values lie in memory: which layout each has, and the copies between them."""

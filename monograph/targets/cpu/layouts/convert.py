@@ -1,0 +1,137 @@
+"""From one layout to another: the copies that are left, and the borders that are kept zero.
+
+A conversion is a kernel that reads a value in one layout and writes it in another. Most are part of
+a kernel that computes something as well; those that are not are counted, with their bytes, so that
+a report can say what they cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from monograph.fusion.group import Group
+from monograph.ir.dims import Dim, Shape, shape_product
+from monograph.ir.graph import Value
+from monograph.ir.types import DType
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Axis, Buffer
+from monograph.kernel.flatten import flatten
+from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.layout import Layout
+from monograph.targets.base import Conversion
+from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.loops.choose_schedule import choose
+from monograph.targets.cpu.loops.schedule import Schedule
+from monograph.targets.cpu.machine import Machine
+
+LEAST_SHARED = 8 << 10
+"""Bytes of zeros from which two processors write half of them each."""
+
+
+def converted(launches: Launches, group: Group, value: Value, layout: Layout) -> int:
+    """The slot of a copy of the value in this layout; one that is there already is used again."""
+    key = value, layout
+    if key not in launches.converted:
+        target = Buffer(f"{value.name}_copy", value.dtype, value.shape, layout)
+        slot = launches.add_scratch(target)
+        convert(launches, group, value, launches.slot(value), slot, None, layout)
+        launches.conversions.append(_conversion(value, f"read by {group.name}"))
+        launches.converted[key] = slot
+    return launches.converted[key]
+
+
+def convert_back(
+    launches: Launches, group: Group, value: Value, source: int, layout: Layout
+) -> None:
+    """Write the value where it belongs, from a slot that holds it in this layout."""
+    convert(launches, group, value, source, launches.slot(value), layout, None)
+    launches.conversions.append(_conversion(value, f"written by {group.name}"))
+
+
+def _conversion(value: Value, purpose: str) -> Conversion:
+    nbytes = shape_product(value.shape) * value.dtype.numpy.itemsize
+    return Conversion(value.name, purpose, nbytes)
+
+
+def convert(
+    launches: Launches,
+    group: Group,
+    value: Value,
+    source: int,
+    target: int,
+    from_: Layout | None,
+    to: Layout | None,
+) -> None:
+    """A launch that copies a value; a layout of None is the value's own."""
+    own = launches.layouts.get(value)
+    read = Buffer("b0", value.dtype, value.shape, from_ or own)
+    written = Buffer("o0", value.dtype, value.shape, to or own)
+    axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(value.shape))
+    position = tuple(e.index(axis.symbol) for axis in axes)
+    store = Store(written, position, e.load(read, position))
+    kernel = Kernel(f"{group.name}_convert", (read,), (written,), axes, (store,))
+    flat = flatten(kernel)
+    if not flat.stores:
+        return
+    launches.note_sizes(flat, [source], [target])
+    launches.launch_flat(group, flat, [source], [target])
+    if to is not None:
+        clear_border(launches, group, target, value.dtype, value.shape, to)
+
+
+def clear_border(
+    launches: Launches, group: Group, slot: int, dtype: DType, shape: Shape, layout: Layout
+) -> None:
+    """Launches that write zeros around a value that lies in a slot."""
+    if not layout.border or any(dim == 0 for dim in shape):
+        return
+    order = layout.order
+    bordered = [axis for axis in order if layout.border[axis]]
+    buffer = Buffer("o0", dtype, (layout.reach(shape),))
+    zero = e.literal(0, dtype)
+    for number, axis in enumerate(bordered):
+        outside = order[: order.index(axis)]
+        gap = _gap(layout, bordered[number:])
+        step = layout.strides[axis] * (shape[axis] + layout.border[axis])
+        inside = e.axis("_i_gap", gap)
+        if number == 0:  # what lies before the first run is like what lies after each
+            run = e.axis("_i_run", shape_product(shape[each] for each in outside) + 1)
+            axes: tuple[Axis, ...] = (run, inside)
+            place: Dim = run.symbol * step + inside.symbol
+        else:
+            runs = tuple(e.axis(f"_i_run{each}", shape[each]) for each in outside)
+            axes = (*runs, inside)
+            place = layout.offset + layout.strides[axis] * shape[axis] + inside.symbol
+            place = place - _gap(layout, bordered[number + 1 :])
+            for each, run in zip(outside, runs, strict=True):
+                place = place + run.symbol * layout.strides[each]
+        store = Store(buffer, (e.index(place),), zero)
+        kernel = Kernel(f"{group.name}_border", (), (buffer,), axes, (store,))
+        flat = flatten(kernel)
+        launches.launch_flat(group, flat, [], [slot], _in_halves(flat, launches.machine))
+
+
+def _in_halves(border: Kernel, machine: Machine) -> Schedule:
+    """How zeros are written: a processor that has half of an image also writes what is around it.
+
+    It is little work, but lines that another processor wrote come slowly.
+    """
+    schedule = choose(border, machine)
+    extents = {axis.symbol: axis.extent for axis in border.axes}
+    total = shape_product(extents[symbol] for symbol in schedule.order[: schedule.parallel])
+    if schedule.tile:
+        (vector,) = schedule.vector
+        total = total * ((extents[vector] + schedule.tile - 1) // schedule.tile)
+    (buffer,) = border.outputs
+    written = shape_product(extents.values()) * buffer.dtype.bits // 8
+    if not isinstance(total, int) or not isinstance(written, int) or written < LEAST_SHARED:
+        return schedule
+    return replace(schedule, grain=min(schedule.grain, max(1, -(-total // 2))))
+
+
+def _gap(layout: Layout, axes: list[int]) -> Dim:
+    """The zeros between two runs along the first of these axes, those of inner axes included."""
+    total: Dim = 0
+    for axis in axes:
+        total = total + layout.border[axis] * layout.strides[axis]
+    return total

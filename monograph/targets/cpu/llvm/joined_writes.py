@@ -1,0 +1,112 @@
+"""Writes of a vector loop that lie together, so that whole vectors are stored.
+
+The lanes of a strided write go to places far apart, one by one. But where neighbours are written
+too, they can change places in registers first: two writes at ``2i`` and ``2i + 1`` (the parts of
+complex numbers) are one contiguous store of twice as many lanes, and n writes at ``p, p + 1, …``,
+each strided over the n lanes, are a square whose rows are contiguous once it is turned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+
+from monograph.dataclass import dataclass
+from monograph.ir.dims import Symbol
+from monograph.kernel.expr import Index, Load, walk
+from monograph.kernel.flatten import coefficient
+from monograph.kernel.loops import Let, Prefetch, Statement, Write
+from monograph.targets.cpu.llvm.assembly import Builder, Lanes, transposed
+
+PAIR = 2
+
+
+@dataclass
+class Join:
+    """Writes at consecutive places, in that order, each ``step`` apart from lane to lane."""
+
+    writes: tuple[Write, ...]
+    step: int
+    values: dict[int, Lanes] = field(default_factory=dict)
+
+    def add(self, write: Write, value: Lanes) -> bool:
+        """Note the value of one of the writes; whether that was the last."""
+        self.values[id(write)] = value
+        return len(self.values) == len(self.writes)
+
+    def rows(self, b: Builder) -> Iterator[tuple[int, Lanes]]:
+        """(how far from the first lane's first place, what is stored there)."""
+        values = [self.values[id(write)] for write in self.writes]
+        self.values.clear()
+        if len(values) == PAIR == self.step:
+            yield 0, _interleaved(b, *values)
+            return
+        for lane, row in enumerate(transposed(b, values)):
+            yield lane * self.step, row
+
+
+def _interleaved(b: Builder, even: Lanes, odd: Lanes) -> Lanes:
+    width = even.lanes
+    order = ", ".join(f"i32 {k}, i32 {width + k}" for k in range(width))
+    return b.assign(
+        even.element,
+        PAIR * width,
+        f"shufflevector {even}, {odd}, <{PAIR * width} x i32> <{order}>",
+    )
+
+
+def joined_writes(body: Sequence[Statement], symbol: Symbol, width: int) -> dict[int, Join]:
+    """The joins of a loop's body, by the identity of each write in them.
+
+    A write waits for the others of its join, so nothing may read what it writes meanwhile.
+    """
+    if width == 1 or any(not isinstance(each, Let | Prefetch | Write) for each in body):
+        return {}
+    writes = [each for each in body if isinstance(each, Write)]
+    if len(writes) < PAIR:
+        return {}
+    values = tuple(each.value for each in body if isinstance(each, Let | Write))
+    read = {each.buffer.name for each in walk(values) if isinstance(each, Load)}
+    found: dict[int, Join] = {}
+    for step, run in _runs([each for each in writes if each.buffer.name not in read], symbol):
+        size = PAIR if step == PAIR else width
+        if size & (size - 1):
+            continue
+        for first in range(0, len(run) - size + 1, size):
+            join = Join(tuple(run[first : first + size]), step)
+            found.update({id(write): join for write in join.writes})
+    return found
+
+
+def _runs(writes: Sequence[Write], symbol: Symbol) -> Iterator[tuple[int, list[Write]]]:
+    """Writes at consecutive places of one buffer, with how far apart their lanes are."""
+    left = list(writes)
+    while left:
+        first = left[0]
+        near: dict[int, Write] = {}
+        for write in list(left):
+            if write.buffer.name != first.buffer.name:
+                continue
+            distance = _distance(first, write)
+            if distance is not None and distance not in near:
+                near[distance] = write
+                left.remove(write)
+        if first in left:
+            left.remove(first)
+        step = coefficient(first.offset.dim, symbol) if isinstance(first.offset, Index) else None
+        if not isinstance(step, int) or step < PAIR:
+            continue
+        run: list[Write] = []
+        for distance in sorted(near):
+            if run and distance - 1 not in near:
+                yield step, run
+                run = []
+            run.append(near[distance])
+        yield step, run
+
+
+def _distance(first: Write, other: Write) -> int | None:
+    if not isinstance(first.offset, Index) or not isinstance(other.offset, Index):
+        return None
+    difference = other.offset.dim - first.offset.dim
+    return difference if isinstance(difference, int) else None

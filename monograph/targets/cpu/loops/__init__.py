@@ -1,0 +1,1 @@
+"""Loop nests: choosing a schedule for a kernel, and applying it."""

@@ -1,0 +1,1 @@
+"""Matrix products: tiles for the registers, blocks for the caches, packed operands."""

@@ -1,0 +1,155 @@
+"""Contractions: pack what is to be packed, and launch the product.
+
+An operand that is a plain array is read in place, weights lie in panels since the program was
+loaded, and what is neither is packed: the right operand block by block inside the product, or
+else in a step of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from monograph.fusion.group import Group
+from monograph.kernel.contraction import Contraction, as_contraction, with_k_ordered
+from monograph.kernel.expr import Buffer, Load, walk
+from monograph.kernel.flatten import flatten
+from monograph.kernel.kernel import Kernel
+from monograph.kernel.shortening import with_short_formulas
+from monograph.ops.conv import Conv
+from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.products.blocks import round_size
+from monograph.targets.cpu.products.packing import panels_of, rows_of, tiles_of, tiles_read
+from monograph.targets.cpu.products.pairs import image_in_pairs, in_pairs
+from monograph.targets.cpu.products.product import Product, product_nest
+from monograph.targets.cpu.products.split_k import in_pieces
+from monograph.targets.cpu.products.tiles import Reading, Tiling
+from monograph.targets.cpu.products.tiling import (
+    PIECES,
+    Weights,
+    choose_tiling,
+    is_worth_cutting,
+    is_worth_tiling,
+    tile_packing,
+)
+from monograph.targets.cpu.products.widening import narrowed
+from monograph.targets.cpu.tuning import Launcher
+from monograph.targets.program import Launch
+
+
+def contract(
+    launches: Launches, group: Group, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
+) -> bool:
+    """Steps that compute a contraction in tiles, if the kernel is one that is worth it."""
+    contraction = as_contraction(with_short_formulas(flat))
+    if contraction is None:
+        return False
+    slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
+    weights = _weights(launches, contraction, slots)
+    if not is_worth_tiling(contraction, weights):
+        return False
+    pieces = in_pieces(contraction, PIECES) if is_worth_cutting(contraction) else None
+    if pieces is not None:
+        made = [launches.add_scratch(each) for each in pieces.parts.outputs]
+        if contract(launches, group, pieces.parts, inputs, made):
+            rest = [*(inputs[k] for k in pieces.rest_inputs), *made]
+            launches.launch_flat(group, pieces.rest, rest, outputs)
+            return True
+    contraction, inputs = _in_pairs(launches, group, contraction, inputs, weights)
+    contraction, tiling = choose_tiling(
+        contraction, launches.machine, weights, is_in_network(group), launches.loop_depth > 0
+    )
+    launch = _alone(group, contraction)
+    tiling = launches.decide(flat.digest, group, tiling, inputs, outputs, launch)
+    launch(launches, tiling, inputs, outputs)
+    return True
+
+
+def _weights(launches: Launches, contraction: Contraction, slots: Mapping[str, int]) -> Weights:
+    """Which operand is made of weights alone; the right one if both are."""
+    sides = ((Weights.RIGHT, contraction.right), (Weights.LEFT, contraction.left))
+    for weights, side in sides:
+        read = [slots[x.buffer.name] for x in walk((side,)) if isinstance(x, Load)]
+        if launches.is_constant(read):
+            return weights
+    return Weights.NONE
+
+
+def is_in_network(group: Group) -> bool:
+    """Whether it convolves an image that an earlier kernel wrote."""
+    images = [node.operands[0] for node in group.nodes if isinstance(node.op, Conv)]
+    return any(image.producer is not None for image in images)
+
+
+def _in_pairs(
+    launches: Launches,
+    group: Group,
+    contraction: Contraction,
+    inputs: Sequence[int],
+    weights: Weights,
+) -> tuple[Contraction, Sequence[int]]:
+    """The contraction two steps of k at a time, if it is one of small integers, and its inputs."""
+    small = launches.small_inputs(contraction.kernel, inputs)
+    in_panels = weights is Weights.RIGHT
+    ordered = with_k_ordered(contraction, contraction.left, merge=in_panels)
+    if len(ordered.k) == 1:
+        return in_pairs(ordered, small) or contraction, inputs
+    found = image_in_pairs(ordered, small) if in_panels else None
+    if found is None:
+        return contraction, inputs
+    copy, halved = found
+    named = zip(contraction.kernel.inputs, inputs, strict=True)
+    slots = {buffer.name: slot for buffer, slot in named}
+    read = tuple(slots[buffer.name] for buffer in copy.inputs)
+    return halved, [*inputs, launches.packed(group, copy, read)]
+
+
+def _alone(group: Group, contraction: Contraction) -> Launcher:
+    """Launches a contraction with a tiling that somebody else chose."""
+    names = [buffer.name for buffer in contraction.kernel.inputs]
+
+    def launch(
+        launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        assert isinstance(choice, Tiling)
+        slots = dict(zip(names, inputs, strict=True))
+        launch_product(launches, group, contraction, choice, slots, outputs)
+
+    return launch
+
+
+def launch_product(
+    launches: Launches,
+    group: Group,
+    contraction: Contraction,
+    tiling: Tiling,
+    slots: Mapping[str, int],
+    outputs: Sequence[int],
+) -> None:
+    """Pack what the tiling wants packed, and multiply; ``slots`` are those of the inputs."""
+    known = dict(slots)
+
+    def packed(packing: Kernel, in_tiles: bool = False) -> Buffer:
+        (buffer,) = packing.outputs
+        read = tuple(slots[each.name] for each in packing.inputs)
+        flat = flatten(packing)
+        schedule = tile_packing(flat) if in_tiles else None
+        known[buffer.name] = launches.packed(group, flat, read, schedule)
+        return buffer
+
+    left = right = None
+    if tiling.left is Reading.PACKED:
+        left = packed(rows_of(contraction))
+    if tiling.left is Reading.TILES:
+        depth = round_size(contraction.k, tiling.depth)
+        left = packed(tiles_of(contraction, tiling.height, depth, tiling.rows), in_tiles=True)
+        tiles = tiles_read(contraction, tiling.height, depth, tiling.rows)
+        last = launches.steps[-1] if launches.steps else None
+        if tiles is not None and isinstance(last, Launch) and last.slots[-1] == known[left.name]:
+            launches.packings[last.kernel] = tiles
+    if tiling.right is Reading.PACKED:
+        part = narrowed(contraction) if tiling.narrow else None
+        right = packed(panels_of(contraction, tiling.columns, part))
+    nest = product_nest(contraction, tiling, left, right)
+    built = launches.built_nest(group, nest, contraction.kernel, tiling)
+    launches.products[built.name] = Product(contraction, tiling, left, right)
+    launches.launch_built(built, group, [known[each.name] for each in nest.inputs], outputs)

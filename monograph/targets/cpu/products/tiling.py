@@ -1,0 +1,569 @@
+"""How a matrix product is cut up, and where it reads its operands, by what the machine can hold.
+
+The tile fills the registers. A panel of the right operand stays in the first cache while the rows
+of a block pass by, and those stay in the second while the panels do. An array whose rows are long
+is read in place; a right operand that only a few rows ask for is read where it lies too, a few
+steps of k at a time, along whole rows of it.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+
+from monograph.dataclass import dataclass
+from monograph.ir.dims import Dim, dim_max, dim_min, provably_at_least, shape_product
+from monograph.kernel.contraction import (
+    WORTHWHILE,
+    Contraction,
+    k_steps,
+    runs_across_k,
+    runs_along_k,
+    with_k_ordered,
+)
+from monograph.kernel.expr import Axis, Expr, Index, Load
+from monograph.kernel.flatten import coefficient
+from monograph.kernel.kernel import Kernel
+from monograph.targets.cpu.loops.choose_schedule import WORK, likely
+from monograph.targets.cpu.loops.schedule import Schedule
+from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.products.packing import GROUP
+from monograph.targets.cpu.products.tiles import (
+    Ahead,
+    Reading,
+    Segment,
+    Tiling,
+    exact_segments,
+    open_segments,
+)
+from monograph.targets.cpu.products.widening import in_groups, narrowed
+
+DEPTH = 256
+"""Products that are summed in registers at a time."""
+BLOCK_ROWS = 128
+"""Rows that stay in the second cache beside their sums and a few panels."""
+BLOCK_PANELS = 8
+SHARES = 16
+"""Blocks that a large product is cut into at least, so that threads end together."""
+PORTIONS = 16
+"""Portions that the columns of one block of rows are handed out in at least."""
+PORTION = 2 << 20
+"""Multiplications of a portion, about 40 microseconds: a thread takes neighbours one by one, so
+that all but its first panel are asked for in time."""
+FEW = 16
+"""Rows up to which an array is read in place rather than packed first."""
+FEWEST = 3
+"""Rows from which it is worth its while to turn a right operand, or to ask for it ahead of time."""
+SHARING = 8
+"""Tiles of a block that can ask for a panel together, a few lines each."""
+MANY = 768
+"""Rows up to which all of them are a block, so that packing the right operand for each block is
+packing it once, if they lie in tiles."""
+MANY_IN_PLACE = 512
+"""The same for rows that do not, and had better stay in the second cache."""
+MOST_EVEN = 8
+"""Blocks among which the most equal ones are looked for, where few would do."""
+SHARED_ROWS = 96
+"""Rows from which threads can share them, a few tiles each."""
+ACROSS_ROWS = 24
+"""Rows from which those that lie side by side are packed in tiles."""
+TILED_ROWS = 96
+TILED_COLUMNS = 384
+"""Rows and columns from which the left operand is packed in tiles."""
+HELD_COLUMNS = 32
+"""Columns from which weights are stored in tiles."""
+HELD_PANELS = 2
+"""Panels that are copied at a time where all weights pass by: they stay in the first cache."""
+HELD_ROWS = 48
+"""Rows of weights that the columns of a block, which stay in the second cache, meet together."""
+ACROSS_STEPS = 4
+"""Steps that are packed at a time where rows lie side by side."""
+FEW_RESULTS = 64
+LONG = 4096
+"""A product of at most so many rows and columns, with k at least this long, is cut along k."""
+PIECES = 8
+SUMS = 256 << 10
+"""Bytes that the sums of a block may take."""
+WIDE = 4096
+"""Columns of a block that is read in place: whole pages, one after the other."""
+SHORT = 64
+"""Steps of k that are over so soon that what comes before and after them counts."""
+LATENCY = 8
+"""Vectors that are multiplied in the time that one sum takes."""
+PAGE = 4096
+"""Bytes after which rows of an array fall on the same lines of the first cache."""
+
+
+class Weights(Enum):
+    """Which operand of a product is known when the program is loaded, and packed once for all."""
+
+    NONE = "none"
+    LEFT = "left"
+    RIGHT = "right"
+
+
+def is_worth_tiling(contraction: Contraction, weights: Weights) -> bool:
+    """Whether a contraction is large enough for tiles, and not better off as plain rows."""
+    sides = (contraction.m, contraction.n, contraction.k)
+    m, n, k = (likely(contraction.size(axes)) for axes in sides)
+    least = 2 if len(contraction.k) > 1 else 8
+    if k < 8 or n < least or m * n * k < WORTHWHILE:
+        return False
+    if not provably_at_least(contraction.size(contraction.k), 1):
+        return False  # the sum of nothing is stored by no round of k
+    return weights is Weights.RIGHT or m >= FEWEST or _lies_along(contraction)
+
+
+def is_worth_cutting(contraction: Contraction) -> bool:
+    """Whether a product has so few results and so long a k that its parts are for several threads.
+
+    It depends on sizes alone: the same input gives the same bits on any number of threads.
+    """
+    if contraction.batch or contraction.outer:
+        return False
+    sides = (contraction.m, contraction.n, contraction.k)
+    m, n, k = (contraction.size(axes) for axes in sides)
+    if not isinstance(m, int) or not isinstance(n, int) or not isinstance(k, int):
+        return False
+    return m <= FEW_RESULTS and n <= FEW_RESULTS and k >= LONG
+
+
+def choose_tiling(
+    contraction: Contraction,
+    machine: Machine,
+    weights: Weights,
+    in_network: bool = False,
+    in_loop: bool = False,
+) -> tuple[Contraction, Tiling]:
+    """The contraction with k in the order in which it is read, and how it is cut up.
+
+    ``in_network`` tells whether the left operand is an image that the kernel before has just
+    written. With ``in_loop``, rows of which nobody knows how many there are, are taken for few: a
+    loop over time hands on the states of a batch, and a copy of them in tiles pays for many alone.
+    """
+    in_panels = weights is Weights.RIGHT
+    left = choose_left(contraction, machine)
+    if in_panels and left is Reading.IN_PLACE and _has_rows_apart(contraction, machine):
+        left = Reading.PACKED
+    guide = contraction.left if left is Reading.IN_PLACE else contraction.right
+    contraction = with_k_ordered(contraction, guide, merge=in_panels)
+    is_open = in_loop and not isinstance(contraction.size(contraction.m), int)
+    in_tiles = is_worth_packing(contraction, weights) and not (in_panels and is_open)
+    if in_tiles or (left is Reading.PACKED and lies_across(contraction)):
+        left = Reading.TILES
+    right = Reading.PACKED if in_panels else choose_right(contraction, machine, weights)
+    if in_panels and left is not Reading.TILES and likely(contraction.size(contraction.m)) <= FEW:
+        contraction = in_groups(contraction)
+    chooser = _Chooser(contraction, machine, left, right, weights, in_network, in_loop)
+    return contraction, chooser.tiling()
+
+
+def choose_left(contraction: Contraction, machine: Machine) -> Reading:
+    """In place if it is an array in which k is a fixed step, and its rows lie well."""
+    steps = k_steps(contraction.left, contraction)
+    if steps is None:
+        return Reading.PACKED
+    size = likely(contraction.size((*contraction.m, *contraction.k)))
+    nbytes = size * contraction.reduction.dtype.bits // 8
+    is_long = 1 not in steps and nbytes > machine.l1
+    if is_long and _has_rows_beside(contraction, steps):
+        return Reading.IN_PLACE
+    return Reading.PACKED if is_long else Reading.IN_PLACE
+
+
+def _has_rows_beside(contraction: Contraction, steps: tuple[Dim, ...]) -> bool:
+    """Whether neighbouring rows of the left operand share cache lines, as those of an image do."""
+    if len(contraction.k) < 2 or not contraction.m:
+        return False
+    return _step(contraction.left, contraction.m[-1]) == 1
+
+
+def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
+    """Whether the rows of one tall tile all fall on the same lines of the first cache."""
+    if not is_one_tile(contraction, machine) or narrowed(contraction) is not contraction.right:
+        return False
+    step = _step(contraction.left, contraction.m[-1])
+    if not isinstance(step, int) or step == 0:
+        return False
+    return step * contraction.reduction.dtype.bits // 8 % PAGE == 0
+
+
+def is_worth_packing(contraction: Contraction, weights: Weights) -> bool:
+    """Whether so many columns read the left operand's rows that copying them into tiles pays.
+
+    A tile is then one run of memory: it comes in time, whatever the distance between its rows.
+    Weights are copied once for all calls.
+    """
+    held = weights is Weights.LEFT
+    if (contraction.outer and not held) or not runs_along_k(contraction):
+        return False
+    depth = contraction.k[0].extent
+    if not contraction.reduction.dtype.is_float or not isinstance(depth, int) or depth % GROUP:
+        return False
+    rows, columns = (likely(contraction.size(axes)) for axes in (contraction.m, contraction.n))
+    if held:
+        return rows > FEW and columns >= HELD_COLUMNS
+    return rows >= TILED_ROWS and columns >= TILED_COLUMNS
+
+
+def lies_across(contraction: Contraction) -> bool:
+    """Whether rows lie side by side at each step of k: tiles of them are quicker made than rows."""
+    if contraction.outer or not runs_across_k(contraction):
+        return False
+    rows, depth = contraction.size(contraction.m), contraction.k[0].extent
+    if not isinstance(rows, int) or not isinstance(depth, int):
+        return False
+    return contraction.reduction.dtype.is_float and rows >= ACROSS_ROWS and depth % GROUP == 0
+
+
+def choose_right(contraction: Contraction, machine: Machine, weights: Weights) -> Reading:
+    """In place if it is small, or read by few rows; packed once if read by many blocks of them."""
+    if is_beside_weights(contraction, machine, weights):
+        return Reading.IN_PLACE
+    rows = likely(contraction.size(contraction.m))
+    nbytes = likely(contraction.size((*contraction.n, *contraction.k)))
+    nbytes = nbytes * contraction.reduction.dtype.bits // 8
+    is_small = nbytes <= 2 * machine.l1 and not _is_crowded(contraction, machine)
+    if _lies_along(contraction) and (rows <= FEW or is_small):
+        return Reading.IN_PLACE
+    in_tiles = is_worth_packing(contraction, weights) or lies_across(contraction)
+    most = MANY if in_tiles else MANY_IN_PLACE
+    return Reading.BLOCK if rows <= most else Reading.PACKED
+
+
+def is_beside_weights(contraction: Contraction, machine: Machine, weights: Weights) -> bool:
+    """Whether a round of k of all columns stays in the second cache beside a block of weights.
+
+    Threads then share the weights, each reads its part of them once, and nobody copies columns.
+    """
+    if weights is not Weights.LEFT or not is_worth_packing(contraction, weights):
+        return False
+    columns = contraction.size(contraction.n)
+    if not isinstance(columns, int) or contraction.outer or contraction.batch:
+        return False
+    if not _lies_along(contraction):
+        return False
+    element = contraction.reduction.dtype.bits // 8
+    is_aligned = columns * element % (machine.vector_bytes // 2) == 0
+    return is_aligned and columns * DEPTH * element <= machine.l2 // 2
+
+
+def _lies_along(contraction: Contraction) -> bool:
+    """Whether the right operand is an array whose columns are neighbours in memory."""
+    if k_steps(contraction.right, contraction) is None or len(contraction.n) != 1:
+        return False
+    return _step(contraction.right, contraction.n[0]) == 1
+
+
+def _is_crowded(contraction: Contraction, machine: Machine) -> bool:
+    """Whether the rows of a panel, read in place, fall on too few lines of the first cache."""
+    stride = _step(contraction.right, contraction.k[-1])
+    if not isinstance(stride, int) or stride == 0:
+        return False
+    distance = math.gcd(PAGE, stride * contraction.reduction.dtype.bits // 8)
+    ways = max(1, machine.l1 // PAGE)
+    return likely(contraction.k[-1].extent) > PAGE // distance * ways
+
+
+def _step(formula: Expr, axis: Axis) -> Dim | None:
+    """How far an axis moves through the array that a formula is an element of."""
+    if not isinstance(formula, Load) or not isinstance(formula.operands[0], Index):
+        return None
+    return coefficient(formula.operands[0].dim, axis.symbol)
+
+
+@dataclass(frozen=True)
+class _Chooser:
+    """The sizes that a tiling is chosen by."""
+
+    contraction: Contraction
+    machine: Machine
+    left: Reading
+    right: Reading
+    weights: Weights
+    in_network: bool
+    in_loop: bool = False
+
+    @property
+    def element(self) -> int:
+        return self.contraction.reduction.dtype.bits // 8
+
+    def tiling(self) -> Tiling:
+        contraction, machine = self.contraction, self.machine
+        rows, columns = contraction.size(contraction.m), likely(contraction.size(contraction.n))
+        lanes = min(machine.vector_bytes // self.element, power_of_two(columns))
+        segments, height, vectors = self.tile(rows, columns, lanes)
+        width = vectors * lanes
+        depth = self.depth(likely(rows))
+        tiles = likely(segments[0].count) if segments else groups_of(likely(rows), height)
+        in_blocks = self.right is Reading.PACKED and not self.is_whole()
+        most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
+        block_tiles = groups_of(tiles, groups_of(tiles, most))
+        if self.is_by_rows():
+            most_rows = HELD_ROWS if self.weights is Weights.LEFT else BLOCK_ROWS
+            block_tiles = even_block(tiles, max(1, most_rows // height))
+        block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
+        row_work = 2 * block_panels * vectors * likely(contraction.size(contraction.k))
+        return Tiling(
+            segments,
+            height,
+            width,
+            depth,
+            block_tiles,
+            block_panels,
+            self.left,
+            self.right,
+            self.grain(columns, width * block_panels, block_tiles * height, row_work),
+            self.whole_tiles(height, block_tiles),
+            self.is_narrow(likely(rows)),
+            self.ahead(likely(rows), block_tiles),
+        )
+
+    def tile(self, rows: Dim, columns: int, lanes: int) -> tuple[tuple[Segment, ...], int, int]:
+        """Tiles of the rows, the height of most, and the vectors that a tile is wide."""
+        if self.weights is Weights.RIGHT and is_one_tile(self.contraction, self.machine):
+            assert isinstance(rows, int), "so few rows are known"
+            return (Segment(0, rows, 1),), rows, 1
+        if self.is_three_wide(lanes):
+            most = tallest(self.machine, 3)
+            if not isinstance(rows, int):
+                return self.open_rows(rows, most), most, 3
+            segments = row_segments(rows, most, groups_of(LATENCY, 3))
+            return segments, segments[0].rows, 3
+        if not isinstance(rows, int):
+            wide = 2 if columns > lanes else 1
+            most = tallest(self.machine, wide)
+            return self.open_rows(rows, most), most, wide
+        return choose_tile(rows, columns, self.machine, lanes)
+
+    def open_rows(self, rows: Dim, height: int) -> tuple[Segment, ...]:
+        """Tiles for a number of rows that is known only when it runs, perhaps just one.
+
+        An operand that is packed in tiles has tiles of two heights.
+        """
+        in_tiles = self.left is Reading.TILES
+        return open_segments(rows, height) if in_tiles else exact_segments(rows, height)
+
+    def is_three_wide(self, lanes: int) -> bool:
+        """Whether tiles of three vectors a row fit better than those of two.
+
+        Those of two would leave lanes empty, or k is so short that beginning and ending a tile
+        counts: wider rows have fewer numbers to fetch.
+        """
+        contraction = self.contraction
+        columns, rows = contraction.size(contraction.n), contraction.size(contraction.m)
+        if not isinstance(columns, int) or columns % (3 * lanes) or likely(rows) <= FEW:
+            return False
+        if not contraction.reduction.dtype.is_float or tallest(self.machine, 3) < LATENCY // 2:
+            return False
+        is_short = likely(contraction.size(contraction.k)) <= SHORT
+        return columns % (2 * lanes) != 0 or (is_short and self.left is Reading.IN_PLACE)
+
+    def is_narrow(self, rows: int) -> bool:
+        """Whether panels come from memory so seldom used that their bytes are what takes time."""
+        is_wide = narrowed(self.contraction) is self.contraction.right
+        return not is_wide and self.weights is Weights.RIGHT and rows <= FEW
+
+    def ahead(self, rows: int, tiles: int) -> Ahead:
+        """When to ask for the next panel: one or two rows read panels as fast as they come."""
+        if self.right is not Reading.PACKED or rows < FEWEST:
+            return Ahead.NOTHING
+        if self.in_loop and not isinstance(self.contraction.size(self.contraction.m), int):
+            return Ahead.STEPS  # nobody knows how many tiles would share the asking
+        return Ahead.TILES if tiles >= SHARING else Ahead.STEPS
+
+    def depth(self, rows: int) -> int:
+        """Steps of k between two visits of the sums; 0 for all of them."""
+        axes = self.contraction.k
+        steps = likely(self.contraction.size(axes))
+        if self.is_streamed():
+            stride = _step(self.contraction.right, axes[-1])
+            crowded = not isinstance(stride, int) or stride * self.element % PAGE == 0
+            return 8 if crowded else 16
+        known = all(isinstance(axis.extent, int) for axis in axes)
+        return 0 if known and steps <= DEPTH * 3 // 2 else DEPTH
+
+    def is_streamed(self) -> bool:
+        """Whether the right operand is read in place, and from memory."""
+        if self.right is not Reading.IN_PLACE or self.left is Reading.TILES:
+            return False
+        size = likely(self.contraction.size((*self.contraction.n, *self.contraction.k)))
+        return size * self.element > 2 * self.machine.l1
+
+    def is_whole(self) -> bool:
+        """Whether packed panels meet all rows in one block.
+
+        A round of k of all rows then fits half of the second cache. The rows come from the third
+        for each panel, in time if they lie in tiles; otherwise all of k has to fit.
+        """
+        contraction = self.contraction
+        rows = contraction.size(contraction.m)
+        if self.right is not Reading.PACKED or not isinstance(rows, int) or self.is_by_rows():
+            return False
+        steps = DEPTH if self.left is Reading.TILES else likely(contraction.size(contraction.k))
+        return rows * steps * self.element <= self.machine.l2 // 2
+
+    def whole_tiles(self, height: int, block_tiles: int) -> int:
+        """Tiles up to which rows of an unknown number meet panels in one block; 0 for none."""
+        rows = self.contraction.size(self.contraction.m)
+        if isinstance(rows, int) or self.left is not Reading.TILES:
+            return 0
+        if self.right is not Reading.PACKED:
+            return 0
+        return max(block_tiles, self.machine.l2 // 2 // (DEPTH * self.element * height))
+
+    def is_by_rows(self) -> bool:
+        """Whether threads share the rows alone, as they do in the layers before and after.
+
+        Each then reads all weights, which stay near, and few rows that another one wrote.
+        """
+        contraction = self.contraction
+        if is_beside_weights(contraction, self.machine, self.weights):
+            return True
+        rows = contraction.size(contraction.m)
+        is_packed = self.weights is Weights.RIGHT and self.right is Reading.PACKED
+        if not self.in_network or not is_packed:
+            return False
+        is_plain = not contraction.batch and not contraction.outer
+        if not isinstance(rows, int) or rows < SHARED_ROWS or not is_plain:
+            return False
+        weights = likely(contraction.size((*contraction.n, *contraction.k))) * self.element
+        return weights <= self.machine.l2 // 2
+
+    def grain(self, columns: int, width: int, most_rows: int, row_work: int) -> Dim:
+        """Blocks that are worth a thread; in a loop, as many as their rows turn out to call for."""
+        rows = self.contraction.size(self.contraction.m)
+        if self.in_loop and not isinstance(rows, int):
+            known = dim_max(1, dim_min(rows, most_rows))
+            return dim_max(1, WORK // row_work // known)
+        return max(self.portion(columns, width), WORK // max(most_rows * row_work, 1))
+
+    def portion(self, columns: int, width: int) -> int:
+        """Blocks of so many columns that a thread takes at a time, where they have all rows."""
+        contraction = self.contraction
+        rows = likely(contraction.size(contraction.m))
+        if not self.is_whole() or rows < FEWEST:
+            return 1
+        blocks = groups_of(columns, width)
+        blocks *= likely(contraction.size((*contraction.batch, *contraction.outer)))
+        work = rows * width * likely(contraction.size(contraction.k))
+        return max(1, min(groups_of(PORTION, work), blocks // PORTIONS))
+
+    def panels(self, rows: int, columns: int, width: int, row_blocks: int) -> int:
+        """Panels of a block."""
+        contraction = self.contraction
+        panels = groups_of(columns, width)
+        if self.is_by_rows():
+            return panels
+        if self.is_streamed():
+            most = min(WIDE, SUMS // (2 * rows * self.element))
+            return groups_of(min(max(columns // 2, 256), most), width)
+        steps = likely(contraction.size(contraction.k))
+        fits = rows * steps * self.element <= self.machine.l2 // 2
+        in_panels = self.weights is Weights.RIGHT
+        if self.is_whole() or (fits and (in_panels or not _lies_along(contraction))):
+            return 1
+        outside = likely(contraction.size((*contraction.batch, *contraction.outer)))
+        weights = likely(contraction.size((*contraction.m, *contraction.k))) * self.element
+        if self.weights is Weights.LEFT and weights <= self.machine.l2:
+            return min(panels, HELD_PANELS)
+        return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // SHARES))
+
+
+def even_block(tiles: int, most: int) -> int:
+    """Tiles of a block, at most so many, where an even number of blocks is as equal as can be."""
+    least = max(MOST_EVEN // 2, groups_of(tiles, most))
+    counts = range(least + least % 2, max(least, MOST_EVEN) + 2, 2)
+
+    def longest(size: int) -> int:
+        return min(tiles, groups_of(groups_of(tiles, size), 2) * size)
+
+    return min(
+        (groups_of(tiles, count) for count in counts), key=lambda size: (longest(size), -size)
+    )
+
+
+def is_one_tile(contraction: Contraction, machine: Machine) -> bool:
+    """Whether rows are too many for a tile of two vectors and few enough for one of one.
+
+    Weights come from memory then no slower than they are multiplied, and one tile reads them once.
+    """
+    rows = contraction.size(contraction.m)
+    most = min(machine.registers - 6, FEW)
+    return isinstance(rows, int) and tallest(machine, 2) < rows <= most
+
+
+def tallest(machine: Machine, vectors: int) -> int:
+    """The most rows of a tile of so many vectors."""
+    return (machine.registers - 4) // vectors
+
+
+def tile_packing(flat: Kernel) -> Schedule:
+    """How the left operand is stored in tiles: a thread fills whole ones, a group at a time.
+
+    The last two axes are the rows of a tile and the steps of a group, or else a step and its rows.
+    """
+    symbols = tuple(axis.symbol for axis in flat.axes)
+    *_, row, step = flat.axes
+    height, width = likely(row.extent), likely(step.extent)
+    if step.symbol.name != "_i_step":
+        height, width = ACROSS_STEPS, width & -width
+    tile = next(k for k, symbol in enumerate(symbols) if symbol.name == "_i_tile")
+    size = shape_product(axis.extent for axis in flat.axes[tile + 1 :])
+    return Schedule(
+        symbols,
+        rows=len(symbols) - 1,
+        parallel=tile + 1,
+        vector=(step.symbol,),
+        width=width,
+        jam=((row.symbol, height),),
+        grain=max(1, WORK // max(likely(size) // width, 1)),
+    )
+
+
+def groups_of(size: int, width: int) -> int:
+    """How many groups of ``width`` hold ``size``."""
+    return -(-size // width)
+
+
+def choose_tile(
+    rows: int, columns: int, machine: Machine, lanes: int
+) -> tuple[tuple[Segment, ...], int, int]:
+    """Tiles of the rows, the height of most, and the vectors that a tile is wide.
+
+    Two vectors a row leave most registers for sums; with few rows, more vectors keep enough sums
+    going to hide the latency of each.
+    """
+    wide = 2 if columns > lanes else 1
+    most = tallest(machine, wide)
+    if rows < 4:
+        vectors = 8 if rows == 1 else 4
+        while vectors > 1 and vectors * lanes >= 2 * columns:
+            vectors //= 2
+        return (Segment(0, rows, 1),), rows, vectors
+    segments = row_segments(rows, most, LATENCY // wide)
+    return segments, segments[0].rows, wide
+
+
+def power_of_two(size: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << (size - 1).bit_length()
+
+
+def row_segments(rows: int, most: int, least: int = LATENCY // 2) -> tuple[Segment, ...]:
+    """Tiles of at most two heights that cover the rows exactly, in the least time.
+
+    A step of a tile takes as long as its multiplications, but no less than the latency of one,
+    in which ``least`` rows are multiplied.
+    """
+    found: list[tuple[float, tuple[Segment, ...]]] = []
+    for high in range(min(most, rows), 0, -1):
+        for low in range(high, 0, -1):
+            for count in range(min(rows // low, most) + 1):
+                tall = (rows - count * low) // high
+                if tall < 1 or tall * high + count * low != rows:
+                    continue
+                time = tall * (max(high, least) + 0.2) + count * (max(low, least) + 0.3)
+                tail = (Segment(tall * high, low, count),) if count else ()
+                found.append((time, (Segment(0, high, tall), *tail)))
+    return min(found, key=lambda each: each[0])[1]
