@@ -36,6 +36,7 @@ _HOMES = {
     "optimize": "monograph.api",
     "optimize_with_report": "monograph.api",
     "parse": "monograph.ir.text.parser",
+    "quantize": "monograph.quantization.interface",
     "save_graph": "monograph.ir.text.files",
     "time_limit": "monograph.deadline",
     "trace": "monograph.frontends.trace",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from monograph.ir.text.parser import parse
     from monograph.ir.types import TensorType
     from monograph.ir.verify import verify
+    from monograph.quantization.interface import quantize
 
 __all__ = [
     "Graph",
@@ -85,6 +87,7 @@ __all__ = [
     "optimize",
     "optimize_with_report",
     "parse",
+    "quantize",
     "save_graph",
     "time_limit",
     "trace",

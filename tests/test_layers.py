@@ -35,7 +35,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"compiler"}),
     frozenset({"bindings"}),
     frozenset({"api", ""}),
-    frozenset({"inspect"}),
+    frozenset({"inspect", "quantization"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
 )

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 import monograph
-from monograph.cli import bench, check, compile, explain, ops, opt, run, tour, tune, validate
+from monograph.cli import (
+    bench,
+    check,
+    compile,
+    explain,
+    ops,
+    opt,
+    quantize,
+    run,
+    tour,
+    tune,
+    validate,
+)
 from monograph.cli.errors import error_text
 from monograph.errors import MonographError
 
@@ -25,6 +37,7 @@ app.command("compile")(compile.compile)
 app.command("run")(run.run)
 app.command("bench")(bench.bench)
 app.command("tune")(tune.tune)
+app.command("quantize")(quantize.quantize)
 app.command("explain")(explain.explain)
 app.command("opt")(opt.opt)
 app.command("check")(check.check)

@@ -1,0 +1,114 @@
+"""``monograph.quantize``: profile, convert, and measure what quantization costs.
+
+profile = monograph.quantize.profile(model, batches)
+graph = monograph.quantize(model, profile)
+compiled = monograph.compile(graph)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from monograph.errors import InputError
+from monograph.ir.graph import Graph
+from monograph.quantization.convert import convert
+from monograph.quantization.export import quantized_to_onnx
+from monograph.quantization.prepare import digest_of, prepare
+from monograph.quantization.profile import Profile
+from monograph.quantization.profiling import profile_graph
+from monograph.quantization.report import QuantizationReport
+from monograph.quantization.scheme import SCHEMES, Scheme, scheme_of
+
+AnyProfile: TypeAlias = Profile | str | os.PathLike[str] | None
+AnyScheme: TypeAlias = Scheme | str
+Taken: TypeAlias = Profile
+
+
+class Quantize:
+    """The function ``monograph.quantize``, with what belongs to it."""
+
+    Scheme = Scheme
+    Profile = Profile
+    schemes = SCHEMES
+    to_onnx = staticmethod(quantized_to_onnx)
+
+    def __call__(
+        self,
+        model: Any,
+        profile: AnyProfile = None,
+        scheme: AnyScheme = "int8",
+        *,
+        examples: tuple[Any, ...] = (),
+    ) -> Graph:
+        """A graph that computes what ``model`` does with small integers.
+
+        ``model`` is a ``Graph``, an ONNX model (path, bytes or ``ModelProto``) or a torch module
+        with ``examples``. ``profile`` is one of this model, or a file of one; schemes that store
+        weights alone need none. ``scheme`` is a ``Scheme`` or a name of ``schemes``.
+        """
+        return self.with_report(model, profile, scheme, examples=examples)[0]
+
+    def with_report(
+        self,
+        model: Any,
+        profile: AnyProfile = None,
+        scheme: AnyScheme = "int8",
+        *,
+        examples: tuple[Any, ...] = (),
+    ) -> tuple[Graph, QuantizationReport]:
+        """Like calling ``quantize``, with a report of each layer and the conversions left."""
+        chosen = scheme_of(scheme)
+        graph = prepare(model, examples)
+        found = load_profile(profile)
+        check_model(graph, found)
+        report = convert(graph, found, chosen)
+        return graph, report
+
+    def profile(
+        self,
+        model: Any,
+        batches: Iterable[Any],
+        *,
+        per_channel: bool = False,
+        examples: tuple[Any, ...] = (),
+        progress: bool | None = None,
+    ) -> Taken:
+        """The ranges of the model's activations on these batches.
+
+        A batch is an array (of a model with one input), a tuple of them in order, or a dict by
+        input name. ``per_channel`` also keeps the range and mean of every channel. ``progress``
+        shows a bar; None does so on a terminal.
+        """
+        graph = prepare(model, examples)
+        return profile_graph(graph, batches, by_channel=per_channel, progress=progress)
+
+
+def load_profile(profile: Profile | str | os.PathLike[str] | None) -> Profile:
+    """A profile, or the file of one."""
+    if isinstance(profile, Profile):
+        return profile
+    if isinstance(profile, str | os.PathLike):
+        return Profile.load(profile)
+    raise InputError(
+        "quantizing activations needs a profile of them",
+        expected="what monograph.quantize.profile(model, batches) returns, or its file",
+        found=type(profile).__name__,
+    )
+
+
+def check_model(graph: Graph, profile: Profile) -> None:
+    """Refuse the profile of another model, or of this one with other weights."""
+    digest = digest_of(graph)
+    if profile.model != digest:
+        raise InputError(
+            "this profile is of another model",
+            expected=f"model {digest}",
+            found=f"model {profile.model}",
+            hint="profile this model, with the weights that it has now",
+        )
+
+
+quantize = Quantize()
+"""The public function."""
