@@ -48,6 +48,14 @@ test: lint types ## Run every check that CI runs: lint, types, tests
 test-slow: $(STAMP) ## Run the tests that make test leaves out
 	$(BIN)/python -m pytest -n 2 -m slow $(PYTEST_ARGS)
 
+.PHONY: test-page
+test-page: $(STAMP) ## Open reports in a headless Chromium (apt-get install chromium chromium-driver)
+	$(BIN)/python -m pytest -m 'slow or not slow' tests/report $(PYTEST_ARGS)
+
+.PHONY: page
+page: ## Build the report's script and style anew (needs node; the result is committed)
+	cd monograph/report/page && npm ci --no-audit --no-fund && npm run build
+
 .PHONY: test-gpu
 test-gpu: $(STAMP) ## Run the Triton kernels on a GPU and compare
 	$(BIN)/python -m tests.targets.gpu.kernels --device cuda

@@ -23,6 +23,7 @@ makes it an error.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
@@ -99,7 +100,8 @@ def _find_or_build(graph: Graph, options: Options, owned: bool) -> Executable:
         program = follow_program(program, program.slot_of, watch.graph)
     native = load_program(program, graph, options, owned, compile_graph)
     report.seconds["loading"] = time.perf_counter() - started
-    return Executable(graph, native, report, lowered=watch.graph, program=program)
+    again = _compiles_again(graph, options, report)
+    return Executable(graph, native, report, lowered=watch.graph, program=program, again=again)
 
 
 def _load_found(
@@ -116,13 +118,21 @@ def _load_found(
         code = replace(code, weights=hold_all(code.weights))
     native = load_program(code, graph, options, owned, compile_graph)
     report.seconds["loading"] = time.perf_counter() - started
+    recompile = _compiles_again(graph, options, report)
+    return Executable(graph, native, report, recompile=recompile)
+
+
+def _compiles_again(
+    graph: Graph, options: Options, report: CompileReport
+) -> Callable[[], tuple[Graph, Program | None]]:
+    """Compiles a graph as it was compiled before, for those who want to see how."""
 
     def recompile() -> tuple[Graph, Program | None]:
         watch = Watch(graph)
         same = replace(options, tuning=options.resolved_target.tuning(report.tuning))
         return watch.graph, build_program(graph, watch, same, CompileReport())
 
-    return Executable(graph, native, report, recompile=recompile)
+    return recompile
 
 
 def build_program(

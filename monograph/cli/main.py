@@ -16,6 +16,7 @@ from monograph.cli import (
     ops,
     opt,
     quantize,
+    report,
     run,
     tour,
     tune,
@@ -39,6 +40,7 @@ app.command("bench")(bench.bench)
 app.command("tune")(tune.tune)
 app.command("quantize")(quantize.quantize)
 app.command("explain")(explain.explain)
+app.command("report")(report.report)
 app.command("opt")(opt.opt)
 app.command("check")(check.check)
 app.command("validate")(validate.validate)

@@ -172,6 +172,20 @@ class Graph:
             dim for type_ in types if isinstance(type_, TensorType) for dim in type_.shape
         )
 
+    # Looking at it.
+
+    def svg(self) -> str:
+        """A drawing of the graph: weights and constants are left out."""
+        from monograph.report.svg import graph_svg
+
+        return graph_svg(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from monograph.report.notebook import graph_html
+
+        return graph_html(self)
+
     # Building.
 
     def add_input(self, name: str, type_: ValueType | str, *, donate: bool = False) -> Value:

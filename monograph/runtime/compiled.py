@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -81,6 +82,20 @@ class CompileReport:
     """What there is to say of each kernel, the compiler's own objects aside."""
     cache: str = "off"
     """``hit`` if the program came from the disk cache, ``miss`` if it went there, or ``off``."""
+    subject: weakref.ref[Executable] | None = field(default=None, repr=False, compare=False)
+    """The program that this is the report of."""
+
+    def __call__(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page about the program: graph at every pass, kernels, code, memory.
+
+        ``compiled.report("r.html")`` is one HTML file that needs nothing else.
+        """
+        executable = None if self.subject is None else self.subject()
+        if executable is None:
+            raise InputError("the program that this report is about no longer exists")
+        from monograph.report.write import write_report
+
+        return write_report(executable, path)
 
 
 class Executable:
@@ -102,14 +117,18 @@ class Executable:
         recompile: Callable[[], tuple[Graph, Program | None]] | None = None,
         stage: Stage | None = None,
         outputs: Sequence[Named] | None = None,
+        again: Callable[[], tuple[Graph, Program | None]] | None = None,
     ) -> None:
         self.graph = graph
+        self.again = again or recompile
+        """Compiles the graph once more, for whoever watches the passes; None of a loaded one."""
         self.stage = stage
         """What completes the program when it is called; None if it is complete."""
         self.otherwise: Otherwise | None = None
         """What runs where a size is zero that the program assumes not to be."""
         self.native = native
         self.report = report
+        report.subject = weakref.ref(self)
         self._lowered = lowered
         self._program = program
         self._recompile = recompile
@@ -123,6 +142,12 @@ class Executable:
     def __repr__(self) -> str:
         """Its inputs, and what there is of it: ``Executable(%x: f32[4]; kernels: 3)``."""
         return self.described("Executable")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from monograph.report.notebook import executable_html
+
+        return executable_html(self)
 
     def __copy__(self) -> Executable:
         """Itself: it is code, and nothing of it changes."""
@@ -402,6 +427,9 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return self.executable.described("CompiledFunction")
 
+    def _repr_html_(self) -> str:
+        return self.executable._repr_html_()
+
     @property
     def report(self) -> CompileReport:
         """What happened when it was compiled."""
@@ -507,6 +535,9 @@ class CompiledModule:
 
     def __repr__(self) -> str:
         return self.executable.described("CompiledModule")
+
+    def _repr_html_(self) -> str:
+        return self.executable._repr_html_()
 
     @property
     def report(self) -> CompileReport:

@@ -1,0 +1,46 @@
+"""Writing a report: ``compiled.report("r.html")`` and ``monograph report``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from monograph.errors import InputError
+from monograph.report.data import executable_behind, record, report_data
+from monograph.report.page import page_html
+
+
+def report_html(
+    model: Any, *, name: str | None = None, sizes: Mapping[str, int] | None = None
+) -> str:
+    """The report of a compiled model, as the text of an HTML file."""
+    recorded = record(executable_behind(model))
+    note = "compiled.report does not call the model: `monograph report` does"
+    return page_html(report_data(recorded, name=name, sizes=sizes, note=note))
+
+
+def write_report(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Path:
+    """Write the report of a compiled model to one HTML file, and say where it is."""
+    target = html_path(path)
+    target.write_text(report_html(model, name=name, sizes=sizes), encoding="utf-8")
+    return target
+
+
+def html_path(path: str | os.PathLike[str]) -> Path:
+    """Where a report goes; an error for what no browser would open, or where no folder is."""
+    target = Path(path)
+    if target.suffix not in (".html", ".htm"):
+        raise InputError(
+            "a report is an HTML file", expected="a path that ends in .html", found=str(path)
+        )
+    if not target.parent.is_dir():
+        raise InputError("there is no such folder", found=str(target.parent))
+    return target
