@@ -28,6 +28,8 @@ LINE = 64
 """Bytes in a cache line."""
 PARTIAL = 64
 """Elements that one running sum takes before it is added to another."""
+LONGEST_SUM = 2048
+"""Elements that a running sum takes at most, whatever the vectors: its error grows with them."""
 SHORT = 4
 """Elements under which an axis is no vector's, if another one would do."""
 PAGE = 4096
@@ -348,7 +350,7 @@ def _columns(
     order = (*(s for s in rows if s is not vector), vector, *inner)
     width = _width(kernel, machine, extents[vector], {vector})
     length = _row_size(reductions)
-    is_long = not _is_at_most(reductions, KEEP_BYTES // (4 * width))
+    is_long = not _is_at_most(reductions, min(LONGEST_SUM, KEEP_BYTES // (4 * width)))
     return Schedule(
         order,
         rows=len(rows),
