@@ -169,7 +169,26 @@ def _check(node: Node, values: DimValues) -> None:
                 expected=str(expected),
                 found=str(found),
                 where=repr(node),
+                hint=_hint(node, expected, found),
             )
+
+
+def _hint(node: Node, expected: ValueType, found: ValueType) -> str | None:
+    """What to do about a size of 1 that was free when the program was compiled.
+
+    The result has the size of one operand, which may be any; the others are stretched to it where
+    they turn out to be 1, but not it to them: all that follows was compiled for that size.
+    """
+    if not isinstance(expected, TensorType) or not isinstance(found, TensorType):
+        return None
+    if expected.rank != found.rank or not node.op.has(Trait.ELEMENTWISE):
+        return None
+    pairs = zip(expected.shape, found.shape, node.results[0].shape, strict=True)
+    free = [str(dim) for one, other, dim in pairs if one == 1 and other != 1]
+    if not free:
+        return None
+    names = " and ".join(free)
+    return f"the result was compiled to have {names} elements there: repeat what has one of them"
 
 
 def _bound(type_: ValueType, values: DimValues) -> TensorType | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,6 +21,7 @@ BRIEF = Plan(
     block_seconds=0.0,
     warm_seconds=0.0,
     quiet_seconds=0.0,
+    clock=itertools.count().__next__,  # every call takes as long, whatever else the machine does
 )
 
 
@@ -31,16 +35,36 @@ def test_every_contender_has_a_turn_in_every_round() -> None:
     assert turns == "aabbcc" + "bbccaa" + "ccaabb" + "aabbcc"
 
 
+class Clock:
+    """Time that passes only where a contender lets it: tests depend on no other load."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def takes(self, seconds: float) -> Callable[[], None]:
+        """A contender that takes so long."""
+
+        def call() -> None:
+            self.now += seconds
+
+        return call
+
+
 def test_a_slower_contender_takes_longer() -> None:
-    plan = Plan(least_rounds=3, most_rounds=3, quiet_seconds=0.0)
-    timings = alternate({"quick": lambda: None, "slow": lambda: time.sleep(0.002)}, plan)
-    assert timings["slow"].best >= 0.002
-    assert timings["quick"].median < 0.001
+    clock = Clock()
+    plan = Plan(least_rounds=3, most_rounds=3, quiet_seconds=0.0, clock=clock)
+    timings = alternate({"quick": clock.takes(0.001), "slow": clock.takes(0.002)}, plan)
+    assert timings["slow"].best == pytest.approx(0.002)
+    assert timings["quick"].median == pytest.approx(0.001)
 
 
 def test_a_much_slower_contender_sits_out_two_rounds_of_three() -> None:
-    plan = Plan(least_rounds=8, most_rounds=8, quiet_seconds=0.0, block_seconds=0.0001)
-    timings = alternate({"quick": lambda: None, "slow": lambda: time.sleep(0.001)}, plan)
+    clock = Clock()
+    plan = replace(BRIEF, least_rounds=8, most_rounds=8, block_seconds=0.0001, clock=clock)
+    timings = alternate({"quick": clock.takes(1e-5), "slow": clock.takes(0.001)}, plan)
     assert len(timings["quick"].turns) == 8
     assert len(timings["slow"].turns) == 4  # rounds 0, 1, 3 and 6
 

@@ -65,6 +65,16 @@ def test_every_size_gives_what_the_interpreter_gives(function: Callable[..., Any
             np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
 
 
+def test_what_turns_out_to_have_one_element_is_stretched_to_the_result() -> None:
+    x = np.arange(40, dtype=np.float32)
+    run = _compiled(
+        lambda x, y: x * 10.0 + y, TensorType(f32, (N,)), TensorType(f32, (Symbol("m", 0),))
+    )
+    np.testing.assert_array_equal(run(x, x[5:6])[0], x * 10 + 5)
+    with pytest.raises(MonographError, match=r"compiled to have n elements .* repeat what has one"):
+        run(x[:1], x)
+
+
 def test_two_symbols_may_take_any_sizes() -> None:
     m = Symbol("m", 0)
     run = _compiled(
