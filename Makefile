@@ -13,7 +13,7 @@ REPLAY_ARGS ?= --against HEAD
 FAMILY ?=
 TARGET ?= interpreter
 
-EXTRAS := dev,torch,onnx,gpu,suites
+EXTRAS := dev,torch,onnx,jax,gpu,suites
 BIN := $(VENV)/bin
 PEERS := $(VENV)-bench
 STAMP := $(VENV)/.installed
@@ -61,10 +61,11 @@ test-gpu: $(STAMP) ## Run the Triton kernels on a GPU and compare
 	$(BIN)/python -m tests.targets.gpu.kernels --device cuda
 
 .PHONY: conformance
-conformance: $(STAMP) ## Run ONNX's backend suite and torch's OpInfo samples, and count
+conformance: $(STAMP) ## Run ONNX's suite, torch's OpInfo samples and JAX's harnesses, and count
 	$(BIN)/python -m tests.frontends.onnx.conformance --target $(TARGET)
 	$(BIN)/python -m tests.frontends.torch.opinfo --workers 2 --target $(TARGET)
 	$(BIN)/python -m tests.frontends.torch.opinfo --workers 2 --target $(TARGET) --errors
+	$(BIN)/python -m tests.frontends.jax.harnesses --workers 2 --target $(TARGET)
 
 .PHONY: models
 models: $(STAMP) ## Import whole models from PyTorch and ONNX and compare with eager

@@ -26,11 +26,13 @@ _HOMES = {
     "Value": "monograph.ir.graph",
     "compile": "monograph.api",
     "explain": "monograph.inspect.explain",
+    "from_jax": "monograph.api",
     "from_onnx": "monograph.api",
     "from_torch": "monograph.api",
     "functional": "monograph.functional",
     "grad": "monograph.autodiff.vjp",
     "interpret": "monograph.ir.interpret",
+    "jit": "monograph.bindings.jax_jit",
     "load": "monograph.bindings.loading",
     "load_graph": "monograph.ir.text.files",
     "optimize": "monograph.api",
@@ -50,8 +52,16 @@ _NEEDED = {"compile": ("monograph.bindings.models",)}
 
 if TYPE_CHECKING:
     import monograph.functional as functional
-    from monograph.api import compile, from_onnx, from_torch, optimize, optimize_with_report
+    from monograph.api import (
+        compile,
+        from_jax,
+        from_onnx,
+        from_torch,
+        optimize,
+        optimize_with_report,
+    )
     from monograph.autodiff.vjp import grad, value_and_grad
+    from monograph.bindings.jax_jit import jit
     from monograph.bindings.loading import load
     from monograph.deadline import time_limit
     from monograph.errors import MonographError
@@ -77,11 +87,13 @@ __all__ = [
     "__version__",
     "compile",
     "explain",
+    "from_jax",
     "from_onnx",
     "from_torch",
     "functional",
     "grad",
     "interpret",
+    "jit",
     "load",
     "load_graph",
     "optimize",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,23 @@ def from_onnx(source: str | Path | bytes | ModelProto) -> Graph:
     return onnx.from_onnx(source)
 
 
+def from_jax(
+    function: Callable[..., Any],
+    *examples: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    static_argnums: Sequence[int] = (),
+) -> Graph:
+    """The graph of a JAX function, which JAX traces on examples.
+
+    Examples are arrays, ``jax.ShapeDtypeStruct``s (symbolic sizes of ``jax.export`` become
+    symbols), types such as ``"f32[batch, 4]"``, or trees of them; arguments at ``static_argnums``
+    are given to the function as they are. Leaves, in JAX's order, become inputs and outputs.
+    """
+    from monograph.frontends import jax
+
+    return jax.from_jax(function, *examples, kwargs=kwargs, static_argnums=static_argnums)
+
+
 def compile(
     model: Any,
     *examples: Any,
@@ -77,10 +94,11 @@ def compile(
 ) -> CompiledModel:
     """Native code for a model, called as the model is.
 
-    ``model`` is a torch module or function, or a function of Monograph's own ops (with examples:
-    tensors, arrays, or types such as ``"f32[batch, 4]"``), a ``Graph``, or an ONNX model
-    (path, bytes or ``ModelProto``). What is compiled returns what the model returns, in the same
-    nesting: torch tensors for torch, NumPy arrays for the others; never gradients.
+    ``model`` is a torch module or function, a JAX function, or a function of Monograph's own ops
+    (with examples: tensors, arrays, or types such as ``"f32[batch, 4]"``), a ``Graph``, or an ONNX
+    model (path, bytes or ``ModelProto``). What is compiled returns what the model returns, in the
+    same nesting: torch tensors for torch, JAX's arrays for JAX, NumPy arrays for the others. A
+    function is JAX's if ``jax.jit`` has wrapped it, or if an example is an array or type of JAX's.
 
     ``target`` names what to compile for: ``cpu`` is this machine's processor, ``cpu:x86-64-v3`` or
     ``cpu:aarch64`` another one (``MONOGRAPH_TARGET``, or ``cpu``, if None).

@@ -56,6 +56,7 @@ _FAMILIES = {
     ),
     "gamma": "digamma igamma igammac lgamma multigamma polygamma zeta",
     "grouped": "grouped_matmul grouped_outer",
+    "index.dropping": "scatter_within",
     "index.lookup": "embedding nonzero one_hot",
     "index.reading": "gather take take_along_axis",
     "index.subscript": "getitem",

@@ -158,6 +158,7 @@ from monograph.ops.gamma import polygamma as polygamma
 from monograph.ops.gamma import zeta as zeta
 from monograph.ops.grouped import grouped_matmul as grouped_matmul
 from monograph.ops.grouped import grouped_outer as grouped_outer
+from monograph.ops.index.dropping import scatter_within as scatter_within
 from monograph.ops.index.lookup import embedding as embedding
 from monograph.ops.index.lookup import nonzero as nonzero
 from monograph.ops.index.lookup import one_hot as one_hot

@@ -1,6 +1,6 @@
 """What may be compiled: files by their names, and a way around for what cannot be read.
 
-Somebody who tries a TorchScript module, a JAX function or a file of weights is told what to do
+Somebody who tries a TorchScript module, a Keras model or a file of weights is told what to do
 instead, before anything else has a chance to fail on it.
 """
 
@@ -15,8 +15,8 @@ from monograph.errors import InputError
 from monograph.runtime.compiled import Executable
 
 KINDS = (
-    "a torch module or function (with example inputs), a function of Monograph's ops, a Graph, "
-    "an ExportedProgram or a .pt2 file of one, or an ONNX path, bytes or ModelProto"
+    "a torch module or function or a JAX function (with example inputs), a function of Monograph's "
+    "ops, a Graph, an ExportedProgram or a .pt2 file of one, or an ONNX path, bytes or ModelProto"
 )
 
 _WEIGHTS_ONLY = (
@@ -38,9 +38,7 @@ _BY_SUFFIX = {
     ".keras": ("is a Keras model", "tf2onnx writes it as ONNX, which can be compiled"),
 }
 _FOREIGN = {
-    "jax": ("JAX", "export it to ONNX (jax2onnx), or write it for torch, and compile that"),
-    "jaxlib": ("JAX", "export it to ONNX (jax2onnx), or write it for torch, and compile that"),
-    "flax": ("Flax", "export it to ONNX (jax2onnx), or write it for torch, and compile that"),
+    "flax": ("Flax modules", "compile a function: jax.jit(lambda v, x: model.apply(v, x)), v, x"),
     "tensorflow": ("TensorFlow", "tf2onnx writes it as ONNX, which can be compiled"),
     "keras": ("Keras", "tf2onnx writes it as ONNX, which can be compiled"),
 }

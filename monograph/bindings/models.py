@@ -52,6 +52,8 @@ def compile_model(
     if isinstance(model, str | Path | bytes | bytearray) or _is_onnx(model):
         return _compile_onnx(model, examples, options)
     refuse_foreign(model, flatten((examples, dict(kwargs or {})))[0])
+    if _is_jax(model, examples, kwargs):
+        return _compile_jax(model, examples, options, dynamic_shapes, kwargs)
     if _is_torch(model, examples, kwargs):
         return _compile_torch(model, examples, options, dynamic_shapes, kwargs, in_rows)
     refuse_other(model)
@@ -70,6 +72,13 @@ def _traced(model: Any, examples: tuple[Any, ...]) -> tuple[Graph, Structure, St
     try:
         return trace_with_structure(model, *examples)
     except TypeError as error:
+        if "jax" in sys.modules and ("JAX" in str(error) or "jax.jit" in str(error)):
+            raise InputError(
+                "this is a function of JAX's ops, and its example inputs are not JAX's",
+                expected="jax arrays, jax.ShapeDtypeStruct, or a function wrapped in jax.jit",
+                found=str(error).splitlines()[0],
+                hint="monograph.compile(jax.jit(function), ...), or monograph.jit(function)",
+            ) from error
         if "torch" not in sys.modules or "Tensor, not Value" not in str(error):
             raise
         raise InputError(
@@ -87,6 +96,23 @@ def _compile_onnx(model: Any, examples: tuple[Any, ...], options: Options | None
     from monograph.frontends import onnx
 
     return compile_graph(onnx.from_onnx(model), options, owned=True)
+
+
+def _compile_jax(
+    model: Any,
+    examples: tuple[Any, ...],
+    options: Options | None,
+    dynamic_shapes: Any,
+    kwargs: Mapping[str, Any] | None,
+) -> CompiledModel:
+    from monograph.bindings.jax_models import compile_jax
+
+    if dynamic_shapes is not None:
+        raise InputError(
+            "dynamic_shapes are for torch models",
+            hint='give a symbolic type as the example instead: "f32[batch, 4]"',
+        )
+    return compile_jax(model, examples, options, kwargs)
 
 
 def _compile_torch(
@@ -173,6 +199,17 @@ def _refuse_examples(examples: tuple[Any, ...], what: str) -> None:
 def _is_onnx(model: Any) -> bool:
     onnx = sys.modules.get("onnx")
     return onnx is not None and isinstance(model, onnx.ModelProto)
+
+
+def _is_jax(model: Any, examples: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> bool:
+    """Whether it is a function that JAX has wrapped, or has an example that is JAX's."""
+    jax = sys.modules.get("jax")
+    if jax is None or not callable(model) or not hasattr(jax, "tree_util"):
+        return False
+    if type(model).__module__.split(".")[0] in ("jax", "jaxlib"):
+        return True
+    leaves = jax.tree_util.tree_leaves((examples, dict(kwargs or {})))
+    return any(isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) for leaf in leaves)
 
 
 def _is_torch(model: Any, examples: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> bool:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from monograph.frontends.torch.notices import GradientWatch
     from monograph.passes.manager import Report
     from monograph.runtime.convention import Convention, LoadedModule
+    from monograph.runtime.jax_calls import CompiledJax
     from monograph.runtime.nonempty import Otherwise
     from monograph.runtime.quick_calls import Kind
     from monograph.runtime.staged import Stage
@@ -605,7 +606,9 @@ def _nesting(call: Callable[..., Any], nest: Callable[[list[Any]], Any]) -> Call
     return nested
 
 
-CompiledModel: TypeAlias = "Executable | CompiledFunction | CompiledModule | LoadedModule"
+CompiledModel: TypeAlias = (
+    "Executable | CompiledFunction | CompiledJax | CompiledModule | LoadedModule"
+)
 
 
 def any_torch(items: Any) -> bool:

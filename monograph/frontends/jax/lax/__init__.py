@@ -1,0 +1,1 @@
+"""Converters of the primitives of ``jax.lax``, one file a family."""
