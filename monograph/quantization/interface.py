@@ -20,6 +20,7 @@ from monograph.quantization.profile import Profile
 from monograph.quantization.profiling import profile_graph
 from monograph.quantization.report import QuantizationReport
 from monograph.quantization.scheme import SCHEMES, Scheme, scheme_of
+from monograph.quantization.weight_only import quantize_weights
 
 AnyProfile: TypeAlias = Profile | str | os.PathLike[str] | None
 AnyScheme: TypeAlias = Scheme | str
@@ -61,10 +62,11 @@ class Quantize:
         """Like calling ``quantize``, with a report of each layer and the conversions left."""
         chosen = scheme_of(scheme)
         graph = prepare(model, examples)
+        if chosen.weight_only:
+            return graph, quantize_weights(graph, chosen)
         found = load_profile(profile)
         check_model(graph, found)
-        report = convert(graph, found, chosen)
-        return graph, report
+        return graph, convert(graph, found, chosen)
 
     def profile(
         self,

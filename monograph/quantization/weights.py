@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.graph import Value
-from monograph.ir.types import Array, DType
+from monograph.ir.types import Array, DType, dtype_of
 from monograph.ops.data import Constant, Full, Weight, integer_range
 from monograph.quantization.calibrate import F8_LARGEST, LEAST_SCALE
 
@@ -85,6 +87,67 @@ def _scales(steps: Array) -> Array:
 
 
 def _bits(array: Array) -> int:
-    from monograph.ir.types import dtype_of
-
     return dtype_of(array.dtype).bits
+
+
+def store_groups(weight: Array, bits: int, group: int | None, symmetric: bool) -> StoredWeight:
+    """A weight [outputs, inputs] in a few bits; each group of inputs has its own parameters.
+
+    Of several shrunken ranges of each group, the one with the least squared error is taken.
+    Without a group every output has one scale. Numbers of 3 bits are one a byte here: see
+    ``weight_only`` for how they are packed.
+    """
+    outputs, inputs = weight.shape
+    size = inputs if group is None else min(group, inputs)
+    count = -(-inputs // size)
+    padded = np.zeros((outputs, count * size))
+    padded[:, :inputs] = weight
+    groups = padded.reshape(outputs, count, size)
+    low, high = np.minimum(groups.min(2), 0), np.maximum(groups.max(2), 0)
+    best: tuple[Array, Array, Array] | None = None
+    errors = np.full(low.shape, np.inf)
+    for shrink in SHRINKS if bits < 8 else SHRINKS[:1]:
+        made = _round_groups(groups, low * shrink, high * shrink, bits, symmetric)
+        stored, scale, point = made
+        real = (stored - point[..., None]) * scale[..., None].astype(np.float64)
+        error = ((real - groups) ** 2).sum(2)
+        better = error < errors
+        errors = np.where(better, error, errors)
+        if best is None:
+            best = made
+            continue
+        best = (
+            np.where(better[..., None], stored, best[0]),
+            np.where(better, scale, best[1]),
+            np.where(better, point, best[2]),
+        )
+    assert best is not None
+    numbers = best[0].reshape(outputs, count * size)[:, :inputs]
+    dtype = _group_dtype(bits, symmetric)
+    if group is None:
+        scale, point = best[1][:, 0], best[2][:, 0]
+        points = None if symmetric else point.astype(dtype)
+        return StoredWeight(numbers.astype(dtype), scale, 0, points)
+    points = None if symmetric else best[2].astype(dtype)
+    return StoredWeight(numbers.astype(dtype), best[1], 1, points, size)
+
+
+def _round_groups(
+    groups: Array, low: Array, high: Array, bits: int, symmetric: bool
+) -> tuple[Array, Array, Array]:
+    """Whole numbers, scales and zero points for ranges of groups."""
+    if symmetric:
+        most = (1 << (bits - 1)) - 1
+        scale = _scales(np.maximum(-low, high) / most)
+        stored = np.round(groups / scale[..., None].astype(np.float64))
+        return np.clip(stored, -most - 1, most), scale, np.zeros(low.shape)
+    most = (1 << bits) - 1
+    scale = _scales((high - low) / most)
+    point = np.clip(np.round(-low / scale.astype(np.float64)), 0, most)
+    stored = np.round(groups / scale[..., None].astype(np.float64)) + point[..., None]
+    return np.clip(stored, 0, most), scale, point
+
+
+def _group_dtype(bits: int, symmetric: bool) -> np.dtype[Any]:
+    names = {8: ("i8", "u8"), 4: ("i4", "u4"), 3: ("i8", "u8")}
+    return dtype_of(names[bits][0 if symmetric else 1]).numpy

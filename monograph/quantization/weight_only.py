@@ -1,0 +1,113 @@
+"""Weight-only quantization: products of float activations with weights of 8, 4 or 3 bits.
+
+    %y = linear(%x, %w)      ─▶      %v = dequantize(%w4, %scales, %points) {axis = 1, block = 32}
+                                     %y = linear(%x, %v)
+
+The weight stays packed in memory and is unpacked while the product packs its operand. There is no
+dtype of 3 bits: the low two are a tensor of ``u2``, the high one a tensor of bytes of eight each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+
+from monograph import functional as F
+from monograph.errors import InputError
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.types import Array, u8
+from monograph.ops.linalg import Linear, Matmul
+from monograph.passes.dce import DeadCodeElimination
+from monograph.quantization.report import LayerReport, QuantizationReport
+from monograph.quantization.roles import Role, role_of, weight_of
+from monograph.quantization.scheme import Scheme
+from monograph.quantization.weights import StoredWeight, contents, store_groups
+
+BITS_PER_BYTE = 8
+
+
+def quantize_weights(
+    graph: Graph, scheme: Scheme, only: Callable[[Node], bool] = lambda _: True
+) -> QuantizationReport:
+    """Store the weights of linear layers in a few bits, in place."""
+    layers = [node for node in graph.nodes if role_of(node) is Role.CONTRACTION]
+    names = [node.result.name for node in layers]
+    unknown = [name for name in scheme.skip if name not in names]
+    if unknown:
+        raise InputError(f"no layer is called {unknown[0]!r}", expected=", ".join(names)[:400])
+    reports = []
+    for node in layers:
+        weight = weight_of(node)
+        before = 0 if weight is None else int(np.prod(weight.tensor.static_shape())) * 4
+        reason = "left out" if not only(node) else _obstacle(node, weight, scheme)
+        name, op = node.result.name, node.op.name
+        if reason:
+            reports.append(LayerReport(name, op, "float", reason, before, before))
+            continue
+        assert weight is not None
+        rows = contents(weight)
+        if isinstance(node.op, Matmul):
+            rows = rows.T
+        stored = store_groups(rows, scheme.weight_bits, scheme.group, scheme.symmetric_weights)
+        size = _replace(graph, node, weight, stored, scheme.weight_bits)
+        precision = f"f32 × {scheme.weight_bits} bits"
+        reports.append(LayerReport(name, op, precision, "", before, size))
+    DeadCodeElimination().run(graph)
+    return QuantizationReport(tuple(reports), 0, 0, 0, 0)
+
+
+def _obstacle(node: Node, weight: Value | None, scheme: Scheme) -> str:
+    """Why a layer keeps its weight as it is; empty if it need not."""
+    if node.result.name in scheme.skip:
+        return "skipped, as the scheme says"
+    if weight is None:
+        return "a product of two activations"
+    if not isinstance(node.op, Linear | Matmul) or weight.rank != 2:
+        return "not a linear layer"
+    return ""
+
+
+def _replace(graph: Graph, node: Node, weight: Value, stored: StoredWeight, bits: int) -> int:
+    """Let a layer read the stored weight; return the bytes of that."""
+    name = getattr(weight.op, "label", weight.name)
+    x, bias = node.operands[0], node.operands[2:]
+    with graph.inserting_before(node, node.location):
+        if bits == 3:
+            numbers = _three_bits(graph, f"{name}.w3", stored.stored, stored.zero_point is None)
+            size = stored.stored.size * 3 // BITS_PER_BYTE
+            size += stored.scale.nbytes + _size(stored.zero_point)
+        else:
+            numbers = graph.add_weight(f"{name}.w{bits}", stored.stored)
+            size = stored.nbytes
+        real = F.dequantize(
+            numbers, stored.scale, stored.zero_point, axis=stored.axis, block=stored.block
+        )
+        made = graph.create(Linear(), (x, real, *bias), location=node.location)
+    graph.replace(node, made.results)
+    return size
+
+
+def _size(points: Array | None) -> int:
+    return 0 if points is None else points.nbytes
+
+
+def _three_bits(graph: Graph, name: str, stored: Array, signed: bool) -> Value:
+    """Numbers of 3 bits as graph: two bits of each beside the bytes that hold the third."""
+    codes = (stored.astype(np.int64) + (4 if signed else 0)).astype(np.uint8)
+    outputs, inputs = codes.shape
+    whole = -(-inputs // BITS_PER_BYTE) * BITS_PER_BYTE
+    low = graph.add_weight(f"{name}.low", (codes & 3).astype(ml_dtypes.uint2))
+    packed = np.packbits(codes >> 2, axis=1, bitorder="little")
+    high = graph.add_weight(f"{name}.high", packed)
+    shape = (outputs, packed.shape[1], BITS_PER_BYTE)
+    places = F.expand(F.cast(F.iota((1, 1, BITS_PER_BYTE), 2), u8), shape)
+    shifted = F.shift_right(F.expand(F.unsqueeze(high, (2,)), shape), places)
+    bits = F.reshape(F.bitwise_and(shifted, F.full(shape, 1, u8)), (outputs, whole))
+    if whole != inputs:
+        bits = F.slice(bits, (0,), (inputs,), axes=(1,))
+    numbers = F.add(F.cast(low, u8), F.multiply(bits, F.full((), 4, u8)))
+    if not signed:
+        return numbers
+    return F.subtract(F.cast(numbers, "i8"), F.full((), 4, "i8"))

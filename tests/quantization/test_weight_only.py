@@ -1,0 +1,103 @@
+"""Weights of a few bits beside float activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.errors import InputError
+from monograph.quantization.scheme import Scheme
+from monograph.quantization.weights import store_groups
+from tests.quantization.models import batches, draw, encoder, images, perceptron, relative_error
+
+BOUNDS = {"w8": 0.03, "w4": 0.2, "w3": 0.4}
+
+
+@pytest.mark.parametrize("scheme", BOUNDS)
+@pytest.mark.parametrize("model", [perceptron, encoder])
+def test_packed_weights_are_near_and_native(model: Any, scheme: str) -> None:
+    graph = model()
+    quantized, report = monograph.quantize.with_report(graph, None, scheme)
+    monograph.verify(quantized)
+    (x,) = batches(graph, 1)
+    (expected,), (meant,) = monograph.interpret(graph, [x]), monograph.interpret(quantized, [x])
+    assert 0 < relative_error(meant, expected) < BOUNDS[scheme]
+    compiled = monograph.compile(quantized, strict=True)
+    (got,) = compiled(x)
+    assert relative_error(got, meant) < 1e-5
+    assert len(report.quantized) == len(report.layers)
+
+
+@pytest.mark.parametrize("bits", [8, 4, 3])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("inputs", [64, 40, 21])
+@pytest.mark.parametrize("group", [None, 16])
+def test_every_layout_means_its_rounded_weights(
+    bits: int, symmetric: bool, inputs: int, group: int | None
+) -> None:
+    array = draw(6, inputs)
+    graph = monograph.trace(
+        lambda x: F.linear(x, x.graph.add_weight("w", array)), f"f32[3, {inputs}]"
+    )
+    scheme = Scheme(None, weight_bits=bits, group=group, symmetric_weights=symmetric)
+    quantized = monograph.quantize(graph, None, scheme)
+    first = np.eye(inputs, dtype=np.float32)[:3]
+    columns = monograph.interpret(quantized, [first])[0].T
+    stored = store_groups(array.astype(np.float64), bits, group, symmetric)
+    points = 0.0 if stored.zero_point is None else stored.zero_point.astype(np.float64)
+    scale, point = np.broadcast_arrays(stored.scale, points)
+    if group is not None:
+        scale, point = scale[:, 0], point[:, 0]
+    numbers = stored.stored[:, :3].astype(np.float64)
+    expected = (numbers - point[:, None]) * scale[:, None]
+    np.testing.assert_allclose(columns, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_matrix_products_become_linear_layers() -> None:
+    array = draw(32, 6)
+    graph = monograph.trace(lambda x: F.matmul(x, x.graph.add_weight("w", array)), "f32[3, 32]")
+    quantized = monograph.quantize(graph, None, "w8")
+    assert {"linear", "dequantize"} <= {node.op.name for node in quantized.nodes}
+    x = draw(3, 32, seed=1)
+    assert relative_error(monograph.interpret(quantized, [x])[0], x @ array) < 0.01
+
+
+def test_memory_is_that_of_the_bits() -> None:
+    array = draw(64, 256)
+    graph = monograph.trace(lambda x: F.linear(x, x.graph.add_weight("w", array)), "f32[1, 256]")
+    for bits, most in ((8, 1.1), (4, 0.7), (3, 0.6)):
+        scheme = Scheme(None, weight_bits=bits, group=32 if bits < 8 else None)
+        quantized = monograph.quantize(graph, None, scheme)
+        held = sum(
+            (node.op.data.size * node.op.data.dtype.bits + 7) // 8
+            for node in quantized.nodes
+            if node.op.name in ("weight", "constant")
+        )
+        assert held < array.size * most
+
+
+def test_convolutions_keep_their_weights() -> None:
+    graph = images()
+    _, report = monograph.quantize.with_report(graph, None, "w4")
+    assert [layer.reason for layer in report.layers[:2]] == ["not a linear layer"] * 2
+    with pytest.raises(InputError, match="no layer is called"):
+        monograph.quantize(graph, None, Scheme(None, skip=("x",)))
+
+
+def test_shrunken_ranges_lose_less() -> None:
+    array = draw(8, 64).astype(np.float64)
+    array[:, 0] *= 8
+    stored = store_groups(array, 4, None, True)
+    real = stored.stored.astype(np.float64) * stored.scale[:, None]
+    plain = np.abs(array).max(1, keepdims=True) / 7
+    whole = np.clip(np.round(array / plain), -8, 7) * plain
+    assert ((real - array) ** 2).sum() <= ((whole - array) ** 2).sum()
+
+
+def test_zeros_have_a_scale() -> None:
+    stored = store_groups(np.zeros((2, 8)), 4, 4, False)
+    assert (stored.scale == 1).all() and not stored.stored.astype(int).any()
