@@ -171,7 +171,7 @@ def _check_batch(batch: Sequence[Case], options: Options) -> list[Outcome]:
     for case in batch:
         assert case.expected is not None
         own, results = results[: len(case.expected)], results[len(case.expected) :]
-        outcomes.append(Outcome(case.name, _verdicts(case, own)))
+        outcomes.append(Outcome(case.name, verdicts(case, own)))
     if interpreted_ops(executable):
         for case, outcome in zip(batch, outcomes, strict=True):
             outcome.interpreted = _interpreted(case)
@@ -225,13 +225,14 @@ def _check_alone(case: Case, options: Options) -> Outcome:
     touched = tuple(interpreted_ops(executable))
     if case.expected is None:
         return Outcome(case.name, "an error of the interpreter is none here", touched)
-    return Outcome(case.name, _verdicts(case, results), touched)
+    return Outcome(case.name, verdicts(case, results), touched)
 
 
 # Comparing --------------------------------------------------------------------------------------
 
 
-def _verdicts(case: Case, results: Sequence[Array]) -> str:
+def verdicts(case: Case, results: Sequence[Array]) -> str:
+    """What is wrong with the results of a case; nothing if they are as right as they should be."""
     assert case.expected is not None
     reference = _Reference(case)
     results = comparable(case.sample, results, case.expected)

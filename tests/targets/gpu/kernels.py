@@ -6,7 +6,6 @@ Run as a program, it compares each with the interpreter: on the processor with
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,10 +19,10 @@ from monograph import functional as F
 from monograph.fusion.group import fuse
 from monograph.ir.dims import evaluate_dim
 from monograph.ir.graph import Graph
-from monograph.kernel.flatten import flatten
-from monograph.kernel.lower import is_lowerable, lower_group
+from monograph.kernel.lower import is_lowerable
 from monograph.passes.lower_composites import LowerComposites
-from monograph.targets.gpu.triton import TritonKernel, triton_kernel
+from monograph.targets.gpu.source import TritonKernel
+from tests.targets.gpu.running import kernel_of, run_graph
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "chain": (lambda x: F.relu(x * 2.0 + 1.0) * x, ("f32[33, 65]",)),
@@ -47,6 +46,20 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "argmax": (lambda x: F.argmax(x, axis=1), ("f32[13, 77]",)),
     "sliced": (lambda x: x[1:8, ::2] + 1.0, ("f32[10, 30]",)),
     "take": (lambda x, i: F.take(x, i, axis=0) * 2.0, ("f32[10, 8]", "i64[20]")),
+    "floor": (lambda x: F.roll(x, 3, 0) + x[2:-1][0], ("f32[50, 7]",)),
+    "long_rows": (lambda x: F.softmax(x, -1), ("f32[3, 9001]",)),
+    "tall_columns": (lambda x: F.max(x * 2.0, axis=0), ("f32[9001, 40]",)),
+    "nan_max": (lambda x: F.max(F.where(x > 2.0, float("nan"), x), axis=1), ("f32[40, 60]",)),
+    "pool": (lambda x: F.max_pool(x, (3, 3), stride=(2, 2)), ("f32[1, 3, 17, 19]",)),
+    "matmul": (lambda x, w, b: F.relu(x @ w + b), ("f32[40, 33]", "f32[33, 50]", "f32[50]")),
+    "batched": (lambda x, y: x @ y, ("f32[3, 20, 33]", "f32[3, 33, 24]")),
+    "half_matmul": (lambda x, w: F.gelu(x @ w), ("f16[32, 64]", "f16[64, 48]")),
+    "prologue": (lambda x, w: F.exp(x) @ w, ("f32[32, 40]", "f32[40, 32]")),
+    "conv": (
+        lambda x, w: F.relu(F.conv(x, w, padding=((1, 1), (1, 1)))),
+        ("f32[2, 8, 9, 10]", "f32[16, 8, 3, 3]"),
+    ),
+    "symbolic_matmul": (lambda x, w: x @ w, ("f32[n, 32]", "f32[32, 48]")),
     "symbolic": (lambda x: F.softmax(x, -1) * 2.0, ("f32[n, m]",)),
 }
 
@@ -62,31 +75,12 @@ def lowered(name: str) -> Graph:
 
 def sources(graph: Graph) -> list[tuple[TritonKernel, tuple[Any, ...], tuple[Any, ...]]]:
     """Each kernel of a graph with the values that it reads and writes."""
-    found = []
     groups = fuse(graph, {node: is_lowerable(node) for node in graph.nodes}).groups
-    for number, group in enumerate(groups):
-        outputs = {value: group.places[value] for value in group.outputs()}
-        name = f"kernel{number}_{group.name}"
-        kernel, inputs = lower_group(name, group.nodes, group.space, outputs)  # type: ignore[arg-type]
-        found.append((triton_kernel(flatten(kernel)), inputs, tuple(outputs)))
-    return found
-
-
-def load(kernel: TritonKernel, folder: Path) -> Any:
-    """The kernel as a Triton function; Triton reads its source from the file."""
-    path = folder / f"{kernel.name}.py"
-    path.write_text(kernel.source)
-    spec = importlib.util.spec_from_file_location(kernel.name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, kernel.name)
+    return [kernel_of(group, f"kernel{k}_{group.name}") for k, group in enumerate(groups)]
 
 
 def run(name: str, folder: Path, device: str = "cpu") -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The results of a program's Triton kernels, and the interpreter's."""
-    import torch
-
     graph = lowered(name)
     rng = np.random.default_rng(0)
     arrays = []
@@ -97,19 +91,9 @@ def run(name: str, folder: Path, device: str = "cpu") -> tuple[list[np.ndarray],
             arrays.append(rng.normal(size=shape).astype(value.dtype.numpy))
         else:
             arrays.append(rng.integers(0, 10, shape).astype(value.dtype.numpy))
-    pairs = zip(graph.inputs, arrays, strict=True)
-    tensors = {value: torch.from_numpy(array).to(device) for value, array in pairs}
-    for kernel, inputs, outputs in sources(graph):
-        for value in outputs:
-            shape = tuple(evaluate_dim(dim, sizes) for dim in value.shape)
-            tensors[value] = torch.from_numpy(np.empty(shape, value.dtype.numpy)).to(device)
-        block = 1 << max(0, evaluate_dim(kernel.block, sizes) - 1).bit_length()
-        arguments = [tensors[value] for value in (*inputs, *outputs)]
-        numbers = [sizes[symbol] for symbol in kernel.sizes]
-        grid = (evaluate_dim(kernel.programs, sizes),)
-        load(kernel, folder)[grid](*arguments, *numbers, BLOCK=block)
-    results = [tensors[value].cpu().numpy() for value in graph.outputs]
-    return results, monograph.interpret(graph, arrays)
+    found = run_graph(graph, arrays, folder, device)
+    assert not found.on_host, found.on_host
+    return found.results, monograph.interpret(graph, arrays)
 
 
 def main(arguments: list[str]) -> None:
@@ -122,7 +106,7 @@ def main(arguments: list[str]) -> None:
             for got, expected in zip(*run(name, Path(folder), device), strict=True):
                 exact = expected.astype(np.float64)
                 tolerance = 2e-3 if expected.dtype == np.float16 else 2e-5
-                if not np.allclose(got.astype(np.float64), exact, rtol=tolerance, atol=tolerance):
+                if not np.allclose(got.astype(np.float64), exact, rtol=tolerance, atol=tolerance, equal_nan=True):
                     bad.append(f"{name}: off by {np.abs(got - exact).max()}")
     print("\n".join(bad) or "all agree")
     sys.exit(bool(bad))

@@ -1,0 +1,301 @@
+"""Expressions of a kernel as lines of Triton: each becomes a name, once, in the scope it is read in.
+
+A family of kernels says what each loop variable is (a program id, a range of lanes as a column or a
+row, a counter of a loop) and which lanes lie outside; broadcasting does the rest. Positions are
+index arithmetic, in 32 bits where every buffer is known to be small enough, else in 64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from monograph.errors import UnsupportedError
+from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Opaque, Operation, Symbol, SymbolicDim
+from monograph.ir.types import bool_, f32, i64
+from monograph.kernel import mathlib, narrow
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal, Load, Reduce
+from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.mathlib import remainder
+from monograph.targets.gpu.scalars import (
+    FAST_F32,
+    cast_text,
+    literal_text,
+    scalar_text,
+    type_text,
+    typed_literal,
+)
+from monograph.targets.gpu.source import ERROR_PARAMETER, SourceWriter, size_name
+
+MAX_INT32 = 2**31 - 1
+UNITS = {1: ("[1]", "tl.arange(0, 1)"), 2: ("[1, 1]", "tl.arange(0, 1)[:, None]")}
+"""By the rank of a kernel's blocks, the shape of a block of one element, and its lane.
+
+What is the same in all lanes is such a block: Triton's interpreter confuses the dtypes of scalars.
+"""
+_PLAIN_LITERALS = frozenset(
+    (
+        *("add", "subtract", "multiply", "less", "less_equal", "greater", "greater_equal"),
+        *("equal", "not_equal", "where", "rarely", "bitwise_and", "bitwise_or", "bitwise_xor"),
+    )
+)
+"""Functions in which a plain number takes the dtype of its neighbour."""
+
+
+class ExpressionWriter:
+    """Writes the values of one kernel into its source."""
+
+    def __init__(self, kernel: Kernel, source: SourceWriter, lanes: str, rank: int = 2) -> None:
+        self.kernel = kernel
+        self.lanes = lanes
+        """The variable that counts lanes."""
+        self.unit_shape, self.unit_lane = UNITS[rank]
+        self.source = source
+        self.index_type = index_type(kernel)
+        self.scopes: list[dict[Expr, str]] = [{}]
+        self.positions: dict[Symbol, str] = {s: size_name(s) for s in kernel.sizes}
+        self.masks: list[tuple[frozenset[Symbol], str]] = []
+        """Conditions on lanes, each with the loop variables that it is about."""
+        self.reduce: Callable[[Reduce], str] = self._refuse_reduction
+        """Writes a reduction; the family says how."""
+        self.checks = False
+        self.names = 0
+
+    def _refuse_reduction(self, expr: Reduce) -> str:
+        raise UnsupportedError(f"{self.kernel.name}: a reduction where none is expected")
+
+    # Scopes ---------------------------------------------------------------------------------------
+
+    def new_name(self, prefix: str = "t") -> str:
+        """A name that is not used yet."""
+        self.names += 1
+        return f"{prefix}{self.names - 1}"
+
+    @contextmanager
+    def loop(self, header: str, moving: frozenset[Symbol], inside: Iterable[Expr]) -> Iterator[None]:
+        """The body of a loop; what does not change in it is computed before."""
+        for expr in inside:
+            self._hoist(expr, moving)
+        with self.source.loop(header):
+            self.scopes.append({})
+            yield
+            self.scopes.pop()
+
+    def _hoist(self, root: Expr, moving: frozenset[Symbol]) -> None:
+        """Compute the parts of an expression that a loop does not change."""
+        seen: set[Expr] = set()
+        stack = [root]
+        while stack:
+            expr = stack.pop()
+            if expr in seen or isinstance(expr, Literal | Index):
+                continue
+            seen.add(expr)
+            if expr.symbols & moving:
+                stack.extend(expr.operands)
+            elif all(symbol in self.positions for symbol in expr.symbols):
+                self.value(expr)
+
+    def decode(self, flat: str, axes: Sequence[Axis]) -> None:
+        """Name the position along each axis of a flattened space."""
+        rest = flat
+        for k in range(len(axes) - 1, -1, -1):
+            name = axes[k].symbol.name.lstrip("_")
+            self.positions[axes[k].symbol] = name
+            if k == 0:
+                self.source.line(f"{name} = {rest}")
+                continue
+            extent = self.dim(axes[k].extent)
+            self.source.line(f"{name} = {rest} % {extent}")
+            self.source.line(f"{name}_rest = {rest} // {extent}")
+            rest = f"{name}_rest"
+
+    # Values ---------------------------------------------------------------------------------------
+
+    def value(self, expr: Expr) -> str:
+        """The text of a value; what is computed gets a name."""
+        if isinstance(expr, Literal):
+            return typed_literal(expr, self.unit_shape)
+        for scope in self.scopes:
+            if expr in scope:
+                return scope[expr]
+        if isinstance(expr, Index):
+            text = self.dim(expr.dim)
+            if isinstance(expr.dim, int):
+                return f"tl.full({self.unit_shape}, {text}, tl.int64)"
+            return text if self.index_type == "tl.int64" else f"({text}).to(tl.int64)"
+        text = self._text(expr)
+        name = self.new_name()
+        self.scopes[-1][expr] = name
+        self.source.line(f"{name} = {text}")
+        return name
+
+    def name_value(self, expr: Expr, name: str) -> None:
+        """Say that a value has a name already."""
+        self.scopes[-1][expr] = name
+
+    def position(self, expr: Expr) -> str:
+        """The text of an offset."""
+        if isinstance(expr, Index):
+            return self.dim(expr.dim)
+        if isinstance(expr, Apply) and expr.function in ("add", "multiply", "subtract"):
+            x, y = (self.position(operand) for operand in expr.operands)
+            sign = {"add": "+", "multiply": "*", "subtract": "-"}[expr.function]
+            return f"({x} {sign} {y})"
+        return self.value(expr)
+
+    def _text(self, expr: Expr) -> str:
+        if isinstance(expr, Load):
+            return self._load(expr)
+        if isinstance(expr, Reduce):
+            return self.reduce(expr)
+        assert isinstance(expr, Apply), expr
+        return self._apply(expr)
+
+    def mask(self, symbols: frozenset[Symbol], guard: str = "") -> str:
+        """The condition on lanes of what depends on these loop variables; empty if there is none."""
+        found = [text for about, text in self.masks if about & symbols]
+        return " & ".join([*found, *([guard] if guard else [])])
+
+    def _load(self, load: Load) -> str:
+        type_text(load.dtype)  # an error if Triton has no such elements
+        (place,) = load.operands
+        mask = self.mask(load.symbols)
+        masked = f", mask={mask}, other=0" if mask else ""
+        position = self.position(place)
+        if not self.is_spread(place):
+            position = f"({position} + {self.unit_lane})"
+        text = f"tl.load({load.buffer.name} + {position}{masked})"
+        return f"({text} != 0)" if load.dtype is bool_ else text
+
+    def is_spread(self, expr: Expr) -> bool:
+        """Whether lanes have different values of an expression, or something in it is loaded."""
+        sizes = frozenset(self.kernel.sizes)
+        return bool(expr.symbols - sizes) or any(isinstance(x, Load) for x in e.walk((expr,)))
+
+    def store(self, store: Store) -> None:
+        """Write a store, under its guard and that of its lanes."""
+        value = self.value(store.value)
+        if store.value.dtype is bool_:
+            value = f"{value}.to(tl.int8)"
+        guard = "" if store.guard is None else self.value(store.guard)
+        (place,) = store.position
+        text, mask = self.position(place), self.mask(place.symbols, guard)
+        if not any(axis.symbol in place.symbols for axis in self.kernel.axes):
+            text = f"({text} + 0 * {self.lanes})"  # one element: the first lane writes it
+            mask = " & ".join(filter(None, (f"({self.lanes} < 1)", guard)))
+        masked = f", mask={mask}" if mask else ""
+        target = f"{store.buffer.name} + {text}"
+        self.source.line(f"tl.store({target}, {value}{masked})")
+
+    def _apply(self, expr: Apply) -> str:
+        if expr.function == "checked":
+            return self._checked(expr)
+        fast = self._fast(expr)
+        if fast is not None:
+            return fast
+        if mathlib.is_formula(expr.function):
+            return self.value(mathlib.expand(expr))
+        if remainder.is_short_division(expr):
+            return self.value(remainder.expand(expr))
+        if narrow.involves_narrow(expr):
+            return self.value(narrow.expand(expr))
+        if expr.function in ("index_divide", "index_remainder"):
+            return self._floor(expr.function == "index_divide", *map(self.value, expr.operands))
+        operands = [self._operand(expr, operand) for operand in expr.operands]
+        dtype = expr.operands[-1].dtype
+        text = scalar_text(expr.function, dtype, expr.dtype, operands)
+        if text is None:
+            raise UnsupportedError(f"{self.kernel.name}: Triton has no {expr.function}")
+        return text
+
+    def _operand(self, expr: Apply, operand: Expr) -> str:
+        """An operand; a number is plain where the other operands say which dtype it has."""
+        if not isinstance(operand, Literal) or expr.function not in _PLAIN_LITERALS:
+            return self.value(operand)
+        others = [x for x in expr.operands if x is not operand and x.dtype is operand.dtype]
+        plain = any(not isinstance(x, Literal) for x in others) and operand.dtype is not bool_
+        return literal_text(operand) if plain else typed_literal(operand, self.unit_shape)
+
+    def _fast(self, expr: Apply) -> str | None:
+        """A function of which few digits are kept, as one or two instructions."""
+        name, _, kept = expr.function.rpartition("_")
+        if kept not in ("bf16", "f16") or name not in FAST_F32 or expr.dtype is not f32:
+            return None
+        return FAST_F32[name].format(x=self.value(expr.operands[0]))
+
+    def _checked(self, expr: Apply) -> str:
+        """An index that must lie inside: one that does not is reported, and 0 is read instead."""
+        self.checks = True
+        place, size = (self.value(operand) for operand in expr.operands)
+        name = self.new_name("inside")
+        self.source.line(f"{name} = ({place} >= 0) & ({place} < {size})")
+        mask = self.mask(expr.symbols, f"({name} == 0)")
+        shape = f"tl.zeros_like({place}).to(tl.int32)"
+        self.source.line(f"tl.store({ERROR_PARAMETER} + {shape}, 1, mask={mask})")
+        return f"tl.where({name}, {place}, 0)"
+
+    # Positions ------------------------------------------------------------------------------------
+
+    def dim(self, dim: Dim) -> str:
+        """Index arithmetic."""
+        if isinstance(dim, int):
+            return str(dim)
+        if isinstance(dim, Symbol):
+            return self.positions[dim]
+        if isinstance(dim, Operation):
+            return self._operation(dim)
+        terms = []
+        for atoms, factor in dim.terms():
+            parts = [self.dim(atom) for atom in atoms]
+            if factor != 1 or not parts:
+                parts.insert(0, str(factor))
+            terms.append(" * ".join(parts))
+        return terms[0] if len(terms) == 1 else "(" + " + ".join(terms) + ")"
+
+    def _operation(self, dim: Operation) -> str:
+        arguments = [self.dim(argument) for argument in dim.arguments]
+        if isinstance(dim, Opaque):
+            return arguments[0]
+        if isinstance(dim, FloorDiv | Mod):
+            return self._division(isinstance(dim, FloorDiv), dim.arguments[0], arguments)
+        assert isinstance(dim, Max | Min)
+        function = "tl.maximum" if isinstance(dim, Max) else "tl.minimum"
+        text = arguments[0]
+        for argument in arguments[1:]:
+            text = f"{function}({text}, {argument})"
+        return text
+
+    def _division(self, quotient: bool, numerator: Dim, texts: Sequence[str]) -> str:
+        """A quotient or a remainder; plain where the numerator is known not to be negative."""
+        lower = numerator.bounds()[0] if isinstance(numerator, SymbolicDim) else numerator
+        if lower is not None and lower >= 0:
+            return f"({texts[0]} {'//' if quotient else '%'} {texts[1]})"
+        return self._floor(quotient, *texts)
+
+    def _floor(self, quotient: bool, x: str, y: str) -> str:
+        helper = self.source.helper("floor_divide" if quotient else "floor_remainder")
+        return f"{helper}({x}, {y})"
+
+
+def index_type(kernel: Kernel) -> str:
+    """The integer that offsets are computed in: 32 bits if no buffer can be larger."""
+    for buffer in kernel.buffers:
+        reach = buffer.reach()
+        most = reach if isinstance(reach, int) else reach.bounds()[1]
+        if most is None or most > MAX_INT32 // 2:
+            return "tl.int64"
+    return "tl.int32"
+
+
+def reductions_of(kernel: Kernel) -> list[Reduce]:
+    """Every reduction of a kernel, those that others are made of first."""
+    return [expr for expr in kernel.expressions() if isinstance(expr, Reduce)]
+
+
+def cast_to(text: str, source: e.DType, target: e.DType) -> str:
+    """A value of one dtype in another."""
+    return cast_text(text, source, target)
+
+
+__all__ = ["ExpressionWriter", "cast_to", "i64", "index_type", "reductions_of", "type_text"]

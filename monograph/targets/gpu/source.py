@@ -1,0 +1,152 @@
+"""Triton source as it is written: a module with helper functions and one kernel.
+
+A ``TritonKernel`` is what a launch needs: the source, which can be imported on its own, and how many
+programs of which block sizes it wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from monograph.dataclass import dataclass
+from monograph.ir.dims import Dim, Symbol
+from monograph.kernel.kernel import Kernel
+
+ERROR_PARAMETER = "error"
+"""A kernel with checked indices takes one more pointer: to a number that a bad index overwrites."""
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """A kernel as source, and how to launch it."""
+
+    name: str
+    family: str
+    source: str
+    kernel: Kernel
+    grid: tuple[Dim, ...]
+    """How many programs there are along each axis of the grid."""
+    blocks: Mapping[str, int]
+    """The kernel's constants: the sizes of its blocks."""
+    warps: int
+    stages: int = 2
+    """How many iterations of a loop have their loads under way at a time."""
+    checks: bool = False
+    """Whether it has the parameter ``error``, and writes 1 there if an index is out of range."""
+
+    @property
+    def sizes(self) -> tuple[Symbol, ...]:
+        """The symbolic dimensions that it takes after its buffers."""
+        return self.kernel.sizes
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Its parameters in order, the constants left out."""
+        names = [buffer.name for buffer in self.kernel.buffers]
+        names += [ERROR_PARAMETER] if self.checks else []
+        return (*names, *(size_name(symbol) for symbol in self.sizes))
+
+
+def size_name(symbol: Symbol) -> str:
+    """The parameter that holds a symbolic dimension."""
+    return f"size_{symbol.name.lstrip('_')}"
+
+
+HELPERS: dict[str, str] = {
+    "floor_divide": """\
+@triton.jit
+def floor_divide(a, b):
+    # Triton's // truncates; positions are divided towards minus infinity.
+    quotient = a // b
+    return tl.where(a - quotient * b < 0, quotient - 1, quotient)
+""",
+    "floor_remainder": """\
+@triton.jit
+def floor_remainder(a, b):
+    remainder = a % b
+    return tl.where(remainder < 0, remainder + b, remainder)
+""",
+    "nan_maximum": """\
+@triton.jit
+def nan_maximum(a, b):
+    # tl.max drops NaN.
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+""",
+    "nan_minimum": """\
+@triton.jit
+def nan_minimum(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+""",
+    "multiply": """\
+@triton.jit
+def multiply(a, b):
+    return a * b
+""",
+    "first_maximum": """\
+@triton.jit
+def first_maximum(a, i, b, j):
+    # The first NaN wins, else the first of the largest.
+    same = (a == b) | ((a != a) & (b != b))
+    ahead = (b > a) | ((b != b) & (a == a)) | (same & (j < i))
+    return tl.where(ahead, b, a), tl.where(ahead, j, i)
+""",
+    "first_minimum": """\
+@triton.jit
+def first_minimum(a, i, b, j):
+    same = (a == b) | ((a != a) & (b != b))
+    ahead = (b < a) | ((b != b) & (a == a)) | (same & (j < i))
+    return tl.where(ahead, b, a), tl.where(ahead, j, i)
+""",
+}
+"""Functions that kernels call, by name; a module has those that its kernel needs."""
+
+
+class SourceWriter:
+    """The lines of a kernel's body, at the depth of the loops around them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+        self.helpers: dict[str, None] = {}
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        self.lines.append("    " * self.depth + text if text else "")
+
+    def helper(self, name: str) -> str:
+        """The name of a helper function, which the module will have."""
+        self.helpers[name] = None
+        return name
+
+    @contextmanager
+    def loop(self, header: str) -> Iterator[None]:
+        """Lines inside a loop."""
+        self.line(header)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def module(
+        self,
+        name: str,
+        parameters: Sequence[str],
+        constants: Sequence[str],
+        comment: Sequence[str],
+    ) -> str:
+        """The whole module: imports, helpers, and the kernel with a comment on what it computes."""
+        head = ["import triton", "import triton.language as tl", ""]
+        for helper in self.helpers:
+            head += ["", *HELPERS[helper].splitlines(), ""]
+        signature = [*parameters, *(f"{each}: tl.constexpr" for each in constants)]
+        lines = [*head, "", "@triton.jit", *_signature(name, signature)]
+        lines += [f"    # {each}" for each in comment]
+        return "\n".join([*lines, *self.lines, ""])
+
+
+def _signature(name: str, parameters: Sequence[str]) -> list[str]:
+    """The line that opens a function, or several where it is long."""
+    line = f"def {name}({', '.join(parameters)}):"
+    if len(line) <= 100:
+        return [line]
+    return [f"def {name}(", *(f"    {each}," for each in parameters), "):"]

@@ -1,0 +1,157 @@
+"""Graphs run by their Triton kernels, group after group: in Triton's interpreter, or on a GPU.
+
+What has no Triton kernel is computed by the graph's interpreter, and named: a test says whether it
+may be.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from monograph.errors import InputError, UnsupportedError
+from monograph.fusion.group import Group, Kind, fuse, is_stored
+from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.interpret import evaluate_node
+from monograph.ir.types import Array, DType, bf16, f16, f32, f64
+from monograph.kernel.flatten import flatten
+from monograph.kernel.lower import is_lowerable, lower_group
+from monograph.targets.gpu.families import triton_kernel
+from monograph.targets.gpu.source import TritonKernel
+
+_TORCH = {f64: torch.float64, f32: torch.float32, f16: torch.float16, bf16: torch.bfloat16}
+
+
+@dataclass
+class Run:
+    """The results of a run, the kernels that gave them, and what was computed without one."""
+
+    results: list[Array] = field(default_factory=list)
+    kernels: list[TritonKernel] = field(default_factory=list)
+    on_host: dict[str, str] = field(default_factory=dict)
+    """Ops without a kernel, and why."""
+    sizes: dict[Symbol, int] = field(default_factory=dict)
+
+
+def load(kernel: TritonKernel, folder: Path) -> Any:
+    """The kernel as a Triton function; Triton reads its source from the file."""
+    path = folder / f"{kernel.name}.py"
+    path.write_text(kernel.source)
+    spec = importlib.util.spec_from_file_location(kernel.name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, kernel.name)
+
+
+def kernel_of(group: Group, name: str) -> tuple[TritonKernel, tuple[Value, ...], tuple[Value, ...]]:
+    """A group's kernel, and the values that it reads and writes."""
+    outputs = {value: group.places[value] for value in group.outputs()}
+    kernel, inputs = lower_group(name, group.nodes, group.space, outputs)  # type: ignore[arg-type]
+    comment = tuple(str(node) for node in group.nodes)
+    return triton_kernel(flatten(kernel), comment), inputs, tuple(outputs)
+
+
+def run_graph(graph: Graph, arrays: Sequence[Array], folder: Path, device: str = "cpu") -> Run:
+    """Run a graph whose composites are lowered."""
+    run = Run()
+    held = dict(zip(graph.inputs, map(_contiguous, arrays), strict=True))
+    sizes = run.sizes
+    for value, array in held.items():
+        for dim, size in zip(value.shape, array.shape, strict=True):
+            if isinstance(dim, Symbol):
+                sizes[dim] = size
+    lowerable = {node: is_lowerable(node) for node in graph.nodes}
+    for number, group in enumerate(fuse(graph, lowerable).groups):
+        if group.kind is Kind.OPAQUE:
+            for node in group.nodes:
+                _on_host(run, node, held, "no formula gives its elements")
+            continue
+        try:
+            kernel, inputs, outputs = kernel_of(group, f"kernel{number}")
+        except UnsupportedError as error:
+            for node in group.nodes:
+                _on_host(run, node, held, str(error))
+            continue
+        for value in inputs:
+            if value not in held and value.producer is not None:
+                _on_host(run, value.producer, held, "")
+        shapes = [tuple(evaluate_dim(dim, sizes) for dim in value.shape) for value in outputs]
+        made = [
+            np.empty(shape, value.dtype.numpy) for shape, value in zip(shapes, outputs, strict=True)
+        ]
+        given = [held[value] for value in inputs]
+        _launch(kernel, given, made, sizes, folder, device)
+        held.update(zip(outputs, made, strict=True))
+        run.kernels.append(kernel)
+    for value in graph.outputs:
+        if value not in held and value.producer is not None:
+            _on_host(run, value.producer, held, "")
+    run.results = [held[value] for value in graph.outputs]
+    return run
+
+
+def _on_host(run: Run, node: Node, held: dict[Value, Array], reason: str) -> None:
+    """Compute a node in NumPy; what it needs of a group that was fused is computed first."""
+    for value in node.operands:
+        if value not in held and value.producer is not None:
+            _on_host(run, value.producer, held, "")
+    results = evaluate_node(node, [held[value] for value in node.operands], run.sizes)
+    held.update(zip(node.results, map(_contiguous, results), strict=True))
+    if reason and not is_stored(node):
+        run.on_host[node.op.name] = reason
+
+
+def _launch(
+    kernel: TritonKernel,
+    given: Sequence[Array],
+    made: Sequence[Array],
+    sizes: dict[Symbol, int],
+    folder: Path,
+    device: str,
+) -> None:
+    """Run a kernel on arrays; what it writes is put into the last of them."""
+    grid = tuple(evaluate_dim(dim, sizes) for dim in kernel.grid)
+    if 0 in grid:
+        return
+    buffers = kernel.kernel.buffers
+    arrays = [*given, *made]
+    tensors = [
+        _tensor(array, buffer.dtype, device) for array, buffer in zip(arrays, buffers, strict=True)
+    ]
+    error = torch.zeros(1, dtype=torch.int32, device=device)
+    arguments = [*tensors, *([error] if kernel.checks else [])]
+    numbers = [sizes[symbol] for symbol in kernel.sizes]
+    load(kernel, folder)[grid](
+        *arguments, *numbers, **kernel.blocks, num_warps=kernel.warps, num_stages=kernel.stages
+    )
+    if error.item():
+        raise InputError("an index is out of range", expected="an index inside", found="another")
+    for array, tensor in zip(made, tensors[len(given) :], strict=True):
+        if array.size:
+            array.reshape(-1).view(np.uint8)[:] = tensor.cpu().view(torch.uint8).numpy()
+
+
+def _tensor(array: Array, dtype: DType, device: str) -> torch.Tensor:
+    """An array's memory as elements of a buffer's dtype; bools are bytes."""
+    if dtype in _TORCH:
+        kind = _TORCH[dtype]
+    elif dtype.is_integer:
+        kind = getattr(torch, ("int" if dtype.kind.name == "SIGNED" else "uint") + str(dtype.bits))
+    else:
+        kind = torch.uint8
+    if not array.size:
+        return torch.empty(0, dtype=kind, device=device)
+    return torch.from_numpy(array.reshape(-1).view(np.uint8).copy()).view(kind).to(device)
+
+
+def _contiguous(array: Array) -> Array:
+    """A row-major copy; of a scalar, too."""
+    return np.asarray(array).copy(order="C")
