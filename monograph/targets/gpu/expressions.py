@@ -1,4 +1,4 @@
-"""Expressions of a kernel as lines of Triton: each becomes a name, once, in the scope it is read in.
+"""Expressions of a kernel as lines of Triton: each gets a name, once, in the scope it is read in.
 
 A family of kernels says what each loop variable is (a program id, a range of lanes as a column or a
 row, a counter of a loop) and which lanes lie outside; broadcasting does the rest. Positions are
@@ -7,28 +7,34 @@ index arithmetic, in 32 bits where every buffer is known to be small enough, els
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from monograph.errors import UnsupportedError
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Opaque, Operation, Symbol, SymbolicDim
-from monograph.ir.types import bool_, f32, i64
-from monograph.kernel import mathlib, narrow
+from monograph.ir.types import bool_, f32
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal, Load, Reduce
+from monograph.kernel import mathlib, narrow
+from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal, Load, Reduce, Variable
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.mathlib import remainder
 from monograph.targets.gpu.scalars import (
     FAST_F32,
-    cast_text,
     literal_text,
     scalar_text,
     type_text,
     typed_literal,
 )
-from monograph.targets.gpu.source import ERROR_PARAMETER, SourceWriter, size_name
+from monograph.targets.gpu.source import (
+    ERROR_PARAMETER,
+    SourceWriter,
+    TritonKernel,
+    parameter_names,
+    size_name,
+)
 
 MAX_INT32 = 2**31 - 1
+_SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
 UNITS = {1: ("[1]", "tl.arange(0, 1)"), 2: ("[1, 1]", "tl.arange(0, 1)[:, None]")}
 """By the rank of a kernel's blocks, the shape of a block of one element, and its lane.
 
@@ -37,7 +43,8 @@ What is the same in all lanes is such a block: Triton's interpreter confuses the
 _PLAIN_LITERALS = frozenset(
     (
         *("add", "subtract", "multiply", "less", "less_equal", "greater", "greater_equal"),
-        *("equal", "not_equal", "where", "rarely", "bitwise_and", "bitwise_or", "bitwise_xor"),
+        *("equal", "not_equal", "where", "rarely"),
+        *("bitwise_and", "bitwise_or", "bitwise_xor"),
     )
 )
 """Functions in which a plain number takes the dtype of its neighbour."""
@@ -73,7 +80,9 @@ class ExpressionWriter:
         return f"{prefix}{self.names - 1}"
 
     @contextmanager
-    def loop(self, header: str, moving: frozenset[Symbol], inside: Iterable[Expr]) -> Iterator[None]:
+    def loop(
+        self, header: str, moving: frozenset[Symbol], inside: Iterable[Expr]
+    ) -> Iterator[None]:
         """The body of a loop; what does not change in it is computed before."""
         for expr in inside:
             self._hoist(expr, moving)
@@ -119,6 +128,8 @@ class ExpressionWriter:
         for scope in self.scopes:
             if expr in scope:
                 return scope[expr]
+        if isinstance(expr, Variable):
+            return expr.name
         if isinstance(expr, Index):
             text = self.dim(expr.dim)
             if isinstance(expr.dim, int):
@@ -153,7 +164,7 @@ class ExpressionWriter:
         return self._apply(expr)
 
     def mask(self, symbols: frozenset[Symbol], guard: str = "") -> str:
-        """The condition on lanes of what depends on these loop variables; empty if there is none."""
+        """The condition on lanes of what depends on these loop variables; empty if none."""
         found = [text for about, text in self.masks if about & symbols]
         return " & ".join([*found, *([guard] if guard else [])])
 
@@ -195,7 +206,7 @@ class ExpressionWriter:
         if fast is not None:
             return fast
         if mathlib.is_formula(expr.function):
-            return self.value(mathlib.expand(expr))
+            return self._call(expr)
         if remainder.is_short_division(expr):
             return self.value(remainder.expand(expr))
         if narrow.involves_narrow(expr):
@@ -203,15 +214,38 @@ class ExpressionWriter:
         if expr.function in ("index_divide", "index_remainder"):
             return self._floor(expr.function == "index_divide", *map(self.value, expr.operands))
         operands = [self._operand(expr, operand) for operand in expr.operands]
+        distance = expr.operands[-1]
+        sign = _SHIFTS.get(expr.function)
+        if sign and isinstance(distance, Literal) and 0 <= distance.value < expr.dtype.bits:
+            return f"({operands[0]} {sign} {distance.value})"
         dtype = expr.operands[-1].dtype
         text = scalar_text(expr.function, dtype, expr.dtype, operands)
         if text is None:
             raise UnsupportedError(f"{self.kernel.name}: Triton has no {expr.function}")
         return text
 
+    def _call(self, expr: Apply) -> str:
+        """A function that has a formula: a helper function of the module, which every use calls."""
+        dtype = expr.operands[0].dtype
+        name = f"{expr.function}_{dtype}"
+        if name not in self.source.functions:
+            names = ("x", "y")[: len(expr.operands)]
+            self.source.functions[name] = ""  # its formula may call others, never itself
+            body = SourceWriter(self.source)
+            writer = ExpressionWriter(self.kernel, body, self.lanes, rank=1)
+            parameters = tuple(e.variable(each, dtype) for each in names)
+            formula = mathlib.expand(_as_apply(e.apply(expr.function, *parameters)))
+            body.line(f"return {writer.value(formula)}")
+            head = f"@triton.jit\ndef {name}({', '.join(names)}):"
+            self.source.functions[name] = "\n".join([head, *body.lines, ""])
+        return f"{name}({', '.join(map(self.value, expr.operands))})"
+
     def _operand(self, expr: Apply, operand: Expr) -> str:
         """An operand; a number is plain where the other operands say which dtype it has."""
-        if not isinstance(operand, Literal) or expr.function not in _PLAIN_LITERALS:
+        takes_plain = expr.function in _PLAIN_LITERALS or (
+            expr.function == "fma" and expr.dtype is f32
+        )
+        if not isinstance(operand, Literal) or not takes_plain:
             return self.value(operand)
         others = [x for x in expr.operands if x is not operand and x.dtype is operand.dtype]
         plain = any(not isinstance(x, Literal) for x in others) and operand.dtype is not bool_
@@ -234,6 +268,22 @@ class ExpressionWriter:
         shape = f"tl.zeros_like({place}).to(tl.int32)"
         self.source.line(f"tl.store({ERROR_PARAMETER} + {shape}, 1, mask={mask})")
         return f"tl.where({name}, {place}, 0)"
+
+    def finish(
+        self,
+        family: str,
+        grid: tuple[Dim, ...],
+        blocks: Mapping[str, int],
+        comment: Sequence[str],
+        warps: int = 4,
+        stages: int = 2,
+    ) -> TritonKernel:
+        """The kernel that was written."""
+        names = parameter_names(self.kernel, self.checks)
+        text = self.source.module(self.kernel.name, names, tuple(blocks), comment)
+        return TritonKernel(
+            self.kernel.name, family, text, self.kernel, grid, blocks, warps, stages, self.checks
+        )
 
     # Positions ------------------------------------------------------------------------------------
 
@@ -278,6 +328,11 @@ class ExpressionWriter:
         return f"{helper}({x}, {y})"
 
 
+def _as_apply(expr: Expr) -> Apply:
+    assert isinstance(expr, Apply)
+    return expr
+
+
 def index_type(kernel: Kernel) -> str:
     """The integer that offsets are computed in: 32 bits if no buffer can be larger."""
     for buffer in kernel.buffers:
@@ -291,11 +346,3 @@ def index_type(kernel: Kernel) -> str:
 def reductions_of(kernel: Kernel) -> list[Reduce]:
     """Every reduction of a kernel, those that others are made of first."""
     return [expr for expr in kernel.expressions() if isinstance(expr, Reduce)]
-
-
-def cast_to(text: str, source: e.DType, target: e.DType) -> str:
-    """A value of one dtype in another."""
-    return cast_text(text, source, target)
-
-
-__all__ = ["ExpressionWriter", "cast_to", "i64", "index_type", "reductions_of", "type_text"]

@@ -34,4 +34,6 @@ def triton_kernel(kernel: Kernel, comment: tuple[str, ...] = ()) -> TritonKernel
         if isinstance(made, TritonKernel):
             return made
         refusals.append(f"{family.__name__.removeprefix('plan_')}: {made.reason}")
-    raise UnsupportedError(f"no family of GPU kernels computes {kernel.name}: {'; '.join(refusals)}")
+    raise UnsupportedError(
+        f"no family of GPU kernels computes {kernel.name}: {'; '.join(refusals)}"
+    )

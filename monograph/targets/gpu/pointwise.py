@@ -8,7 +8,7 @@ in the order of one and writes it in that of the other, through shared memory.
 from __future__ import annotations
 
 from monograph.ir.dims import Dim, shape_product
-from monograph.kernel.expr import Axis, Index, Load
+from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
@@ -36,7 +36,8 @@ def plan_pointwise(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | R
     writer.decode("offset", kernel.axes)
     for store in kernel.stores:
         writer.store(store)
-    return finish(writer, "pointwise", (divide_up(total, BLOCK_ELEMENTS),), 4, comment)
+    grid = (divide_up(total, BLOCK_ELEMENTS),)
+    return writer.finish("pointwise", grid, {"BLOCK": BLOCK_ELEMENTS}, comment)
 
 
 def plan_transpose(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | Refusal:
@@ -70,11 +71,11 @@ def plan_transpose(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | R
         divide_up(written.extent, TILE_SIDE),
         shape_product(axis.extent for axis in others),
     )
-    return finish(writer, "transpose", grid, 4, comment, {"TILE": TILE_SIDE})
+    return writer.finish("transpose", grid, {"TILE": TILE_SIDE}, comment)
 
 
 def _transposed_axes(kernel: Kernel) -> tuple[Axis, Axis] | None:
-    """The axis that some operand is contiguous along, and the one that results are, if they differ."""
+    """The axis that an operand is contiguous along, and that of the results, if they differ."""
     written = _contiguous_axis(kernel, [store.position[0] for store in kernel.stores])
     if written is None:
         return None
@@ -87,7 +88,7 @@ def _transposed_axes(kernel: Kernel) -> tuple[Axis, Axis] | None:
     return None
 
 
-def _contiguous_axis(kernel: Kernel, places: list[object]) -> Axis | None:
+def _contiguous_axis(kernel: Kernel, places: list[Expr]) -> Axis | None:
     """The axis along which every one of these places moves by one element."""
     for axis in kernel.axes:
         steps = [
@@ -105,22 +106,3 @@ def _moves(load: Load, axis: Axis) -> bool:
 
 def _is_long(extent: Dim) -> bool:
     return not isinstance(extent, int) or extent >= MIN_TRANSPOSED_EXTENT
-
-
-def finish(
-    writer: ExpressionWriter,
-    family: str,
-    grid: tuple[Dim, ...],
-    warps: int,
-    comment: tuple[str, ...],
-    blocks: dict[str, int] | None = None,
-) -> TritonKernel:
-    """The kernel that a writer has written."""
-    constants = {"BLOCK": BLOCK_ELEMENTS} if blocks is None else blocks
-    made = TritonKernel(
-        writer.kernel.name, family, "", writer.kernel, grid, constants, warps, checks=writer.checks
-    )
-    text = writer.source.module(made.name, made.parameters, tuple(constants), comment)
-    return TritonKernel(
-        made.name, family, text, made.kernel, grid, constants, warps, checks=made.checks
-    )

@@ -4,9 +4,9 @@
 
 A program computes a tile of the result: a loop over k loads a tile of each operand and multiplies
 them. The operands are formulas, so a cast, a transpose, a gather or the windows of a convolution
-(implicit GEMM) are computed as the tile is loaded, and nothing is stored between. The epilogue works
-on the sums while they are in registers. Programs that read the same columns of the right operand run
-at the same time, so that these are in the L2 cache.
+(implicit GEMM) are computed as the tile is loaded, and nothing is stored between. The epilogue
+works on the sums while they are in registers. Programs that read the same columns of the right
+operand run at the same time, so that these are in the L2 cache.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def plan_product(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | Ref
         return Refusal("it is no matrix product")
     multiplied = _multiplied_dtype(contraction)
     if multiplied is None:
-        return Refusal(f"tensor cores do not multiply what sums up to {contraction.reduction.dtype}")
+        return Refusal(
+            f"tensor cores do not multiply what sums up to {contraction.reduction.dtype}"
+        )
     sides = [contraction.m, (*contraction.outer, *contraction.n), contraction.k]
     if not all(sides):
         return Refusal("one row or one column: there is no tile to reuse operands in")
@@ -127,15 +129,8 @@ class _Product:
             "DEPTH": self.tiles.depth,
             "GROUPED": GROUPED_TILES,
         }
-        made = TritonKernel(
-            product.kernel.name, "product", "", product.kernel, grid, blocks,
-            self.tiles.warps, self.tiles.stages, self.writer.checks,
-        )  # fmt: skip
-        text = self.source.module(made.name, made.parameters, tuple(blocks), comment)
-        return TritonKernel(
-            made.name, made.family, text, made.kernel, grid, blocks,
-            made.warps, made.stages, made.checks,
-        )  # fmt: skip
+        tiles = self.tiles
+        return self.writer.finish("product", grid, blocks, comment, tiles.warps, tiles.stages)
 
     def _place_tile(self, tiles_m: Dim, tiles_n: Dim) -> None:
         """Which tile this program computes."""

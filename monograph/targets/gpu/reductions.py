@@ -1,7 +1,7 @@
 """Reductions: softmax, norms, sums, extremes, with whatever is fused around them.
 
-``plan_rows`` gives each program some rows, with the reduced elements side by side in lanes: all of a
-short row in one block, a long one in a loop of blocks, once for each reduction that needs the one
+``plan_rows`` gives each program some rows, with the reduced elements side by side in lanes: all of
+a short row in one block, a long one in a loop of blocks, once for each reduction that needs the one
 before it. ``plan_sequential`` gives each lane one result and lets it walk through what it reduces:
 for windows of a few elements, and for reductions inside reductions.
 
@@ -11,16 +11,18 @@ for windows of a few elements, and for reductions inside reductions.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, shape_product
-from monograph.ir.types import DType, Kind, bool_
+from monograph.ir.types import DType, Kind, bool_, f32, f64
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Axis, Expr, Index, Load, Reduce
+from monograph.kernel.expr import Axis, Expr, Index, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
 from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
 from monograph.targets.gpu.plan import Refusal, divide_up, next_power_of_two, warps_for
-from monograph.targets.gpu.pointwise import BLOCK_ELEMENTS, finish
+from monograph.targets.gpu.pointwise import BLOCK_ELEMENTS
 from monograph.targets.gpu.scalars import literal_text, type_text
 from monograph.targets.gpu.source import SourceWriter, TritonKernel
 
@@ -103,7 +105,9 @@ class _Rows:
         self.blocks["XBLOCK"] = rows
         total = shape_product(axis.extent for axis in self.space.rows)
         kind = self.writer.index_type
-        self.source.line(f"row = tl.program_id(0).to({kind}) * XBLOCK + tl.arange(0, XBLOCK)[:, None]")
+        self.source.line(
+            f"row = tl.program_id(0).to({kind}) * XBLOCK + tl.arange(0, XBLOCK)[:, None]"
+        )
         if not (isinstance(total, int) and total % rows == 0):
             self.source.line(f"row_inside = row < {self.writer.dim(total)}")
             symbols = frozenset(axis.symbol for axis in self.space.rows)
@@ -120,7 +124,7 @@ class _Rows:
             self._store_columns(whole)
         grid = (divide_up(total, rows),)
         warps = warps_for(rows * longest)
-        return finish(self.writer, "rows", grid, warps, comment, self.blocks)
+        return self.writer.finish("rows", grid, self.blocks, comment, warps)
 
     # Blocks ---------------------------------------------------------------------------------------
 
@@ -183,9 +187,10 @@ class _Rows:
         self.writer.masks = [each for each in self.writer.masks if not each[0] & symbols]
 
     def _has_columns(self, store: Store) -> bool:
-        columns = {a.symbol for a in self._axes(tuple(x.extent for x in self.space.columns))} if (
-            self.space.columns
-        ) else set[Symbol]()
+        if not self.space.columns:
+            return False
+        axes = self._axes(tuple(axis.extent for axis in self.space.columns))
+        columns = {axis.symbol for axis in axes}
         return bool(columns & (store.position[0].symbols | store.value.symbols))
 
     def _store_columns(self, stores: list[Store]) -> None:
@@ -203,7 +208,10 @@ class _Rows:
                 self.writer.store(store)
             self._close_block(extents, axes)
 
-    def _loop(self, extents: tuple[Dim, ...], moving: frozenset[Symbol], inside: list[Expr]):  # type: ignore[no-untyped-def]
+    def _loop(
+        self, extents: tuple[Dim, ...], moving: frozenset[Symbol], inside: list[Expr]
+    ) -> AbstractContextManager[None]:
+        """A loop over blocks of a long row."""
         length = self.writer.dim(shape_product(extents))
         block = f"RBLOCK{self._suffix(extents)}"
         return self.writer.loop(f"for start in range(0, {length}, {block}):", moving, inside)
@@ -224,15 +232,22 @@ class _Rows:
         if expr.body.dtype is bool_:
             body = f"{body}.to(tl.int32)"
         mask = self.writer.mask(frozenset(axis.symbol for axis in expr.axes))
-        block = f"tl.broadcast_to({body}, {shape})"
-        return f"tl.where({mask}, {block}, {neutral_text(expr)})" if mask else block
+        rows = {axis.symbol for axis in self.space.rows}
+        columns = {axis.symbol for axis in expr.axes}
+        if not (expr.body.symbols & columns and (expr.body.symbols & rows or not rows)):
+            body = f"tl.broadcast_to({body}, {shape})"
+        name = self.writer.new_name("block")
+        text = f"tl.where({mask}, {body}, {neutral_text(expr)})" if mask else body
+        self.source.line(f"{name} = {text}")
+        return name
 
     def _combine_lanes(self, expr: Reduce, block: str, extents: tuple[Dim, ...]) -> str:
         if expr.kind in _POSITIONS:
             return self._position_of(expr, block, extents)
         dtype = expr.body.dtype
         if expr.kind == "sum":
-            return f"tl.sum({block}, axis=1, keep_dims=True).to({type_text(dtype)})"
+            text = f"tl.sum({block}, axis=1, keep_dims=True)"
+            return text if dtype in (f32, f64) else f"{text}.to({type_text(dtype)})"
         if expr.kind in ("any", "all"):
             function = "tl.max" if expr.kind == "any" else "tl.min"
             return f"({function}({block}, axis=1, keep_dims=True) != 0)"
@@ -365,9 +380,7 @@ def plan_sequential(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | 
     for store in kernel.stores:
         writer.store(store)
     block = BLOCK_ELEMENTS // 4
-    return finish(
-        writer, "sequential", (divide_up(total, block),), 4, comment, {"BLOCK": block}
-    )
+    return writer.finish("sequential", (divide_up(total, block),), {"BLOCK": block}, comment)
 
 
 def _walk(writer: ExpressionWriter, expr: Reduce) -> str:
@@ -401,6 +414,3 @@ def _combine(expr: Reduce, x: str, y: str) -> str:
     if expr.kind in ("max", "min") and not expr.body.dtype.is_float:
         return f"tl.{expr.kind}imum({x}, {y})"
     return _COMBINED[expr.kind].format(x=x, y=y)
-
-
-__all__ = ["Load", "plan_rows", "plan_sequential"]

@@ -1,8 +1,8 @@
 """Scalar functions as Triton expressions: each basic function, and conversions between dtypes.
 
-They give what the op of the same name gives in the interpreter: NaN and signed zeros, shifts by more
-than the width, division by zero, floats out of an integer's range. f32 is divided and its roots are
-taken with correct rounding, as eager does; Triton's ``/`` and ``tl.sqrt`` are off by up to two ulp.
+They give what the op of the same name gives in the interpreter: NaN and signed zeros, shifts by
+more than the width, division by zero, floats out of an integer's range. Quotients and roots of f32
+are rounded correctly, as eager does; Triton's ``/`` and ``tl.sqrt`` are off by up to two ulp.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def _saturated(x: str, source: DType, target: DType) -> str:
     low = -(1 << (target.bits - 1)) if signed else 0
     kind = type_text(target)
     wide = x if source in (f32, f64) else f"{x}.to(tl.float32)"
-    inside = f"tl.where(({wide} > {float(low - 1)!r}) & ({wide} < {float(high + 1)!r}), {wide}, 0.0)"
+    inside = (
+        f"tl.where(({wide} > {float(low - 1)!r}) & ({wide} < {float(high + 1)!r}), {wide}, 0.0)"
+    )
     above = f"tl.where({wide} >= {float(high + 1)!r}, {high}, {inside}.to({kind}))"
     return f"tl.where({wide} <= {float(low)!r}, {low}, {above}).to({kind})"
 
@@ -154,7 +156,9 @@ def _fmod(dtype: DType, _: DType, operands: Sequence[str]) -> str:
 
 
 def _abs(dtype: DType, _: DType, operands: Sequence[str]) -> str:
-    return operands[0] if dtype.kind is Kind.UNSIGNED or dtype is bool_ else f"tl.abs({operands[0]})"
+    return (
+        operands[0] if dtype.kind is Kind.UNSIGNED or dtype is bool_ else f"tl.abs({operands[0]})"
+    )
 
 
 def _sign(dtype: DType, result: DType, operands: Sequence[str]) -> str:
@@ -232,7 +236,9 @@ def _cast(dtype: DType, result: DType, operands: Sequence[str]) -> str:
 
 def _convert(dtype: DType, result: DType, operands: Sequence[str]) -> str:
     """A cast of what is known to be in range."""
-    return truth(dtype, operands[0]) if result is bool_ else f"{operands[0]}.to({type_text(result)})"
+    return (
+        truth(dtype, operands[0]) if result is bool_ else f"{operands[0]}.to({type_text(result)})"
+    )
 
 
 def _test(on_floats: str, otherwise: str) -> Text:

@@ -1,7 +1,7 @@
 """Triton source as it is written: a module with helper functions and one kernel.
 
-A ``TritonKernel`` is what a launch needs: the source, which can be imported on its own, and how many
-programs of which block sizes it wants.
+A ``TritonKernel`` is what a launch needs: the source, which can be imported on its own, and how
+many programs of which block sizes it wants.
 """
 
 from __future__ import annotations
@@ -43,9 +43,14 @@ class TritonKernel:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Its parameters in order, the constants left out."""
-        names = [buffer.name for buffer in self.kernel.buffers]
-        names += [ERROR_PARAMETER] if self.checks else []
-        return (*names, *(size_name(symbol) for symbol in self.sizes))
+        return parameter_names(self.kernel, self.checks)
+
+
+def parameter_names(kernel: Kernel, checks: bool) -> tuple[str, ...]:
+    """The parameters of a kernel in order, the constants left out."""
+    names = [buffer.name for buffer in kernel.buffers]
+    names += [ERROR_PARAMETER] if checks else []
+    return (*names, *(size_name(symbol) for symbol in kernel.sizes))
 
 
 def size_name(symbol: Symbol) -> str:
@@ -99,16 +104,17 @@ def first_minimum(a, i, b, j):
     return tl.where(ahead, b, a), tl.where(ahead, j, i)
 """,
 }
-"""Functions that kernels call, by name; a module has those that its kernel needs."""
+"""Functions that kernels call beside those of formulas; a module has those that it needs."""
 
 
 class SourceWriter:
     """The lines of a kernel's body, at the depth of the loops around them."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: SourceWriter | None = None) -> None:
         self.lines: list[str] = []
         self.depth = 1
-        self.helpers: dict[str, None] = {}
+        self.functions: dict[str, str] = {} if module is None else module.functions
+        """The helper functions of the module, each after those that it calls."""
 
     def line(self, text: str) -> None:
         """Add a line."""
@@ -116,7 +122,7 @@ class SourceWriter:
 
     def helper(self, name: str) -> str:
         """The name of a helper function, which the module will have."""
-        self.helpers[name] = None
+        self.functions[name] = HELPERS[name]
         return name
 
     @contextmanager
@@ -136,8 +142,8 @@ class SourceWriter:
     ) -> str:
         """The whole module: imports, helpers, and the kernel with a comment on what it computes."""
         head = ["import triton", "import triton.language as tl", ""]
-        for helper in self.helpers:
-            head += ["", *HELPERS[helper].splitlines(), ""]
+        for function in self.functions.values():
+            head += ["", *function.splitlines(), ""]
         signature = [*parameters, *(f"{each}: tl.constexpr" for each in constants)]
         lines = [*head, "", "@triton.jit", *_signature(name, signature)]
         lines += [f"    # {each}" for each in comment]

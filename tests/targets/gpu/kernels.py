@@ -106,7 +106,9 @@ def main(arguments: list[str]) -> None:
             for got, expected in zip(*run(name, Path(folder), device), strict=True):
                 exact = expected.astype(np.float64)
                 tolerance = 2e-3 if expected.dtype == np.float16 else 2e-5
-                if not np.allclose(got.astype(np.float64), exact, rtol=tolerance, atol=tolerance, equal_nan=True):
+                if not np.allclose(
+                    got.astype(np.float64), exact, rtol=tolerance, atol=tolerance, equal_nan=True
+                ):
                     bad.append(f"{name}: off by {np.abs(got - exact).max()}")
     print("\n".join(bad) or "all agree")
     sys.exit(bool(bad))

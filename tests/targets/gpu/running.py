@@ -23,7 +23,10 @@ from monograph.ir.interpret import evaluate_node
 from monograph.ir.types import Array, DType, bf16, f16, f32, f64
 from monograph.kernel.flatten import flatten
 from monograph.kernel.lower import is_lowerable, lower_group
+from monograph.ops.attention import Attention
+from monograph.targets.gpu.attention import AttentionOperands, plan_attention
 from monograph.targets.gpu.families import triton_kernel
+from monograph.targets.gpu.plan import Refusal
 from monograph.targets.gpu.source import TritonKernel
 
 _TORCH = {f64: torch.float64, f32: torch.float32, f16: torch.float16, bf16: torch.bfloat16}
@@ -53,6 +56,14 @@ def load(kernel: TritonKernel, folder: Path) -> Any:
 
 def kernel_of(group: Group, name: str) -> tuple[TritonKernel, tuple[Value, ...], tuple[Value, ...]]:
     """A group's kernel, and the values that it reads and writes."""
+    first = group.nodes[0]
+    if isinstance(first.op, Attention):
+        types = [operand.tensor for operand in first.operands]
+        operands = AttentionOperands(*types[:3], types[3] if len(types) > 3 else None)
+        made = plan_attention(name, first.op, operands, (str(first),))
+        if isinstance(made, Refusal):
+            raise UnsupportedError(made.reason)
+        return made, first.operands, first.results
     outputs = {value: group.places[value] for value in group.outputs()}
     kernel, inputs = lower_group(name, group.nodes, group.space, outputs)  # type: ignore[arg-type]
     comment = tuple(str(node) for node in group.nodes)
@@ -70,7 +81,7 @@ def run_graph(graph: Graph, arrays: Sequence[Array], folder: Path, device: str =
                 sizes[dim] = size
     lowerable = {node: is_lowerable(node) for node in graph.nodes}
     for number, group in enumerate(fuse(graph, lowerable).groups):
-        if group.kind is Kind.OPAQUE:
+        if group.kind is Kind.OPAQUE and not isinstance(group.nodes[0].op, Attention):
             for node in group.nodes:
                 _on_host(run, node, held, "no formula gives its elements")
             continue

@@ -19,6 +19,7 @@ import numpy as np
 
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
+from monograph.ops.attention import Attention
 from monograph.passes.lower_composites import decompose_composites
 from monograph.targets.gpu import products, reductions
 from tests.ops.harness import samples_by_op
@@ -31,7 +32,9 @@ def lower(graph: Graph) -> Graph:
     from monograph.kernel.lower import is_scalar_function
 
     lowered = graph.clone()
-    decompose_composites(lowered, lambda op: op.has_lowering() or is_scalar_function(op))
+    decompose_composites(
+        lowered, lambda op: op.has_lowering() or is_scalar_function(op) or op is Attention
+    )
     return lowered
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from monograph.errors import UnsupportedError
-from tests.targets.gpu.kernels import PROGRAMS, load, lowered, sources
+from tests.targets.gpu.kernels import PROGRAMS, lowered, sources
+from tests.targets.gpu.running import load
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")
@@ -28,36 +28,99 @@ def test_every_program_agrees_with_the_interpreter() -> None:
     assert done.stdout.strip() == "all agree"
 
 
+def _interpret(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with Triton's interpreter, which is chosen when Triton is imported."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT, env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+
+
+def test_a_slice_of_the_op_samples_agrees_with_the_interpreter() -> None:
+    done = _interpret("-m", "tests.targets.gpu.samples", "--blocks", "--every", "29")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert ", 0 wrong" in done.stdout
+
+
 def test_softmax_reads_like_a_row_at_a_time() -> None:
     ((kernel, _, _),) = sources(lowered("softmax"))
-    body = kernel.source.split("BLOCK: tl.constexpr):\n")[1]
+    assert kernel.family == "rows" and kernel.blocks == {"XBLOCK": 16, "RBLOCK": 128}
+    body = kernel.source.split("tl.constexpr):\n")[1]
     assert textwrap.dedent(body) == textwrap.dedent(
         """\
-        row = tl.program_id(0)
+        # %max = max(%x)
+        # %subtract = subtract(%x, %max)
+        # %exp = exp(%subtract)
+        # %sum = sum(%exp)
+        # %softmax = divide(%exp, %sum)
+        row = tl.program_id(0).to(tl.int32) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+        row_inside = row < 19
         i0 = row
-        column = tl.arange(0, BLOCK)
-        inside = column < 100
-        i1 = column
-        t0 = tl.load(b0 + (100 * i0 + i1), mask=inside, other=0)
-        t1 = tl.max(tl.where(inside, t0, float('-inf')), axis=0)
-        t2 = t0 - t1
-        t3 = tl.exp(t2)
-        t4 = tl.sum(tl.where(inside, t3, 0), axis=0)
-        t5 = t3 / t4
-        tl.store(o0 + (100 * i0 + i1), t5, mask=inside)
+        column = tl.arange(0, RBLOCK)[None, :]
+        column_inside = column < 100
+        c0_0 = column
+        t0 = tl.load(b0 + (c0_0 + 100 * i0), mask=row_inside & column_inside, other=0)
+        block1 = tl.where(column_inside, t0, float('-inf'))
+        t2 = tl.reduce(block1, 1, nan_maximum, keep_dims=True)
+        t3 = (t0 - t2)
+        t4 = exp_f32(t3)
+        block5 = tl.where(column_inside, t4, 0)
+        t6 = tl.sum(block5, axis=1, keep_dims=True)
+        t7 = tl.div_rn(t4, t6)
+        tl.store(o0 + (c0_0 + 100 * i0), t7, mask=row_inside & column_inside)
         """
     )
 
 
-def test_rows_too_long_for_a_block_are_refused() -> None:
+def test_long_rows_are_read_in_a_loop() -> None:
+    ((kernel, _, _),) = sources(lowered("long_rows"))
+    assert kernel.source.count("for start in range(0, 9001, RBLOCK):") == 3
+
+
+def test_a_transpose_is_a_tile_of_both_axes() -> None:
+    ((kernel, _, _),) = sources(lowered("transpose"))
+    assert kernel.family == "transpose" and len(kernel.grid) == 3
+
+
+def test_what_is_fused_around_a_product_is_in_its_kernel() -> None:
+    ((kernel, _, _),) = sources(lowered("matmul"))
+    assert kernel.family == "product"
+    assert "tl.dot(" in kernel.source and "tl.maximum(" in kernel.source
+
+
+def test_half_precision_is_multiplied_as_it_is_stored() -> None:
+    ((kernel, _, _),) = sources(lowered("half_matmul"))
+    assert ".to(tl.float16)" in kernel.source and "ieee" not in kernel.source
+
+
+def test_an_index_out_of_range_is_reported(tmp_path: Path) -> None:
+    code = f"""
+        import numpy as np, pathlib, monograph
+        from monograph import functional as F
+        from monograph.errors import InputError
+        from tests.targets.gpu.running import run_graph
+        graph = monograph.trace(lambda x, i: F.take(x, i, axis=0), "f32[4, 3]", "i64[2]")
+        x, folder = np.ones((4, 3), np.float32), pathlib.Path({str(tmp_path)!r})
+        assert run_graph(graph, [x, np.array([3, -4])], folder).results[0].shape == (2, 3)
+        try:
+            run_graph(graph, [x, np.array([0, 4])], folder)
+        except InputError as error:
+            print("refused:", error)
+    """
+    done = _interpret("-c", textwrap.dedent(code))
+    assert "refused: an index is out of range" in done.stdout, done.stderr[-2000:]
+
+
+def test_large_buffers_have_offsets_of_64_bits() -> None:
     from monograph import functional as F
 
-    PROGRAMS["long"] = (lambda x: F.sum(x, axis=1), ("f32[4, 100000]",))
+    PROGRAMS["large"] = (lambda x: F.exp(x), ("f32[65536, 65536]",))
     try:
-        with pytest.raises(UnsupportedError, match="too long"):
-            sources(lowered("long"))
+        ((kernel, _, _),) = sources(lowered("large"))
     finally:
-        del PROGRAMS["long"]
+        del PROGRAMS["large"]
+    assert "tl.program_id(0).to(tl.int64)" in kernel.source
 
 
 @pytest.mark.parametrize(("backend", "arch", "warp"), [("cuda", 90, 32), ("hip", "gfx942", 64)])
@@ -68,13 +131,12 @@ def test_kernels_compile_for_a_gpu_that_is_not_here(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    for name in ("chain", "softmax"):
-        ((kernel, inputs, outputs),) = sources(lowered(name))
+    for name in ("chain", "softmax", "half_matmul"):
+        ((kernel, _, _),) = sources(lowered(name))
         function = load(kernel, tmp_path)
-        pointers = {f"b{k}": "*fp32" for k in range(len(inputs))}
-        pointers |= {f"o{k}": "*fp32" for k in range(len(outputs))}
-        source = ASTSource(
-            fn=function, signature={**pointers, "BLOCK": "constexpr"}, constexprs={"BLOCK": 128}
-        )
+        names = {"f32": "*fp32", "f16": "*fp16"}
+        signature = {each.name: names[each.dtype.name] for each in kernel.kernel.buffers}
+        signature |= dict.fromkeys(kernel.blocks, "constexpr")
+        source = ASTSource(fn=function, signature=signature, constexprs=dict(kernel.blocks))
         compiled = triton.compile(source, target=GPUTarget(backend, arch, warp))
         assert compiled.asm["cubin" if backend == "cuda" else "hsaco"]
