@@ -11,7 +11,6 @@ from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.report.history import History
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import Executable
-from monograph.targets.cpu.launches import is_view
 from monograph.targets.program import Copy, Interpret, Launch, Step, flattened
 
 Sizes = Mapping[Symbol, int]
@@ -30,24 +29,22 @@ def group_facts(executable: Executable, history: History) -> list[Json]:
     begin = 0
     for group, end in zip(program.fusions[0].groups, program.ends, strict=True):
         # Products that read the same operand may run side by side in one step, made for the first.
-        slots = [program.slot_of.get(value) for value in group.outputs()]
+        read = {program.slot_of.get(value) for value in group.inputs()}
+        # What lies where an operand does is another view of it: nothing was run for it.
+        slots = {program.slot_of.get(value) for value in group.outputs()} - read - {None}
         wrote = {step for slot in slots if slot is not None for step in writers.get(slot, ())}
         found.append(
             {
                 "name": group.name,
                 "kind": group.kind.value,
                 "nodes": _numbers(group, history),
-                "steps": sorted({*range(begin, end), *wrote}) if not _is_view(group) else [],
+                "steps": sorted({*range(begin, end), *wrote}),
                 "together": list(dict.fromkeys(group.joined)),
                 "apart": list(dict.fromkeys(group.apart)),
             }
         )
         begin = end
     return found
-
-
-def _is_view(group: Group) -> bool:
-    return len(group.nodes) == 1 and is_view(group.nodes[0])
 
 
 def _writers(steps: Sequence[Step]) -> dict[int, set[int]]:
