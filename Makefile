@@ -57,8 +57,9 @@ page: ## Build the report's script and style anew (needs node; the result is com
 	cd monograph/report/page && npm ci --no-audit --no-fund && npm run build
 
 .PHONY: test-gpu
-test-gpu: $(STAMP) ## Run the Triton kernels on a GPU and compare
+test-gpu: $(STAMP) ## Run the Triton kernels, and every op's samples, on a GPU and compare
 	$(BIN)/python -m tests.targets.gpu.kernels --device cuda
+	$(BIN)/python -m tests.targets.gpu.samples --device cuda --blocks --dtypes
 
 .PHONY: conformance
 conformance: $(STAMP) ## Run ONNX's suite, torch's OpInfo samples and JAX's harnesses, and count
