@@ -13,6 +13,7 @@ from monograph.cli import (
     check,
     compile,
     explain,
+    explore,
     ops,
     opt,
     quantize,
@@ -41,6 +42,7 @@ app.command("tune")(tune.tune)
 app.command("quantize")(quantize.quantize)
 app.command("explain")(explain.explain)
 app.command("report")(report.report)
+app.command("explore")(explore.explore)
 app.command("opt")(opt.opt)
 app.command("check")(check.check)
 app.command("validate")(validate.validate)
