@@ -8,7 +8,7 @@ compiled = monograph.compile(graph)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from monograph.errors import InputError
@@ -20,6 +20,12 @@ from monograph.quantization.profile import Profile
 from monograph.quantization.profiling import profile_graph
 from monograph.quantization.report import QuantizationReport
 from monograph.quantization.scheme import SCHEMES, Scheme, scheme_of
+from monograph.quantization.sensitivity import (
+    SensitivityReport,
+    Trial,
+    choose_layers,
+    measure_layers,
+)
 from monograph.quantization.weight_only import quantize_weights
 
 AnyProfile: TypeAlias = Profile | str | os.PathLike[str] | None
@@ -85,6 +91,54 @@ class Quantize:
         """
         graph = prepare(model, examples)
         return profile_graph(graph, batches, by_channel=per_channel, progress=progress)
+
+    def sensitivity(
+        self,
+        model: Any,
+        profile: AnyProfile,
+        batches: Sequence[Any],
+        scheme: AnyScheme = "int8",
+        *,
+        examples: tuple[Any, ...] = (),
+    ) -> SensitivityReport:
+        """The error and the time of the model with each of its layers quantized alone."""
+        return measure_layers(_trial(model, profile, batches, scheme, examples))
+
+    def mixed(
+        self,
+        model: Any,
+        profile: AnyProfile,
+        batches: Sequence[Any],
+        scheme: AnyScheme = "int8",
+        *,
+        max_error: float | None = None,
+        speedup: float | None = None,
+        examples: tuple[Any, ...] = (),
+    ) -> tuple[Graph, QuantizationReport]:
+        """A model of mixed precision, within an error or at a speed, and a report of its layers.
+
+        ``max_error`` bounds ‖got − float‖ / ‖float‖ on the batches: the most sensitive layers stay
+        in float. ``speedup`` asks for a time: the least sensitive layers are quantized until it is
+        reached.
+        """
+        trial = _trial(model, profile, batches, scheme, examples)
+        return choose_layers(trial, measure_layers(trial), max_error, speedup)
+
+
+def _trial(
+    model: Any,
+    profile: AnyProfile,
+    batches: Sequence[Any],
+    scheme: AnyScheme,
+    examples: tuple[Any, ...],
+) -> Trial:
+    chosen = scheme_of(scheme)
+    graph = prepare(model, examples)
+    if chosen.weight_only:
+        return Trial(graph, None, chosen, batches)
+    found = load_profile(profile)
+    check_model(graph, found)
+    return Trial(graph, found, chosen, batches)
 
 
 def load_profile(profile: Profile | str | os.PathLike[str] | None) -> Profile:

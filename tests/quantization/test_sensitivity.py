@@ -1,0 +1,48 @@
+"""Each layer alone, and mixed precision under a budget."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import monograph
+from monograph.errors import InputError
+from tests.quantization.models import batches, perceptron, profile_of, relative_error
+
+
+def test_every_layer_is_measured_alone() -> None:
+    graph = perceptron()
+    report = monograph.quantize.sensitivity(graph, profile_of(perceptron), batches(graph, 2))
+    assert len(report.layers) == 3 and report.float_seconds > 0
+    assert all(0 < each.error < 0.1 and each.seconds > 0 for each in report.layers)
+    # Independent errors add up as squares: all layers lose more than any, and less than the sum.
+    alone = [each.error for each in report.layers]
+    assert max(alone) * 0.7 < report.quantized_error < sum(alone) * 1.3
+    assert json.loads(report.dumps())["layers"][0]["name"] == report.layers[0].name
+    assert str(report).splitlines()[-1].startswith("none")
+
+
+def test_the_error_stays_within_its_budget() -> None:
+    graph, given = perceptron(), batches(perceptron(), 2)
+    taken = profile_of(perceptron)
+    report = monograph.quantize.sensitivity(graph, taken, given)
+    budget = sorted(each.error for each in report.layers)[1]
+    mixed, described = monograph.quantize.mixed(graph, taken, given, max_error=budget)
+    expected = np.concatenate([monograph.interpret(graph, [x])[0] for x in given])
+    got = np.concatenate([monograph.interpret(mixed, [x])[0] for x in given])
+    assert relative_error(got, expected) <= budget * 1.02
+    kept = [layer for layer in described.layers if layer.precision == "float"]
+    assert kept and all("budget" in layer.reason for layer in kept)
+    assert described.quantized
+
+
+def test_an_impossible_budget_is_named() -> None:
+    graph, taken = perceptron(), profile_of(perceptron)
+    with pytest.raises(InputError, match="not reached"):
+        monograph.quantize.mixed(graph, taken, batches(graph, 1), speedup=1e6)
+    with pytest.raises(InputError, match="an error or a speed"):
+        monograph.quantize.mixed(graph, taken, batches(graph, 1))
+    with pytest.raises(InputError, match="no batches"):
+        monograph.quantize.sensitivity(graph, taken, [])
