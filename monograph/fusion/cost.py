@@ -20,8 +20,9 @@ LARGEST = 96
 CHEAP = 4
 """Instructions an element up to which computing again beats a round trip through memory."""
 
-CONTRACTIONS = frozenset(
-    ("dot_general", "conv", "conv_transpose", "conv_weight_gradient", "attention")
+CONVOLUTIONS = frozenset(("conv", "integer_conv"))
+CONTRACTIONS = CONVOLUTIONS | frozenset(
+    ("dot_general", "conv_transpose", "conv_weight_gradient", "attention")
 )
 WINDOWS = frozenset(
     (

@@ -22,6 +22,7 @@ from monograph.dataclass import dataclass
 from monograph.fusion.cost import (
     CHEAP,
     CONTRACTIONS,
+    CONVOLUTIONS,
     FEW_ROWS,
     GENERATORS,
     LARGE_ROW,
@@ -218,7 +219,7 @@ class _Fuser:
             if cuts_rows_anew(node) and any(map(pads_rows, source.nodes)):
                 group.apart.append(f"%{operand.name} is read from memory: its rows are cut anew")
                 continue
-            if node.op.name == "conv" and self.is_view(source):
+            if node.op.name in CONVOLUTIONS and self.is_view(source):
                 group.apart.append(f"%{operand.name} is read from memory: it is a view")
                 continue
             if source.kind is Kind.CONTRACTION and _is_made_for_rows(node):

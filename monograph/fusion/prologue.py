@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monograph.fusion.cost import CHEAP, CONTRACTIONS, nbytes, work
+from monograph.fusion.cost import CHEAP, CONTRACTIONS, CONVOLUTIONS, nbytes, work
 from monograph.ir.dims import shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType
@@ -23,7 +23,7 @@ def is_prologue(
     products = {node.op.name for node in group} & CONTRACTIONS
     read = [value for value in inputs if isinstance(value.type, TensorType)]
     if all(value.producer is not None and is_stored(value.producer) for value in read):
-        return bool(read) and products <= {"dot_general", "conv"}
+        return bool(read) and products <= {"dot_general"} | CONVOLUTIONS
     if products != {"dot_general"}:
         return False
     made = max(nbytes(value) for value in outputs)
@@ -56,7 +56,7 @@ def is_image(source: Sequence[Node], group: Sequence[Node]) -> bool:
     if any(node.op.name != "reshape" for node in source):
         return False
     made = {value for node in source for value in node.results}
-    convolutions = (node for node in group if node.op.name == "conv")
+    convolutions = (node for node in group if node.op.name in CONVOLUTIONS)
     return any(
         node.operands[0] in made and any(dim != 1 for dim in node.operands[1].shape[2:])
         for node in convolutions

@@ -116,7 +116,12 @@ def k_steps(formula: Expr, contraction: Contraction) -> tuple[Dim, ...] | None:
     """How far each axis of k moves through an array; None if the formula is not one's element."""
     if not isinstance(formula, Load) or formula.dtype is not contraction.reduction.dtype:
         return None
-    (place,) = formula.operands
+    return _steps_through(formula, contraction)
+
+
+def _steps_through(load: Load, contraction: Contraction) -> tuple[Dim, ...] | None:
+    """How far each axis of k moves through the array that is read."""
+    (place,) = load.operands
     if not isinstance(place, Index):
         return None
     steps = []
@@ -154,10 +159,13 @@ def _runs_along(formula: Expr, axis: Axis) -> bool:
 def with_k_ordered(contraction: Contraction, guide: Expr, merge: bool) -> Contraction:
     """The contraction with the axes of k in the order in which an operand holds them.
 
-    With ``merge``, those that it holds without a gap become one: the other operand is packed
-    beforehand, and divides as it needs.
+    The ``guide`` is an operand, or the bytes that it is made of. With ``merge``, axes that it holds
+    without a gap become one: the other operand is packed beforehand, and divides as it needs.
     """
-    steps = k_steps(guide, contraction)
+    if isinstance(guide, Load) and guide.dtype.is_integer:
+        steps = _steps_through(guide, contraction)
+    else:
+        steps = k_steps(guide, contraction)
     if steps is None:
         return contraction
     known_steps = [step for step in steps if isinstance(step, int)]

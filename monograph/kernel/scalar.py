@@ -44,6 +44,13 @@ makes a word of 32 bits of one of 16. Only a target that asks for pairs is given
 (``targets/cpu/products/pairs.py``).
 """
 
+DOTS: Final = frozenset(("multiply_pairs", "dot_u8_i8", "dot_i8_i8"))
+"""Functions that add up the products of several integers of two words.
+
+``dot_u8_i8`` and ``dot_i8_i8`` are of words that hold four bytes each; the name says which are
+signed, the left word's first. Only a target that asks for them is given any.
+"""
+
 APPROXIMATED: Final = frozenset(
     (
         *("exp", "exp2", "expm1", "decay", "log", "log2", "log1p", "rsqrt", "power"),

@@ -7,8 +7,17 @@ two, and higher derivatives never leave the family. Weights are shared without a
 """
 
 from monograph.ops.conv.convolution import Conv, conv
+from monograph.ops.conv.integer import IntegerConv
 from monograph.ops.conv.parts import cut_to
 from monograph.ops.conv.transpose import ConvTranspose, conv_transpose
 from monograph.ops.conv.weight_gradient import ConvWeightGradient
 
-__all__ = ["Conv", "ConvTranspose", "ConvWeightGradient", "conv", "conv_transpose", "cut_to"]
+__all__ = [
+    "Conv",
+    "ConvTranspose",
+    "ConvWeightGradient",
+    "IntegerConv",
+    "conv",
+    "conv_transpose",
+    "cut_to",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,35 @@ from llvmlite.binding import ffi
 from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
+from monograph.ir.types import DType, i8, i16, u8
+
+
+@dataclass(frozen=True)
+class DotInstruction:
+    """An instruction that adds several products to each 32-bit sum of a vector, exactly.
+
+    The integers that it multiplies stand side by side in words of 32 bits: ``steps`` of k at once.
+    """
+
+    function: str
+    """What it computes of two words, besides adding that to a sum (``kernel.scalar``)."""
+    steps: int
+    left: DType
+    right: DType
+    intrinsic: str
+    """LLVM's name of it, for vectors of ``{bits}`` bits or ``{lanes}`` sums."""
+    narrowest: int
+    widest: int
+    """Bytes of the vectors that there is one for."""
+
+    def name(self, lanes: int) -> str:
+        """The intrinsic for so many sums."""
+        return self.intrinsic.format(bits=32 * lanes, lanes=lanes, bytes=4 * lanes)
+
+    def takes(self, lanes: int) -> bool:
+        """Whether so many sums are a vector of its, or several."""
+        is_power = lanes & (lanes - 1) == 0
+        return 4 * lanes >= self.narrowest and (is_power or 4 * lanes % self.widest == 0)
 
 
 @dataclass(frozen=True)
@@ -37,9 +66,37 @@ class Machine:
     l3: int
     """Bytes in the caches: a core's own two, and the last one."""
 
+    @property
+    def dots(self) -> Mapping[str, DotInstruction]:
+        """Its instructions that multiply several integers at a time, by what they compute."""
+        return _dot_instructions(self.triple, frozenset(self.features.split(",")))
+
+    def byte_dot(self) -> DotInstruction | None:
+        """How it multiplies bytes four at a time; None if it does not."""
+        return next((dot for dot in self.dots.values() if dot.steps == 4), None)
+
     def target_machine(self, level: int = 3) -> llvm.TargetMachine:
         """LLVM's view of it."""
         return _target_machine(self, level)
+
+
+VNNI_BYTES = ("dot_u8_i8", 4, u8, i8, "llvm.x86.avx512.vpdpbusd.{bits}")
+VNNI_PAIRS = ("multiply_pairs", 2, i16, i16, "llvm.x86.avx512.vpdpwssd.{bits}")
+NEON_BYTES = ("dot_i8_i8", 4, i8, i8, "llvm.aarch64.neon.sdot.v{lanes}i32.v{bytes}i8")
+
+
+@cache
+def _dot_instructions(triple: str, features: frozenset[str]) -> Mapping[str, DotInstruction]:
+    """The instructions by the features that a processor says it has."""
+    found: tuple[DotInstruction, ...] = ()
+    if triple.startswith(("x86_64", "i686")):
+        has_wide = {"+avx512vnni", "+avx512vl"} <= features
+        if has_wide or "+avxvnni" in features:
+            widest = 64 if has_wide else 32
+            found = tuple(DotInstruction(*each, 16, widest) for each in (VNNI_BYTES, VNNI_PAIRS))
+    elif triple.startswith("aarch64") and "+dotprod" in features:
+        found = (DotInstruction(*NEON_BYTES, 8, 16),)
+    return {dot.function: dot for dot in found}
 
 
 HOST_FALLBACK = (32 << 10, 512 << 10, 16 << 20)

@@ -15,6 +15,7 @@ from monograph.passes.decompose_group_norm import DecomposeGroupNorm
 from monograph.passes.fold_transpose_into_dot import FoldTransposeIntoDot
 from monograph.passes.lower_composites import LowerComposites
 from monograph.passes.manager import Pipeline
+from monograph.passes.narrow_integer_products import NarrowIntegerProducts
 from monograph.passes.pipeline import O1
 from monograph.passes.split_complex_products import SplitComplexProducts
 from monograph.passes.tile_batch import TileBatch
@@ -41,6 +42,7 @@ LOWERING: Pipeline = (
     FoldTransposeIntoDot(),
     ConvTransposeToConv(),
     SplitComplexProducts(),
+    NarrowIntegerProducts(),
     *O1,
 )
 """The passes between the optimised graph and fusion."""

@@ -104,7 +104,7 @@ class Launches:
         self.declarations: set[str] = set()
         self.nests: dict[Hashable, LoopNest] = {}
         """Loops that a family made, by what they are made of."""
-        self.converted: dict[tuple[Value, Layout], int] = {}
+        self.converted: dict[tuple[Value, Layout, Value | None], int] = {}
         """Slots of values that were copied into another layout."""
         self.conversions: list[Conversion] = []
         self.small: set[int] = set()
@@ -389,7 +389,7 @@ class Launches:
         name = f"k{len(self.kernels)}_{group.name}{suffix}"
         named = Kernel(name, flat.inputs, flat.outputs, flat.axes, flat.stores)
         nest = build_nest(named, schedule)
-        emitter = NestEmitter(nest, self.declarations, aliased)
+        emitter = NestEmitter(nest, self.declarations, aliased, self.machine.dots)
         text = emitter.emit()
         return BuiltKernel(name, group, named, schedule, nest, text, emitter.has_checks)
 
@@ -417,7 +417,9 @@ class Launches:
             own = nest.name.startswith(group.name)
             suffix = nest.name.removeprefix(group.name) if own else ""
             name = f"k{len(self.kernels)}_{group.name}{suffix}"
-            emitter = NestEmitter(replace(nest, name=name), self.declarations)
+            emitter = NestEmitter(
+                replace(nest, name=name), self.declarations, dots=self.machine.dots
+            )
             text = emitter.emit()
             self.kernels[key] = BuiltKernel(
                 name, group, kernel, schedule, emitter.nest, text, emitter.has_checks, how

@@ -37,8 +37,13 @@ from monograph.targets.cpu.convolutions.patches import gathered, has_patches
 from monograph.targets.cpu.convolutions.walks import convolution_walks
 from monograph.targets.cpu.convolutions.windows import has_windows, in_windows, multiply_windows
 from monograph.targets.cpu.convolutions.winograd import winograd
-from monograph.targets.cpu.layouts.choose_layouts import convolution_layouts, plan_layouts
-from monograph.targets.cpu.layouts.convert import clear_border, convert_back, converted
+from monograph.targets.cpu.layouts.choose_layouts import (
+    border_value,
+    convolution_layouts,
+    padding_value,
+    plan_layouts,
+)
+from monograph.targets.cpu.layouts.convert import convert_back, converted, fill_border
 from monograph.targets.cpu.loops.split_reduction import split_reductions
 from monograph.targets.cpu.loops.transpose_operand import turn_operand
 from monograph.targets.cpu.machine import Machine
@@ -195,7 +200,7 @@ class StepBuilder(Launches):
         ):
             return
         slots = {
-            value: converted(self, group, value, wanted[value])
+            value: converted(self, group, value, wanted[value], _filling(group, value))
             if value in wanted
             else self.slot(value)
             for value in dict.fromkeys(value for _, inputs in kernels for value in inputs)
@@ -212,7 +217,8 @@ class StepBuilder(Launches):
                 convert_back(self, group, value, slot, wanted[value])
             elif value in self.layouts:
                 layout = self.layouts[value]
-                clear_border(self, group, slot, value.dtype, value.shape, layout)
+                filling = border_value(value)
+                fill_border(self, group, slot, value.dtype, value.shape, layout, filling)
 
     def _in_patches(
         self,
@@ -481,6 +487,12 @@ def computes(node: Node) -> bool:
 
 COPIED_BYTES = 64
 """Bytes of a carry up to which a loop copies it: one instruction."""
+
+
+def _filling(group: Group, value: Value) -> Value | None:
+    """What a group's convolution pads this value with, if it is its image; zeros if it is None."""
+    images = [node for node in group.nodes if isinstance(node.op, Conv)]
+    return next((padding_value(node) for node in images if node.operands[0] is value), None)
 
 
 def _tables(lowered: LoweredLoops) -> dict[str, Kernel]:

@@ -2,6 +2,9 @@
 
 A sum over the taps of a window of an image's element times a weight, where an output's channel is
 the input's. ``convolve`` makes the loops.
+
+Images of bytes are widened in registers. Where the processor multiplies pairs of 16 bits and adds
+them up in one instruction, a tap and a byte are such pairs, with nothing in their other halves.
 """
 
 from __future__ import annotations
@@ -10,14 +13,16 @@ from math import prod
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol
-from monograph.ir.types import f32, f64
+from monograph.ir.types import DType, f32, f64, i8, i32, u8
+from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient, typical
 from monograph.kernel.kernel import Kernel
 from monograph.targets.cpu.loops.choose_schedule import likely
+from monograph.targets.cpu.products.pairs import fits as has_range
 
-CHANNELS = 32
-"""Channels of a column that are computed before the row below: two cache lines."""
+BLOCK_BYTES = 128
+"""Bytes of a column's channels that are computed before the row below: two cache lines."""
 MOST_TAPS = 256
 """Taps of a window up to which they are multiplied one by one."""
 LONGEST_ROW = 15
@@ -38,6 +43,8 @@ class Depthwise:
     outer: tuple[Axis, ...]
     tile: Axis
     lane: Axis
+    in_pairs: bool = False
+    """Whether words are multiplied as pairs of 16 bits."""
 
     @property
     def taps(self) -> tuple[Axis, ...]:
@@ -55,10 +62,34 @@ class Depthwise:
 
         That pays where the next row reads the same rows but one.
         """
-        if not self.has_channels_last or likely(self.lane.extent) <= CHANNELS or not self.outer:
+        channels = likely(self.lane.extent)
+        if not self.has_channels_last or channels <= self.block_channels or not self.outer:
             return False
         row = self.steps(self.outer[-1])
         return any(self.steps(axis) == row for axis in self.taps)
+
+    @property
+    def block_channels(self) -> int:
+        """Channels of a block."""
+        return BLOCK_BYTES * 8 // self.image.dtype.bits
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is bytes that are summed in words."""
+        return self.image.dtype is not self.reduction.dtype
+
+    def product(self, element: Expr, tap: Expr) -> Expr:
+        """What is summed, of an element as it is stored and a packed tap."""
+        if not self.is_narrow:
+            return e.apply("multiply", element, tap)
+        function = "multiply_pairs" if self.in_pairs else "multiply"
+        return e.apply(function, e.cast(element, i32), tap)
+
+    def tap(self) -> Expr:
+        """A tap as it is packed."""
+        if not self.is_narrow or not self.in_pairs:
+            return self.weight
+        return e.apply("bitwise_and", self.weight, e.literal(0xFFFF, i32))
 
     def weight_axes(self) -> tuple[Axis, ...]:
         """The axes of the weights, in the order in which they are packed."""
@@ -80,7 +111,9 @@ def as_depthwise(kernel: Kernel) -> Depthwise | None:
         return None
     (reduction,) = reductions
     body = reduction.body
-    if not isinstance(body, Apply) or body.function != "multiply" or body.dtype not in (f32, f64):
+    if not isinstance(body, Apply) or body.function != "multiply":
+        return None
+    if body.dtype not in (f32, f64, i32):
         return None
     *outer, tile, lane = kernel.axes
     axes = frozenset(axis.symbol for axis in kernel.axes)
@@ -89,14 +122,25 @@ def as_depthwise(kernel: Kernel) -> Depthwise | None:
         return None
     if not all(_lies(store.position[0], axes, lane) for store in kernel.stores):
         return None
-    for image, weight in (body.operands, body.operands[::-1]):
-        if not isinstance(image, Load) or image.dtype is not body.dtype:
+    for factor, weight in (body.operands, body.operands[::-1]):
+        image = _image(factor, body.dtype)
+        if image is None or (body.dtype is i32 and not has_range(weight, i8)):
             continue
         fits = tile.symbol not in weight.symbols and taps <= weight.symbols
         steps = (1,) if lane.symbol in weight.symbols else (1, 2)
         if fits and _lies(image.operands[0], axes | taps, lane, steps):
             return Depthwise(kernel, reduction, image, weight, tuple(outer), tile, lane)
     return None
+
+
+def _image(factor: Expr, dtype: DType) -> Load | None:
+    """What is read of an image: an element of the dtype that is summed, or a byte for words."""
+    if dtype is i32:
+        if not isinstance(factor, Apply) or factor.function != "cast":
+            return None
+        (factor,) = factor.operands
+        return factor if isinstance(factor, Load) and factor.dtype in (i8, u8) else None
+    return factor if isinstance(factor, Load) and factor.dtype is dtype else None
 
 
 def _is_window(reduction: Reduce) -> bool:

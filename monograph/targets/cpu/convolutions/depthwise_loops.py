@@ -15,8 +15,8 @@ stays row-major (an input of the graph whose result is an output), vectors run a
 tiles along the rows. Taps have to be in range, which the layout's border sees to. The weights are
 packed beforehand, in the order in which they are read.
 
-Channels of an image are computed block by block (``depthwise.CHANNELS``), in bands of rows: threads
-that share an image then each have some of its rows, as in the products before and after it.
+Channels of an image are computed block by block (``depthwise.BLOCK_BYTES``), in bands of rows:
+threads that share an image then each have some of its rows, as in the products before and after it.
 
 Other convolutions are contractions, whose left operand is the image as it lies (``contract``), or
 are computed by Winograd's method (``winograd``), which is asked first.
@@ -48,7 +48,7 @@ from monograph.kernel.loops import (
     Write,
 )
 from monograph.targets.cpu.assemble.program_builder import Launches
-from monograph.targets.cpu.convolutions.depthwise import CHANNELS, Depthwise, as_depthwise
+from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
 from monograph.targets.cpu.loops.choose_schedule import WORK, likely
 from monograph.targets.cpu.loops.nest import substituted
 from monograph.targets.cpu.machine import Machine
@@ -90,6 +90,8 @@ def convolve_planes(
     depthwise = as_depthwise(flat)
     if depthwise is None or depthwise.has_channels_last or len(wanted) != 1:
         return False
+    if depthwise.is_narrow:  # whose border may hold another number than zero
+        return False
     ((x, layout),) = wanted.items()
     name = flat.inputs[values.index(x)].name
     plane = as_plane(depthwise, x.shape, layout)
@@ -109,6 +111,8 @@ def _launch(
     outputs: Sequence[int],
 ) -> None:
     """Pack the weights, and convolve."""
+    in_pairs = "multiply_pairs" in launches.machine.dots
+    depthwise = replace(depthwise, in_pairs=in_pairs)
     packing = packed_weight(depthwise)
     (buffer,) = packing.outputs
     read = tuple(slots[each.name] for each in packing.inputs)
@@ -128,7 +132,7 @@ def packed_weight(depthwise: Depthwise) -> Kernel:
     names: dict[Symbol, Dim] = {
         old.symbol: new.symbol for old, new in zip(axes, renamed, strict=True)
     }
-    value = e.substitute(depthwise.weight, names)
+    value = e.substitute(depthwise.tap(), names)
     read = {x.buffer.name for x in e.walk((value,)) if isinstance(x, Load)}
     kernel = depthwise.kernel
     inputs = tuple(b for b in kernel.inputs if b.name in read)
@@ -321,10 +325,11 @@ def _lane_loop(
         return once, _vectors(lane, _row_lanes(depthwise, lanes), tiled)
     if not depthwise.has_blocks:
         return once, Loop(lane.symbol, 0, extent, tiled, LoopKind.VECTOR, lanes)
-    block = e.axis("_i_block", _ceiling(extent, CHANNELS))
-    start = block.symbol * CHANNELS
-    whole = isinstance(extent, int) and extent % CHANNELS == 0
-    part = CHANNELS if whole else dim_min(CHANNELS, extent - start)
+    channels = depthwise.block_channels
+    block = e.axis("_i_block", _ceiling(extent, channels))
+    start = block.symbol * channels
+    whole = isinstance(extent, int) and extent % channels == 0
+    part = channels if whole else dim_min(channels, extent - start)
     return block, Loop(lane.symbol, start, part, tiled, LoopKind.VECTOR, lanes)
 
 
@@ -386,7 +391,7 @@ def _tile(depthwise: Depthwise, weight: Buffer, places: Sequence[Dim]) -> list[S
     statements: list[Statement] = [Accumulator(each, "sum") for each in sums]
     shared = shared_taps(depthwise)
     body: tuple[Statement, ...] = tuple(
-        Combine(sums[k], "sum", e.apply("multiply", element, tap), e.index(0))
+        Combine(sums[k], "sum", depthwise.product(element, tap), e.index(0))
         for element, tap, k in _products(depthwise, weight, shared, places)
     )
     others = [axis for axis in depthwise.taps if axis is not shared]

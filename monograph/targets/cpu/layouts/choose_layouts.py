@@ -1,10 +1,10 @@
 """Which layout each value of a graph has: channels-last where convolutions are, else row-major.
 
 Convolutions read and write all channels of a pixel together, so around them channels lie last, with
-a border of zeros where windows reach over the edge: no padded copy is made, and no tap asks whether
-it is inside. What is computed between convolutions (activations, sums, pools, concatenations)
-keeps the order of what it reads. Inputs, outputs and weights of the graph, and whatever loops,
-control flow or the interpreter touch, stay row-major.
+a border of zeros, or zero points, where windows reach over the edge: no padded copy is made, and no
+tap asks whether it is inside. What is computed between convolutions (activations, sums, pools,
+concatenations) keeps the order of what it reads. Inputs, outputs and weights of the graph, and
+whatever loops, control flow or the interpreter touch, stay row-major.
 
 The order is followed through the graph axis by axis, so that a transpose to channels-last, for a
 normalisation say, finds its operand's memory in the order in which it is wanted.
@@ -22,7 +22,7 @@ from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
 from monograph.kernel.layout import Layout, channels_last, laid_out
-from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient
+from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient, IntegerConv
 from monograph.ops.rules import normalize_axes
 from monograph.switches import is_on
 from monograph.targets.cpu.convolutions.patches import has_patches
@@ -77,8 +77,22 @@ def plan_layouts(
             if view is not None:
                 layouts[value] = view
             elif value in orders:
-                layouts[value] = laid_out(value.shape, orders[value], _border(value))
+                layouts[value] = laid_out(value.shape, orders[value], _border(value, group))
     return layouts
+
+
+def border_value(value: Value) -> Value | None:
+    """What lies in the border of a value in its own layout: None stands for zeros.
+
+    Convolutions that pad it with something else do not read that border.
+    """
+    nodes = [node for node in _convolutions_reading(value) if any(_padding(node))]
+    return padding_value(nodes[0]) if nodes else None
+
+
+def padding_value(node: Node) -> Value | None:
+    """What a convolution pads its image with: None stands for zeros."""
+    return node.operands[2] if isinstance(node.op, IntegerConv) else None
 
 
 def convolution_layouts(group: Group, layouts: Mapping[Value, Layout]) -> dict[Value, Layout]:
@@ -188,6 +202,7 @@ def _serves(layout: Layout | None, node: Node) -> bool:
     x = node.operands[0]
     border = (layout.border if layout is not None else ()) or (0,) * x.rank
     enough = all(have >= need for have, need in zip(border, _padding(node), strict=True))
+    enough &= not any(_padding(node)) or padding_value(node) is border_value(x)
     return enough and (layout is not None or not _is_turned(x, _order_read(node)))
 
 
@@ -312,11 +327,19 @@ def _feeds_convolution(value: Value) -> bool:
     return any(True for _ in _convolutions_reading(value))
 
 
-def _border(value: Value) -> tuple[int, ...]:
-    """Zeros enough for every convolution that reads the value."""
-    border = (0,) * value.rank
+def _border(value: Value, group: Group) -> tuple[int, ...]:
+    """Border enough for every convolution that reads the value, which a group makes.
+
+    What it is filled with must be known by then.
+    """
+    border, filling = (0,) * value.rank, border_value(value)
+    producer = None if filling is None else filling.producer
+    is_known = producer is not None and is_stored(producer)
+    if filling is not None and not is_known and filling not in group.inputs():
+        return border
     for node in _convolutions_reading(value):
-        border = tuple(map(max, border, _padding(node)))
+        if padding_value(node) is filling:
+            border = tuple(map(max, border, _padding(node)))
     return border
 
 

@@ -1,4 +1,4 @@
-"""From one layout to another: the copies that are left, and the borders that are kept zero.
+"""From one layout to another: the copies that are left, and the borders that are filled.
 
 A conversion is a kernel that reads a value in one layout and writes it in another. Most are part of
 a kernel that computes something as well; those that are not are counted, with their bytes, so that
@@ -18,6 +18,7 @@ from monograph.kernel.expr import Axis, Buffer
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout
+from monograph.rewrite.constants import splat
 from monograph.targets.base import Conversion
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.loops.choose_schedule import choose
@@ -28,13 +29,18 @@ LEAST_SHARED = 8 << 10
 """Bytes of zeros from which two processors write half of them each."""
 
 
-def converted(launches: Launches, group: Group, value: Value, layout: Layout) -> int:
-    """The slot of a copy of the value in this layout; one that is there already is used again."""
-    key = value, layout
+def converted(
+    launches: Launches, group: Group, value: Value, layout: Layout, filling: Value | None = None
+) -> int:
+    """The slot of a copy of the value in this layout; one that is there already is used again.
+
+    Its border holds ``filling``, or zeros.
+    """
+    key = value, layout, filling
     if key not in launches.converted:
         target = Buffer(f"{value.name}_copy", value.dtype, value.shape, layout)
         slot = launches.add_scratch(target)
-        convert(launches, group, value, launches.slot(value), slot, None, layout)
+        convert(launches, group, value, launches.slot(value), slot, None, layout, filling)
         launches.conversions.append(_conversion(value, f"read by {group.name}"))
         launches.converted[key] = slot
     return launches.converted[key]
@@ -61,6 +67,7 @@ def convert(
     target: int,
     from_: Layout | None,
     to: Layout | None,
+    filling: Value | None = None,
 ) -> None:
     """A launch that copies a value; a layout of None is the value's own."""
     own = launches.layouts.get(value)
@@ -76,25 +83,34 @@ def convert(
     launches.note_sizes(flat, [source], [target])
     launches.launch_flat(group, flat, [source], [target])
     if to is not None:
-        clear_border(launches, group, target, value.dtype, value.shape, to)
+        fill_border(launches, group, target, value.dtype, value.shape, to, filling)
 
 
-def clear_border(
-    launches: Launches, group: Group, slot: int, dtype: DType, shape: Shape, layout: Layout
+def fill_border(
+    launches: Launches,
+    group: Group,
+    slot: int,
+    dtype: DType,
+    shape: Shape,
+    layout: Layout,
+    filling: Value | None = None,
 ) -> None:
-    """Launches that write zeros around a value that lies in a slot."""
+    """Launches that write a scalar, or zeros, around a value that lies in a slot."""
     if not layout.border or any(dim == 0 for dim in shape):
         return
     order = layout.order
     bordered = [axis for axis in order if layout.border[axis]]
     buffer = Buffer("o0", dtype, (layout.reach(shape),))
-    zero = e.literal(0, dtype)
-    for number, axis in enumerate(bordered):
+    number = 0 if filling is None else splat(filling)
+    read: tuple[Buffer, ...] = () if number is not None else (Buffer("b0", dtype, (1,)),)
+    written = e.load(read[0], (e.index(0),)) if read else e.literal(int(number or 0), dtype)
+    given = [launches.slot(filling)] if read and filling is not None else []
+    for place_in_order, axis in enumerate(bordered):
         outside = order[: order.index(axis)]
-        gap = _gap(layout, bordered[number:])
+        gap = _gap(layout, bordered[place_in_order:])
         step = layout.strides[axis] * (shape[axis] + layout.border[axis])
         inside = e.axis("_i_gap", gap)
-        if number == 0:  # what lies before the first run is like what lies after each
+        if place_in_order == 0:  # what lies before the first run is like what lies after each
             run = e.axis("_i_run", shape_product(shape[each] for each in outside) + 1)
             axes: tuple[Axis, ...] = (run, inside)
             place: Dim = run.symbol * step + inside.symbol
@@ -102,13 +118,13 @@ def clear_border(
             runs = tuple(e.axis(f"_i_run{each}", shape[each]) for each in outside)
             axes = (*runs, inside)
             place = layout.offset + layout.strides[axis] * shape[axis] + inside.symbol
-            place = place - _gap(layout, bordered[number + 1 :])
+            place = place - _gap(layout, bordered[place_in_order + 1 :])
             for each, run in zip(outside, runs, strict=True):
                 place = place + run.symbol * layout.strides[each]
-        store = Store(buffer, (e.index(place),), zero)
-        kernel = Kernel(f"{group.name}_border", (), (buffer,), axes, (store,))
+        store = Store(buffer, (e.index(place),), written)
+        kernel = Kernel(f"{group.name}_border", read, (buffer,), axes, (store,))
         flat = flatten(kernel)
-        launches.launch_flat(group, flat, [], [slot], _in_halves(flat, launches.machine))
+        launches.launch_flat(group, flat, given, [slot], _in_halves(flat, launches.machine))
 
 
 def _in_halves(border: Kernel, machine: Machine) -> Schedule:

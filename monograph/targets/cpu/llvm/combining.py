@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from monograph.ir.types import DType
 from monograph.kernel.expr import Apply, Index, Load, Variable, walk
 from monograph.kernel.loops import Accumulator, Combine, If, Let, Loop, Statement, Write
+from monograph.kernel.scalar import DOTS
 
 
 def accumulated(body: Sequence[Statement]) -> list[str]:
@@ -60,3 +61,11 @@ def summed_product(statement: Combine) -> Apply | None:
     if isinstance(value, Apply) and value.function == "multiply" and value.dtype.is_float:
         return value
     return None
+
+
+def summed_dot(statement: Combine) -> Apply | None:
+    """The dot product of small integers that is summed, if it is one."""
+    value = statement.value
+    if statement.kind != "sum" or not isinstance(value, Apply):
+        return None
+    return value if value.function in DOTS else None

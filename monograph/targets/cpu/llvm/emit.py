@@ -50,6 +50,7 @@ from monograph.targets.cpu.llvm.combining import (
     accumulated,
     combined_dtypes,
     loads_of,
+    summed_dot,
     summed_product,
     sums_of_sums,
 )
@@ -472,6 +473,12 @@ class NestEmitter(ValueEmitter):
         if product is not None and mask is None:
             a, b = (self.here.splat(self.value(x), lanes) for x in product.operands)
             partial.fuse(self.here, a, b)
+            return
+        dot = summed_dot(statement) if mask is None else None
+        instruction = None if dot is None else self.dots.get(dot.function)
+        if dot is not None and instruction is not None and instruction.takes(lanes):
+            left, right = (self.value(each) for each in dot.operands)
+            partial.add_dots(self.here, instruction, left, right)
             return
         value = self.here.splat(self.value(statement.value), lanes)
         partial.combine(self.here, value, position, mask)

@@ -383,6 +383,29 @@ def _multiply_pairs(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, .
     return b.binary("add", even, odd)
 
 
+@_emits("dot_u8_i8")
+def _dot_u8_i8(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> Lanes:
+    """Unsigned bytes times signed ones, four of each word, as other instructions do it."""
+    return _dot_bytes(b, operands, ("zext", "sext"))
+
+
+@_emits("dot_i8_i8")
+def _dot_i8_i8(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> Lanes:
+    """Signed bytes, four of each word, as other instructions do it."""
+    return _dot_bytes(b, operands, ("sext", "sext"))
+
+
+def _dot_bytes(b: Builder, operands: tuple[Lanes, ...], extend: tuple[str, str]) -> Lanes:
+    lanes = operands[0].lanes
+    parts = []
+    for words, how in zip(operands, extend, strict=True):
+        split = b.assign("i8", 4 * lanes, f"bitcast {words} to {vector_type('i8', 4 * lanes)}")
+        parts.append(b.convert(how, split, "i32"))
+    products = b.binary("mul", *parts)
+    chosen = [_strided_lanes(b, products, first, 4, lanes) for first in range(4)]
+    return b.binary("add", b.binary("add", *chosen[:2]), b.binary("add", *chosen[2:]))
+
+
 @_emits("widen_pairs")
 def _widen_pairs(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> Lanes:
     """Words of two bytes as words of two numbers of 16 bits."""
@@ -399,9 +422,14 @@ def _split(b: Builder, words: Lanes, half: str) -> Lanes:
 
 def _every_second(b: Builder, x: Lanes, first: int, lanes: int) -> Lanes:
     """Lanes ``first``, ``first + 2`` and so on."""
+    return _strided_lanes(b, x, first, 2, lanes)
+
+
+def _strided_lanes(b: Builder, x: Lanes, first: int, step: int, lanes: int) -> Lanes:
+    """Lanes ``first``, ``first + step`` and so on."""
     if lanes == 1:
         return b.assign(x.element, 1, f"extractelement {x}, i64 {first}")
-    order = ", ".join(f"i32 {first + 2 * lane}" for lane in range(lanes))
+    order = ", ".join(f"i32 {first + step * lane}" for lane in range(lanes))
     mask = f"<{lanes} x i32> <{order}>"
     return b.assign(x.element, lanes, f"shufflevector {x}, {x.type} poison, {mask}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from monograph.dataclass import dataclass
 from monograph.ir.types import DType, bool_
 from monograph.kernel.softmax import LARGEST_NUMBER
@@ -13,6 +15,7 @@ from monograph.targets.cpu.llvm.assembly import (
     element_type,
     vector_type,
 )
+from monograph.targets.cpu.machine import DotInstruction
 
 _FUNCTIONS = {
     "sum": "add",
@@ -166,6 +169,16 @@ class Partial:
         result = b.intrinsic("fma", x, y, self._load(b))
         b.line(f"store {result}, ptr {self.place}")
 
+    def add_dots(self, b: Builder, dot: DotInstruction, left: Lanes, right: Lanes) -> None:
+        """Add dot products of the bytes of words, in as many parts as there are registers."""
+        width = min(self.lanes, dot.widest // 4)
+        total = self._load(b)
+        sums = [
+            _dot(b, dot, *(_part(b, each, first, width) for each in (total, left, right)))
+            for first in range(0, self.lanes, width)
+        ]
+        b.line(f"store {_joined(b, sums)}, ptr {self.place}")
+
     def combine(self, b: Builder, value: Lanes, position: Lanes | None, mask: Lanes | None) -> None:
         """Take one more element (in each lane under the mask)."""
         if mask is not None and self.lanes > 1:
@@ -269,3 +282,42 @@ def halves(b: Builder, value: Lanes) -> tuple[Lanes, Lanes]:
             )
         parts.append(found)
     return parts[0], parts[1]
+
+
+def _part(b: Builder, value: Lanes, first: int, count: int) -> Lanes:
+    """Some neighbouring lanes; a scalar is the same in all of them."""
+    if value.lanes in (1, count):
+        return b.splat(value, count)
+    numbers = ", ".join(f"i32 {first + k}" for k in range(count))
+    mask = f"<{count} x i32> <{numbers}>"
+    return b.assign(value.element, count, f"shufflevector {value}, {value.type} poison, {mask}")
+
+
+def _joined(b: Builder, parts: Sequence[Lanes]) -> Lanes:
+    """Parts of equal width side by side."""
+    width, total = parts[0].lanes, parts[0]
+    for number, part in enumerate(parts[1:], 1):
+        lanes = number * width
+        spread = ", ".join(f"i32 {k}" if k < width else "i32 poison" for k in range(lanes))
+        wide = b.assign(
+            part.element,
+            lanes,
+            f"shufflevector {part}, {part.type} poison, <{lanes} x i32> <{spread}>",
+        )
+        numbers = ", ".join(f"i32 {k}" for k in range(lanes + width))
+        mask = f"<{lanes + width} x i32> <{numbers}>"
+        text = f"shufflevector {total}, {wide}, {mask}"
+        total = b.assign(part.element, lanes + width, text)
+    return total
+
+
+def _dot(b: Builder, dot: DotInstruction, total: Lanes, left: Lanes, right: Lanes) -> Lanes:
+    """One instruction: several products a lane, added to the lane's sum."""
+    lanes, count = total.lanes, dot.steps * total.lanes
+    element = element_type(dot.left)
+    parts_type = vector_type(element, count)
+    name = f"@{dot.name(lanes)}"
+    b.declarations.add(f"declare {total.type} {name}({total.type}, {parts_type}, {parts_type})")
+    split = [b.assign(element, count, f"bitcast {each} to {parts_type}") for each in (left, right)]
+    arguments = ", ".join(map(str, (total, *split)))
+    return b.assign(total.element, lanes, f"call {total.type} {name}({arguments})")

@@ -7,6 +7,7 @@ variable, a volatile buffer) is read where it is asked for, every time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from monograph.ir.types import DType, bf16, bool_, f32, i32
@@ -30,6 +31,7 @@ from monograph.targets.cpu.llvm.joined_writes import Join
 from monograph.targets.cpu.llvm.memory import MemoryEmitter
 from monograph.targets.cpu.llvm.positions import Scope, Vector
 from monograph.targets.cpu.llvm.reductions import Partial, halves
+from monograph.targets.cpu.machine import DotInstruction
 
 ALIGNMENT = 64
 """Scratch, and every output that is written past the cache, begins at a multiple of this."""
@@ -46,10 +48,17 @@ class ValueEmitter(MemoryEmitter):
     function: Function
     entry: Builder
 
-    def __init__(self, nest: LoopNest, declarations: set[str], aliased: bool = False) -> None:
+    def __init__(
+        self,
+        nest: LoopNest,
+        declarations: set[str],
+        aliased: bool = False,
+        dots: Mapping[str, DotInstruction] | None = None,
+    ) -> None:
         self.nest = nest
         self.declarations = declarations
         self.aliased = aliased
+        self.dots = dots or {}
         self.scopes: list[Scope] = []
         self.vector: Vector | None = None
         self.partials: dict[str, Partial] = {}

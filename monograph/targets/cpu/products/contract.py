@@ -18,6 +18,7 @@ from monograph.kernel.shortening import with_short_formulas
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.products.blocks import round_size
+from monograph.targets.cpu.products.dots import in_dots
 from monograph.targets.cpu.products.packing import panels_of, rows_of, tiles_of, tiles_read
 from monograph.targets.cpu.products.pairs import image_in_pairs, in_pairs
 from monograph.targets.cpu.products.product import Product, product_nest
@@ -54,7 +55,7 @@ def contract(
             rest = [*(inputs[k] for k in pieces.rest_inputs), *made]
             launches.launch_flat(group, pieces.rest, rest, outputs)
             return True
-    contraction, inputs = _in_pairs(launches, group, contraction, inputs, weights)
+    contraction, inputs = _of_integers(launches, group, contraction, inputs, weights)
     contraction, tiling = choose_tiling(
         contraction, launches.machine, weights, is_in_network(group), launches.loop_depth > 0
     )
@@ -78,6 +79,27 @@ def is_in_network(group: Group) -> bool:
     """Whether it convolves an image that an earlier kernel wrote."""
     images = [node.operands[0] for node in group.nodes if isinstance(node.op, Conv)]
     return any(image.producer is not None for image in images)
+
+
+def _of_integers(
+    launches: Launches,
+    group: Group,
+    contraction: Contraction,
+    inputs: Sequence[int],
+    weights: Weights,
+) -> tuple[Contraction, Sequence[int]]:
+    """The contraction by the instruction that takes the most steps of k, and its inputs."""
+    dot = launches.machine.byte_dot()
+    found = in_dots(contraction, dot) if dot is not None and weights is Weights.RIGHT else None
+    if found is None:
+        return _in_pairs(launches, group, contraction, inputs, weights)
+    named = zip(contraction.kernel.inputs, inputs, strict=True)
+    slots = {buffer.name: slot for buffer, slot in named}
+    more = [] if found.aliased is None else [slots[found.aliased]]
+    if found.sums is not None:
+        read = tuple(slots[buffer.name] for buffer in found.sums.inputs)
+        more.append(launches.packed(group, found.sums, read))
+    return found.contraction, [*inputs, *more]
 
 
 def _in_pairs(

@@ -21,7 +21,7 @@ from monograph.kernel.contraction import (
     runs_along_k,
     with_k_ordered,
 )
-from monograph.kernel.expr import Axis, Expr, Index, Load
+from monograph.kernel.expr import Apply, Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.targets.cpu.loops.choose_schedule import WORK, likely
@@ -159,8 +159,14 @@ def choose_tiling(
 
 
 def choose_left(contraction: Contraction, machine: Machine) -> Reading:
-    """In place if it is an array in which k is a fixed step, and its rows lie well."""
-    steps = k_steps(contraction.left, contraction)
+    """In place if it is an array in which k is a fixed step, and its rows lie well.
+
+    Bytes whose highest bits are flipped as they are read are as good.
+    """
+    left = contraction.left
+    if isinstance(left, Apply) and left.function == "bitwise_xor":
+        left = left.operands[0]
+    steps = k_steps(left, contraction)
     if steps is None:
         return Reading.PACKED
     size = likely(contraction.size((*contraction.m, *contraction.k)))
