@@ -48,9 +48,12 @@ def load(
 
     A traced function or a torch module loads as one, with its nesting of arguments and results; a
     graph or an ONNX model as an ``Executable``. All take and return arrays, or torch tensors if
-    they are given some. ``verify=False`` spares reading large weights to check them.
+    they are given some. ``verify=False`` spares reading large weights to check them. A StableHLO
+    module (``.mlir``, text or bytecode) is compiled.
     """
     check_threads(threads)
+    if os.fspath(path).endswith(".mlir"):
+        return _load_stablehlo(path, threads)
     bundle = read_artifact(path, verify=verify)
     machine = host()
     check_target(bundle.manifest, machine.triple, machine.cpu, machine.features)
@@ -68,6 +71,14 @@ def load(
         raise unreadable(f"it is called in an unknown way, {kind!r}")
     arguments = read_structure(call.get("arguments"))
     return CompiledFunction(executable, arguments, read_structure(call.get("results")))
+
+
+def _load_stablehlo(path: str | os.PathLike[str], threads: int | None) -> CompiledModel:
+    """A module, which jaxlib reads, compiled as it stands."""
+    from monograph.bindings.models import compile_model
+    from monograph.runtime.options import Options
+
+    return compile_model(os.fspath(path), options=Options(threads=threads))
 
 
 def _state(bundle: Bundle, graph: Graph, convention: Convention, outputs: int) -> dict[str, Array]:

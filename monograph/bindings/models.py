@@ -49,6 +49,8 @@ def compile_model(
         return compile_graph(model, options)
     if isinstance(model, str | Path) and is_exported(model):
         model = load_exported(model)
+    if isinstance(model, str | Path) and Path(model).suffix == ".mlir":
+        return _compile_stablehlo(model, examples, options)
     if isinstance(model, str | Path | bytes | bytearray) or _is_onnx(model):
         return _compile_onnx(model, examples, options)
     refuse_foreign(model, flatten((examples, dict(kwargs or {})))[0])
@@ -96,6 +98,15 @@ def _compile_onnx(model: Any, examples: tuple[Any, ...], options: Options | None
     from monograph.frontends import onnx
 
     return compile_graph(onnx.from_onnx(model), options, owned=True)
+
+
+def _compile_stablehlo(
+    path: str | Path, examples: tuple[Any, ...], options: Options | None
+) -> Executable:
+    from monograph.frontends.stablehlo import from_stablehlo
+
+    _refuse_examples(examples, "a StableHLO module")
+    return compile_graph(from_stablehlo(Path(path)), options, owned=True)
 
 
 def _compile_jax(
