@@ -16,7 +16,8 @@ from monograph.runtime.compiled import Executable
 
 KINDS = (
     "a torch module or function or a JAX function (with example inputs), a function of Monograph's "
-    "ops, a Graph, an ExportedProgram or a .pt2 file of one, or an ONNX path, bytes or ModelProto, or an .mlir file"
+    "ops, a Graph, an ExportedProgram or a .pt2 file of one, an ONNX path, bytes or ModelProto, "
+    "or an .mlir file"
 )
 
 _WEIGHTS_ONLY = (
