@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from monograph.runtime.turns import QUIET_SECONDS, Timing
+from monograph.tuning.alternating_timer import QUIET_SECONDS, Timing
 
 Call = Callable[[], Any]
 

@@ -35,15 +35,15 @@ from monograph.ir.graph import Graph
 from monograph.ir.specialize import specialize_sizes
 from monograph.passes.instruments import requested_instruments
 from monograph.passes.manager import run_pipeline
+from monograph.program.native_support import only_interpretable
 from monograph.progress import announce
 from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
-from monograph.runtime.holding import follow_program, hold, hold_all
-from monograph.runtime.nonempty import Otherwise, assume_nonempty
-from monograph.runtime.notes import notes_of
+from monograph.runtime.kernel_summary import notes_of
 from monograph.runtime.options import Options, resolved
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
-from monograph.runtime.specialized import keep_what_variants_need, load_program, stage_of
-from monograph.runtime.unheld import only_interpretable
+from monograph.runtime.weight_ownership import follow_program, hold, hold_all
+from monograph.specialize.loading import keep_what_variants_need, load_program, stage_of
+from monograph.specialize.nonempty import Otherwise, assume_nonempty
 from monograph.targets.base import BuildOptions, Program, Tuning
 from monograph.targets.strides import usable_strides
 
@@ -57,7 +57,7 @@ def compile_graph(
 
     The program has its own weights when this returns: those that the graph has now. A graph that is
     ``owned``, since it was made for this, gives them to the program, which lets go of them once
-    they are packed (``runtime.holding``).
+    they are packed (``runtime.weight_ownership``).
     """
     chosen = resolved(options)
     if chosen.sizes:
@@ -187,7 +187,7 @@ def build_program(
     watch.end()
     report.tuning = dict(options.tuning.edits) if options.tuning is not None else {}
     if recorder is not None:
-        from monograph.runtime.tuned import search_program  # few programs need it
+        from monograph.tuning.programs import search_program  # few programs need it
 
         program = search_program(program, recorder, make, model, options, report)
     report.seconds |= program.seconds

@@ -62,7 +62,7 @@ class Config:
 
     Three are for testing. Two of them replace what is known of this processor, so that any machine
     compiles as others do: LLVM splits vectors that are wider than the processor's. The last one
-    makes code that leaves its memory end the process (``runtime.fences``); it is slow.
+    makes code that leaves its memory end the process (``runtime.cpu.fences``); it is slow.
 
     ================================  ==========================================================
     ``MONOGRAPH_VECTOR_BYTES=n``      vectors have 16, 32 or 64 bytes; as many as the

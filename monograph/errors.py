@@ -144,3 +144,7 @@ class UnsupportedError(MonographError):
             lines.append(f"and {len(problems) - SHOWN_PROBLEMS} more, all in `problems`")
         super().__init__(message, found="\n".join(lines) or None, hint=hint)
         self.problems = tuple(problems)
+
+
+class ArtifactError(MonographError):
+    """A file that is not an artifact, not a whole one, or not one for this machine."""

@@ -82,7 +82,7 @@ def _sample_programs(machines: Sequence[str], every_dtype: bool) -> Iterator[Pro
 
 
 def _sample_graph(op: str, every_dtype: bool) -> Graph:
-    from monograph.runtime.unheld import only_interpretable
+    from monograph.program.native_support import only_interpretable
     from tests.ops.harness import sample_graph, samples_by_op
     from tests.targets.cpu.samples import Case, in_dtypes, together
 

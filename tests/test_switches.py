@@ -59,7 +59,7 @@ def test_the_switches_that_matter_here_change_the_program(graph: Graph) -> None:
 
 
 def test_nothing_is_reused_in_an_arena_without_reuse(graph: Graph) -> None:
-    from monograph.runtime.arena import Request, plan
+    from monograph.program.arena import Request, plan
 
     requests = [Request("a", 64, 0, 1), Request("b", 64, 1, 2), Request("c", 64, 2, 3)]
     assert plan(requests).peak < 192

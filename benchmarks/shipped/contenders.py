@@ -73,7 +73,7 @@ def _remark(compiled: Any) -> str | None:
 
 def wait_for_variants() -> None:
     """Wait until nothing is compiled in the background any more: one thread does all of it."""
-    from monograph.runtime.variants import Variants
+    from monograph.specialize.variants import Variants
 
     if not Variants(0, _compile_nothing).wait(PATIENCE):
         raise TimeoutError(f"programs were still being compiled after {PATIENCE:.0f} s")

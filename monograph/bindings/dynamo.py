@@ -34,8 +34,8 @@ from monograph.frontends.torch.program import (
 )
 from monograph.frontends.torch.result_views import split_results, viewed
 from monograph.frontends.torch.runner import TorchModel
-from monograph.runtime.quick_calls import cannot
-from monograph.runtime.threads import torch_threads
+from monograph.runtime.cpu.quick_calls import cannot
+from monograph.runtime.cpu.thread_pool import torch_threads
 from monograph.targets.cpu.entry_point.python_call import LIST
 
 LEVELS = ("O0", "O1", "O2", "O3")

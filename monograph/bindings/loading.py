@@ -1,7 +1,7 @@
 """Loading ``.mono`` files: code and weights, mapped into memory, ready to call.
 
 Nothing of the compiler is needed for it, nor what the model was written with: not torch, not onnx.
-Only a program that calls complete (``runtime.staged``) is saved as its graph, and compiled here.
+Only a program that calls complete (``specialize.staged``) is saved as its graph, and compiled here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from monograph.ir.data import ArrayData
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array
+from monograph.program.records import typed, unreadable
 from monograph.runtime.artifact import check_target, read_artifact
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.compiled import (
@@ -23,8 +24,8 @@ from monograph.runtime.compiled import (
     read_report,
 )
 from monograph.runtime.convention import Convention, LoadedModule, read_convention
-from monograph.runtime.executable import Native
-from monograph.runtime.records import typed, unreadable
+from monograph.runtime.cpu.native import Native
+from monograph.runtime.cpu.thread_pool import check_threads
 from monograph.runtime.storage import (
     read_code,
     read_graph,
@@ -34,11 +35,10 @@ from monograph.runtime.storage import (
     read_signature,
     read_structure,
 )
-from monograph.runtime.threads import check_threads
 from monograph.targets.cpu.machine import host
 
 if TYPE_CHECKING:
-    from monograph.runtime.staged import Stage
+    from monograph.specialize.staged import Stage
 
 
 def load(
@@ -107,7 +107,7 @@ def _stage(
         return None
     from monograph.compiler import compile_graph  # few files need it
     from monograph.runtime.options import read_settings, resolved
-    from monograph.runtime.specialized import stage_of
+    from monograph.specialize.loading import stage_of
 
     options = replace(resolved(read_settings(settings)), threads=threads)
     return stage_of(graph, options, report, compile_graph)
@@ -126,7 +126,7 @@ def _executable(bundle: Bundle, threads: int | None) -> Executable:
         code, signature, threads, read_guards(bundle), prepared=read_prepared(bundle, code)
     )
     if bundle.manifest.get("variants"):
-        from monograph.runtime.stored_variants import read_variants  # few files have any
+        from monograph.specialize.stored_variants import read_variants  # few files have any
 
         native.variants = read_variants(bundle, native, threads, outputs)
     return Executable(signature, native, report, outputs=outputs)

@@ -27,7 +27,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.tree import Structure, flatten
 from monograph.runtime.arguments import element_strides
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule, Executable
-from monograph.runtime.threads import torch_threads
+from monograph.runtime.cpu.thread_pool import torch_threads
 
 
 def compile_model(

@@ -138,7 +138,7 @@ def _write(
 
 def _summary(model: str, executable: Executable, seconds: float) -> str:
     """A line or two; the program itself is not asked for, which a cache spares us to make."""
-    from monograph.targets.program import Launch, flattened
+    from monograph.program.code import Launch, flattened
 
     report, code = executable.report, executable.code
     cached = ", from the cache" if report.cache == "hit" else ""

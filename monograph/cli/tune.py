@@ -12,7 +12,7 @@ from rich.table import Table
 
 from monograph.cli import common
 from monograph.runtime.options import DEFAULT_SECONDS
-from monograph.runtime.tuning import TuningReport
+from monograph.runtime.tuning_report import TuningReport
 
 
 def tune(

@@ -18,12 +18,12 @@ from monograph.inspect.inputs import choose_sizes
 from monograph.inspect.torch_graphs import ExplainedGraphs, explain_graphs, is_torch_compiled
 from monograph.inspect.traffic import bytes_of_buffer, moved_apart, moved_by
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.runtime.arena import Plan
+from monograph.program.arena import Plan
+from monograph.program.code import Code, Interpret, Launch, SlotKind, flattened
 from monograph.runtime.compiled import Executable
-from monograph.runtime.notes import KernelNote, notes_of
+from monograph.runtime.kernel_summary import KernelNote, notes_of
 from monograph.targets.base import Program
 from monograph.targets.cpu.machine import host
-from monograph.targets.program import Code, Interpret, Launch, SlotKind, flattened
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from monograph.runtime.arena import readable
+from monograph.program.arena import readable
 
 if TYPE_CHECKING:
     from monograph.inspect.explain import Explanation, KernelExplanation

@@ -1,11 +1,11 @@
-"""Timing contenders by turns (``runtime.turns``), and what to say of a machine that is busy."""
+"""Timing contenders by turns (``tuning.alternating_timer``); what to say of a busy machine."""
 
 from __future__ import annotations
 
 import os
 
 from monograph.config import processor_count
-from monograph.runtime.turns import Timing, alternate
+from monograph.tuning.alternating_timer import Timing, alternate
 
 __all__ = ["Timing", "alternate", "busy_note"]
 

@@ -22,7 +22,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.types import Array
 from monograph.runtime.compiled import Executable
-from monograph.runtime.threads import thread_count
+from monograph.runtime.cpu.thread_pool import thread_count
 
 Call: TypeAlias = Callable[[], list[Array]]
 PEERS = ("interpreter", "numpy", "onnxruntime", "torch", "inductor")

@@ -26,10 +26,8 @@ from monograph.inspect.inputs import choose_sizes
 from monograph.ir.graph import Graph, Node, Value, copy_node
 from monograph.ir.text.printer import print_graph
 from monograph.ops import memory
-from monograph.runtime.arena import readable
-from monograph.runtime.compiled import Executable
-from monograph.targets.base import Program
-from monograph.targets.program import (
+from monograph.program.arena import readable
+from monograph.program.code import (
     Copy,
     Interpret,
     Launch,
@@ -39,6 +37,8 @@ from monograph.targets.program import (
     flattened,
     touched,
 )
+from monograph.runtime.compiled import Executable
+from monograph.targets.base import Program
 
 
 @dataclass

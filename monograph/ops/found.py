@@ -1,7 +1,7 @@
 """The searches of ``nonzero`` and ``unique``, in memory for as many as there are elements.
 
 How many are found is known only at the end, so native code has these searches, with their counts,
-and whoever runs them takes as many as there are (``runtime.bounded``).
+and whoever runs them takes as many as there are (``specialize.padded_results``).
 """
 
 from __future__ import annotations

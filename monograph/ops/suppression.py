@@ -1,7 +1,7 @@
 """The greedy choice of ``non_max_suppression`` by itself, in memory for as many boxes as there are.
 
 How many boxes are left is known only at the end, so native code has this choice, with its counts,
-and whoever runs it takes as many as there are (``runtime.bounded``).
+and whoever runs it takes as many as there are (``specialize.padded_results``).
 """
 
 from __future__ import annotations

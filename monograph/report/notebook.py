@@ -6,8 +6,8 @@ import html
 
 from monograph.inspect.structure import op_counts
 from monograph.ir.graph import Graph
+from monograph.program.arena import readable
 from monograph.report.svg import graph_svg
-from monograph.runtime.arena import readable
 from monograph.runtime.compiled import Executable
 
 MAX_DRAWN_NODES = 150

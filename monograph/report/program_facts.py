@@ -8,10 +8,10 @@ from monograph.fusion.group import Group
 from monograph.inspect.explain import Explanation, arena_plan
 from monograph.inspect.inputs import choose_sizes
 from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.program.code import Copy, Interpret, Launch, Step, flattened
 from monograph.report.history import History
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import Executable
-from monograph.targets.program import Copy, Interpret, Launch, Step, flattened
 
 Sizes = Mapping[Symbol, int]
 

@@ -8,16 +8,13 @@ comes back equals what went in, so that a program runs the same whether it was c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
-from typing import TypeAlias, Union
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.types import Array
-
-Json: TypeAlias = Union[str, int, float, bool, "Sequence[Json]", "Mapping[str, Json]", None]
-"""What a manifest may hold. At run time a sequence is a list and a mapping a dict."""
+from monograph.program.records import Json as Json
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"

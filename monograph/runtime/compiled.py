@@ -24,15 +24,22 @@ from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.tree import Structure, flatten, unflatten
 from monograph.ir.types import Array
+from monograph.program.code import Code
+from monograph.program.records import typed
 from monograph.runtime.addresses import address_of
 from monograph.runtime.arguments import Arguments
 from monograph.runtime.artifact import describe_target, write_artifact
 from monograph.runtime.bundle import Bundle, Json
+from monograph.runtime.cpu.native import Native
+from monograph.runtime.cpu.quick_calls import (
+    ArrayKind,
+    SizedCalls,
+    cannot,
+    quick_call,
+    unless_limited,
+)
 from monograph.runtime.edits import read_edits
-from monograph.runtime.executable import Native
-from monograph.runtime.notes import KernelNote, read_notes, write_notes
-from monograph.runtime.quick_calls import ArrayKind, SizedCalls, cannot, quick_call, unless_limited
-from monograph.runtime.records import typed
+from monograph.runtime.kernel_summary import KernelNote, read_notes, write_notes
 from monograph.runtime.storage import (
     Named,
     Parts,
@@ -43,18 +50,16 @@ from monograph.runtime.storage import (
 )
 from monograph.targets.cpu.entry_point.python_call import LIST, ONE, TUPLE
 from monograph.targets.cpu.machine import host
-from monograph.targets.program import Code
 
 if TYPE_CHECKING:
     from monograph.frontends.torch.notices import GradientWatch
     from monograph.passes.manager import Report
     from monograph.runtime.convention import Convention, LoadedModule
+    from monograph.runtime.cpu.quick_calls import Kind
+    from monograph.runtime.cpu.tensor_calls import TensorCalls
     from monograph.runtime.jax_calls import CompiledJax
-    from monograph.runtime.nonempty import Otherwise
-    from monograph.runtime.quick_calls import Kind
-    from monograph.runtime.staged import Stage
-    from monograph.runtime.tensor_calls import TensorCalls
-    from monograph.runtime.tuning import TuningReport
+    from monograph.runtime.specialization import Alternative, Completion
+    from monograph.runtime.tuning_report import TuningReport
     from monograph.targets.base import Program
 
 
@@ -70,7 +75,7 @@ class CompileReport:
     fallbacks: tuple[str, ...] = ()
     """Nodes that run in the interpreter, as text."""
     specialised: str | None = None
-    """Why calls complete the program (``runtime.staged``), so that the rest is known after them."""
+    """Why calls complete the program (``specialize.staged``): the rest is known after them."""
     variants: int = 0
     """How many parts calls have compiled so far."""
     reasons: tuple[str, ...] = ()
@@ -116,7 +121,7 @@ class Executable:
         lowered: Graph | None = None,
         program: Program | None = None,
         recompile: Callable[[], tuple[Graph, Program | None]] | None = None,
-        stage: Stage | None = None,
+        stage: Completion | None = None,
         outputs: Sequence[Named] | None = None,
         again: Callable[[], tuple[Graph, Program | None]] | None = None,
     ) -> None:
@@ -125,7 +130,7 @@ class Executable:
         """Compiles the graph once more, for whoever watches the passes; None of a loaded one."""
         self.stage = stage
         """What completes the program when it is called; None if it is complete."""
-        self.otherwise: Otherwise | None = None
+        self.otherwise: Alternative | None = None
         """What runs where a size is zero that the program assumes not to be."""
         self.native = native
         self.report = report
@@ -269,7 +274,7 @@ class Executable:
         if calls is None:
             if self.native is None or self.arguments is None:
                 return None
-            from monograph.runtime.tensor_calls import TensorCalls
+            from monograph.runtime.cpu.tensor_calls import TensorCalls
 
             calls = self._tensor_calls = TensorCalls(self.native, self.arguments)
         return calls(tensors)
@@ -280,7 +285,7 @@ class Executable:
 
     def quick_tensors(self, form: int) -> Callable[..., Any]:
         """The same of torch tensors."""
-        from monograph.runtime.tensor_calls import tensor_kind
+        from monograph.runtime.cpu.tensor_calls import tensor_kind
 
         kind = tensor_kind()
         return cannot if kind is None else self._quick(kind, form)
@@ -339,7 +344,7 @@ class Executable:
     def save(self, path: str | os.PathLike[str], *, variants: bool = False) -> Path:
         """Write it, weights included, to a ``.mono`` file that ``monograph.load`` reads.
 
-        ``variants`` stores the programs for sizes that came back, too (``runtime.variants``).
+        ``variants`` stores the programs for sizes that came back, too (``specialize.variants``).
         """
         return write_artifact(path, self.bundle({"kind": "graph"}, variants=variants))
 
@@ -375,14 +380,13 @@ class Executable:
         return Bundle(manifest, parts.blobs, parts.arrays)
 
     def _write_variants(self, parts: Parts) -> list[Json]:
-        from monograph.runtime.stored_variants import write_variants  # few programs need it
-
         if self.native is None:
             raise UnsupportedError(
                 "the variants of this program cannot be saved",
                 hint="calls complete it, so that its graph is saved: leave variants out",
             )
-        return write_variants(self.native, parts)
+        variants = self.native.variants
+        return [] if variants is None else variants.write(parts)
 
 
 def write_report(report: CompileReport) -> dict[str, Json]:
@@ -483,7 +487,7 @@ class CompiledFunction:
     def save(self, path: str | os.PathLike[str], *, variants: bool = False) -> Path:
         """Write it to a ``.mono`` file, which loads as a function of the same nesting.
 
-        ``variants`` stores the programs for sizes that came back, too (``runtime.variants``).
+        ``variants`` stores the programs for sizes that came back, too (``specialize.variants``).
         """
         call: dict[str, Json] = {
             "kind": "function",
@@ -579,7 +583,7 @@ class CompiledModule:
         That takes and returns torch tensors or arrays, and needs torch for the former alone; it has
         the state that this has now. Named tuples and dataclasses come back with the same names, but
         not of the same class (``monograph.ir.named``). What a file cannot hold is an error.
-        ``variants`` stores the programs for sizes that came back, too (``runtime.variants``).
+        ``variants`` stores the programs for sizes that came back, too (``specialize.variants``).
         """
         if self.convention is None:
             reason = self._obstacle or "it does not tell how it is called"

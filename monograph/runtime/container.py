@@ -32,7 +32,8 @@ from typing import BinaryIO, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from monograph.errors import InputError, MonographError
+from monograph.errors import ArtifactError as ArtifactError
+from monograph.errors import InputError
 from monograph.ir.types import DTYPES, Array, dtype_of
 from monograph.runtime.bundle import MANIFEST, MOST_BLOBS, WEIGHTS, Bundle, bad_blob_name, is_text
 from monograph.runtime.tensors import Entry, decode, encode, lay_out
@@ -53,10 +54,6 @@ _COMMENT_PATTERN = re.compile(
 _COMMENT_SIZE = len(_COMMENT.format(0, 0, 0, "0" * 64))
 
 _T = TypeVar("_T")
-
-
-class ArtifactError(MonographError):
-    """A file that is not an artifact, not a whole one, or not one for this machine."""
 
 
 def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:

@@ -22,10 +22,10 @@ from monograph.errors import InputError
 from monograph.ir.parameters import Parameters
 from monograph.ir.tree import SIMPLE, Fixed, Structure, flatten, unflatten
 from monograph.ir.types import Array
+from monograph.program.records import typed, unreadable
 from monograph.runtime.artifact import write_artifact
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import CompileReport, Executable, any_torch
-from monograph.runtime.records import typed, unreadable
 from monograph.runtime.storage import read_structure, write_structure
 from monograph.runtime.stored_parameters import read_parameters, write_parameters
 

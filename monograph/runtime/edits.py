@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from monograph.errors import MonographError
+from monograph.program.records import typed
 from monograph.runtime.bundle import Json
-from monograph.runtime.records import typed
 
 LARGEST = 1 << 30
 """The largest number that a knob can have."""

@@ -10,10 +10,10 @@ from monograph.errors import InputError
 from monograph.ir.specialize import SizeRange
 from monograph.passes.manager import Pipeline, flat_passes
 from monograph.passes.pipeline import pipeline_for
+from monograph.program.records import typed
 from monograph.runtime.bundle import Json
-from monograph.runtime.records import typed
-from monograph.runtime.threads import check_threads
-from monograph.runtime.variants import VariantLimit
+from monograph.runtime.cpu.thread_pool import check_threads
+from monograph.runtime.specialization import VariantLimit
 from monograph.switches import any_off
 from monograph.targets.base import Target, Tuning
 from monograph.targets.names import resolve_target
@@ -39,7 +39,7 @@ class Options:
     """The largest error, over the largest result, that a convolution may have to be faster
     (``kernel.winograd_transform``); None leaves it as exact as direct sums, 0 takes only those."""
     budget: float | None = None
-    """Seconds to search for better schedules on this machine (``runtime.tuning``), unless the cache
+    """Seconds to search for better schedules on this machine (``tuning.search``), unless the cache
     has the result of a search; None is ``DEFAULT_SECONDS`` at O3 and no search below."""
     tuning: Tuning | None = None
     """Choices of schedules that are overruled, instead of a search."""
@@ -53,7 +53,7 @@ class Options:
     """Symbolic dimensions, by name, that have one size, or sizes in a range (``ir.specialize``)."""
     variants: int | None = None
     """For how many of the sizes that come back to keep programs of their own
-    (``runtime.variants``); ``MONOGRAPH_VARIANTS`` decides if None."""
+    (``specialize.variants``); ``MONOGRAPH_VARIANTS`` decides if None."""
     variant_limit: VariantLimit | None = None
     """What counts the variants of all parts of a program, for one that consists of several."""
     target: Target | str | None = None

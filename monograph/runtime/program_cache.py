@@ -31,12 +31,12 @@ from monograph.ir.data import ArrayData, Data, MissingData, raw_bytes
 from monograph.ir.graph import Graph, Node
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
+from monograph.program.code import Code
+from monograph.program.records import typed
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import Cache, cache_key, open_cache, toolchain
-from monograph.runtime.records import typed
 from monograph.runtime.storage import read_code, stored_data, write_code
 from monograph.targets.base import Target
-from monograph.targets.program import Code
 
 
 class Watched(Data):

@@ -163,7 +163,7 @@ def _check(node: Node, values: DimValues) -> None:
         source = None if node.location is None else str(node.location)
         raise error.with_context(where=repr(node), source=source) from None
     for expected, found in zip(declared, inferred, strict=True):
-        if found != expected:
+        if expected is not None and found != expected:
             raise SizesDoNotFit(
                 f"{node.op.name}: the sizes do not fit together",
                 expected=str(expected),

@@ -33,9 +33,8 @@ from monograph.ir.named import can_name, named_class
 from monograph.ir.text.printer import print_graph
 from monograph.ir.tree import LEAF, Structure
 from monograph.ir.types import Array, TensorType, ValueType, symbols_of
-from monograph.runtime.bundle import Bundle, Json, is_text
-from monograph.runtime.holding import Held, read_by_calls
-from monograph.runtime.records import (
+from monograph.program.code import Code, SlotKind
+from monograph.program.records import (
     RecordReader,
     exactly,
     read_failures,
@@ -46,8 +45,9 @@ from monograph.runtime.records import (
     write_record,
     write_symbols,
 )
+from monograph.runtime.bundle import Bundle, Json, is_text
 from monograph.runtime.sizes import Guard
-from monograph.targets.program import Code, SlotKind
+from monograph.runtime.weight_ownership import Held, read_by_calls
 
 Named: TypeAlias = tuple[str, str]
 """The name of an input or output, and its type as text."""

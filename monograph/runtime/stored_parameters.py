@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from monograph.ir.parameters import Parameters
 from monograph.ir.tree import SIMPLE, Structure, flatten, unflatten
+from monograph.program.records import typed, unreadable
 from monograph.runtime.bundle import Json
-from monograph.runtime.records import typed, unreadable
 from monograph.runtime.storage import read_structure, write_structure
 
 

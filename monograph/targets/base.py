@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from monograph.dataclass import dataclass
-from monograph.targets.program import Code
+from monograph.program.code import Code
 
 if TYPE_CHECKING:
     from monograph.fusion.group import Fusion, Group

@@ -14,7 +14,7 @@ from monograph.ir.dims import Symbol
 from monograph.ir.types import Array, TensorType, c64, f32, type_of_array
 from monograph.ops import fft
 from monograph.ops.fft_steps import factors
-from monograph.targets.program import Launch, SlotKind
+from monograph.program.code import Launch, SlotKind
 
 STRICT = Options(strict=True, cache=False, level="O0")
 

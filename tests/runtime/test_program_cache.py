@@ -26,8 +26,8 @@ from monograph.runtime.atomic import is_temporary
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.cache import Cache, cache_key
 from monograph.runtime.compiled import Executable
+from monograph.runtime.cpu.thread_pool import load_pool, pool, stored_pool
 from monograph.runtime.program_cache import ProgramCache, Watch, Watched, text_without_weights
-from monograph.runtime.threads import load_pool, pool, stored_pool
 from monograph.targets.cpu import build as build_module
 from tests.ir import probe_ops
 from tests.runtime.programs import CASES, Case, floats, layered, let_interpret, same
@@ -338,7 +338,7 @@ def test_the_thread_pool_is_compiled_once(folder: Path, monkeypatch: pytest.Monk
         raise AssertionError("the pool has been compiled again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("monograph.runtime.threads.compile_pool", never)
+        patch.setattr("monograph.runtime.cpu.thread_pool.compile_pool", never)
         assert stored_pool() == compiled_pool
     path.write_bytes(path.read_bytes()[:-1])
     assert stored_pool() == compiled_pool
@@ -408,7 +408,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests m
 import monograph.runtime.atomic as atomic
 from monograph.frontends.trace import trace
 from monograph.compiler import compile_graph
-from monograph.runtime.threads import pool
+from monograph.runtime.cpu.thread_pool import pool
 from tests.runtime.programs import layered
 
 os.environ["MONOGRAPH_CACHE"] = "0"

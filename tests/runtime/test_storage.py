@@ -17,9 +17,10 @@ from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.tree import flatten, unflatten
 from monograph.ops import shape
+from monograph.program.code import Code, SlotKind, Step, flattened
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.container import ArtifactError
-from monograph.runtime.executable import Native
+from monograph.runtime.cpu.native import Native
 from monograph.runtime.storage import (
     PROGRAM,
     read_code,
@@ -30,7 +31,6 @@ from monograph.runtime.storage import (
     write_signature,
     write_structure,
 )
-from monograph.targets.program import Code, SlotKind, Step, flattened
 from tests.runtime.programs import CASES, Case, layered, let_interpret, same, symbolic
 
 NATIVE = {name: case for name, case in CASES.items() if name != "strings"}

@@ -26,9 +26,9 @@ from monograph.inspect.precise import relative_error
 from monograph.inspect.tour.page import Page
 from monograph.ir.graph import Value
 from monograph.ir.types import Array
-from monograph.runtime.arena import readable
+from monograph.program.arena import readable
 from monograph.runtime.compiled import Executable
-from monograph.runtime.threads import thread_count
+from monograph.runtime.cpu.thread_pool import thread_count
 
 TOKENS, WIDTH, HEADS, HIDDEN = 64, 128, 4, 512
 ROUNDS = 15

@@ -18,6 +18,8 @@ from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
 from monograph.kernel.layout import Layout
 from monograph.kernel.text import nest_text
+from monograph.program.code import Count, Repeat, Spread, Step, flattened
+from monograph.program.text import program_text
 from monograph.progress import announce
 from monograph.targets import base
 from monograph.targets.base import Assembled, BuildOptions
@@ -27,8 +29,6 @@ from monograph.targets.cpu.entry_point.entry import entry_text
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 from monograph.targets.cpu.parts import Parts
 from monograph.targets.cpu.tuning import Tuning
-from monograph.targets.program import Count, Repeat, Spread, Step, flattened
-from monograph.targets.program_text import program_text
 
 ATTRIBUTES = """
 attributes #0 = { nounwind alignstack=64 "no-trapping-math"="true" }

@@ -9,12 +9,12 @@ from monograph.ir.data import ArrayData, Data
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, DType, TensorType, f32
+from monograph.program.code import Code, Slot, SlotKind
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.build import module_of
 from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.machine import Machine, compile_text
 from monograph.targets.cpu.tuning import Choice, Site
-from monograph.targets.program import Code, Slot, SlotKind
 
 ALIGNMENT = 64
 

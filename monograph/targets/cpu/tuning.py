@@ -17,10 +17,10 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from monograph.dataclass import dataclass
+from monograph.program.code import Slot
 from monograph.targets.cpu.attention.tiles import AttentionTile
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.products.tiles import Tiling
-from monograph.targets.program import Slot
 
 if TYPE_CHECKING:
     from monograph.targets.cpu.assemble.program_builder import Launches

@@ -1,6 +1,6 @@
 """Samples in a process of their own: for processors of any width, with fences around memory.
 
-Code that leaves its memory ends the process (``monograph.runtime.fences``). So samples run in a
+Code that leaves its memory ends the process (``monograph.runtime.cpu.fences``). So samples run in a
 child, some at a time, which says what it begins with. If it dies, what it had begun is run again
 sample by sample, so that the one that dies is named, and another child goes on with the rest.
 

@@ -8,7 +8,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numpy.typing import NDArray
 
-from monograph.runtime.threads import Pool
+from monograph.runtime.cpu.thread_pool import Pool
 
 BODIES = """
 declare i32 @usleep(i32)

@@ -30,9 +30,9 @@ from monograph.kernel.mathlib import BOUNDS
 from monograph.kernel.scalar import BASIC
 from monograph.ops.spectral import Svd
 from monograph.passes.lower_composites import LowerComposites
+from monograph.program.native_support import only_interpretable
 from monograph.runtime.compiled import Executable
-from monograph.runtime.fences import FenceError
-from monograph.runtime.unheld import only_interpretable
+from monograph.runtime.cpu.fences import FenceError
 from monograph.targets.cpu.target import FORMULAS
 from tests.targets.running import interpreted_ops
 

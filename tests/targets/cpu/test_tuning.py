@@ -8,7 +8,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
-from monograph.runtime.executable import Native
+from monograph.runtime.cpu.native import Native
 from monograph.targets.cpu.knobs import KNOBS, edited, knobs
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import host

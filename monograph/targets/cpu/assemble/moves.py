@@ -17,7 +17,7 @@ from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.rebased import on_pieces
 from monograph.kernel.renamed import mentioned_sizes, numbered, renamed
-from monograph.targets.program import Launch, Slot, SlotKind, Step
+from monograph.program.code import Launch, Slot, SlotKind, Step
 
 LARGEST = 1 << 20
 """Bytes of a piece that is written: more may be worth streaming, which needs aligned addresses."""

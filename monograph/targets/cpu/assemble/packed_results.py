@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from monograph.program.code import Launch, SlotKind, Step, flattened, touched
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.products.product import product_nest
-from monograph.targets.program import Launch, SlotKind, Step, flattened, touched
 
 BOTH = 2
 """Steps that use a slot that one writes and one packs."""

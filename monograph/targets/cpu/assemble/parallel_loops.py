@@ -10,8 +10,7 @@ it. Another loop over the same time does not:
 
 from __future__ import annotations
 
-from monograph.targets.cpu.assemble.program_builder import Launches
-from monograph.targets.program import (
+from monograph.program.code import (
     Alternate,
     Copy,
     Count,
@@ -23,6 +22,7 @@ from monograph.targets.program import (
     is_independent,
     touched,
 )
+from monograph.targets.cpu.assemble.program_builder import Launches
 
 LOOKAHEAD = 16
 """Steps between two loops up to which they are brought together."""

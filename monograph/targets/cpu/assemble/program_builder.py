@@ -24,6 +24,7 @@ from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout, laid_out
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.rebased import named_by_place, without_unread
+from monograph.program.code import Copy, Launch, Slot, SlotKind, Step
 from monograph.switches import is_on
 from monograph.targets.base import Conversion
 from monograph.targets.cpu.assemble.moves import Moved, Moves
@@ -40,7 +41,6 @@ from monograph.targets.cpu.products.pairs import holds_small, is_small
 from monograph.targets.cpu.products.product import Product
 from monograph.targets.cpu.products.tiles import Tiling
 from monograph.targets.cpu.tuning import Chosen, Launcher, Recorder, Site, Tuning
-from monograph.targets.program import Copy, Launch, Slot, SlotKind, Step
 
 LOOKED_AT = 1 << 12
 """Words of a constant up to which it is looked whether they are small: zero points, say."""

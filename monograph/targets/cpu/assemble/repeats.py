@@ -15,9 +15,9 @@ from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.ir.dims import Symbol, substitute_dim, substitute_shape
 from monograph.kernel.kernel import Kernel
+from monograph.program.code import Launch, Slot, SlotKind
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.tuning import Recorder
-from monograph.targets.program import Launch, Slot, SlotKind
 
 
 @dataclass(frozen=True)

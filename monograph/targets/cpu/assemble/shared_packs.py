@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from monograph.program.code import Launch, Step
 from monograph.targets.cpu.assemble.program_builder import Launches
-from monograph.targets.program import Launch, Step
 
 
 class Sharing:

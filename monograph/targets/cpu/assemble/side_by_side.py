@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from monograph.program.code import Launch, Step
 from monograph.targets.cpu.assemble.program_builder import Launches
-from monograph.targets.program import Launch, Step
 
 MOST = 8
 """Launches that run side by side at most: all of their results are held at one time."""

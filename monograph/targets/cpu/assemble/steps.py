@@ -23,6 +23,20 @@ from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.kernel.rebased import without_doubles
 from monograph.ops import control
 from monograph.ops.conv import Conv
+from monograph.program.code import (
+    Alternate,
+    Branch,
+    Copy,
+    Count,
+    Element,
+    Interpret,
+    Repeat,
+    Slot,
+    SlotKind,
+    Spread,
+    Step,
+    is_independent,
+)
 from monograph.progress import announce
 from monograph.switches import is_on
 from monograph.targets.cpu.assemble.packed_results import join_packs
@@ -49,20 +63,6 @@ from monograph.targets.cpu.loops.transpose_operand import turn_operand
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.products.contract import contract
 from monograph.targets.cpu.tuning import Tuning
-from monograph.targets.program import (
-    Alternate,
-    Branch,
-    Copy,
-    Count,
-    Element,
-    Interpret,
-    Repeat,
-    Slot,
-    SlotKind,
-    Spread,
-    Step,
-    is_independent,
-)
 
 
 class StepBuilder(Launches):

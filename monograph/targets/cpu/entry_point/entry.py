@@ -19,11 +19,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Opaque, Operation, Symbol
-from monograph.targets.cpu.entry_point.interrupts import BEGIN
-from monograph.targets.cpu.entry_point.sections import PARALLEL_FOR, emit_sections, single_range
-from monograph.targets.cpu.entry_point.table import TableFunction
-from monograph.targets.cpu.llvm.assembly import Builder, Function, Lanes
-from monograph.targets.program import (
+from monograph.program.code import (
     BROKEN_OFF,
     PREPARE,
     Alternate,
@@ -42,6 +38,10 @@ from monograph.targets.program import (
     has_loops,
     touched,
 )
+from monograph.targets.cpu.entry_point.interrupts import BEGIN
+from monograph.targets.cpu.entry_point.sections import PARALLEL_FOR, emit_sections, single_range
+from monograph.targets.cpu.entry_point.table import TableFunction
+from monograph.targets.cpu.llvm.assembly import Builder, Function, Lanes
 
 
 class EntryEmitter(TableFunction):

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from monograph.ir.dims import Dim, dim_max
+from monograph.program.code import BROKEN_OFF, Launch, Sections, flattened
 from monograph.targets.cpu.llvm.assembly import Lanes
-from monograph.targets.program import BROKEN_OFF, Launch, Sections, flattened
 
 if TYPE_CHECKING:
     from monograph.targets.cpu.entry_point.entry import EntryEmitter

@@ -16,6 +16,7 @@ from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.shortening import with_short_formulas
 from monograph.ops.conv import Conv
+from monograph.program.code import Launch
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.products.blocks import round_size
 from monograph.targets.cpu.products.dots import in_dots
@@ -34,7 +35,6 @@ from monograph.targets.cpu.products.tiling import (
 )
 from monograph.targets.cpu.products.widening import narrowed
 from monograph.targets.cpu.tuning import Launcher
-from monograph.targets.program import Launch
 
 
 def contract(

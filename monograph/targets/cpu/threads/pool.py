@@ -37,7 +37,7 @@ from monograph.targets.cpu.threads.workers import (
 )
 
 PARALLEL_FOR = "monograph_parallel_for"
-"""The function that programs call; the others are for :mod:`monograph.runtime.threads`."""
+"""The function that programs call; the others are for :mod:`monograph.runtime.cpu.thread_pool`."""
 
 CONFIGURE = "monograph_pool_configure"
 """``void (i64 threads, i64 nanoseconds)``: the most threads, and how long idle workers spin."""

@@ -13,9 +13,9 @@ from monograph.compiler import Options, compile_graph
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType, f32
+from monograph.program.code import Launch, flattened
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu.assemble.moves import Moves
-from monograph.targets.program import Launch, flattened
 
 GENERATOR = np.random.default_rng(5)
 

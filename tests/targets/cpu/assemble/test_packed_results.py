@@ -14,10 +14,10 @@ from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph
 from monograph.ir.types import DType, bf16, f16
 from monograph.passes.lower_composites import LowerComposites
+from monograph.program.code import Launch
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.target import FORMULAS
-from monograph.targets.program import Launch
 
 GENERATOR = np.random.default_rng(11)
 

@@ -12,7 +12,7 @@ import monograph
 from monograph import functional as F
 from monograph.errors import TimeLimitError
 from monograph.ir.interpret import interpret
-from monograph.targets.program import Count, Launch, Sections, Step, flattened
+from monograph.program.code import Count, Launch, Sections, Step, flattened
 from tests.targets.cpu.stepping import steps_of
 
 GENERATOR = np.random.default_rng(3)

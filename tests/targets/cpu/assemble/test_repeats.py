@@ -12,10 +12,10 @@ from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph, Value
 from monograph.ir.types import Array
+from monograph.program.code import Launch, SlotKind
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu.assemble.repeats import Repeats
 from monograph.targets.cpu.products import contract
-from monograph.targets.program import Launch, SlotKind
 
 X = np.cos(np.arange(32 * 64, dtype=np.float32)).reshape(32, 64)
 

@@ -11,10 +11,10 @@ from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph
 from monograph.passes.lower_composites import LowerComposites
+from monograph.program.code import Launch, flattened
 from monograph.targets.cpu.build import build
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.target import FORMULAS
-from monograph.targets.program import Launch, flattened
 
 GENERATOR = np.random.default_rng(5)
 WEIGHTS = [GENERATOR.standard_normal((64, 384)).astype(np.float32) for _ in range(3)]

@@ -11,10 +11,10 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.passes.lower_composites import LowerComposites
+from monograph.program.code import Launch
 from monograph.targets.cpu.build import build
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.target import FORMULAS
-from monograph.targets.program import Launch
 
 GENERATOR = np.random.default_rng(7)
 WEIGHTS = [GENERATOR.standard_normal((64, 64)).astype(np.float32) for _ in range(3)]

@@ -11,8 +11,7 @@ import monograph
 from monograph import functional as F
 from monograph.frontends.trace import trace
 from monograph.ir.interpret import interpret
-from monograph.targets.cpu.assemble.steps import StepBuilder
-from monograph.targets.program import (
+from monograph.program.code import (
     Alternate,
     Copy,
     Count,
@@ -23,6 +22,7 @@ from monograph.targets.program import (
     Spread,
     Step,
 )
+from monograph.targets.cpu.assemble.steps import StepBuilder
 from tests.targets.cpu.stepping import steps_of
 
 WEIGHT = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)

@@ -11,7 +11,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.ir.types import Array
-from monograph.runtime import interrupts
+from monograph.runtime.cpu import interrupts
 from monograph.targets.cpu.build import build
 from monograph.targets.cpu.entry_point.interrupts import (
     BEGIN,

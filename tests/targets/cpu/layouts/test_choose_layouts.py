@@ -11,10 +11,10 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.ir.interpret import interpret
+from monograph.program.code import SlotKind
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu.build import Program
 from monograph.targets.cpu.machine import host
-from monograph.targets.program import SlotKind
 
 Array = np.ndarray[Any, Any]
 

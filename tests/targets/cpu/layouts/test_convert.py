@@ -9,7 +9,7 @@ import numpy as np
 import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
-from monograph.targets.program import Launch
+from monograph.program.code import Launch
 
 
 def borders(channels: int, side: int) -> list[Launch]:

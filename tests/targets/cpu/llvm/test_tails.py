@@ -14,7 +14,7 @@ from monograph.ir.types import f32, i8
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Load
 from monograph.kernel.loops import Loop, LoopKind, Write
-from monograph.runtime.executable import Native
+from monograph.runtime.cpu.native import Native
 from monograph.targets.cpu.llvm.tails import Tail, TailKind, known_rest, tail_of
 
 X, Y = Buffer("x", f32, (1000,)), Buffer("y", f32, (1000,))

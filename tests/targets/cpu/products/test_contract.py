@@ -14,6 +14,7 @@ from monograph.fusion.group import Kind, fuse
 from monograph.ir.dims import Symbol
 from monograph.ir.types import DTYPES, TensorType
 from monograph.kernel.contraction import Contraction, as_contraction
+from monograph.program.code import Launch
 from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.products.contract import is_in_network
@@ -27,7 +28,6 @@ from monograph.targets.cpu.products.tiling import (
     row_segments,
 )
 from monograph.targets.cpu.tuning import Recorder, Tuning
-from monograph.targets.program import Launch
 from tests.kernel.build import flat
 
 MACHINE = machine_named("x86-64")

@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from monograph.runtime.threads import Pool, compile_pool, load_pool
+from monograph.runtime.cpu.thread_pool import Pool, compile_pool, load_pool
 from monograph.targets.cpu.threads.pool import (
     CONFIGURE,
     INVALID,

@@ -1,0 +1,154 @@
+"""When each slot of a program's arena is alive, and how much memory that takes.
+
+A slot needs its bytes from the step that first touches it to the one that last does; a loop touches
+all of its slots from start to end, and so do lists of steps that run side by side. The runs of a
+``Spread`` step are independent: what only they use is planned for one run by itself, and the arena
+has that many times, once a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from monograph.dataclass import dataclass
+from monograph.ir.dims import Dim, Symbol, evaluate_dim
+from monograph.program.arena import ALIGNMENT, Plan, Request, plan
+from monograph.program.code import (
+    Branch,
+    Code,
+    Count,
+    Launch,
+    Repeat,
+    Sections,
+    Slot,
+    SlotKind,
+    Spread,
+    Step,
+    flattened,
+    touched,
+)
+
+MOST_COPIES = 64
+"""Copies of a run's memory: one bit of a word each."""
+
+
+@dataclass(frozen=True)
+class SlotRequest:
+    """A piece of the arena with its life, in steps; sizes may be symbolic."""
+
+    slot: int
+    name: str
+    nbytes: Dim
+    first: int
+    last: int
+    may_share: tuple[int, ...]
+
+    def at(self, bindings: Mapping[Symbol, int]) -> Request:
+        """The request when the symbolic sizes are these."""
+        size = evaluate_dim(self.nbytes, bindings)
+        return Request(self.name, size, self.first, self.last, may_share=self.may_share)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What the runs of a step have each for themselves, at some sizes."""
+
+    step: Spread
+    plan: Plan
+    count: int
+    offsets: Mapping[int, int]
+    """Where each slot lies in a copy."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all copies, and of the line that says which are taken."""
+        return ALIGNMENT + self.plan.peak * self.count
+
+    def numbers(self) -> dict[int, int]:
+        """What the step finds in the table that is no address."""
+        return {self.step.distance: self.plan.peak, self.step.copies: self.count}
+
+    def addresses(self, memory: int) -> dict[int, int]:
+        """Where the slots of the first copy lie."""
+        return {slot: memory + ALIGNMENT + offset for slot, offset in self.offsets.items()}
+
+
+def copies_of(program: Code, bindings: Mapping[Symbol, int], threads: int) -> dict[int, Copies]:
+    """The copies of each step that spreads its runs, by the slot that holds them."""
+    found = {}
+    for step in flattened(program.steps):
+        if not isinstance(step, Spread):
+            continue
+        requests = _requests(program.slots, step.body, frozenset(step.own))
+        made = plan([each.at(bindings) for each in requests], effort=0)
+        times = evaluate_dim(step.times, bindings)
+        count = max(1, min(threads, times, MOST_COPIES))
+        places = zip(requests, made.offsets, strict=True)
+        offsets = {each.slot: offset for each, offset in places}
+        found[step.memory] = Copies(step, made, count, offsets)
+    return found
+
+
+def arena_requests(program: Code) -> list[SlotRequest]:
+    """What the program needs of the arena, and when; what runs have for themselves aside."""
+    steps = [step for step in flattened(program.steps) if isinstance(step, Spread)]
+    own = {slot for step in steps for slot in step.own}
+    slots = range(len(program.slots))
+    return _requests(program.slots, program.steps, frozenset(slots) - own)
+
+
+def _requests(
+    slots: Sequence[Slot], steps: Sequence[Step], among: frozenset[int]
+) -> list[SlotRequest]:
+    """What these steps need of the arena for some slots."""
+    lives: dict[int, list[int]] = {}
+    shares: dict[int, tuple[int, ...]] = {}
+    _lives(steps, 0, lives, shares)
+    wanted = [slot for slot in sorted(among & lives.keys()) if slots[slot].kind is SlotKind.ARENA]
+    number = {slot: k for k, slot in enumerate(wanted)}
+    return [
+        SlotRequest(
+            slot,
+            slots[slot].name,
+            slots[slot].nbytes,
+            min(lives[slot]),
+            max(lives[slot]),
+            tuple(number[s] for s in shares.get(slot, ()) if s in number and s != slot),
+        )
+        for slot in wanted
+    ]
+
+
+def _lives(
+    steps: Sequence[Step], now: int, lives: dict[int, list[int]], shares: dict[int, tuple[int, ...]]
+) -> int:
+    """Note at which steps each slot is touched; a loop touches its slots from start to end."""
+    for step in steps:
+        start = now
+        match step:
+            case Launch() if step.in_place and step.outputs == 1:
+                shares.setdefault(step.slots[-1], step.in_place)
+            case Branch(_, then, otherwise):
+                now = _lives(then, now + 1, lives, shares)
+                now = _lives(otherwise, now, lives, shares)
+            case Repeat(test, _, body, _, _):
+                inner: dict[int, list[int]] = {}
+                now = _lives(test, now + 1, inner, shares)
+                now = _lives(body, now, inner, shares)
+                for slot in inner:
+                    lives.setdefault(slot, []).extend((start, now))
+            case Count(_, _, body) | Spread(_, _, body):
+                inner = {}
+                now = _lives(body, now + 1, inner, shares)
+                for slot in inner:
+                    lives.setdefault(slot, []).extend((start, now))
+            case Sections(_, parts):
+                inner = {}
+                for part in parts:
+                    now = _lives(part, now + 1, inner, shares)
+                for slot in inner:
+                    lives.setdefault(slot, []).extend((start, now))
+        for slot in touched(step):
+            lives.setdefault(slot, []).extend((start, now))
+        now += 1
+    return now

@@ -1,0 +1,1 @@
+"""The processor as a device: object code, frames of addresses, threads, small calls."""

@@ -1,0 +1,404 @@
+"""A program that runs: check the inputs, one native call, give the outputs.
+
+Each call leases a *frame*: the table of addresses that the entry point reads, with the arena's
+addresses already in it. Steady state allocates nothing: frames, arenas and outputs are reused, and
+calls from several threads each have a frame of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from monograph.config import Config
+from monograph.dataclass import dataclass
+from monograph.errors import EvaluationError
+from monograph.ir.data import Data
+from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.ir.graph import Graph, Value
+from monograph.ir.interpret import bind_inputs, evaluate_node
+from monograph.ir.types import Array
+from monograph.program.arena import Plan, plan
+from monograph.program.code import (
+    Code,
+    Interpret,
+    Launch,
+    Repeat,
+    SlotKind,
+    flattened,
+    has_loops,
+)
+from monograph.program.liveness import Copies, arena_requests, copies_of
+from monograph.runtime.addresses import address_of
+from monograph.runtime.cpu import interrupts
+from monograph.runtime.cpu.fences import FencedCall, Fences
+from monograph.runtime.cpu.thread_pool import symbols as register_pool_symbols
+from monograph.runtime.cpu.thread_pool import thread_count
+from monograph.runtime.cpu.weight_packing import Packing, in_order
+from monograph.runtime.locks import ForkedLock
+from monograph.runtime.output_memory import SMALL, OutputPool
+from monograph.runtime.sizes import Guard, SizeChecks, guards_of
+from monograph.runtime.specialization import Variants
+from monograph.runtime.weight_ownership import Held, read_by_calls, weights_of
+from monograph.targets.cpu.machine import Library
+from monograph.targets.cpu.parts import objects_in
+
+if TYPE_CHECKING:
+    from monograph.program.verify import ProgramVerifier
+    from monograph.runtime.cpu.accesses import AccessVerifier
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+MOST_SIZES = 8
+"""For how many sizes of its symbolic dimensions a program keeps frames and their arenas."""
+MOST_PLANS = 256
+"""For how many it remembers the layout of the arena, which is small."""
+
+
+@dataclass
+class Frame:
+    """The addresses for one call at a time, and the arena that some of them point into."""
+
+    table: Array
+    words: memoryview
+    """The same memory, which is quicker to write to."""
+    address: int
+    arena: object
+    status: Any
+    status_address: int
+    sizes: tuple[int, ...]
+    shapes: dict[int, tuple[int, ...]]
+    outputs: list[tuple[int, int, np.dtype[Any], tuple[int, ...]]]
+    """Slot, bytes, dtype and shape of each output, in order."""
+    watch: Array
+    """What loops look at, to see whether the call is to be broken off."""
+    native: weakref.ref[Native]
+
+    def called(self, number: int) -> None:
+        """Run a node that has no native code; the program is alive, since it calls."""
+        native = self.native()
+        assert native is not None
+        native.interpret(self, number)
+
+
+class Native:
+    """A program in this process, called with arrays in the graph's order.
+
+    ``prepared`` is what is made of weights alone, by slot, if that was made before. ``lets_go``
+    says that weights belong to the program, which releases those that no call reads (``holding``).
+    ``verify=False`` is for programs that are not like others, whatever ``MONOGRAPH_VERIFY`` says: a
+    kernel that is measured alone writes to memory that it is given.
+    """
+
+    def __init__(
+        self,
+        program: Code,
+        graph: Graph,
+        threads: int | None = None,
+        guards: tuple[Guard, ...] | None = None,
+        *,
+        prepared: dict[int, Array] | None = None,
+        lets_go: bool = False,
+        verify: bool = True,
+    ) -> None:
+        register_pool_symbols(threads)
+        self.has_loops = has_loops(program.steps)
+        """Whether calls can be broken off (``runtime.cpu.interrupts``)."""
+        if self.has_loops:
+            interrupts.make_known()
+        self.program = program
+        self.graph = graph
+        self.threads = threads or thread_count()
+        self.library = Library(*objects_in(program.object))
+        self.entry_address = self.library.address("entry")
+        self.entry: interrupts.Entry = _ENTRY(self.entry_address)
+        if self.has_loops or program.fallbacks:
+            self.entry = interrupts.entry_point(self.entry_address)
+        self.pool = OutputPool()
+        self.fences = _fences(program)
+        """What puts fences around memory; None unless a test wants it (``runtime.cpu.fences``)."""
+        self.frames: dict[tuple[int, ...], list[Frame]] = {}
+        self.needed = read_by_calls(program)
+        self.weights = {k: in_order(program.weights[k].array()) for k in sorted(self.needed)}
+        if self.fences is not None:
+            self.weights = self.fences.weights(self.weights)
+            prepared = None if prepared is None else self.fences.panels_of(prepared)
+        self._prepared = prepared
+        self._lets_go = lets_go
+        self.has_let_go = False
+        """Whether weights have been released."""
+        self._preparing = ForkedLock()
+        self.inputs = [
+            (k, slot.number) for k, slot in enumerate(program.slots) if slot.kind is SlotKind.INPUT
+        ]
+        outputs = [(k, s) for k, s in enumerate(program.slots) if s.kind is SlotKind.OUTPUT]
+        self.outputs = sorted(outputs, key=lambda each: each[1].number)
+        self.calls = {s.call: s for s in flattened(program.steps) if isinstance(s, Interpret)}
+        self.static = not program.sizes
+        self.requests = arena_requests(program)
+        self.plans: dict[tuple[int, ...], Plan] = {}
+        if guards is None:  # a loaded program brings its own: its graph has no nodes
+            guards = () if self.static else guards_of(graph)
+        self.guards = guards
+        self._size_checks = SizeChecks(guards)
+        self._is_verified = verify and Config.from_environment().verify
+        self._verifies: tuple[ProgramVerifier, AccessVerifier] | None = None
+        self.variants: Variants | None = None
+        """Programs for sizes that came back; None for a program with no symbolic sizes."""
+
+    @property
+    def strides(self) -> dict[int, tuple[int, ...]]:
+        """The inputs, by number, that it reads with strides of their own."""
+        return {
+            slot.number: slot.strides
+            for slot in self.program.slots
+            if slot.kind is SlotKind.INPUT and slot.strides is not None
+        }
+
+    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs for these inputs."""
+        return self.run([address_of(each) for each in arrays], self.sizes(arrays))
+
+    def run(self, addresses: Sequence[int], sizes: tuple[int, ...]) -> list[Array]:
+        """The outputs for inputs that lie at these addresses."""
+        variant = None if self.variants is None else self.variants.find(sizes)
+        if variant is not None:
+            return variant.run(addresses, ())
+        if self.fences is not None:
+            return self._run_fenced(self.fences, addresses, sizes)
+        free = self.frames.get(sizes)
+        if free is None:
+            free = self._frames_for(sizes)
+        try:
+            frame = free.pop()
+        except IndexError:  # several threads at once, or the first call
+            frame = self._new_frame(sizes)
+        words = frame.words
+        for slot, number in self.inputs:
+            words[slot] = addresses[number]
+        results = []
+        for slot, nbytes, dtype, shape in frame.outputs:
+            if nbytes <= SMALL:
+                result: Array = np.empty(shape, dtype)
+                words[slot] = address_of(result)
+            else:
+                buffer = self.pool.acquire(nbytes)
+                words[slot] = buffer.address
+                result = buffer.as_array(dtype, shape)
+            results.append(result)
+        code = self.entry(frame.address, frame.status_address, self.threads)
+        if code:
+            self._fail(frame, code, free)
+        free.append(frame)
+        return results
+
+    def _run_fenced(
+        self, fences: Fences, addresses: Sequence[int], sizes: tuple[int, ...]
+    ) -> list[Array]:
+        """The same with fences around all memory, which is checked after the call."""
+        frame = self._new_frame(sizes)
+        bindings = dict(zip(self.program.sizes, sizes, strict=True))
+        slots = [each.slot for each in self.requests]
+        spread = copies_of(self.program, bindings, self.threads)
+        call = FencedCall(fences, bindings, (slots, self.plan_for(sizes)), spread)
+        for slot, number in self.inputs:
+            call.input(slot, addresses[number])
+        results = [call.output(slot, dtype, shape) for slot, _, dtype, shape in frame.outputs]
+        for slot, word in call.words.items():
+            frame.words[slot] = word
+        code = self.entry(frame.address, frame.status_address, self.threads)
+        call.check()
+        if code:
+            self._fail(frame, code, [])
+        return results
+
+    def sizes(self, arrays: Sequence[Array]) -> tuple[int, ...]:
+        """What the symbolic dimensions are for these inputs."""
+        if self.static:
+            return ()
+        _, bindings = bind_inputs(self.graph, arrays)
+        return tuple(bindings[symbol] for symbol in self.program.sizes)
+
+    def _fail(self, frame: Frame, code: int, free: list[Frame]) -> None:
+        frame.status.value = 0
+        free.append(frame)
+        step = self.program.failures[code]
+        if isinstance(step, Repeat):
+            raise EvaluationError(
+                f"while: the condition still holds after {step.limit} iterations",
+                where=step.where,
+            )
+        complaint = step.complaint if isinstance(step, Launch) else ""
+        where = step.checked if isinstance(step, Launch) else ""
+        raise EvaluationError(
+            complaint or "an index is out of range",
+            where=where,
+            hint="interpret the graph on the same inputs to see where",
+        )
+
+    def prepared(self) -> dict[int, Array]:
+        """What depends on weights alone: packed operands, made by the first call for all calls."""
+        with self._preparing:
+            if self._prepared is None:
+                if self._lets_go:
+                    self._let_go_but(self.program.weights)
+                self._prepared = self._prepare()
+                if self._lets_go:
+                    self._let_go_but([self.program.weights[k] for k in self.needed])
+            return self._prepared
+
+    def _prepare(self) -> dict[int, Array]:
+        packing = Packing(
+            self.program, self.weights, self.pool, lets_go=self._lets_go, fences=self.fences
+        )
+        return packing.run(self.library, self.threads)
+
+    def _let_go_but(self, kept: Sequence[Data]) -> None:
+        """Release all weights but these: first what passes made others of, then what is packed."""
+        known = {id(data) for data in kept}
+        for data in (*self.program.weights, *weights_of(self.graph)):
+            if isinstance(data, Held) and id(data) not in known:
+                data.release()
+                self.has_let_go = True
+
+    # Frames ---------------------------------------------------------------------------------------
+
+    def _frames_for(self, sizes: tuple[int, ...]) -> list[Frame]:
+        """The free frames for some sizes; those of sizes that came long before are let go."""
+        self.plan_for(sizes)
+        free = self.frames.setdefault(sizes, [])
+        for oldest in list(self.frames)[:-MOST_SIZES]:
+            self.frames.pop(oldest, None)
+        return free
+
+    def take_frame(self, sizes: tuple[int, ...]) -> Frame:
+        """A frame for somebody who keeps it; one that an earlier call has left, if there is one."""
+        free = self._frames_for(sizes)
+        return free.pop() if free else self._new_frame(sizes)
+
+    def plan_for(self, sizes: tuple[int, ...]) -> Plan:
+        """The arena's layout when the symbolic sizes are these."""
+        found = self.plans.get(sizes)
+        if found is None:
+            bindings = dict(zip(self.program.sizes, sizes, strict=True))
+            self._size_checks.check(bindings)
+            copies = copies_of(self.program, bindings, self.threads)
+            requests = [
+                replace(each.at(bindings), size=copies[each.slot].nbytes)
+                if each.slot in copies
+                else each.at(bindings)
+                for each in self.requests
+            ]
+            found = plan(requests, effort=0)
+            if self._is_verified:
+                self._verify(bindings, found, copies)
+            for oldest in list(self.plans)[: 1 - MOST_PLANS]:
+                self.plans.pop(oldest, None)
+            self.plans[sizes] = found
+        return found
+
+    def _verify(
+        self, bindings: Mapping[Symbol, int], found: Plan, copies: Mapping[int, Copies]
+    ) -> None:
+        """Check a plan and the accesses, for whoever asks for it (``MONOGRAPH_VERIFY``)."""
+        if self._verifies is None:
+            from monograph.program.verify import ProgramVerifier
+            from monograph.runtime.cpu.accesses import AccessVerifier
+
+            plans = ProgramVerifier(self.program, self.requests)
+            self._verifies = (plans, AccessVerifier(self.program))
+        plans, accesses = self._verifies
+        plans.verify(bindings, found, copies)
+        accesses.verify(bindings)
+
+    def _new_frame(self, sizes: tuple[int, ...]) -> Frame:
+        program = self.program
+        prepared = self.prepared()
+        bindings = dict(zip(program.sizes, sizes, strict=True))
+        layout = self.plan_for(sizes)
+        arena = self.pool.acquire(max(layout.peak, 1))
+        table = np.zeros(len(program.slots) + len(program.sizes) + 2, np.int64)
+        offsets = {
+            each.slot: offset for each, offset in zip(self.requests, layout.offsets, strict=True)
+        }
+        shapes: dict[int, tuple[int, ...]] = {}
+        for k, slot in enumerate(program.slots):
+            shapes[k] = tuple(evaluate_dim(dim, bindings) for dim in slot.shape)
+            if slot.kind is SlotKind.WEIGHT and slot.number in self.needed:
+                table[k] = self.weights[slot.number].ctypes.data
+            elif slot.kind is SlotKind.PREPARED:
+                table[k] = prepared[k].ctypes.data
+            elif slot.kind is SlotKind.ARENA and k in offsets:
+                table[k] = arena.address + offsets[k]
+        for memory, copies in copies_of(program, bindings, self.threads).items():
+            words = copies.numbers() | copies.addresses(int(table[memory]))
+            for k, word in words.items():
+                table[k] = word
+        table[len(program.slots) : -2] = sizes
+        watch = interrupts.new_watch()
+        table[-2] = interrupts.call_back_address() if program.fallbacks else 0
+        table[-1] = watch.ctypes.data
+        status = ctypes.c_int32(0)
+        outputs = [
+            (k, slot.dtype.numpy.itemsize * _count(shapes[k]), slot.dtype.numpy, shapes[k])
+            for k, slot in self.outputs
+        ]
+        frame = Frame(
+            table,
+            memoryview(table.data),
+            table.ctypes.data,
+            arena,
+            status,
+            ctypes.addressof(status),
+            sizes,
+            shapes,
+            outputs,
+            watch,
+            weakref.ref(self),
+        )
+        interrupts.receivers[frame.address] = frame
+        return frame
+
+    # The interpreter ------------------------------------------------------------------------------
+
+    def interpret(self, frame: Frame, call: int) -> None:
+        """Run one node in Python, on the memory of its slots."""
+        node = self.program.fallbacks[call]
+        step = self.calls[call]
+        bindings = dict(zip(self.program.sizes, frame.sizes, strict=True))
+
+        def views(slots: Sequence[int], values: Sequence[Value]) -> list[Array]:
+            """A slot may be seen in several shapes: that of the value counts."""
+            shapes = [tuple(evaluate_dim(dim, bindings) for dim in v.shape) for v in values]
+            return [_view(frame, *pair) for pair in zip(slots, values, shapes, strict=True)]
+
+        with np.errstate(all="ignore"):
+            results = evaluate_node(node, views(step.inputs, node.operands), bindings)
+        for view, result in zip(views(step.outputs, node.results), results, strict=True):
+            view[...] = result
+
+
+def _fences(program: Code) -> Fences | None:
+    side = Config.from_environment().fences
+    return None if side is None else Fences(program, side)
+
+
+def _view(frame: Frame, slot: int, value: Value, shape: tuple[int, ...]) -> Array:
+    """The memory of a slot as an array."""
+    dtype = value.dtype.numpy
+    nbytes = dtype.itemsize * _count(shape)
+    if nbytes == 0:
+        return np.empty(shape, dtype)
+    memory = (ctypes.c_char * nbytes).from_address(int(frame.table[slot]))
+    return np.ndarray(shape, dtype, memoryview(memory))
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total

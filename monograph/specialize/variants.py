@@ -1,0 +1,275 @@
+"""Variants: programs for the sizes that come back, specialized in the background.
+
+A program with symbolic sizes runs at any of them, but its schedules, layouts and algorithms have to
+hold for all. When the same sizes come a second time, a *variant* is compiled for just those, by a
+thread of its own, while calls go on with the symbolic program; once it is there, calls of these
+sizes run it. No call waits for it, and results may then differ in their last bits. At most
+``MONOGRAPH_VARIANTS`` are kept (4 unless it is set, 0 for none), the least recently used one is
+dropped, and from then on sizes have to come twice as often before they get one, so that many sizes
+in turns do not keep a processor busy. Packed weights that are the same are held once.
+
+The parts of a program that calls complete (``specialize.staged``) have variants as well: so many
+each, and ``MAX_PARTS`` times as many in all.
+
+A variant that cannot be compiled is not tried again: the symbolic program serves these sizes, and
+``explain`` names the reason. A fault of the compiler's own is a warning, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from monograph.dataclass import dataclass
+from monograph.errors import MonographError, UnsupportedError
+from monograph.ir.types import Array
+from monograph.runtime.locks import ForkedLock
+from monograph.specialize import background
+from monograph.specialize.recent import Recent
+
+if TYPE_CHECKING:
+    from monograph.program.records import Json
+    from monograph.runtime.compiled import Executable
+    from monograph.runtime.cpu.native import Native
+    from monograph.runtime.storage import Parts
+
+CALLS_BEFORE = 2
+"""How often sizes have to come before a variant is compiled for them."""
+MAX_PARTS = 4
+"""The parts of a program together may keep as many variants as so many programs."""
+
+Sizes = tuple[int, ...]
+
+
+class State(Enum):
+    """What has become of a variant."""
+
+    WAITING = "waiting to be compiled"
+    READY = "compiled"
+    LOADED = "loaded"
+    REFUSED = "not possible"
+
+
+@dataclass
+class Variant:
+    """A program for some sizes, once it is there; ``process`` is the one that is to compile it."""
+
+    state: State = State.WAITING
+    executable: Executable | None = None
+    reason: str = ""
+    process: int = 0
+
+
+class VariantLimit:
+    """How many variants the parts of one program may keep together; and the lock of all of them."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        """How many each of them may keep."""
+        self.lock = ForkedLock()
+        self.clock = itertools.count()
+        self._parts: weakref.WeakSet[Variants] = weakref.WeakSet()
+
+    def join(self, part: Variants) -> None:
+        """Count the variants of a part from now on."""
+        self._parts.add(part)
+
+    def make_room(self) -> None:
+        """Drop the least recently used variants of all parts if there are too many."""
+        parts = list(self._parts)
+        while sum(map(len, parts)) > self.most * MAX_PARTS:
+            parts = [each for each in parts if len(each)]
+            min(parts, key=lambda each: each.last_used).drop_oldest()
+
+
+class Variants:
+    """The variants of one program; ``make`` compiles one for sizes in the program's order.
+
+    A program that was loaded has no ``make``, but the variants that were stored with it.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        make: Callable[[Sizes], Executable] | None,
+        limit: VariantLimit | None = None,
+    ) -> None:
+        self.version = 0
+        """Changes whenever another program serves some sizes."""
+        self._make = make
+        self._limit = limit or VariantLimit(most)
+        self._lock = self._limit.lock
+        self._variants: Recent[Sizes, Variant] = Recent(most, CALLS_BEFORE, self._limit.clock)
+        self._limit.join(self)
+        _everyone.add(self)
+
+    def __len__(self) -> int:
+        return len(self._variants)
+
+    @property
+    def last_used(self) -> int:
+        """When the least recently used variant was used, on the clock of the limit."""
+        found = self._variants.oldest()
+        return 0 if found is None else found[0]
+
+    @property
+    def most(self) -> int:
+        """How many are kept."""
+        return self._variants.most
+
+    def find(self, sizes: Sizes) -> Native | None:
+        """The variant for these sizes, if it is there; this call counts as one of these sizes."""
+        variant = self._variants.get(sizes)
+        if variant is None:
+            self._count(sizes)
+            return None
+        if variant.executable is None:
+            if variant.state is State.WAITING and variant.process != os.getpid():
+                self._submit(sizes, variant)  # a fork left the thread behind that was to do it
+            return None
+        return variant.executable.native
+
+    def ready(self, sizes: Sizes) -> Executable | None:
+        """The variant for these sizes, if it is there."""
+        variant = self._variants.peek(sizes)
+        return None if variant is None else variant.executable
+
+    def states(self) -> Mapping[Sizes, Variant]:
+        """What there is, the least recently used first."""
+        with self._lock:
+            return self._variants.items()
+
+    def served_by(self, sizes: Sizes) -> str:
+        """Which program runs at these sizes, and why."""
+        variant = self._variants.peek(sizes)
+        if variant is not None and variant.executable is not None:
+            return "the variant for these sizes"
+        if variant is not None:
+            said = f"{variant.state.value}: {variant.reason}".removesuffix(": ")
+            return f"the program for all sizes (a variant is {said})"
+        if self._make is None:
+            return "the program for all sizes (a loaded program cannot be specialized)"
+        calls = self._variants.calls_left(sizes)
+        return f"the program for all sizes (a variant is compiled after {calls} more calls)"
+
+    def wait(self, seconds: float) -> bool:
+        """Whether nothing is left to compile, after so long at most; for tests and benchmarks."""
+        return background.wait(seconds)
+
+    def add(self, sizes: Sizes, executable: Executable) -> None:
+        """A variant that was stored with the program."""
+        with self._lock:
+            self._variants.put(sizes, Variant(State.LOADED, executable))
+            self.version += 1
+
+    def compile_now(self, sizes: Sizes) -> None:
+        """Compile a variant before calls ask for it; an error says why it cannot be."""
+        if self._make is None:
+            raise UnsupportedError(
+                "a loaded program cannot be specialized",
+                hint="add variants before it is saved: save(path, variants=True)",
+            )
+        made = self._make(sizes)
+        with self._lock:
+            self._keep(sizes, Variant(State.READY, made))
+            self.version += 1
+
+    def write(self, parts: Parts) -> list[Json]:
+        """Add those that are ready to the parts of a stored program; what is to be said of them."""
+        from monograph.specialize.stored_variants import write_variants  # few programs need it
+
+        return write_variants(self, parts)
+
+    def drop_oldest(self) -> None:
+        """Forget the least recently used variant, which has to go for one of another part."""
+        found = self._variants.oldest()
+        dropped = None if found is None else self._variants.drop(found[1])
+        self.version += dropped is not None and dropped.executable is not None
+
+    def _count(self, sizes: Sizes) -> None:
+        if self._make is None or not self._variants.comes_often(sizes):
+            return
+        with self._lock:
+            if sizes in self._variants:
+                return
+            variant = Variant()
+            self._keep(sizes, variant)
+        self._submit(sizes, variant)
+
+    def _keep(self, sizes: Sizes, variant: Variant) -> None:
+        for dropped in self._variants.put(sizes, variant):
+            self.version += dropped.executable is not None
+        self._limit.make_room()
+
+    def ask_again(self) -> None:
+        """Let calls ask for variants that a thread was to compile which is not in this process."""
+        self.version += any(each.state is State.WAITING for each in self._variants.items().values())
+
+    def _submit(self, sizes: Sizes, variant: Variant) -> None:
+        variant.process = os.getpid()
+        held = weakref.ref(self)
+        background.submit(lambda: _compile(held, sizes))
+
+    def compile(self, sizes: Sizes) -> None:
+        """Compile the variant for these sizes, unless nobody wants it any more."""
+        variant = self._variants.peek(sizes)
+        if variant is None or variant.executable is not None or self._make is None:
+            return
+        try:
+            variant.executable = self._make(sizes)
+            variant.state = State.READY
+        except MonographError as error:
+            variant.state, variant.reason = State.REFUSED, error.message
+        except Exception as error:
+            variant.state = State.REFUSED
+            variant.reason = f"an error in the compiler, {type(error).__name__}: {error}"
+            _warn(variant.reason)
+        self.version += 1
+
+
+_everyone: weakref.WeakSet[Variants] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for each in list(_everyone):
+        each.ask_again()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _warn(reason: str) -> None:
+    """Say that the compiler failed; the filters of ``warnings`` show the same reason once."""
+    warnings.warn(
+        f"a program for some sizes could not be compiled: {reason}; "
+        "the program for all sizes goes on",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def _compile(held: weakref.ref[Variants], sizes: Sizes) -> None:
+    """Compile for a program, if it is still there."""
+    variants = held()
+    if variants is not None:
+        variants.compile(sizes)
+
+
+def share_panels(made: dict[int, Array], others: Mapping[int, Array]) -> None:
+    """Replace packed weights by equal ones that another program holds already."""
+    by_size: dict[tuple[int, str], list[Array]] = {}
+    for array in others.values():
+        by_size.setdefault((array.nbytes, array.dtype.str), []).append(array)
+    for slot, array in made.items():
+        for other in by_size.get((array.nbytes, array.dtype.str), ()):
+            if other is not array and np.array_equal(other.view(np.uint8), array.view(np.uint8)):
+                made[slot] = other
+                break

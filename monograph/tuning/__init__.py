@@ -1,0 +1,1 @@
+"""Searching for better choices by measuring them on this machine."""
