@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
+from monograph.ir.types import Array
 from monograph.quantization.convert import convert
+from monograph.quantization.equalize import apply_smoothing, smoothing_factors
+from monograph.quantization.equalize import equalize as equalize_layers
 from monograph.quantization.export import quantized_to_onnx
 from monograph.quantization.prepare import digest_of, prepare
 from monograph.quantization.profile import Profile
@@ -72,6 +76,7 @@ class Quantize:
             return graph, quantize_weights(graph, chosen)
         found = load_profile(profile)
         check_model(graph, found)
+        _equalize_as(graph, found)
         return graph, convert(graph, found, chosen)
 
     def profile(
@@ -80,6 +85,8 @@ class Quantize:
         batches: Iterable[Any],
         *,
         per_channel: bool = False,
+        equalize: bool = False,
+        smoothing: float | None = None,
         examples: tuple[Any, ...] = (),
         progress: bool | None = None,
     ) -> Taken:
@@ -88,9 +95,23 @@ class Quantize:
         A batch is an array (of a model with one input), a tuple of them in order, or a dict by
         input name. ``per_channel`` also keeps the range and mean of every channel. ``progress``
         shows a bar; None does so on a terminal.
+
+        ``equalize`` moves ranges between layers that follow each other, and ``smoothing`` (0.5 is
+        usual for transformers) from activations after norms to weights, before the ranges are
+        taken; quantizing with the profile does the same. Smoothing runs the batches twice.
         """
         graph = prepare(model, examples)
-        return profile_graph(graph, batches, by_channel=per_channel, progress=progress)
+        digest = digest_of(graph)
+        if equalize:
+            equalize_layers(graph)
+        factors: dict[str, Array] = {}
+        if smoothing is not None:
+            batches = list(batches)
+            first = profile_graph(graph, batches, by_channel=True, progress=progress)
+            factors = smoothing_factors(graph, first, smoothing)
+            apply_smoothing(graph, factors)
+        taken = profile_graph(graph, batches, by_channel=per_channel, progress=progress)
+        return replace(taken, model=digest, equalized=equalize, smoothing=factors)
 
     def sensitivity(
         self,
@@ -138,7 +159,15 @@ def _trial(
         return Trial(graph, None, chosen, batches)
     found = load_profile(profile)
     check_model(graph, found)
+    _equalize_as(graph, found)
     return Trial(graph, found, chosen, batches)
+
+
+def _equalize_as(graph: Graph, profile: Profile) -> None:
+    """Change a graph as it was before the profile was taken."""
+    if profile.equalized:
+        equalize_layers(graph)
+    apply_smoothing(graph, profile.smoothing)
 
 
 def load_profile(profile: Profile | str | os.PathLike[str] | None) -> Profile:
