@@ -27,9 +27,12 @@ export interface Path {
   far: boolean;
 }
 
-/** Boxes that a block has at least, and at most. */
+/** Boxes that a block has at least, and at most; fewer in a graph that is LARGE, since dagre's time
+ * grows faster than a block. */
 const LEAST = 10;
-const MOST = 90;
+const MOST = 110;
+const MOST_OF_LARGE = 40;
+const LARGE = 1500;
 /** A value that is still read this many boxes after it was made (a mask, say) is not drawn to
  * readers further away than NEAR: it would tie all layers into one block. */
 const FAR = 60;
@@ -117,6 +120,7 @@ export function place(boxes: Box[], pairs: [number, number][]): Placed {
 function cut(count: number, pairs: [number, number][]): Block[] {
   const last = new Int32Array(count).fill(-1);
   for (const [from, to] of pairs) last[from] = Math.max(last[from]!, to);
+  const most = count > LARGE ? MOST_OF_LARGE : MOST;
   const blocks: Block[] = [];
   let begin = 0;
   let entry = -1;
@@ -125,7 +129,7 @@ function cut(count: number, pairs: [number, number][]): Block[] {
     for (const each of alive) if (last[each]! <= at) alive.delete(each);
     if (last[at]! > at) alive.add(at);
     const size = at + 1 - begin;
-    if ((alive.size === 1 && size >= LEAST) || size >= MOST) {
+    if ((alive.size === 1 && size >= LEAST) || size >= most) {
       blocks.push({ begin, end: at + 1, entry });
       begin = at + 1;
       entry = alive.size === 1 ? [...alive][0]! : -1;
