@@ -20,7 +20,7 @@ PACKAGE = ROOT / "monograph"
 ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"dataclass"}),
     frozenset({"cpu_quota", "errors"}),
-    frozenset({"config", "progress", "switches"}),
+    frozenset({"config", "priority", "progress", "switches"}),
     frozenset({"deadline"}),
     frozenset({"ir"}),
     frozenset({"ops"}),

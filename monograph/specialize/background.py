@@ -1,7 +1,9 @@
 """One thread a process that compiles in the background, one piece of work after the other.
 
-It ends with the process, at the next stage of what it is compiling. A child of a fork gets a thread
-of its own when it first needs one, and never finds LLVM locked by the one that it has not.
+What takes long, LLVM, runs in one thread of the lowest priority and without Python's lock: calls
+have the processors to themselves. The thread ends with the process, at the next stage of what it is
+compiling. A child of a fork gets a thread of its own when it first needs one, and never finds LLVM
+locked by the one that it has not.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 from llvmlite.binding import ffi
 
+from monograph.priority import waiting_for_others
 from monograph.progress import listening
 from monograph.runtime.locks import ForkedLock
 
@@ -57,7 +60,7 @@ class _Worker:
         self._thread.join()
 
     def _run(self) -> None:
-        with listening(self._check):
+        with listening(self._check), waiting_for_others():
             while not self._stopping:
                 self._do(self._waiting.get())
 

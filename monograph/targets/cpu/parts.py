@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from monograph.errors import InputError
+from monograph.priority import lower_this_thread, may_wait
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text, processor_count
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ class Parts:
     def _begin(self, declarations: str, texts: Iterable[str], level: int = 3) -> None:
         from concurrent.futures import ThreadPoolExecutor  # which small programs do without
 
-        if self._pool is None:
+        if self._pool is None and may_wait():
+            self._pool = ThreadPoolExecutor(1, initializer=lower_this_thread)
+        elif self._pool is None:
             self._pool = ThreadPoolExecutor(processor_count())
         text = "\n".join((declarations, *texts, self._attributes))
         self._begun.append(self._pool.submit(compile_text, text, self._machine, level=level))
