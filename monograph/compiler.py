@@ -37,11 +37,12 @@ from monograph.passes.instruments import requested_instruments
 from monograph.passes.manager import run_pipeline
 from monograph.program.native_support import only_interpretable
 from monograph.progress import announce
+from monograph.runtime.artifact import runs_here
 from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
 from monograph.runtime.kernel_summary import notes_of
 from monograph.runtime.options import Options, resolved
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
-from monograph.runtime.weight_ownership import follow_program, hold, hold_all
+from monograph.runtime.weight_ownership import follow_program, hold, hold_all, snapshot_weights
 from monograph.specialize.loading import keep_what_variants_need, load_program, stage_of
 from monograph.specialize.nonempty import Otherwise, assume_nonempty
 from monograph.targets.base import BuildOptions, Program, Tuning
@@ -96,12 +97,15 @@ def _find_or_build(graph: Graph, options: Options, owned: bool) -> Executable:
         cache.keep(program, watch.read, write_report(report))
         report.seconds["storing"] = time.perf_counter() - started
     started = time.perf_counter()
-    if owned:
+    is_native = runs_here(target.record)
+    if owned and is_native:
         program = follow_program(program, program.slot_of, watch.graph)
-    native = load_program(program, graph, options, owned, compile_graph)
+    native = load_program(program, graph, options, owned, compile_graph) if is_native else None
     report.seconds["loading"] = time.perf_counter() - started
     again = _compiles_again(graph, options, report)
-    return Executable(graph, native, report, lowered=watch.graph, program=program, again=again)
+    made = Executable(graph, native, report, lowered=watch.graph, program=program, again=again)
+    made.target, made.foreign = target.record, None if is_native else snapshot_weights(program)
+    return made
 
 
 def _load_found(
@@ -116,10 +120,14 @@ def _load_found(
     code = found.code
     if owned:
         code = replace(code, weights=hold_all(code.weights))
-    native = load_program(code, graph, options, owned, compile_graph)
+    target = options.resolved_target.record
+    is_native = runs_here(target)
+    native = load_program(code, graph, options, owned, compile_graph) if is_native else None
     report.seconds["loading"] = time.perf_counter() - started
     recompile = _compiles_again(graph, options, report)
-    return Executable(graph, native, report, recompile=recompile)
+    made = Executable(graph, native, report, recompile=recompile)
+    made.target, made.foreign = target, None if is_native else snapshot_weights(code)
+    return made
 
 
 def _compiles_again(

@@ -35,7 +35,7 @@ from monograph.runtime.storage import (
     read_signature,
     read_structure,
 )
-from monograph.targets.cpu.machine import host
+from monograph.targets.names import host_record
 
 if TYPE_CHECKING:
     from monograph.specialize.staged import Stage
@@ -55,7 +55,7 @@ def load(
     if os.fspath(path).endswith(".mlir"):
         return _load_stablehlo(path, threads)
     bundle = read_artifact(path, verify=verify)
-    machine = host()
+    machine = host_record()
     check_target(bundle.manifest, machine.triple, machine.cpu, machine.features)
     executable = _executable(bundle, threads)
     call = typed(bundle.manifest.get("call"), dict)

@@ -23,7 +23,7 @@ from monograph.program.code import Code, Interpret, Launch, SlotKind, flattened
 from monograph.runtime.compiled import Executable
 from monograph.runtime.kernel_summary import KernelNote, notes_of
 from monograph.targets.base import Program
-from monograph.targets.cpu.machine import host
+from monograph.targets.names import host_record
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def explain_executable(
     bindings = choose_sizes(executable.graph, sizes or {})
     fusions = () if program is None else program.fusions
     groups = [group for fusion in fusions for group in fusion.groups]
-    machine = host()
+    machine = executable.target or host_record()
     return Explanation(
         model=name or f"@{executable.graph.name}",
         machine=f"{machine.triple} ({machine.cpu})",

@@ -21,8 +21,17 @@ from monograph.runtime.container import (
     read_container,
     write_container,
 )
+from monograph.targets.base import TargetRecord
+from monograph.targets.names import host_record
 
-__all__ = ["ArtifactError", "check_target", "describe_target", "read_artifact", "write_artifact"]
+__all__ = [
+    "ArtifactError",
+    "check_target",
+    "describe_target",
+    "read_artifact",
+    "runs_here",
+    "write_artifact",
+]
 
 
 def write_artifact(path: str | os.PathLike[str], bundle: Bundle) -> Path:
@@ -55,12 +64,18 @@ def read_artifact(path: str | os.PathLike[str], *, verify: bool = True) -> Bundl
         raise ArtifactError(f"{source} cannot be read: {problem.strerror}") from problem
 
 
-def describe_target(triple: str, cpu: str, features: str) -> dict[str, Json]:
+def describe_target(triple: str, cpu: str, features: str, name: str = "cpu") -> dict[str, Json]:
     """What a manifest says of the machine that its code is for, under the key ``target``.
 
     ``features`` is LLVM's list, ``+avx2,-avx512f``; those with a plus are what the code needs.
     """
-    return {"monograph": __version__, "triple": triple, "cpu": cpu, "features": features}
+    return {
+        "monograph": __version__,
+        "name": name,
+        "triple": triple,
+        "cpu": cpu,
+        "features": features,
+    }
 
 
 def check_target(manifest: Mapping[str, Json], triple: str, cpu: str, features: str) -> None:
@@ -100,6 +115,17 @@ def check_target(manifest: Mapping[str, Json], triple: str, cpu: str, features: 
             found=f"{cpu}, which lacks {'it' if len(missing) == 1 else 'them'}",
             hint="save the program again on this machine, or for a processor that both resemble",
         )
+
+
+def runs_here(record: TargetRecord) -> bool:
+    """Whether this machine can run code for a target."""
+    here = host_record()
+    described = describe_target(record.triple, record.cpu, record.features, record.name)
+    try:
+        check_target({"target": described}, here.triple, here.cpu, here.features)
+    except ArtifactError:
+        return False
+    return True
 
 
 def _system(triple: str) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from monograph.runtime.cpu.quick_calls import (
 )
 from monograph.runtime.edits import read_edits
 from monograph.runtime.kernel_summary import KernelNote, read_notes, write_notes
+from monograph.runtime.sizes import guards_of
 from monograph.runtime.storage import (
     Named,
     Parts,
@@ -48,8 +49,9 @@ from monograph.runtime.storage import (
     write_signature,
     write_structure,
 )
+from monograph.targets.base import TargetRecord
 from monograph.targets.cpu.entry_point.python_call import LIST, ONE, TUPLE
-from monograph.targets.cpu.machine import host
+from monograph.targets.names import host_record
 
 if TYPE_CHECKING:
     from monograph.frontends.torch.notices import GradientWatch
@@ -133,6 +135,10 @@ class Executable:
         self.otherwise: Alternative | None = None
         """What runs where a size is zero that the program assumes not to be."""
         self.native = native
+        self.target: TargetRecord | None = None
+        """What it was compiled for; the machine that this is, if it does not say."""
+        self.foreign: Code | None = None
+        """Code that only another machine can run; it can be saved, and not called."""
         self.report = report
         report.subject = weakref.ref(self)
         self._lowered = lowered
@@ -193,7 +199,7 @@ class Executable:
     @property
     def code(self) -> Code | None:
         """What runs; None if the interpreter runs all of it."""
-        return None if self.native is None else self.native.program
+        return self.foreign if self.native is None else self.native.program
 
     @property
     def program(self) -> Program | None:
@@ -251,6 +257,13 @@ class Executable:
         if self.stage is not None:
             with call_limit():  # one for all its parts
                 return self.stage.call(inputs)
+        if self.foreign is not None:
+            raise InputError(
+                "this program was compiled for another target than this machine",
+                expected=str(host_record()),
+                found=str(self.target),
+                hint="save it, and load it there; or compile with target='cpu'",
+            )
         if native is None or arguments is None:
             return interpret(self.lowered, inputs)
         arrays = arguments.converted(inputs)
@@ -356,14 +369,16 @@ class Executable:
         variants: bool = False,
     ) -> Bundle:
         """All of it, how it is called, and what it remembers of calls."""
-        machine = host()
-        if self.native is None:
+        target = self.target or host_record()
+        if self.foreign is not None:
+            parts = write_code(self.foreign, guards=guards_of(self.graph))
+        elif self.native is None:
             parts = write_graph(self.lowered)
         else:
             native = self.native
             parts = write_code(native.program, guards=native.guards, prepared=native.prepared())
         manifest: dict[str, Json] = {
-            "target": describe_target(machine.triple, machine.cpu, machine.features),
+            "target": describe_target(target.triple, target.cpu, target.features, target.name),
             "native": self.code is not None,
             "signature": write_signature(self.graph, self.outputs),
             "call": dict(call),

@@ -172,6 +172,11 @@ def own_weights(code: Code) -> Code:
     return replace(code, weights=weights)
 
 
+def snapshot_weights(code: Code) -> Code:
+    """The code with copies of all its weights, for a program that is stored and not run."""
+    return replace(code, weights=tuple(data.snapshot() for data in code.weights))
+
+
 def _owned(data: Data) -> Data:
     """A snapshot of some contents; what is held is so by everybody who refers to it."""
     if not isinstance(data, Held):

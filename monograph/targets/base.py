@@ -62,6 +62,20 @@ class EmittedKernel(Protocol):
 
 
 @dataclass(frozen=True)
+class TargetRecord:
+    """What a stored program says of the target that it was compiled for."""
+
+    name: str
+    triple: str
+    cpu: str
+    features: str
+    """LLVM's list; those with a plus are what the code needs."""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.triple}, {self.cpu})"
+
+
+@dataclass(frozen=True)
 class Conversion:
     """A value that is copied into another layout: what for, and the bytes of one copy."""
 
@@ -127,6 +141,11 @@ class Target(ABC):
     @abstractmethod
     def description(self) -> str:
         """All that code for it depends on, as text: part of the key of cached programs."""
+
+    @property
+    @abstractmethod
+    def record(self) -> TargetRecord:
+        """What is stored of it beside a program."""
 
     @abstractmethod
     def lowering(self, *, fusion: bool = True) -> Pipeline:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from monograph.config import Config
 from monograph.errors import InputError
-from monograph.targets.base import Target
+from monograph.targets.base import Target, TargetRecord
 
 
 def _cpu(chip: str) -> Target:
@@ -18,6 +18,14 @@ def _cpu(chip: str) -> Target:
     from monograph.targets.cpu.target import CpuTarget
 
     return CpuTarget(f"cpu:{chip}" if chip else "cpu", machine_named(chip or "host"))
+
+
+def host_record() -> TargetRecord:
+    """What a program says of its target that is compiled for the machine that this is."""
+    from monograph.targets.cpu.machine import host
+
+    machine = host()
+    return TargetRecord("cpu", machine.triple, machine.cpu, machine.features)
 
 
 KINDS: dict[str, Callable[[str], Target]] = {"cpu": _cpu}

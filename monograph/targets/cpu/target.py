@@ -19,7 +19,7 @@ from monograph.passes.narrow_integer_products import NarrowIntegerProducts
 from monograph.passes.pipeline import O1
 from monograph.passes.split_complex_products import SplitComplexProducts
 from monograph.passes.tile_batch import TileBatch
-from monograph.targets.base import BuildOptions, Target
+from monograph.targets.base import BuildOptions, Target, TargetRecord
 from monograph.targets.cpu.assemble.steps import computes
 from monograph.targets.cpu.attention.attend import DECOMPOSE_ATTENTION
 from monograph.targets.cpu.build import CpuAssembled, Program, assemble, emit
@@ -61,6 +61,12 @@ class CpuTarget(Target):
     def description(self) -> str:
         """The chip: its instructions, vectors and caches."""
         return repr(self.machine)
+
+    @property
+    def record(self) -> TargetRecord:
+        """The chip's name, and the features that code for it needs."""
+        machine = self.machine
+        return TargetRecord(self.name, machine.triple, machine.cpu, machine.features)
 
     def lowering(self, *, fusion: bool = True) -> Pipeline:
         """Lowering, then loops over the images of a batch that does not stay in cache."""
