@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from monograph.priority import LOWEST_PRIORITY, lower_this_thread, may_wait
-from monograph.runtime import background
+from monograph.specialize import background
 
 
 def test_work_in_the_background_may_wait_and_calls_may_not() -> None:
