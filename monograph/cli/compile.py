@@ -24,6 +24,7 @@ class Stage(StrEnum):
     ir = "ir"
     planned = "planned"
     groups = "groups"
+    plan = "plan"
     kernels = "kernels"
     nests = "nests"
     llvm = "llvm"

@@ -13,11 +13,13 @@ from monograph.kernel.text import kernel_text, nest_text
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.machine import machine_named
+from monograph.targets.cpu.plans.plan import plan_text
 
 FILES: Mapping[str, str] = {
     "ir": "graph.ir",
     "planned": "planned.ir",
     "groups": "groups.txt",
+    "plan": "plan.txt",
     "kernels": "kernels.txt",
     "nests": "nests.txt",
     "llvm": "program.ll",
@@ -91,8 +93,13 @@ def _assembly(program: Program) -> str:
     return program.compiled.assembly
 
 
+def _plans(program: Program) -> str:
+    return plan_text(program.planned, {each.name: each.summary for each in program.kernels})
+
+
 _WRITERS: Mapping[str, Callable[[Program], str]] = {
     "groups": _groups,
+    "plan": _plans,
     "kernels": _kernels,
     "nests": _nests,
     "llvm": lambda program: program.text,

@@ -25,6 +25,7 @@ def test_a_compiled_model_is_summed_up_in_a_line(tmp_path: Path) -> None:
     [
         ("ir", "dot_general(%x, %a)"),
         ("groups", "stays inside"),
+        ("plan", "  not      depthwise: it is no convolution of each channel by itself"),
         ("kernels", "\nkernel k"),
         ("nests", "\nnest k"),
         ("llvm", "define"),
@@ -54,7 +55,7 @@ def test_a_folder_gets_a_file_a_stage(tmp_path: Path) -> None:
     folder = tmp_path / "stages"
     output_of("compile", write_graph(tmp_path), "-o", str(folder))
     assert {path.name for path in folder.iterdir()} == {
-        *("graph.ir", "planned.ir", "groups.txt", "kernels.txt", "nests.txt"),
+        *("graph.ir", "planned.ir", "groups.txt", "plan.txt", "kernels.txt", "nests.txt"),
         *("program.ll", "program.s"),
     }
     assert all(path.read_text().strip() for path in folder.iterdir())

@@ -28,6 +28,7 @@ from monograph.targets.cpu.assemble.steps import StepBuilder, computes
 from monograph.targets.cpu.entry_point.entry import entry_text
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 from monograph.targets.cpu.parts import Parts
+from monograph.targets.cpu.plans.plan import PlannedKernel, plan_text
 from monograph.targets.cpu.tuning import Tuning
 
 ATTRIBUTES = """
@@ -47,6 +48,8 @@ class Program(base.Program):
     kernels: tuple[BuiltKernel, ...]
     machine: Machine
     compiled: Compiled
+    planned: tuple[PlannedKernel, ...]
+    """How each kernel is computed that no equal one was before, and why."""
 
 
 @dataclass
@@ -66,7 +69,9 @@ class CpuAssembled(Assembled):
             for each in self.steps.kernels.values()
         )
         steps = program_text(self.steps.slots, self.steps.prepare, self.steps.steps)
-        return "\n".join([steps, *kernels])
+        summaries = {each.name: each.summary for each in self.steps.kernels.values()}
+        plans = plan_text(self.steps.planned, summaries)
+        return "\n".join([steps, plans, *kernels])
 
     def close(self) -> None:
         """Give up kernels that nobody waits for."""
@@ -131,6 +136,7 @@ def emit(assembled: CpuAssembled) -> Program:
         tuple(steps.conversions),
         steps.machine,
         compiled,
+        tuple(steps.planned),
     )
 
 

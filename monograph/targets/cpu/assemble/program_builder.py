@@ -206,6 +206,16 @@ class Launches:
         """Whether all of these are weights."""
         return all(self.slots[slot].kind is SlotKind.WEIGHT for slot in slots)
 
+    def is_weight(self, value: Value) -> bool:
+        """Whether a value's slot is a weight, or will be when it is made."""
+        found = self.slot_of.get(value)
+        if found is not None:
+            return self.slots[found].kind is SlotKind.WEIGHT
+        node = value.producer
+        if node is None or is_stored(node):
+            return node is not None
+        return self.is_alias(node) and self.is_weight(node.operands[0])
+
     def packed(
         self,
         group: Group,

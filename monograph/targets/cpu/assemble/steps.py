@@ -6,7 +6,9 @@ wanted; only what a loop hands on from one iteration to the next is copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from monograph.fusion.group import Fusion, Group, Kind, is_stored
 from monograph.fusion.places import Place
@@ -30,6 +32,7 @@ from monograph.program.code import (
     Count,
     Element,
     Interpret,
+    Launch,
     Repeat,
     Slot,
     SlotKind,
@@ -38,19 +41,14 @@ from monograph.program.code import (
     is_independent,
 )
 from monograph.progress import announce
-from monograph.switches import is_on
 from monograph.targets.cpu.assemble.packed_results import join_packs
 from monograph.targets.cpu.assemble.parallel_loops import join_loops
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.assemble.repeats import Repeats
 from monograph.targets.cpu.assemble.shared_packs import Sharing
 from monograph.targets.cpu.assemble.side_by_side import join_equal
-from monograph.targets.cpu.attention.attend import attend, is_streamed
-from monograph.targets.cpu.convolutions.depthwise_loops import convolve, convolve_planes
-from monograph.targets.cpu.convolutions.patches import gathered, has_patches
+from monograph.targets.cpu.attention.attend import is_streamed, plan_attention
 from monograph.targets.cpu.convolutions.walks import convolution_walks
-from monograph.targets.cpu.convolutions.windows import has_windows, in_windows, multiply_windows
-from monograph.targets.cpu.convolutions.winograd import winograd
 from monograph.targets.cpu.layouts.choose_layouts import (
     border_value,
     convolution_layouts,
@@ -58,10 +56,16 @@ from monograph.targets.cpu.layouts.choose_layouts import (
     plan_layouts,
 )
 from monograph.targets.cpu.layouts.convert import convert_back, converted, fill_border
-from monograph.targets.cpu.loops.split_reduction import split_reductions
-from monograph.targets.cpu.loops.transpose_operand import turn_operand
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.products.contract import contract
+from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
+from monograph.targets.cpu.plans.plan import (
+    GroupRequest,
+    KernelPlan,
+    KernelRequest,
+    PlannedKernel,
+    Refusal,
+    choose_plan,
+)
 from monograph.targets.cpu.tuning import Tuning
 
 
@@ -84,6 +88,10 @@ class StepBuilder(Launches):
         self.visited: list[Fusion] = []
         self.ends: list[int] = []
         self.counters = 0
+        self.planned: list[PlannedKernel] = []
+        """How each kernel is computed that no equal one was before."""
+        self.refusals: tuple[Refusal, ...] = ()
+        """Why no family computes the group at hand as a whole."""
 
     def main(self, graph: Graph) -> None:
         """The steps of a whole graph, with its inputs and outputs as slots."""
@@ -149,7 +157,10 @@ class StepBuilder(Launches):
         if group.kind is Kind.OPAQUE:
             self.opaque(group, first)
             return
-        if attend(self, group):
+        attention = plan_attention(self, group)
+        if attention is not None:
+            with self.carrying_out(group, attention):
+                attention.launch(self, (), ())
             return
         if all(self.is_alias(node) and self._shares_slot(node) for node in group.nodes):
             return
@@ -190,29 +201,39 @@ class StepBuilder(Launches):
         flat = flatten(kernel)
         if not flat.stores:
             return
-        if not wanted and len(kernels) == 1:
-            if self._in_patches(group, kernel, inputs, outputs):
-                return
-            if self._in_windows(group, kernel, inputs, outputs):
-                return
-        if wanted and convolve_planes(
-            self, group, flat, inputs, wanted, [self.slot(value) for value in outputs]
-        ):
+        request = GroupRequest(group, kernels, flat, outputs, wanted, layouts)
+        written = [self.slot(value) for value in outputs] if wanted else []
+        found = choose_plan(GROUP_FAMILIES, self, request)
+        if isinstance(found, KernelPlan):
+            with self.carrying_out(group, found):
+                found.launch(self, (), written)
             return
+        self.refusals = found
+        operands, results = self.operands(request)
+        for kernel, inputs in kernels:
+            self.launch(group, flatten(kernel), [operands[v] for v in inputs], results)
+        self.refusals = ()
+        self.finish(request, results)
+
+    def operands(self, request: GroupRequest) -> tuple[dict[Value, int], list[int]]:
+        """The slots of a group's operands and results in the layouts that it wants."""
+        group, wanted = request.group, request.wanted
         slots = {
             value: converted(self, group, value, wanted[value], _filling(group, value))
             if value in wanted
             else self.slot(value)
-            for value in dict.fromkeys(value for _, inputs in kernels for value in inputs)
+            for value in dict.fromkeys(value for _, inputs in request.kernels for value in inputs)
         }
         written = [
             self.add_scratch(buffer) if value in wanted else self.slot(value)
-            for value, buffer in zip(outputs, kernel.outputs, strict=True)
+            for value, buffer in zip(request.outputs, request.kernels[0][0].outputs, strict=True)
         ]
-        if not is_on("winograd") or not winograd(self, group, outputs, layouts, slots, written):
-            for kernel, inputs in kernels:
-                self.launch(group, flatten(kernel), [slots[v] for v in inputs], written)
-        for value, slot in zip(outputs, written, strict=True):
+        return slots, written
+
+    def finish(self, request: GroupRequest, written: Sequence[int]) -> None:
+        """Bring results into the layouts that they have, and keep their borders zero."""
+        group, wanted = request.group, request.wanted
+        for value, slot in zip(request.outputs, written, strict=True):
             if value in wanted:
                 convert_back(self, group, value, slot, wanted[value])
             elif value in self.layouts:
@@ -220,42 +241,14 @@ class StepBuilder(Launches):
                 filling = border_value(value)
                 fill_border(self, group, slot, value.dtype, value.shape, layout, filling)
 
-    def _in_patches(
-        self,
-        group: Group,
-        kernel: Kernel,
-        inputs: Sequence[Value],
-        outputs: Mapping[Value, Place],
-    ) -> bool:
-        """Launches for a row-major convolution of separate windows, if the group is one."""
-        if not has_patches(group, self.layouts):
-            return False
-        found = gathered(group, kernel, inputs)
-        if found is None:
-            return False
-        (patches,) = found.gather.outputs
-        slot = self.add_scratch(patches)
-        self.launch_flat(group, flatten(found.gather), [self.slot(found.x)], [slot])
-        read = [slot if value is found.x else self.slot(value) for value in inputs]
-        self.launch(group, flatten(found.product), read, [self.slot(each) for each in outputs])
-        return True
-
-    def _in_windows(
-        self,
-        group: Group,
-        kernel: Kernel,
-        inputs: Sequence[Value],
-        outputs: Mapping[Value, Place],
-    ) -> bool:
-        """Launches for a convolution of a picture that is row-major at both ends."""
-        if not has_windows(group, self.layouts):
-            return False
-        x = next(node.operands[0] for node in group.nodes if isinstance(node.op, Conv))
-        found = in_windows(group, kernel, kernel.inputs[inputs.index(x)])
-        if found is None:
-            return False
-        read, written = ([self.slot(value) for value in each] for each in (inputs, outputs))
-        return multiply_windows(self, group, found, read, written)
+    @contextmanager
+    def carrying_out(self, group: Group, plan: KernelPlan) -> Iterator[None]:
+        """Note a plan, and the kernels that are launched for it meanwhile."""
+        first, steps = len(self.steps), self.steps
+        planned = PlannedKernel(group.name, replace(plan, refusals=self.refusals + plan.refusals))
+        self.planned.append(planned)
+        yield
+        planned.kernels = tuple(each.kernel for each in steps[first:] if isinstance(each, Launch))
 
     def launch(
         self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
@@ -290,26 +283,11 @@ class StepBuilder(Launches):
     def launch_anew(
         self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
     ) -> None:
-        """Steps for a kernel: one, or two if its few long rows are split among threads."""
-        if is_on("depthwise_convolutions") and convolve(self, group, flat, read, written):
-            return
-        if is_on("tiled_products") and contract(self, group, flat, read, written):
-            return
-        turned = turn_operand(flat)
-        if turned is not None:
-            slot = self.add_scratch(turned.move.outputs[0])
-            self.launch_flat(group, turned.move, [read[turned.source]], [slot])
-            kept = [*(read[k] for k in turned.kept), slot]
-            self.launch_flat(group, turned.rest, kept, written)
-            return
-        split = split_reductions(flat) if is_on("split_reductions") else None
-        if split is None:
-            self.launch_flat(group, flat, read, written)
-            return
-        partial = [self.add_scratch(buffer) for buffer in split.pieces.outputs]
-        self.launch_flat(group, split.pieces, read, partial)
-        rest = [*(read[k] for k in split.rest_inputs), *partial]
-        self.launch_flat(group, split.rest, rest, written)
+        """Steps for a kernel, by the first family that has a plan for it."""
+        plan = choose_plan(KERNEL_FAMILIES, self, KernelRequest(group, flat, read))
+        assert isinstance(plan, KernelPlan), "the last family computes any kernel"
+        with self.carrying_out(group, plan):
+            plan.launch(self, read, written)
 
     # Control flow ---------------------------------------------------------------------------------
 

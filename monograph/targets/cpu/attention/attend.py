@@ -29,6 +29,7 @@ from monograph.targets.cpu.attention.operands import copied_operands, lie_apart
 from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_pieces
 from monograph.targets.cpu.attention.tiles import AttentionTile, stream
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.plans.plan import KernelPlan
 from monograph.targets.cpu.tuning import Launcher
 
 QUERIES = 256
@@ -56,18 +57,23 @@ def is_streamed(node: Node) -> bool:
     return DECOMPOSE_ATTENTION.is_supported(node)
 
 
-def attend(launches: Launches, group: Group) -> bool:
-    """Steps for a group that holds an attention; False if it holds none."""
+def plan_attention(launches: Launches, group: Group) -> KernelPlan | None:
+    """A group that holds an attention; None if it holds none."""
     node = next((node for node in group.nodes if is_streamed(node)), None)
     if node is None:
-        return False
+        return None
     outputs = group.outputs()
     lowering = _Attended(group, node, launches.layouts)
-    if not lowering.can_store(outputs):
-        _apart(launches, group, node)
-        return True
-    _launch(launches, group, lowering, outputs)
-    return True
+    is_whole = lowering.can_store(outputs)
+
+    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
+        if is_whole:
+            _launch(launches, group, lowering, outputs)
+        else:
+            _apart(launches, group, node)
+
+    rest = "" if is_whole else "; the rest of its group reads it in another arrangement"
+    return KernelPlan("attention", f"scores are streamed, never stored{rest}", launch)
 
 
 def _launch(

@@ -31,7 +31,6 @@ from itertools import product
 from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.ir.dims import Dim, Shape, Symbol, dim_min, is_static, shape_product
-from monograph.ir.graph import Value
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Load
 from monograph.kernel.flatten import flatten
@@ -52,6 +51,7 @@ from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
 from monograph.targets.cpu.loops.choose_schedule import WORK, likely
 from monograph.targets.cpu.loops.nest import substituted
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.plans.plan import GroupRequest, KernelPlan, KernelRequest, Refusal
 
 PLANE_BYTES = 1 << 17
 """The largest channel that is copied on the way: it should stay near."""
@@ -63,43 +63,45 @@ FEW_TAPS = 25
 """Taps up to which a short row is read in whole, shorter vectors."""
 
 
-def convolve(
-    launches: Launches, group: Group, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
-) -> bool:
-    """Steps for a convolution of each channel by itself, if the kernel is one."""
-    depthwise = as_depthwise(flat)
+def plan_depthwise(launches: Launches, request: KernelRequest) -> KernelPlan | Refusal:
+    """A convolution of each channel by itself, if the kernel is one."""
+    depthwise = as_depthwise(request.flat)
     if depthwise is None:
-        return False
-    slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
-    _launch(launches, group, depthwise, None, slots, outputs)
-    return True
+        return Refusal("depthwise", "it is no convolution of each channel by itself")
+    names = [buffer.name for buffer in request.flat.inputs]
+
+    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
+        slots = dict(zip(names, read, strict=True))
+        _launch(launches, request.group, depthwise, None, slots, written)
+
+    reason = "each channel is convolved by itself, and neighbours share what they read"
+    return KernelPlan("depthwise", reason, launch)
 
 
-def convolve_planes(
-    launches: Launches,
-    group: Group,
-    flat: Kernel,
-    values: Sequence[Value],
-    wanted: Mapping[Value, Layout],
-    outputs: Sequence[int],
-) -> bool:
-    """The same of a row-major image, each channel of which is given its border on the way.
-
-    ``values`` are the kernel's inputs, and ``wanted`` says in which layout it reads the image.
-    """
+def plan_planes(launches: Launches, request: GroupRequest) -> KernelPlan | Refusal:
+    """The same of a row-major image, each channel of which is given its border on the way."""
+    flat, values, wanted = request.flat, request.inputs, request.wanted
+    if not wanted:
+        return Refusal("depthwise planes", "it reads no image in another layout")
     depthwise = as_depthwise(flat)
     if depthwise is None or depthwise.has_channels_last or len(wanted) != 1:
-        return False
-    if depthwise.is_narrow:  # whose border may hold another number than zero
-        return False
+        return Refusal("depthwise planes", "it is no convolution of each channel of one image")
+    if depthwise.is_narrow:
+        return Refusal("depthwise planes", "its border may hold another number than zero")
     ((x, layout),) = wanted.items()
     name = flat.inputs[values.index(x)].name
     plane = as_plane(depthwise, x.shape, layout)
     if plane is None or depthwise.image.buffer.name != name:
-        return False
-    slots = {b.name: launches.slot(v) for b, v in zip(flat.inputs, values, strict=True)}
-    _launch(launches, group, depthwise, plane, slots, outputs)
-    return True
+        return Refusal("depthwise planes", "a channel with its border is too large to copy")
+
+    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
+        slots = {b.name: launches.slot(v) for b, v in zip(flat.inputs, values, strict=True)}
+        _launch(launches, request.group, depthwise, plane, slots, written)
+
+    reason = "each channel of a row-major image is given its border on the way"
+    return KernelPlan(
+        "depthwise planes", reason, launch, scratch=(plane.target,), layouts={x.name: layout}
+    )
 
 
 def _launch(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 from monograph.dataclass import dataclass
 from monograph.fusion.group import Group, Kind
@@ -19,9 +20,14 @@ from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Node, Value
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
+from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout
 from monograph.ops.conv import Conv
+from monograph.targets.cpu.plans.plan import GroupRequest, KernelPlan, Refusal
+
+if TYPE_CHECKING:
+    from monograph.targets.cpu.assemble.steps import StepBuilder
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,27 @@ def has_patches(group: Group, layouts: Mapping[Value, Layout]) -> bool:
     padded = any(side for pair in op.padding for side in pair)
     apart = all(size <= step for size, step in zip(known, op.stride, strict=True))
     return apart and not padded and prod(op.stride) > 1
+
+
+def plan_patches(launches: StepBuilder, request: GroupRequest) -> KernelPlan | Refusal:
+    """Gather what separate windows read, then multiply."""
+    group, inputs = request.group, request.inputs
+    if request.wanted or len(request.kernels) != 1 or not has_patches(group, launches.layouts):
+        return Refusal("patches", "it is no row-major convolution of separate windows")
+    found = gathered(group, request.kernels[0][0], inputs)
+    if found is None:
+        return Refusal("patches", "its image is read in more than one way")
+    (patches,) = found.gather.outputs
+
+    def launch(launches: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        slot = launches.add_scratch(patches)
+        launches.launch_flat(group, flatten(found.gather), [launches.slot(found.x)], [slot])
+        given = [slot if value is found.x else launches.slot(value) for value in inputs]
+        made = [launches.slot(value) for value in request.outputs]
+        launches.launch(group, flatten(found.product), given, made)
+
+    reason = "its windows do not overlap: the pixels are gathered once, then multiplied"
+    return KernelPlan("patches", reason, launch, scratch=(patches,))
 
 
 def gathered(group: Group, kernel: Kernel, inputs: Sequence[Value]) -> Gathered | None:

@@ -28,6 +28,7 @@ from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.plans.plan import GroupRequest, KernelPlan, Refusal
 from monograph.targets.cpu.products.contract import launch_product
 from monograph.targets.cpu.products.tiling import Weights, choose_tiling, is_worth_tiling
 
@@ -158,31 +159,39 @@ def _part(
     return Kernel(f"{name}_windows", inputs, (windows,), axes, (store,))
 
 
-def multiply_windows(
-    launches: Launches,
-    group: Group,
-    windows: Windows,
-    inputs: Sequence[int],
-    outputs: Sequence[int],
-) -> bool:
-    """Steps for both kernels; ``inputs`` are the convolution's."""
+def plan_windows(launches: Launches, request: GroupRequest) -> KernelPlan | Refusal:
+    """Lay out the rows of a picture as its windows read them, then multiply."""
+    group = request.group
+    if request.wanted or len(request.kernels) != 1 or not has_windows(group, launches.layouts):
+        return Refusal("windows", "it is no convolution of a picture between row-major ends")
+    kernel, inputs = request.kernels[0]
+    x = next(node.operands[0] for node in group.nodes if isinstance(node.op, Conv))
+    windows = in_windows(group, kernel, kernel.inputs[inputs.index(x)])
+    if windows is None:
+        return Refusal("windows", "its picture is read in more than one way")
     flat = flatten(windows.product)
     contraction = as_contraction(flat)
     if contraction is None or not is_worth_tiling(contraction, Weights.NONE):
-        return False
-    contraction = _by_rows(contraction)
+        return Refusal("windows", "there is too little to multiply for tiles to pay")
+    contraction, tiling = choose_tiling(_by_rows(contraction), launches.machine, Weights.NONE)
     buffer = windows.windows
-    number = next(k for k, each in enumerate(flat.inputs) if each.name == buffer.name)
-    slot = launches.add_scratch(buffer)
-    for part in windows.rows:
-        read = [inputs[number]] if part.inputs else []
-        launches.launch_flat(group, flatten(part), read, [slot])
-    slots = {each.name: given for each, given in zip(flat.inputs, inputs, strict=True)}
-    slots[buffer.name] = slot
-    contraction, tiling = choose_tiling(contraction, launches.machine, Weights.NONE)
-    group.joined.append("a picture's rows are laid out as its windows read them")
-    launch_product(launches, group, contraction, tiling, slots, outputs)
-    return True
+
+    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
+        given = [launches.slot(value) for value in inputs]
+        made = [launches.slot(value) for value in request.outputs]
+        number = next(k for k, each in enumerate(flat.inputs) if each.name == buffer.name)
+        slot = launches.add_scratch(buffer)
+        for part in windows.rows:
+            launches.launch_flat(
+                group, flatten(part), [given[number]] if part.inputs else [], [slot]
+            )
+        slots = {each.name: one for each, one in zip(flat.inputs, given, strict=True)}
+        slots[buffer.name] = slot
+        group.joined.append("a picture's rows are laid out as its windows read them")
+        launch_product(launches, group, contraction, tiling, slots, made)
+
+    reason = "a picture's rows are laid out as its windows read them, then multiplied"
+    return KernelPlan("windows", reason, launch, tiling, (buffer,))
 
 
 def _by_rows(contraction: Contraction) -> Contraction:

@@ -1,10 +1,10 @@
 """Convolutions by Winograd's method, where that is less work than multiplying directly.
 
-``winograd`` looks for a group around one 3×3 convolution at stride 1 (with gaps in its windows or
-without) or 2, weighs the method against the direct one, says among the group's reasons what it
-chose and why, and launches the kernels of ``winograd_loops``. F(2×2) and F(2×4) are about as exact
-as direct summation and need no leave; F(4×4) rounds more, and is taken only if the caller stated a
-tolerance that its error stays within.
+``plan_winograd`` looks for a group around one 3×3 convolution at stride 1 (with gaps in its windows
+or without) or 2, weighs the method against the direct one, and plans the kernels of
+``winograd_loops`` or refuses; either reason is among the group's. F(2×2) and F(2×4) are about as
+exact as direct summation and need no leave; F(4×4) rounds more, and is taken only if the caller
+stated a tolerance that its error stays within.
 
 What is compared are cycles, roughly: of the products, which wait for the weights' planes if those
 have to come from far, and of the transforms on either side.
@@ -13,6 +13,7 @@ have to come from far, and of the transforms on either side.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from monograph.dataclass import dataclass
 from monograph.fusion.group import Group, Kind
@@ -39,6 +40,10 @@ from monograph.targets.cpu.convolutions.winograd_loops import (
 )
 from monograph.targets.cpu.loops.choose_schedule import WORK, likely
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.plans.plan import GroupRequest, KernelPlan, Refusal
+
+if TYPE_CHECKING:
+    from monograph.targets.cpu.assemble.steps import StepBuilder
 
 LEAST_CHANNELS = 16
 """Channels of a group, on either side, from which the method is considered."""
@@ -72,31 +77,33 @@ class Found:
     values: Mapping[str, Value]
 
 
-def winograd(
-    launches: Launches,
-    group: Group,
-    outputs: Mapping[Value, Place],
-    layouts: Mapping[Value, Layout],
-    read: Mapping[Value, int],
-    written: Sequence[int],
-) -> bool:
-    """Launch the kernels of a 3×3 convolution, if this is one and the method wins.
-
-    ``read`` and ``written`` are the slots of the group's inputs and outputs, in these ``layouts``.
-    """
+def plan_winograd(launches: StepBuilder, request: GroupRequest) -> KernelPlan | Refusal:
+    """The kernels of a 3×3 convolution, if this is one and the method wins."""
+    group, wanted = request.group, request.wanted
     node = _main(group)
-    found = None if node is None else find(group, node, outputs, layouts)
+    if node is None:
+        return Refusal("winograd", "it is no convolution")
+    found = find(group, node, request.outputs, request.layouts)
     if found is None:
-        return False
-    slots = {name: read[value] for name, value in found.values.items()}
-    constant = launches.is_constant([slots[b.name] for b in found.convolution.weight_buffers()])
+        return Refusal("winograd", "its windows are not 3×3 at stride 1 or 2")
+    weights = [found.values[buffer.name] for buffer in found.convolution.weight_buffers()]
+    constant = all(value not in wanted and launches.is_weight(value) for value in weights)
     choice = choose(found.convolution, launches.machine, constant, launches.tolerance)
     if choice.plan is None:
-        group.apart.append(choice.reason)
-        return False
-    group.joined.append(choice.reason)
-    _launch(launches, group, Winograd(found.convolution, choice.plan), slots, written)
-    return True
+        return Refusal("winograd", choice.reason, weighed=True)
+    kernels = Winograd(found.convolution, choice.plan)
+
+    def launch(launches: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        group.joined.append(choice.reason)
+        operands, results = launches.operands(request)
+        slots = {name: operands[value] for name, value in found.values.items()}
+        _launch(launches, group, kernels, slots, results)
+        launches.finish(request, results)
+
+    scratch = (kernels.input_planes,) if choice.plan.whole else ()
+    name = f"{choice.plan.transform.name}, {choice.plan.rows}×{choice.plan.columns} in registers"
+    layouts = {value.name: layout for value, layout in wanted.items()}
+    return KernelPlan("winograd", choice.reason, launch, name, scratch, layouts, choice.share)
 
 
 def _main(group: Group) -> Node | None:
@@ -230,6 +237,8 @@ class Choice:
 
     plan: Plan | None
     reason: str
+    share: float | None = None
+    """Predicted cycles over those of direct convolution."""
 
 
 def choose(
@@ -254,7 +263,7 @@ def choose(
         return Choice(None, f"multiplied directly: {name} would take {share:.0%} of the time")
     saves = f"{plan.transform.fewer:.2f} times fewer multiplications, about {share:.0%} of the time"
     exact = f"error at most {ERROR[plan.transform]:.1e} of the largest result"
-    return Choice(plan, f"3×3 windows by Winograd's {name}: {saves}; {exact}")
+    return Choice(plan, f"3×3 windows by Winograd's {name}: {saves}; {exact}", share)
 
 
 def allowed(tolerance: float | None, stride: int = 1) -> list[Transform]:

@@ -8,6 +8,8 @@ else in a step of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from monograph.fusion.group import Group
 from monograph.kernel.contraction import Contraction, as_contraction, with_k_ordered
@@ -18,12 +20,13 @@ from monograph.kernel.shortening import with_short_formulas
 from monograph.ops.conv import Conv
 from monograph.program.code import Launch
 from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.plans.plan import KernelPlan, KernelRequest, Refusal
 from monograph.targets.cpu.products.blocks import round_size
 from monograph.targets.cpu.products.dots import in_dots
 from monograph.targets.cpu.products.packing import panels_of, rows_of, tiles_of, tiles_read
 from monograph.targets.cpu.products.pairs import image_in_pairs, in_pairs
 from monograph.targets.cpu.products.product import Product, product_nest
-from monograph.targets.cpu.products.split_k import in_pieces
+from monograph.targets.cpu.products.split_k import Pieces, in_pieces
 from monograph.targets.cpu.products.tiles import Reading, Tiling
 from monograph.targets.cpu.products.tiling import (
     PIECES,
@@ -36,33 +39,71 @@ from monograph.targets.cpu.products.tiling import (
 from monograph.targets.cpu.products.widening import narrowed
 from monograph.targets.cpu.tuning import Launcher
 
+if TYPE_CHECKING:
+    from monograph.targets.cpu.assemble.steps import StepBuilder
 
-def contract(
-    launches: Launches, group: Group, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
-) -> bool:
-    """Steps that compute a contraction in tiles, if the kernel is one that is worth it."""
+
+MoreInputs: TypeAlias = tuple[str | Kernel, ...]
+"""What a product reads beyond its kernel's inputs: one of these again, by name, or what a kernel
+makes of them first."""
+
+
+def plan_product(launches: Launches, request: KernelRequest) -> KernelPlan | Refusal:
+    """A contraction in tiles, if the kernel is one that is worth it."""
+    group, flat, inputs = request.group, request.flat, request.read
     contraction = as_contraction(with_short_formulas(flat))
     if contraction is None:
-        return False
+        return Refusal("product", "it is no sum of products of two operands")
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
     weights = _weights(launches, contraction, slots)
     if not is_worth_tiling(contraction, weights):
-        return False
+        return Refusal("product", "there is too little to multiply for tiles to pay")
     pieces = in_pieces(contraction, PIECES) if is_worth_cutting(contraction) else None
     if pieces is not None:
-        made = [launches.add_scratch(each) for each in pieces.parts.outputs]
-        if contract(launches, group, pieces.parts, inputs, made):
-            rest = [*(inputs[k] for k in pieces.rest_inputs), *made]
-            launches.launch_flat(group, pieces.rest, rest, outputs)
-            return True
-    contraction, inputs = _of_integers(launches, group, contraction, inputs, weights)
+        parts = plan_product(launches, replace(request, flat=pieces.parts))
+        if isinstance(parts, KernelPlan):
+            return _split_k(group, pieces, parts)
+    contraction, more = _of_integers(launches, contraction, inputs, weights)
     contraction, tiling = choose_tiling(
         contraction, launches.machine, weights, is_in_network(group), launches.loop_depth > 0
     )
-    launch = _alone(group, contraction)
-    tiling = launches.decide(flat.digest, group, tiling, inputs, outputs, launch)
-    launch(launches, tiling, inputs, outputs)
-    return True
+
+    names = [buffer.name for buffer in flat.inputs]
+
+    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
+        given = dict(zip(names, read, strict=True))
+        for each in more:
+            if isinstance(each, str):
+                read = [*read, given[each]]
+            else:
+                packed = launches.packed(group, each, tuple(given[b.name] for b in each.inputs))
+                read = [*read, packed]
+        alone = _alone(group, contraction)
+        chosen = launches.decide(flat.digest, group, tiling, read, written, alone)
+        alone(launches, chosen, read, written)
+
+    held = {
+        Weights.RIGHT: "its right operand is packed when it is loaded",
+        Weights.LEFT: "its left operand is packed when it is loaded",
+        Weights.NONE: "both operands are computed in every call",
+    }
+    scratch = tuple(b for each in more if isinstance(each, Kernel) for b in each.outputs)
+    reason = f"a product that is worth tiles; {held[weights]}"
+    return KernelPlan("product", reason, launch, tiling, scratch)
+
+
+def _split_k(group: Group, pieces: Pieces, parts: KernelPlan) -> KernelPlan:
+    """Products over parts of k, and their sum."""
+
+    def launch(launches: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        made = [launches.add_scratch(each) for each in pieces.parts.outputs]
+        parts.launch(launches, read, made)
+        rest = [*(read[k] for k in pieces.rest_inputs), *made]
+        launches.launch_flat(group, pieces.rest, rest, written)
+
+    scratch = (*pieces.parts.outputs, *parts.scratch)
+    reason = f"k is split in {PIECES}, since there are few results; {parts.reason}"
+    return KernelPlan("product", reason, launch, parts.choice, scratch)
 
 
 def _weights(launches: Launches, contraction: Contraction, slots: Mapping[str, int]) -> Weights:
@@ -82,47 +123,35 @@ def is_in_network(group: Group) -> bool:
 
 
 def _of_integers(
-    launches: Launches,
-    group: Group,
-    contraction: Contraction,
-    inputs: Sequence[int],
-    weights: Weights,
-) -> tuple[Contraction, Sequence[int]]:
-    """The contraction by the instruction that takes the most steps of k, and its inputs."""
+    launches: Launches, contraction: Contraction, inputs: Sequence[int], weights: Weights
+) -> tuple[Contraction, MoreInputs]:
+    """The contraction by the instruction that takes the most steps of k, and what else it reads."""
     dot = launches.machine.byte_dot()
     found = in_dots(contraction, dot) if dot is not None and weights is Weights.RIGHT else None
     if found is None:
-        return _in_pairs(launches, group, contraction, inputs, weights)
-    named = zip(contraction.kernel.inputs, inputs, strict=True)
-    slots = {buffer.name: slot for buffer, slot in named}
-    more = [] if found.aliased is None else [slots[found.aliased]]
-    if found.sums is not None:
-        read = tuple(slots[buffer.name] for buffer in found.sums.inputs)
-        more.append(launches.packed(group, found.sums, read))
-    return found.contraction, [*inputs, *more]
+        contraction, copy = _in_pairs(launches, contraction, inputs, weights)
+        return contraction, () if copy is None else (copy,)
+    more = [each for each in (found.aliased, found.sums) if each is not None]
+    return found.contraction, tuple(more)
 
 
 def _in_pairs(
-    launches: Launches,
-    group: Group,
-    contraction: Contraction,
-    inputs: Sequence[int],
-    weights: Weights,
-) -> tuple[Contraction, Sequence[int]]:
-    """The contraction two steps of k at a time, if it is one of small integers, and its inputs."""
+    launches: Launches, contraction: Contraction, inputs: Sequence[int], weights: Weights
+) -> tuple[Contraction, Kernel | None]:
+    """The contraction two steps of k at a time, if it is one of small integers.
+
+    The kernel, if there is one, makes a copy of the image that it reads as its last input.
+    """
     small = launches.small_inputs(contraction.kernel, inputs)
     in_panels = weights is Weights.RIGHT
     ordered = with_k_ordered(contraction, contraction.left, merge=in_panels)
     if len(ordered.k) == 1:
-        return in_pairs(ordered, small) or contraction, inputs
+        return in_pairs(ordered, small) or contraction, None
     found = image_in_pairs(ordered, small) if in_panels else None
     if found is None:
-        return contraction, inputs
+        return contraction, None
     copy, halved = found
-    named = zip(contraction.kernel.inputs, inputs, strict=True)
-    slots = {buffer.name: slot for buffer, slot in named}
-    read = tuple(slots[buffer.name] for buffer in copy.inputs)
-    return halved, [*inputs, launches.packed(group, copy, read)]
+    return halved, copy
 
 
 def _alone(group: Group, contraction: Contraction) -> Launcher:

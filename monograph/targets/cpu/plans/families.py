@@ -1,0 +1,28 @@
+"""The families, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from monograph.targets.cpu.convolutions.depthwise_loops import plan_depthwise, plan_planes
+from monograph.targets.cpu.convolutions.patches import plan_patches
+from monograph.targets.cpu.convolutions.windows import plan_windows
+from monograph.targets.cpu.convolutions.winograd import plan_winograd
+from monograph.targets.cpu.plans.loops import plan_loops, plan_split_reduction, plan_transposed
+from monograph.targets.cpu.plans.plan import Family
+from monograph.targets.cpu.products.contract import plan_product
+
+GROUP_FAMILIES = (
+    Family("patches", plan_patches),
+    Family("windows", plan_windows),
+    Family("depthwise planes", plan_planes),
+    Family("winograd", plan_winograd, "winograd"),
+)
+"""Those that look at a group's nodes and layouts; a group that all refuse is lowered to kernels."""
+
+KERNEL_FAMILIES = (
+    Family("depthwise", plan_depthwise, "depthwise_convolutions"),
+    Family("product", plan_product, "tiled_products"),
+    Family("transposed operand", plan_transposed),
+    Family("split reduction", plan_split_reduction, "split_reductions"),
+    Family("loops", plan_loops),
+)
+"""Those that look at a kernel's formulas; the last one computes any."""

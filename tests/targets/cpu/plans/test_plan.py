@@ -1,0 +1,86 @@
+"""Families plan or refuse, in order, and say why; what is planned is what is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.switches import switched_off
+from monograph.targets.cpu.build import Program, build
+from monograph.targets.cpu.machine import machine_named
+from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
+from monograph.targets.cpu.plans.plan import PlannedKernel, plan_text
+from monograph.targets.cpu.target import LOWER_COMPOSITES
+
+MACHINE = machine_named("x86-64")
+
+
+def built(function: Callable[..., Any], *types: str) -> Program:
+    graph = monograph.trace(function, *types)
+    LOWER_COMPOSITES.run(graph)
+    return build(graph, MACHINE)
+
+
+def only_plan(function: Callable[..., Any], *types: str) -> PlannedKernel:
+    (found,) = built(function, *types).planned
+    return found
+
+
+def convolve(**options: Any) -> Callable[..., Any]:
+    return lambda x, w: F.conv(x, w, **options)
+
+
+@pytest.mark.parametrize(
+    ("family", "function", "types"),
+    [
+        ("product", lambda x, y: x @ y, ("f32[64, 64]", "f32[64, 64]")),
+        ("split reduction", lambda x: F.sum(x), ("f32[1000000]",)),
+        ("loops", lambda x: F.exp(x), ("f32[100]",)),
+        ("depthwise", convolve(groups=32), ("f32[1, 32, 28, 28]", "f32[32, 1, 3, 3]")),
+        (
+            "depthwise planes",
+            convolve(groups=32, padding=((1, 1), (1, 1))),
+            ("f32[1, 32, 28, 28]", "f32[32, 1, 3, 3]"),
+        ),
+        ("patches", convolve(stride=(4, 4)), ("f32[1, 3, 64, 64]", "f32[32, 3, 4, 4]")),
+        ("windows", convolve(stride=(2, 2)), ("f32[1, 3, 37, 37]", "f32[32, 3, 6, 6]")),
+        ("winograd", convolve(), ("f32[1, 64, 58, 58]", "f32[64, 64, 3, 3]")),
+    ],
+)
+def test_each_family_plans_what_it_is_for(
+    family: str, function: Callable[..., Any], types: tuple[str, ...]
+) -> None:
+    found = built(function, *types).planned
+    assert family in {each.plan.family for each in found}
+
+
+def test_the_families_before_the_chosen_one_have_refused_with_a_reason() -> None:
+    plan = only_plan(lambda x: F.exp(x), "f32[100]").plan
+    asked = [*GROUP_FAMILIES, *KERNEL_FAMILIES]
+    assert [each.family for each in plan.refusals] == [each.name for each in asked[:-1]]
+    assert all(each.reason for each in plan.refusals)
+
+
+def test_a_family_that_is_switched_off_says_so() -> None:
+    with switched_off("tiled_products"):
+        plan = only_plan(lambda x, y: x @ y, "f32[64, 64]", "f32[64, 64]").plan
+    assert ("product", "it is switched off") in {(r.family, r.reason) for r in plan.refusals}
+
+
+def test_plans_name_the_kernels_that_were_launched_for_them() -> None:
+    program = built(lambda x: F.sum(x), "f32[1000000]")
+    (planned,) = program.planned
+    assert planned.kernels == tuple(each.name for each in program.kernels)
+    text = plan_text(program.planned, {each.name: each.summary for each in program.kernels})
+    assert all(f"kernel   {each.name}: {each.summary}" in text for each in program.kernels)
+    assert "scratch" in text
+
+
+def test_winograd_says_what_it_weighed_when_it_refuses() -> None:
+    found = built(convolve(), "f32[1, 4, 30, 30]", "f32[4, 4, 3, 3]").planned
+    (refusal,) = {r for each in found for r in each.plan.refusals if r.family == "winograd"}
+    assert refusal.weighed and "too few" in refusal.reason
