@@ -135,6 +135,30 @@ def test_imports_point_one_way() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+PROCESSOR = ("monograph.targets.cpu", "monograph.runtime.cpu")
+KNOW_THE_PROCESSOR = {"bindings", "inspect", "runtime", "specialize", "tuning"}
+    "api",
+    "bindings",
+    "cli",
+    "inspect",
+    "report",
+    "runtime",
+    "specialize",
+    "tuning",
+)
+"""Rooms in which files still import the processor's target or its runtime: none may be added."""
+
+
+def test_the_compiler_and_all_before_it_know_no_processor() -> None:
+    own = ("monograph/targets/cpu/", "monograph/runtime/cpu/", "monograph/targets/names.py")
+    found = {
+        room_of(each.file.removesuffix(".py").replace("/", "."))
+        for each in all_imports()
+        if each.module.startswith(PROCESSOR) and not each.file.startswith(own)
+    }
+    assert found == KNOW_THE_PROCESSOR
+
+
 def test_every_exception_is_needed() -> None:
     pointing_back = {(each.file, each.module) for each in all_imports() if not is_allowed(each)}
     assert pointing_back >= EXCEPTIONS

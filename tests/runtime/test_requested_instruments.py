@@ -11,6 +11,8 @@ from monograph import functional as F
 from monograph.errors import MonographError
 from monograph.ir.graph import Graph
 from monograph.ir.text import parse_type
+from monograph.ir.text.parser import parse
+from monograph.ir.text.printer import print_graph
 from monograph.passes.base import PassResult
 from monograph.passes.cse import CommonSubexpressionElimination
 
@@ -24,7 +26,15 @@ def test_compiling_writes_the_graph_after_every_pass(
     assert names[0] == "00_start.ir"
     assert any("cse" in name for name in names)
     assert "softmax" in (tmp_path / "00_start.ir").read_text()
-    assert "exp" in (tmp_path / names[-1]).read_text()  # lowered
+    graphs = [name for name in names if name.endswith(".ir")]
+    assert "exp" in (tmp_path / graphs[-1]).read_text()  # lowered
+    assert any("lower_composites" in name for name in graphs)
+    for name in graphs:
+        text = (tmp_path / name).read_text()
+        assert print_graph(parse(text)) == text.split("\n", 1)[1].rstrip("\n")
+    stages = [name.split("_", 1)[1] for name in names[len(graphs) :]]
+    assert stages == ["groups.txt", "assembled.txt", "code.ll"]
+    assert [int(name.split("_")[0]) for name in names] == list(range(len(names)))
 
 
 def test_compiling_checks_the_graph_after_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
