@@ -31,6 +31,7 @@ from monograph.targets.cpu.assemble.moves import Moved, Moves
 from monograph.targets.cpu.llvm.emit import NestEmitter
 from monograph.targets.cpu.loops.affine_pieces import cut_kernel
 from monograph.targets.cpu.loops.choose_schedule import choose
+from monograph.targets.cpu.loops.index_space import computes_once
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.loops.unroll_window import write_out_taps
@@ -336,7 +337,10 @@ class Launches:
             self.kernels[key] = self.built(group, flat, chosen, bool(shared), aligned)
         else:
             self.tuning.note(flat.digest)
-        self.launch_built(self.kernels[key], group, inputs, outputs, shared)
+        built = self.kernels[key]
+        if isinstance(built.schedule, Schedule) and not computes_once(flat, built.schedule):
+            shared = ()
+        self.launch_built(built, group, inputs, outputs, shared)
 
     def decide(
         self,

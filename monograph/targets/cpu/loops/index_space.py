@@ -137,6 +137,18 @@ def jammed(kernel: Kernel, schedule: Schedule) -> Kernel:
     return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)
 
 
+def computes_once(kernel: Kernel, schedule: Schedule) -> bool:
+    """Whether no iteration is computed twice, as the last ones of a jammed axis may be.
+
+    What is written over what it is computed from would be taken for its own operand then.
+    """
+    extents = {axis.symbol: axis.extent for axis in kernel.axes}
+    return all(
+        isinstance(extent := extents[symbol], int) and extent % copies == 0
+        for symbol, copies in schedule.jam
+    )
+
+
 def _has_last_together(kernel: Kernel, schedule: Schedule, axis: Axis, copies: int) -> bool:
     """Whether the last two lots of an axis are in one block, and may share some elements.
 
