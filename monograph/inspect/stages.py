@@ -28,6 +28,7 @@ class Stage:
     name: str
     seconds: float
     graph: Graph
+    made_by: Pass | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Recorder(Instrument):
             return
         self.runs += 1
         if changed:
-            self.stages.append(Stage(str(each), seconds, graph.clone()))
+            self.stages.append(Stage(str(each), seconds, graph.clone(), each))
 
 
 def record_stages(compile_it: Callable[[], Any]) -> Compilation:

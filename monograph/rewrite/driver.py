@@ -75,6 +75,35 @@ def watch_rewrites(watcher: Watcher) -> Iterator[None]:
         _WATCHER.reset(token)
 
 
+@dataclass(frozen=True)
+class Application:
+    """One rewrite that happened: the rule, the node as it was, and what took its place."""
+
+    rule: str
+    node: str
+    replacement: str
+
+
+@contextmanager
+def limit_rewrites(limit: int | None = None) -> Iterator[list[Application]]:
+    """Let only the first ``limit`` rewrites in this block happen; the list tells which did.
+
+    Halving the limit finds the one rewrite that changed an answer, as LLVM's ``opt-bisect-limit``
+    finds a pass.
+    """
+    done: list[Application] = []
+
+    def watcher(rule: Rule, node: Node, values: tuple[Value, ...]) -> bool:
+        if limit is not None and len(done) >= limit:
+            return False
+        made = [repr(each.producer or each) for each in values]
+        done.append(Application(rule.name, repr(node), "; ".join(made)))
+        return True
+
+    with watch_rewrites(watcher):
+        yield done
+
+
 def rewrite_graph(graph: Graph, rules: Sequence[Rule], *, during: str) -> RewriteReport:
     """Apply the rules to the graph, in place, until none applies; ``during`` names the pass."""
     driver = _Driver(rules, during)
