@@ -24,6 +24,7 @@ _HOMES = {
     "Symbol": "monograph.ir.dims",
     "TensorType": "monograph.ir.types",
     "Value": "monograph.ir.graph",
+    "bisect": "monograph.inspect.bisect",
     "compile": "monograph.api",
     "explain": "monograph.inspect.explain",
     "from_jax": "monograph.api",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from monograph.deadline import time_limit
     from monograph.errors import MonographError
     from monograph.frontends.trace import trace
+    from monograph.inspect.bisect import bisect
     from monograph.inspect.explain import explain
     from monograph.inspect.validate import validate
     from monograph.ir.dims import Symbol
@@ -85,6 +87,7 @@ __all__ = [
     "TensorType",
     "Value",
     "__version__",
+    "bisect",
     "compile",
     "explain",
     "from_jax",

@@ -10,6 +10,7 @@ import typer
 import monograph
 from monograph.cli import (
     bench,
+    bisect,
     check,
     compile,
     explain,
@@ -46,6 +47,7 @@ app.command("explore")(explore.explore)
 app.command("opt")(opt.opt)
 app.command("check")(check.check)
 app.command("validate")(validate.validate)
+app.command("bisect")(bisect.bisect)
 app.command("ops")(ops.ops)
 
 

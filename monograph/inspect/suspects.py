@@ -1,0 +1,151 @@
+"""Ways to run a case, and what each says is wrong: the tests that reduction and bisection repeat.
+
+``broken_by_pass`` interprets a graph before and after a pass, ``broken_program`` calls what is
+compiled of it, ``broken_gradient`` differentiates it and compares with finite differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from monograph.autodiff.vjp import grad
+from monograph.compiler import Options, compile_graph
+from monograph.errors import MonographError
+from monograph.inspect.evaluate import Evaluator, noise_of
+from monograph.inspect.extract import Case
+from monograph.inspect.precise import judge, widened
+from monograph.ir.graph import Graph
+from monograph.ir.verify import verify
+from monograph.passes.base import Pass
+from monograph.runtime.compiled import Executable
+
+CALLS = 3
+"""How often a program is called: what depends on threads may be right once."""
+STEP = 2.0**-20
+"""How far inputs are moved to measure a slope in double precision."""
+MOST_SLOPE_ERROR = 1e-4
+
+
+def broken_by_pass(each: Pass, case: Case) -> str | None:
+    """What a pass does to the answer of a graph; None if it keeps it."""
+    after = case.graph.clone()
+    try:
+        each.run(after)
+        verify(after)
+    except Exception as problem:  # whatever a pass raises is what was looked for
+        return f"{type(problem).__name__}: {problem}".splitlines()[0]
+    evaluator = Evaluator()
+    try:
+        got = evaluator.run(after, case.inputs)
+    except MonographError as problem:
+        return problem.message
+    return _compare(evaluator, case, got)
+
+
+def broken_program(options: Options, case: Case) -> str | None:
+    """What is wrong with the answers of a compiled program; None if they are right."""
+    try:
+        executable = compile_graph(case.graph, options)
+    except Exception as problem:  # whatever compiling raises is what was looked for
+        return f"{type(problem).__name__}: {problem}".splitlines()[0]
+    return wrong_answers(executable, case)
+
+
+def wrong_answers(executable: Executable, case: Case) -> str | None:
+    """What is wrong with the answers of a program in several calls; None if they are right."""
+    evaluator = Evaluator()
+    try:
+        answers = [executable.run(list(case.inputs)) for _ in range(CALLS)]
+    except MonographError as problem:
+        return problem.message
+    for got in answers:
+        found = _compare(evaluator, case, [np.array(each) for each in got])
+        if found is not None:
+            return found
+    return None
+
+
+def broken_gradient(case: Case) -> str | None:
+    """Where the gradient is not the slope; None if it is, or if there is none.
+
+    In double precision, the gradient times a direction is compared with what moving a little in
+    that direction changes.
+    """
+    try:
+        graph = _scalar(widened(case.graph))
+        gradients = grad(graph)
+    except MonographError:
+        return None
+    evaluator = Evaluator()
+    arrays = [
+        np.asarray(array).astype(value.dtype.numpy)
+        for value, array in zip(graph.inputs, case.inputs, strict=True)
+    ]
+    floats = [k for k, value in enumerate(graph.inputs) if value.dtype.is_float]
+    try:
+        found = evaluator.run(gradients, arrays)
+        generator = np.random.default_rng(0)
+        for number, place in enumerate(floats):
+            direction = generator.normal(size=arrays[place].shape)
+            slope = _slope(evaluator, graph, arrays, place, direction)
+            claimed = float(np.sum(found[number] * direction))
+            scale = max(abs(slope), abs(claimed), 1e-3)
+            if np.isfinite(slope) and not abs(claimed - slope) <= MOST_SLOPE_ERROR * scale:
+                name = graph.inputs[place].name
+                return f"the gradient of %{name} is {claimed:.6g}, the slope {slope:.6g}"
+    except MonographError:
+        return None
+    return None
+
+
+def _slope(
+    evaluator: Evaluator, graph: Graph, arrays: Sequence[Any], place: int, direction: Any
+) -> float:
+    sides = []
+    for sign in (1, -1):
+        moved = [*arrays]
+        moved[place] = arrays[place] + sign * STEP * direction
+        sides.append(float(evaluator.run(graph, moved)[0]))
+    return (sides[0] - sides[1]) / (2 * STEP)
+
+
+def _scalar(graph: Graph) -> Graph:
+    """The sum of all float outputs, each element times a number of its own."""
+    from monograph import functional as F
+
+    total: Any = None
+    for output in graph.outputs:
+        if not output.dtype.is_float:
+            continue
+        weighted = F.sum(output * F.cos(F.cast(output * 0.0 + 1.0, output.dtype)))
+        total = weighted if total is None else total + weighted
+    if total is None:
+        raise MonographError("no output is a float")
+    graph.set_outputs([total])
+    return graph
+
+
+def _compare(evaluator: Evaluator, case: Case, got: Sequence[Any]) -> str | None:
+    """What is wrong with answers, held against the interpreter's and double precision."""
+    expected = evaluator.run(case.graph, case.inputs)
+    try:
+        wide: list[Any] | None = evaluator.run_wide(case.graph, case.inputs)
+    except MonographError:
+        wide = None
+    noise = noise_of(evaluator, case.graph, case.inputs)
+    for k, (found, other) in enumerate(zip(got, expected, strict=True)):
+        reference = None if wide is None else np.asarray(wide[k])
+        noisy = None if wide is None else (lambda draws, k=k: noise(k, draws))
+        verdict = judge(np.asarray(found), np.asarray(other), reference, noisy)
+        if verdict.word == "wrong":
+            return verdict.remark or f"off by {verdict.difference:.1e}"
+    return None
+
+
+def without_passes(options: Options) -> Options:
+    """The same options with nothing done to the graph before it is lowered."""
+    return replace(options, passes=())

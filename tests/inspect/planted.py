@@ -1,0 +1,372 @@
+"""Faults to plant: each breaks one place of the compiler, and says what a bisection must name.
+
+``python -m tests.inspect.planted`` plants each in turn and prints the table of what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.inspect.bisect import Bisection, bisect
+from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.op import Op, Trait, find_op
+from monograph.kernel import mathlib, winograd_transform
+from monograph.passes import cse, fold_constants, fold_conv_bn, recognize, simplify
+from monograph.rewrite.rule import Rule
+from monograph.runtime import arena, program_cache
+from monograph.targets.cpu.assemble import program_builder
+
+Patch = pytest.MonkeyPatch
+
+
+def op_class(name: str) -> type[Op]:
+    """The class of an op."""
+    found = find_op(name)
+    assert found is not None, name
+    return found
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, a model that meets it, and what must be named."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    model: Callable[[], Graph]
+    kind: str
+    named: str
+    """Stands in the step or in the rewrite."""
+    gradient: bool = False
+
+
+def _rule(where: Any, table: str, rule: Rule) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(where, table, (rule, *getattr(where, table)))
+
+
+def _method(op: str, method: str, wrong: Callable[..., Any]) -> Callable[[Patch], None]:
+    """Wrap a method of an op: ``wrong`` gets the right one first."""
+
+    def plant(patch: Patch) -> None:
+        cls = op_class(op)
+        right = getattr(cls, method)
+        patch.setattr(cls, method, lambda self, *a, **k: wrong(right, self, *a, **k))
+
+    return plant
+
+
+def _formula(name: str) -> Callable[[Patch], None]:
+    right = mathlib.FORMULAS[name]
+    return lambda patch: patch.setitem(mathlib.FORMULAS, name, lambda *x: right(*x) * 1.01)
+
+
+def _traced(function: Callable[..., Any], *types: str) -> Callable[[], Graph]:
+    return lambda: monograph.trace(function, *types)
+
+
+def _layers(x: Value) -> Any:
+    """Something before and behind, that a bisection has to leave out."""
+    y = F.exp(F.minimum(x, 2.0))
+    return F.relu(y + 0.25)
+
+
+def _normalized_image(x: Value) -> Value:
+    rng = np.random.default_rng(0)
+    weight = x.graph.add_weight("w", rng.normal(size=(4, 3, 3, 3)).astype("f4"))
+    parts = [
+        x.graph.add_weight(name, rng.uniform(0.5, 2.0, 4).astype("f4"))
+        for name in ("scale", "bias", "mean", "variance")
+    ]
+    return F.relu(F.batch_norm(F.conv(x, weight), *parts))
+
+
+def _two_slices(x: Value) -> Value:
+    return F.concat([_layers(x)[:, :3], _layers(x)[:, 5:8]], 1)
+
+
+def _long_lives(x: Value) -> Any:
+    a = F.softmax(x @ x, axis=-1)
+    b = F.softmax(a @ x, axis=-1)
+    c = F.softmax(b @ x, axis=-1)
+    return F.sum(a, axis=0) + F.sum(b @ c, axis=0)
+
+
+def _shifted(x: Value) -> Any:
+    """Rows that each read the next one, between products that keep them in memory."""
+    y = x @ x
+    return (F.concat([y[1:], y[:1]], 0) + y) @ x
+
+
+def _winograd(x: Value) -> Value:
+    rng = np.random.default_rng(0)
+    weight = x.graph.add_weight("w", rng.normal(size=(64, 64, 3, 3)).astype("f4"))
+    return F.conv(x, weight, padding=((1, 1), (1, 1)))
+
+
+def _weighted(x: Value) -> Value:
+    rng = np.random.default_rng(int(_weighted.seed))  # type: ignore[attr-defined]
+    return x * F.exp(x.graph.add_weight("w", rng.normal(size=8).astype("f4")))
+
+
+_weighted.seed = 0  # type: ignore[attr-defined]
+
+
+def _stale(patch: Patch) -> None:
+    patch.setattr(program_cache, "contents_digest", lambda data: "same")
+    _weighted.seed = 1  # type: ignore[attr-defined]
+    program = monograph.compile(monograph.trace(_weighted, "f32[4, 8]"), cache=True)
+    program(np.ones((4, 8), "f4"))
+    _weighted.seed = 2  # type: ignore[attr-defined]
+
+
+def _short_lives(patch: Patch) -> None:
+    right = arena._lives
+
+    def lives(requests: Any, alignment: int) -> Any:
+        found = right(requests, alignment)
+        for life in found.values():
+            life.last = life.first
+        return found
+
+    patch.setattr(arena, "_lives", lives)
+
+
+def _all_in_place(patch: Patch) -> None:
+    wrong = lambda kernel, memory: tuple(range(len(memory)))  # noqa: E731
+    patch.setattr(program_builder, "overwritable_inputs", wrong)
+
+
+def _same_key(node: Node) -> Any:
+    return type(node.op), tuple(map(id, node.operands))
+
+
+def _subtract_commutes(patch: Patch) -> None:
+    cls = op_class("subtract")
+    patch.setattr(cls, "traits", cls.traits | Trait.COMMUTATIVE)
+
+
+def _last_index_moved(right: Any, self: Any, b: Any, index: Any, result: int = 0) -> Any:
+    return right(self, b, (*index[:-1], index[-1] * 0), result)
+
+
+MODEL = _traced(lambda x: _layers(x) * 1.0 - x, "f32[batch, 8]")
+FAULTS = (
+    Fault(
+        "wrong rule",
+        _rule(
+            simplify,
+            "EXACT",
+            Rule("planted", pattern=lambda x: x * 1, replacement=lambda x: x + x, floats=""),
+        ),
+        MODEL,
+        "pass",
+        "rule planted",
+    ),
+    Fault(
+        "rule that forgets NaN",
+        _rule(
+            simplify,
+            "EXACT",
+            Rule("planted", pattern=lambda x: x * 0, replacement=lambda match: 0.0, floats=""),
+        ),
+        _traced(lambda x: F.exp(x) + x * 0.0, "f32[40]"),
+        "pass",
+        "rule planted",
+    ),
+    Fault(
+        "wrong recognition",
+        _rule(
+            recognize,
+            "RULES",
+            Rule(
+                "planted",
+                pattern=lambda x: F.maximum(x, 0),
+                replacement=lambda x: F.abs(x),
+                floats="",
+            ),
+        ),
+        _traced(lambda x: F.tanh(F.maximum(x, 0.0)), "f32[batch, 8]"),
+        "pass",
+        "rule planted",
+    ),
+    Fault(
+        "wrong trait",
+        _subtract_commutes,
+        _traced(lambda x: 1.0 - F.exp(x), "f32[9]"),
+        "pass",
+        "canonicalize",
+    ),
+    Fault(
+        "merging unequal nodes",
+        lambda patch: patch.setattr(cse, "_key", _same_key),
+        _traced(_two_slices, "f32[3, 9]"),
+        "pass",
+        "cse",
+    ),
+    Fault(
+        "wrong constants",
+        lambda patch: patch.setattr(
+            fold_constants,
+            "_contents",
+            lambda value, right=fold_constants._contents: right(value) + 1,
+        ),
+        _traced(lambda x: x * F.exp(F.cast(np.float32([1, 2, 3]), "f32")), "f32[5, 3]"),
+        "pass",
+        "fold_constants",
+    ),
+    Fault(
+        "batch norm without its scale",
+        lambda patch: patch.setattr(fold_conv_bn, "_scaled", lambda layer, weight, factor: weight),
+        _traced(_normalized_image, "f32[1, 3, 8, 8]"),
+        "pass",
+        "rule fold_batch_norm",
+    ),
+    Fault(
+        "wrong type rule",
+        _method("transpose", "infer", lambda right, self, x: x),
+        _traced(lambda x: F.exp(F.transpose(x, (1, 0))), "f32[3, 4]"),
+        "as given",
+        "transpose",
+    ),
+    Fault(
+        "wrong decomposition",
+        _method("layer_norm", "decompose", lambda right, self, *x: right(self, *x) * 1.01),
+        _traced(lambda x: F.relu(F.layer_norm(F.exp(x))), "f32[6, 40]"),
+        "pass",
+        "lower_composites",
+    ),
+    Fault(
+        "decomposition with an offset",
+        _method("rms_norm", "decompose", lambda right, self, *x: right(self, *x) + 0.01),
+        _traced(lambda x: F.exp(F.rms_norm(x + 1.0)), "f32[6, 40]"),
+        "pass",
+        "lower_composites",
+    ),
+    Fault("wrong formula of exp", _formula("exp"), _traced(_layers, "f32[40]"), "program", "exp"),
+    Fault(
+        "wrong formula of tanh",
+        _formula("tanh"),
+        _traced(lambda x: F.tanh(x) + x, "f32[40]"),
+        "program",
+        "tanh",
+    ),
+    Fault(
+        "wrong index map of a transpose",
+        _method("transpose", "lower", _last_index_moved),
+        _traced(lambda x: F.exp(F.transpose(F.tanh(x), (1, 0))), "f32[5, 6]"),
+        "program",
+        "transpose",
+    ),
+    Fault(
+        "wrong index map of a slice",
+        _method("slice", "lower", _last_index_moved),
+        _traced(lambda x: F.relu(F.exp(x)[2:7]) + 1.0, "f32[9]"),
+        "program",
+        "slice",
+    ),
+    Fault(
+        "wrong index map of a concat",
+        _method("concat", "lower", _last_index_moved),
+        _traced(lambda x, y: F.exp(F.concat([x, y], 0)), "f32[4]", "f32[5]"),
+        "program",
+        "concat",
+    ),
+    Fault(
+        "overlapping arena slots",
+        _short_lives,
+        _traced(_long_lives, "f32[70, 70]"),
+        "program",
+        "arena_reuse",
+    ),
+    Fault(
+        "in place where it is read",
+        _all_in_place,
+        _traced(_shifted, "f32[64, 64]"),
+        "program",
+        "in_place",
+    ),
+    Fault(
+        "wrong Winograd transform",
+        lambda patch: patch.setattr(
+            winograd_transform,
+            "_multiply_add",
+            lambda factor, a, b, right=winograd_transform._multiply_add: right(-factor, a, b),
+        ),
+        _traced(_winograd, "f32[1, 64, 28, 28]"),
+        "program",
+        "winograd",
+    ),
+    Fault("stale cache", _stale, _traced(_weighted, "f32[4, 8]"), "cache", "cache"),
+    Fault(
+        "wrong gradient of tanh",
+        _method("tanh", "vjp", lambda right, self, node, grad: (grad * 0.5,)),
+        _traced(lambda x: F.exp(F.tanh(F.sin(x))), "f32[7]"),
+        "gradient",
+        "tanh",
+        True,
+    ),
+    Fault(
+        "wrong gradient of a product",
+        _method(
+            "matmul",
+            "vjp",
+            lambda right, self, node, grad: tuple(each * 2.0 for each in right(self, node, grad)),
+        ),
+        _traced(lambda x: F.sin(F.tanh(x) @ F.cos(x)), "f32[5, 5]"),
+        "gradient",
+        "matmul",
+        True,
+    ),
+    Fault(
+        "gradient that forgets an operand",
+        _method(
+            "divide",
+            "vjp",
+            lambda right, self, node, grad: (
+                right(self, node, grad)[0],
+                right(self, node, grad)[1] * 0.0,
+            ),
+        ),
+        _traced(lambda x: F.sin(x) / (F.exp(x) + 1.0), "f32[7]"),
+        "gradient",
+        "divide",
+        True,
+    ),
+)
+
+
+def find(fault: Fault, patch: Patch) -> Bisection:
+    """Plant a fault and search for it."""
+    fault.plant(patch)
+    return bisect(fault.model(), gradient=fault.gradient, trials=120)
+
+
+def names(fault: Fault, found: Bisection) -> bool:
+    """Whether a bisection says what is at fault."""
+    said = f"{found.step} {found.rewrite} {' '.join(found.cured_by)} {found.repro}"
+    return found.kind == fault.kind and fault.named in said
+
+
+def main() -> None:
+    """Print the table."""
+    rows = []
+    for fault in FAULTS:
+        with Patch.context() as patch:
+            found = find(fault, patch)
+        ok = "yes" if names(fault, found) else "NO"
+        lines = len(found.repro.strip().splitlines())
+        said = found.rewrite.replace("|", "/")
+        said = said if len(said) <= 60 else said[:59] + "…"
+        row = f"| {fault.name} | {found.step} | {said} | {ok} | {lines} | {found.seconds:.0f} |"
+        rows.append(row)
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
