@@ -21,7 +21,6 @@ from monograph.kernel import mathlib, winograd_transform
 from monograph.passes import cse, fold_constants, fold_conv_bn, recognize, simplify
 from monograph.rewrite.rule import Rule
 from monograph.runtime import arena, program_cache
-from monograph.targets.cpu.assemble import program_builder
 
 Patch = pytest.MonkeyPatch
 
@@ -97,12 +96,6 @@ def _long_lives(x: Value) -> Any:
     return F.sum(a, axis=0) + F.sum(b @ c, axis=0)
 
 
-def _shifted(x: Value) -> Any:
-    """Rows that each read the next one, between products that keep them in memory."""
-    y = x @ x
-    return (F.concat([y[1:], y[:1]], 0) + y) @ x
-
-
 def _winograd(x: Value) -> Value:
     rng = np.random.default_rng(0)
     weight = x.graph.add_weight("w", rng.normal(size=(64, 64, 3, 3)).astype("f4"))
@@ -135,11 +128,6 @@ def _short_lives(patch: Patch) -> None:
         return found
 
     patch.setattr(arena, "_lives", lives)
-
-
-def _all_in_place(patch: Patch) -> None:
-    wrong = lambda kernel, memory: tuple(range(len(memory)))  # noqa: E731
-    patch.setattr(program_builder, "overwritable_inputs", wrong)
 
 
 def _same_key(node: Node) -> Any:
@@ -283,13 +271,6 @@ FAULTS = (
         _traced(_long_lives, "f32[70, 70]"),
         "program",
         "arena_reuse",
-    ),
-    Fault(
-        "in place where it is read",
-        _all_in_place,
-        _traced(_shifted, "f32[64, 64]"),
-        "program",
-        "in_place",
     ),
     Fault(
         "wrong Winograd transform",
