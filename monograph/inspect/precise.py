@@ -26,6 +26,9 @@ FEW = 1000
 """Elements under which an error may be small by luck."""
 SLACK_ULPS = 8
 """What may differ beside the other answer's error, in units of eps of the element."""
+ACCUMULATION_ULPS = 24
+"""The same for long sums, in units of eps of what elements usually are: others may sum in double
+precision, and round once."""
 NOISE_FACTOR = 2
 """How far beyond the largest of a few noisy answers an error may lie."""
 NOISE_DRAWS = 8
@@ -142,9 +145,13 @@ def _wrong_elements(got: Array, other: Array, reference: Array) -> Array:
 
 
 def _slack(got: Array, reference: Array) -> Array:
-    """A few units in the last place of each element."""
+    """A few units in the last place of each element, and of what elements usually are."""
     eps, tiny, _ = precision_of(got.dtype)
-    return np.asarray(SLACK_ULPS * eps * (abs(_wide(reference)) + tiny))
+    exact = abs(_wide(reference))
+    finite = exact[np.isfinite(exact)]
+    usual = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+    each = SLACK_ULPS * eps * (exact + tiny)
+    return np.asarray(each + ACCUMULATION_ULPS * eps * (usual if np.isfinite(usual) else 0.0))
 
 
 def _explained(got: Array, reference: Array, draws: Sequence[Array]) -> Array:
