@@ -19,8 +19,9 @@ from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Op, Trait, find_op
 from monograph.kernel import mathlib, winograd_transform
 from monograph.passes import cse, fold_constants, fold_conv_bn, recognize, simplify
+from monograph.program import arena
 from monograph.rewrite.rule import Rule
-from monograph.runtime import arena, program_cache
+from monograph.runtime import program_cache
 
 Patch = pytest.MonkeyPatch
 
