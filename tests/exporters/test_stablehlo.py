@@ -20,6 +20,8 @@ from tests.ops.harness import sample_graph, samples_by_op  # noqa: E402
 
 PRECISE = {np.dtype(np.float16): 2e-3, np.dtype(ml_dtypes.bfloat16): 2e-2}
 SAMPLES = samples_by_op()
+QUICK = ("add", "cast", "dot_general", "is_finite", "pad", "slice", "sum", "transpose", "where")
+"""Ops of every kind that is written; the others' samples are compiled by ``make test-slow``."""
 
 
 def run(text: str, arrays: list[Any]) -> list[Any]:
@@ -49,7 +51,13 @@ def assert_close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found.astype(wide), expected.astype(wide), tolerance, tolerance)
 
 
-@pytest.mark.parametrize("name", sorted(WRITTEN & set(SAMPLES)))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in sorted(WRITTEN & set(SAMPLES))
+    ],
+)
 def test_samples_agree_with_jaxlib(name: str) -> None:
     tried = 0
     for _, sample in SAMPLES[name]:
