@@ -11,6 +11,8 @@ import pytest
 import torch
 from scipy import special
 
+import monograph
+from monograph.compiler import Options, compile_graph
 from monograph.errors import EvaluationError
 from monograph.frontends.trace import trace
 from monograph.ir.decompose import decompose_node
@@ -358,3 +360,13 @@ def test_rounding_does_not_depend_on_how_the_operand_lies_in_memory(function: An
     assert rows.tobytes() == columns.tobytes()
     exact = run(lambda x: function(x, 0), x.astype(np.float64))
     np.testing.assert_allclose(rows, exact, rtol=1e-6)
+
+
+def test_the_mean_of_one_number_is_that_number_unrounded() -> None:
+    """Fused with what made it, which is not rounded in between either."""
+    graph = monograph.trace(
+        lambda x: (y := x - reduce.sum(x * x, 1, True)) - reduce.mean(y, 1, True), "bf16[31, 1]"
+    )
+    x = np.random.default_rng(0).normal(size=(31, 1)).astype(ml_dtypes.bfloat16)
+    (found,) = compile_graph(graph, Options(cache=False, level="O1"))(x)
+    assert not np.asarray(found, np.float32).any()

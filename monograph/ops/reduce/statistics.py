@@ -42,6 +42,8 @@ class Mean(Reduction):
         return np.asarray(total / x.dtype.type(_count(x.shape, self.axes)))
 
     def decompose(self, x: Value) -> Value:
+        if _count(x.shape, self.axes) == 1:  # nothing to round
+            return apply(Sum(self.axes, self.keepdims), x)
         total = apply(Sum(self.axes, self.keepdims), cast_to(x, wide(x.dtype)))
         return cast_to(_over(total, _count(x.shape, self.axes)), x.dtype)
 
