@@ -18,7 +18,7 @@ from monograph.ir.interpret import interpret
 from monograph.ir.types import dtype_of
 from monograph.ops.attention import Attention
 from monograph.runtime.compiled import Executable
-from monograph.targets.cpu.attention.attend import attend as family
+from monograph.targets.cpu.attention import attend as family
 
 Array = np.ndarray[Any, Any]
 GENERATOR = np.random.default_rng(0)
