@@ -92,7 +92,7 @@ def read_gguf(path: str | Path) -> GgufFile:
         raw = np.memmap(where, np.uint8, "r")
     except (OSError, ValueError) as problem:
         raise InputError(f"{where} cannot be read: {problem}") from None
-    reader = _Reader(memoryview(raw), where)
+    reader = _Reader(raw.data, where)
     if len(raw) < len(MAGIC) or bytes(reader.take(len(MAGIC))) != MAGIC:
         raise InputError(f"{where} is not a GGUF file", expected="GGUF as its first bytes")
     version = reader.number("<I")
@@ -110,7 +110,11 @@ def read_gguf(path: str | Path) -> GgufFile:
     if type(alignment) is not int or not 1 <= alignment <= 1 << 16:
         raise reader.error("an alignment that is none", alignment)
     start = -(-reader.place // alignment) * alignment
-    return GgufFile(metadata, {n: _tensor(reader, n, start, *rest) for n, *rest in listed})
+    found = {
+        name: _tensor(reader, name, start, shape, kind, offset)
+        for name, shape, kind, offset in listed
+    }
+    return GgufFile(metadata, found)
 
 
 def _tensor_entry(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
@@ -130,7 +134,8 @@ def _tensor(
         reader.place = start + offset
         return np.frombuffer(reader.take(count * dtype.itemsize), dtype).reshape(shape)
     if kind not in BLOCKS:
-        known = ", ".join(each[0] for each in (*PLAIN.values(), *BLOCKS.values()))
+        names = [*(each[0] for each in PLAIN.values()), *(each[0] for each in BLOCKS.values())]
+        known = ", ".join(names)
         raise InputError(
             f"{reader.path}: {name!r:.80} is of a type that is not read",
             expected=known,
