@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -18,6 +19,7 @@ from monograph.ir.interpret import interpret
 from monograph.ir.types import dtype_of
 from monograph.ops.attention import Attention
 from monograph.runtime.compiled import Executable
+from monograph.targets.cpu import target
 from monograph.targets.cpu.attention import attend as family
 
 Array = np.ndarray[Any, Any]
@@ -26,7 +28,12 @@ GENERATOR = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def _small_attentions_are_streamed_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "SMALL", 0)
+    streamed = replace(family.DECOMPOSE_ATTENTION, scores=0)
+    lowering = [
+        streamed if each is family.DECOMPOSE_ATTENTION else each for each in target.LOWERING
+    ]
+    monkeypatch.setattr(family, "DECOMPOSE_ATTENTION", streamed)
+    monkeypatch.setattr(target, "LOWERING", tuple(lowering))
 
 
 def draw(*shape: int, dtype: Any = np.float32) -> Array:
