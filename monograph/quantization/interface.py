@@ -8,8 +8,9 @@ compiled = monograph.compile(graph)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from monograph.errors import InputError
@@ -99,7 +100,11 @@ class Quantize:
         ``equalize`` moves ranges between layers that follow each other, and ``smoothing`` (0.5 is
         usual for transformers) from activations after norms to weights, before the ranges are
         taken; quantizing with the profile does the same. Smoothing runs the batches twice.
+
+        ``examples`` are what a torch module is read with: the first batch, if there are none.
         """
+        if not examples:
+            batches, examples = _peek(batches)
         graph = prepare(model, examples)
         digest = digest_of(graph)
         if equalize:
@@ -144,6 +149,21 @@ class Quantize:
         """
         trial = _trial(model, profile, batches, scheme, examples)
         return choose_layers(trial, measure_layers(trial), max_error, speedup)
+
+
+def _peek(batches: Iterable[Any]) -> tuple[Iterable[Any], tuple[Any, ...]]:
+    """The batches, none of them lost, and the first one's inputs if it has them in order."""
+    if isinstance(batches, str | bytes | Mapping) or not isinstance(batches, Iterable):
+        return batches, ()  # profiling says what is wrong with them
+    if isinstance(batches, Sequence):
+        first = list(batches[:1])
+    else:
+        rest = iter(batches)
+        first = list(islice(rest, 1))
+        batches = chain(first, rest)
+    if not first or isinstance(first[0], Mapping):
+        return batches, ()
+    return batches, tuple(first[0]) if isinstance(first[0], tuple | list) else (first[0],)
 
 
 def _trial(

@@ -51,6 +51,12 @@ def graph_of_model(model: Any, examples: tuple[Any, ...] = ()) -> Graph:
     if is_proto or isinstance(model, str | Path | bytes):
         return from_onnx(model)
     if torch is not None and isinstance(model, torch.nn.Module | torch.export.ExportedProgram):
+        if isinstance(model, torch.nn.Module) and not examples:
+            raise InputError(
+                "a torch module is read with examples of its inputs",
+                expected="examples=(x, …)",
+                hint="monograph.quantize(module, profile, examples=(x,))",
+            )
         return from_torch(model, *examples)
     raise InputError(
         "this is not a model that can be quantized",

@@ -184,3 +184,16 @@ def test_images_are_profiled_by_channel() -> None:
     taken = monograph.quantize.profile(graph, batches(graph, 1), per_channel=True)
     seen = taken.activations["relu"]
     assert seen.channels is not None and seen.channels.low.shape == (8,)
+
+
+def test_a_torch_module_is_read_with_its_first_batch() -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU()).eval()
+    batches = [torch.randn(3, 6) for _ in range(2)]
+    profile = monograph.quantize.profile(module, iter(batches))
+    assert profile.batches == 2
+    graph = monograph.quantize(module, profile, examples=(batches[0],))
+    (got,) = monograph.compile(graph).run([batches[0].numpy()])
+    assert np.abs(got - module(batches[0]).detach().numpy()).max() < 0.05
+    with pytest.raises(InputError, match="read with examples"):
+        monograph.quantize(module, profile)
