@@ -38,7 +38,8 @@ from monograph.passes.manager import run_pipeline
 from monograph.program.native_support import only_interpretable
 from monograph.progress import announce
 from monograph.runtime.artifact import runs_here
-from monograph.runtime.compiled import CompileReport, Executable, read_report, write_report
+from monograph.runtime.compile_report import CompileReport, read_report, write_report
+from monograph.runtime.compiled import Executable
 from monograph.runtime.kernel_summary import notes_of
 from monograph.runtime.options import Options, resolved
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled

@@ -156,7 +156,7 @@ def programs(quick: bool) -> list[Program]:
 def generated_text(graph: Graph, machine: Machine) -> str:
     """LLVM's text of all kernels and entry points of a graph, for a described machine."""
     from monograph.compiler import Options, build_program
-    from monograph.runtime.compiled import CompileReport
+    from monograph.runtime.compile_report import CompileReport
     from monograph.runtime.program_cache import Watch
     from monograph.targets.cpu.target import CpuTarget
 

@@ -20,7 +20,8 @@ from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._dynamo.symbolic_convert import tls
 
 from monograph.dataclass import dataclass
-from monograph.runtime.compiled import CompileReport, Executable
+from monograph.runtime.compile_report import CompileReport
+from monograph.runtime.compiled import Executable
 
 LOGGER = logging.getLogger("monograph")
 """What runs slower than it might: nodes in the interpreter, calls of torch, graph breaks."""

@@ -16,13 +16,8 @@ from monograph.ir.types import Array
 from monograph.program.records import typed, unreadable
 from monograph.runtime.artifact import check_target, read_artifact
 from monograph.runtime.bundle import Bundle, Json
-from monograph.runtime.compiled import (
-    CompiledFunction,
-    CompiledModel,
-    CompileReport,
-    Executable,
-    read_report,
-)
+from monograph.runtime.compile_report import CompileReport, read_report
+from monograph.runtime.compiled import CompiledFunction, CompiledModel, Executable
 from monograph.runtime.convention import Convention, LoadedModule, read_convention
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.cpu.thread_pool import check_threads

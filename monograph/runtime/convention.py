@@ -25,7 +25,8 @@ from monograph.ir.types import Array
 from monograph.program.records import typed, unreadable
 from monograph.runtime.artifact import write_artifact
 from monograph.runtime.bundle import Json
-from monograph.runtime.compiled import CompileReport, Executable, any_torch
+from monograph.runtime.compile_report import CompileReport
+from monograph.runtime.compiled import Executable, any_torch
 from monograph.runtime.storage import read_structure, write_structure
 from monograph.runtime.stored_parameters import read_parameters, write_parameters
 

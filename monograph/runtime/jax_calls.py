@@ -24,7 +24,8 @@ from monograph.ir.tree import LEAF, NONE, Structure
 from monograph.ir.types import Array
 from monograph.runtime.artifact import write_artifact
 from monograph.runtime.bundle import Json
-from monograph.runtime.compiled import CompileReport, Executable
+from monograph.runtime.compile_report import CompileReport
+from monograph.runtime.compiled import Executable
 from monograph.runtime.storage import write_structure
 
 Compile = Callable[[Callable[..., Any], Sequence[Any]], "CompiledJax"]

@@ -16,7 +16,8 @@ from monograph.ir.contents import contents_of, snapshot
 from monograph.ir.graph import Graph
 from monograph.ir.specialize import specialize
 from monograph.program.code import Code
-from monograph.runtime.compiled import CompileReport, Executable
+from monograph.runtime.compile_report import CompileReport
+from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.options import Options
 from monograph.runtime.weight_ownership import Held, own_weights, weights_of

@@ -35,7 +35,8 @@ from monograph.ops.data import DimValue
 from monograph.ops.sequence import SplitToSequence
 from monograph.passes.dce import DeadCodeElimination
 from monograph.runtime.bundle import Json
-from monograph.runtime.compiled import CompileReport, Executable
+from monograph.runtime.compile_report import CompileReport
+from monograph.runtime.compiled import Executable
 from monograph.runtime.locks import ForkedLock
 from monograph.runtime.sizes import SizesDoNotFit
 from monograph.specialize.decision import Decision, only_says_a_size

@@ -55,7 +55,7 @@ def _identity(array: Array) -> tuple[str, tuple[int, ...], str]:
 
 def write_variants(variants: Variants, parts: Parts) -> list[Json]:
     """Add the variants that are ready to the parts of a program; what the manifest says of them."""
-    from monograph.runtime.compiled import write_report
+    from monograph.runtime.compile_report import write_report
 
     ready = variants.states()
     shared = SharedParts(parts)
@@ -109,7 +109,8 @@ def _executable(
     threads: int | None,
     outputs: Sequence[Named],
 ) -> Executable:
-    from monograph.runtime.compiled import Executable, read_report
+    from monograph.runtime.compile_report import read_report
+    from monograph.runtime.compiled import Executable
 
     folder = _folder(number)
     blobs = {

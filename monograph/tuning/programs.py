@@ -13,7 +13,7 @@ from monograph.ir.dims import Symbol, evaluate_dim, shape_product
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
 from monograph.program.code import Code, Repeat, flattened
-from monograph.runtime.compiled import CompileReport
+from monograph.runtime.compile_report import CompileReport
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.options import Options
 from monograph.runtime.tuning_report import TuningReport
