@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from monograph.cli.exit_codes import FINDING
 from tests.cli.running import invoke, output_of, write_graph, write_perceptron
 from tests.cli.test_validate import WRONG
+
+pytestmark = pytest.mark.usefixtures("registries_of_its_own")
 
 
 def test_a_sound_model_has_no_fault(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from monograph.cli.exit_codes import FINDING
 from tests.cli.running import invoke, output_of, write_perceptron
 
+pytestmark = pytest.mark.usefixtures("registries_of_its_own")
 WRONG = """\
 from monograph.dataclass import dataclass
 from monograph.passes.base import Pass, PassResult

@@ -75,8 +75,9 @@ def test_onnx_runtime_agrees_within_a_step(name: str, scheme: str) -> None:
 def test_layers_multiply_integers() -> None:
     graph = images()
     compiled = monograph.compile(monograph.quantize(graph, profile_of(images)), strict=True)
-    products = [n for n in compiled.lowered.nodes if n.op.name in ("conv", "dot_general")]
-    assert len(products) == 3 and all(str(n.operands[0].dtype) == "i32" for n in products)
+    names = ("conv", "integer_conv", "dot_general")
+    products = [n for n in compiled.lowered.nodes if n.op.name in names]
+    assert len(products) == 3 and all(n.operands[0].dtype.is_integer for n in products)
 
 
 def test_pools_concatenations_and_reshapes_move_integers() -> None:

@@ -34,7 +34,7 @@ from tests.runtime.programs import CASES, Case, floats, let_interpret
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there is no mprotect")
 both = pytest.mark.parametrize("side", FENCES)
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 X = floats(33)
 
 

@@ -437,7 +437,7 @@ def test_ctrl_c_ends_a_call_and_the_next_is_right() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     try:
         for name, way in INTERRUPTED:

@@ -18,7 +18,7 @@ from monograph.runtime.cpu.thread_pool import pool, symbols, thread_count, torch
 from monograph.targets.cpu.threads.pool import PARALLEL_FOR
 from tests.targets.cpu.bodies import covers_once, repeat
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 PROLOGUE = """
 import os, sys, threading, time
