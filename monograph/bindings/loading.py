@@ -47,7 +47,7 @@ def load(
     module (``.mlir``, text or bytecode) is compiled.
     """
     check_threads(threads)
-    if isinstance(path, str | os.PathLike) and os.fspath(path).endswith(".mlir"):
+    if str(path).endswith(".mlir"):
         return _load_stablehlo(path, threads)
     bundle = read_artifact(path, verify=verify)
     machine = host_record()
