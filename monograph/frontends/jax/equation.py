@@ -59,7 +59,9 @@ class Equation:
         inner, consts = (jaxpr.jaxpr, jaxpr.consts) if hasattr(jaxpr, "consts") else (jaxpr, ())
         return self.importer.run(inner, consts, operands)
 
-    def trace(self, function: Callable[..., Any], operands: Sequence[Value] | None = None) -> Any:
+    def trace(
+        self, function: Callable[..., Any], operands: Sequence[Value] | None = None
+    ) -> list[Value]:
         """What a function written in JAX makes of the operands: a primitive's own definition.
 
         The function is given arrays (words, for keys) and returns arrays; the result is a list.
@@ -68,7 +70,7 @@ class Equation:
         types = [_struct(aval) for aval in self.avals] if operands is None else _structs(values)
         return self.inline(jax.make_jaxpr(function)(*types), values)
 
-    def trace_on_keys(self) -> Any:
+    def trace_on_keys(self) -> list[Value]:
         """A primitive that moves keys about, mapped by JAX over the words that the keys are of.
 
         ``vmap`` knows how each primitive treats one more axis, which is put last.

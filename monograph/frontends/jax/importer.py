@@ -65,7 +65,7 @@ class Importer:
         try:
             equation = Equation(self, source, operands)
             if name in MOVES_KEYS and any(map(is_key, equation.avals)):
-                made = equation.trace_on_keys()
+                made: Value | Sequence[Value] = equation.trace_on_keys()
             else:
                 converter = find_converter(name)
                 if converter is None:

@@ -42,7 +42,7 @@ def convert_seed(equation: Equation) -> list[Value]:
     def seed(seeds: Any) -> Any:
         return prng.random_seed_impl_base(seeds, impl=equation["impl"])
 
-    return equation.trace(seed)  # type: ignore[no-any-return]
+    return equation.trace(seed)
 
 
 @converter("random_split")
@@ -55,7 +55,7 @@ def convert_split(equation: Equation) -> list[Value]:
             keys.dtype._impl, words, len(keys.shape), shape=equation["shape"]
         )
 
-    return equation.trace(split)  # type: ignore[no-any-return]
+    return equation.trace(split)
 
 
 @converter("random_fold_in")
@@ -66,7 +66,7 @@ def convert_fold_in(equation: Equation) -> list[Value]:
     def fold_in(words: Any, numbers: Any) -> Any:
         return prng.random_fold_in_impl_base(keys.dtype._impl, words, numbers, keys.shape)
 
-    return equation.trace(fold_in)  # type: ignore[no-any-return]
+    return equation.trace(fold_in)
 
 
 @converter("random_bits")
@@ -83,7 +83,7 @@ def convert_bits(equation: Equation) -> list[Value]:
             shape=equation["shape"],
         )
 
-    return equation.trace(bits)  # type: ignore[no-any-return]
+    return equation.trace(bits)
 
 
 @converter("random_gamma")
@@ -95,7 +95,7 @@ def convert_gamma(equation: Equation) -> list[Value]:
         wrapped = jax.random.wrap_key_data(words, impl=keys.dtype._impl.name)
         return random_core._gamma_impl(wrapped, a, **equation.params)
 
-    return equation.trace(gamma)  # type: ignore[no-any-return]
+    return equation.trace(gamma)
 
 
 @converter("iota_2x32_shape")

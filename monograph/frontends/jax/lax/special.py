@@ -29,7 +29,7 @@ def convert_traced(equation: Equation) -> list[Value]:
         wide = jnp.broadcast_arrays(*(x.astype(precise) for x in operands))
         return function(*wide, dtype=precise).astype(dtype)
 
-    return equation.trace(compute)  # type: ignore[no-any-return]
+    return equation.trace(compute)
 
 
 @converter("polygamma")
@@ -42,7 +42,7 @@ def convert_polygamma(equation: Equation) -> list[Value]:
         series = special.zeta(order + 1, x)
         return jnp.where(order == 0, special.digamma(x), sign * factorial * series)
 
-    return equation.trace(compute)  # type: ignore[no-any-return]
+    return equation.trace(compute)
 
 
 @converter("mulhi")
@@ -50,7 +50,7 @@ def convert_multiply_high(equation: Equation) -> list[Value]:
     """The high half of a product, by parts."""
     from jax._src.lax import lax
 
-    return equation.trace(lax._mulhi_impl)  # type: ignore[no-any-return]
+    return equation.trace(lax._mulhi_impl)
 
 
 @converter("ragged_dot_general")
@@ -61,4 +61,4 @@ def convert_ragged_dot(equation: Equation) -> list[Value]:
     def compute(*operands: Any) -> Any:
         return lax._ragged_dot_general_impl(*operands, **equation.params)
 
-    return equation.trace(compute)  # type: ignore[no-any-return]
+    return equation.trace(compute)
