@@ -31,6 +31,8 @@ from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout, matching_runs
 from monograph.kernel.scalar import APPROXIMATED, BASIC, TO_BOOL
 from monograph.kernel.walk import Walk, whole_walk
+from monograph.ops.data import Constant, Full
+from monograph.ops.elementwise.arithmetic import Add
 
 SCALAR_FUNCTIONS = BASIC | APPROXIMATED | complex_numbers.FUNCTIONS.keys()
 Position: TypeAlias = tuple[Expr, ...]
@@ -115,7 +117,7 @@ class GroupLowering:
         So ``x + conv(y)`` and ``conv(y) + x`` are one kernel, and their buffers have one order.
         """
         inside = [operand in self.inside for operand in node.operands]
-        if node.op.name == "add" and inside == [False, True]:
+        if isinstance(node.op, Add) and inside == [False, True]:
             return 1, 0
         return range(len(node.operands))
 
@@ -145,7 +147,7 @@ class NodeLowering:
 
     def result_dtype(self) -> DType:
         """The dtype that an elementwise op computes in."""
-        return bool_ if self.node.op.name in TO_BOOL else wide(self.results[0].dtype)
+        return wide(self.results[0].dtype)
 
     def read(self, operand: int, index: Sequence[Expr]) -> Expr:
         return self.group.element(self.node.operands[operand], tuple(index))
@@ -169,8 +171,7 @@ class NodeLowering:
 
     def reshaped(self, operand: int, shape: Shape, index: Sequence[Expr]) -> Expr:
         value = self.node.operands[operand]
-        outside = value not in self.group.inside and _splat(value) is None
-        viewed = self.group.buffer(value).viewed(shape) if outside else None
+        viewed = self.group.buffer(value).viewed(shape) if self._is_in_memory(value) else None
         if viewed is not None:
             return widened(complex_numbers.load(viewed, tuple(index)))
         return self.read(operand, reshaped_position(tuple(index), shape, value.shape))
@@ -178,9 +179,13 @@ class NodeLowering:
     def border(self, operand: int) -> tuple[int, ...]:
         value = self.node.operands[operand]
         layout = self.group.layouts.get(value)
-        if layout is None or not layout.border or value in self.group.inside:
+        if layout is None or not layout.border or not self._is_in_memory(value):
             return (0,) * len(value.shape)
         return layout.border
+
+    def _is_in_memory(self, value: Value) -> bool:
+        """Whether it is read from a buffer, borders and all: not computed here, nor a number."""
+        return value not in self.group.inside and _splat(value) is None
 
     def literal(self, value: bool | int | float, dtype: DType) -> Expr:
         if dtype.is_complex:
@@ -318,12 +323,12 @@ def _checking(position: Position, value: Expr) -> Expr:
 def _splat(value: Value) -> bool | int | float | None:
     """The number that every element of a constant is."""
     node = value.producer
-    if node is None or node.op.name not in ("constant", "full"):
+    if node is None or not isinstance(node.op, Constant | Full):
         return None
-    if node.op.name == "full":
-        number = np.asarray(node.op.attributes()["value"]).astype(value.dtype.numpy).item()
+    if isinstance(node.op, Full):
+        number = np.asarray(node.op.value).astype(value.dtype.numpy).item()
     else:
-        splat = node.op.attributes()["data"].splat
+        splat = node.op.data.splat
         number = None if splat is None else splat.item()
     return number if isinstance(number, bool | int | float) else None
 

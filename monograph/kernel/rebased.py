@@ -2,13 +2,13 @@
 
 A loop that was unrolled has a kernel for each of its steps, and those differ in one number each:
 
-    o0[i0, i1] = tanh(b0<768>[384*i0+i1+128] + …)
-    o0[i0, i1] = tanh(b0<768>[384*i0+i1+192] + …)
+    o0[i0, i1] = tanh(b0[384*i0+i1+128] + …)
+    o0[i0, i1] = tanh(b0[384*i0+i1+192] + …)
 
 If each buffer is seen as the piece of it that the kernel touches, from the first element to the
 last, they are one kernel on other addresses:
 
-    o0[i0, i1] = tanh(b0<448>[384*i0+i1] + …)         b0 begins at 128, or at 192
+    o0[i0, i1] = tanh(b0[384*i0+i1] + …)         b0 begins at 128, or at 192
 """
 
 from __future__ import annotations

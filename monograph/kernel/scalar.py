@@ -44,7 +44,7 @@ makes a word of 32 bits of one of 16. Only a target that asks for pairs is given
 (``targets/cpu/products/pairs.py``).
 """
 
-DOTS: Final = frozenset(("multiply_pairs", "dot_u8_i8", "dot_i8_i8"))
+DOTS: Final = frozenset(("multiply_pairs", "dot_u7_i8", "dot_u8_i8", "dot_i8_i8"))
 """Functions that add up the products of several integers of two words.
 
 ``dot_u8_i8`` and ``dot_i8_i8`` are of words that hold four bytes each; the name says which are

@@ -10,7 +10,8 @@ The lanes of a vector loop take all steps together, so a loop inside it may not 
 
 It is exact, and as slow as counting: meant for tests and for whoever writes schedules.
 ``verify_sampled`` visits the first, last and middle iterations of every loop alone, which
-is where accesses go astray; it checks bounds, and no races.
+is where accesses go astray; it checks bounds, and that what is computed in place is not read after
+it was written (an iteration that is computed twice would), but no races.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
+from types import MappingProxyType
 from typing import TypeAlias
 
 from monograph.dataclass import dataclass
@@ -48,6 +50,7 @@ COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "greater": operator.gt,
     "greater_equal": operator.ge,
 }
+NOTHING_IN_PLACE: Mapping[str, str] = MappingProxyType({})
 MOST_STEPS = 2_000_000
 """Statements that are visited at most."""
 
@@ -73,13 +76,19 @@ def verify_nest(nest: LoopNest, sizes: Mapping[Symbol, int] | None = None) -> in
     return _Verifier(nest, dict(sizes or {})).run()
 
 
-def verify_sampled(nest: LoopNest, sizes: Mapping[Symbol, int], most: int = 4096) -> int:
+def verify_sampled(
+    nest: LoopNest,
+    sizes: Mapping[Symbol, int],
+    most: int = 4096,
+    in_place: Mapping[str, str] = NOTHING_IN_PLACE,
+) -> int:
     """Raise a ScheduleError for an access out of bounds near the ends of any loop.
 
-    At most so many statements are visited; how many were is returned.
+    ``in_place`` names inputs, each with the output that is written over it: what is read of them
+    has not been written before. At most so many statements are visited; how many were is returned.
     """
     _refuse_uneven_lanes(nest, nest.body, frozenset())
-    sampled = _Sampler(nest, dict(sizes), most)
+    sampled = _Sampler(nest, dict(sizes), most, in_place)
     return sampled.run()
 
 
@@ -232,9 +241,30 @@ class _Verifier:
 class _Sampler(_Verifier):
     """Visits few iterations of every loop, and stops when it has seen enough."""
 
-    def __init__(self, nest: LoopNest, bindings: dict[Symbol, int], most: int) -> None:
+    def __init__(
+        self, nest: LoopNest, bindings: dict[Symbol, int], most: int, in_place: Mapping[str, str]
+    ) -> None:
         super().__init__(nest, bindings)
         self.most = most
+        self.in_place = in_place
+        self.written: dict[str, set[int]] = {}
+        """The elements of outputs that were written so far."""
+
+    def read(self, buffer: Buffer, place: Expr) -> None:
+        offset = self.offset(buffer, place, "read")
+        over = self.in_place.get(buffer.name)
+        if over is not None and offset in self.written.get(over, ()):
+            raise ScheduleError(
+                f"{self.nest.name}: {buffer.name}[{expr_text(place)}] is read after {over}, which "
+                "is computed in its place, was written there",
+                expected="each element computed once, and read before it is written over",
+                found=f"element {offset} read again, at {self.where()}",
+            )
+
+    def write(self, buffer: Buffer, place: Expr) -> None:
+        offset = self.offset(buffer, place, "written")
+        if offset is not None and buffer.name in self.in_place.values():
+            self.written.setdefault(buffer.name, set()).add(offset)
 
     def visited(self, first: int, extent: int) -> Iterable[int]:
         if self.checked >= self.most:

@@ -21,12 +21,12 @@ from monograph.kernel.contraction import (
     runs_along_k,
     with_k_ordered,
 )
+from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel, Store
 from monograph.targets.cpu.products.packing import panels_of, row_stride, rows_of, tiles_of
 from monograph.targets.cpu.products.tiles import Segment
 from tests.kernel.build import flat
-from tests.kernel.evaluate_kernel import run_kernel
 
 
 def contraction(function: Any, *types: str) -> Contraction:
@@ -95,7 +95,7 @@ def test_rows_are_an_odd_number_of_cache_lines_apart() -> None:
 def test_panels_hold_zeros_beyond_the_edge() -> None:
     packing = panels_of(contraction(lambda x, w: x @ w, "f32[5, 3]", "f32[3, 9]"), 8)
     w = np.arange(1, 28, dtype=np.float32).reshape(3, 9)
-    (panels,) = run_kernel(packing, [w.reshape(-1)])
+    (panels,) = evaluate_kernel(packing, [w.reshape(-1)])
     wide = np.zeros((3, 16), np.float32)
     wide[:, :9] = w
     np.testing.assert_array_equal(panels.reshape(2, 3, 8), wide.reshape(3, 2, 8).transpose(1, 0, 2))
@@ -184,7 +184,7 @@ def test_a_product_of_unknown_size_is_right() -> None:
 def test_tiles_hold_a_few_steps_of_every_row_side_by_side() -> None:
     found = contraction(lambda x, w: x @ w, "f32[5, 16]", "f32[16, 8]")
     x = np.arange(80, dtype=np.float32)
-    (got,) = run_kernel(tiles_of(found, height=3, depth=8), [x])
+    (got,) = evaluate_kernel(tiles_of(found, height=3, depth=8), [x])
     # two rounds of k, two tiles, two groups, three rows, four steps
     packed, rows = got.reshape(2, 2, 2, 3, 4), x.reshape(5, 16)
     np.testing.assert_array_equal(packed[0, 0, 1], rows[:3, 4:8])
@@ -197,7 +197,7 @@ def test_rows_that_lie_side_by_side_stay_so_in_tiles() -> None:
     assert runs_across_k(found)
     x = np.arange(28, dtype=np.float32)
     segments = (Segment(0, 3, 1), Segment(3, 2, 2))
-    (got,) = run_kernel(tiles_of(found, 3, 4, segments), [x])
+    (got,) = evaluate_kernel(tiles_of(found, 3, 4, segments), [x])
     packed, columns = got.reshape(3, 4, 3), x.reshape(4, 7)
     np.testing.assert_array_equal(packed[0], columns[:, :3])
     np.testing.assert_array_equal(packed[1], columns[:, 3:6])
@@ -222,7 +222,7 @@ def test_tiles_of_fewer_rows_come_after_the_others() -> None:
     found = contraction(lambda x, w: x @ w, "f32[7, 4]", "f32[4, 8]")
     x = np.arange(28, dtype=np.float32)
     segments = (Segment(0, 3, 1), Segment(3, 2, 2))
-    (got,) = run_kernel(tiles_of(found, 3, 4, segments), [x])
+    (got,) = evaluate_kernel(tiles_of(found, 3, 4, segments), [x])
     packed, rows = got.reshape(3, 3, 4), x.reshape(7, 4)
     np.testing.assert_array_equal(packed[0], rows[:3])
     np.testing.assert_array_equal(packed[1, :2], rows[3:5])

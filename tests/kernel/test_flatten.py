@@ -9,9 +9,9 @@ import pytest
 
 from monograph import functional as F
 from monograph.ir.dims import Symbol
+from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.flatten import coefficient, flatten
 from tests.kernel.build import axes, flat, kernel_of
-from tests.kernel.evaluate_kernel import run_kernel
 
 
 def test_a_pointwise_kernel_is_one_long_loop() -> None:
@@ -61,7 +61,7 @@ def test_reductions_over_axes_that_are_apart_stay_two_ranges() -> None:
 
 def test_a_reduction_of_one_element_is_that_element() -> None:
     kernel = flat(lambda x: F.exp(F.sum(x, axis=1)), "f32[8, 1]")
-    assert str(kernel).endswith("o0[i0] = exp(b0<8>[i0])\n")
+    assert str(kernel).endswith("o0[i0] = exp(b0[i0])\n")
 
 
 def test_the_position_of_the_largest_of_one_is_zero() -> None:
@@ -87,8 +87,8 @@ def test_a_flat_kernel_means_the_same(function: Any, types: list[str]) -> None:
     shapes = [[int(n) for n in t[4:-1].split(",")] for t in types]
     arrays = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
     kernel = kernel_of(function, *types)
-    (expected,) = run_kernel(kernel, arrays)
-    (got,) = run_kernel(flatten(kernel), [array.reshape(-1) for array in arrays])
+    (expected,) = evaluate_kernel(kernel, arrays)
+    (got,) = evaluate_kernel(flatten(kernel), [array.reshape(-1) for array in arrays])
     np.testing.assert_allclose(got, expected.reshape(-1), rtol=1e-6)
 
 

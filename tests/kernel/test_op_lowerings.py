@@ -20,10 +20,13 @@ from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node, interpret, run_nodes
 from monograph.ir.op import Op, Sample, registry
 from monograph.ir.types import TensorType, f16, f32, type_of_array
+from monograph.kernel.evaluate import evaluate_kernel
+from monograph.kernel.flatten import flatten
 from monograph.kernel.lower import is_lowerable, lower_group
+from monograph.kernel.parse import parse_kernel
+from monograph.kernel.verify_kernel import verify_kernel
 from monograph.ops import data, elementwise, index, slicing
 from monograph.passes.lower_composites import LowerComposites
-from tests.kernel.evaluate_kernel import run_kernel
 from tests.ops.harness import assert_close, check_each, sample_graph, samples_by_op
 
 
@@ -98,7 +101,10 @@ def _computed(
     """A value as the kernel of these nodes gives it."""
     place = tuple(range(value.rank))
     kernel, inputs = lower_group("sample", nodes, value.shape, {value: place})
-    (result,) = run_kernel(kernel, [given[each] for each in inputs], sizes)
+    verify_kernel(kernel)
+    flat = flatten(kernel)
+    assert parse_kernel(str(flat)) == flat
+    (result,) = evaluate_kernel(kernel, [given[each] for each in inputs], sizes)
     if not value.dtype.is_complex:
         return result
     if result.dtype == np.int64:  # they are only moved

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from monograph import functional as F
+from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.expr import Apply
 from monograph.kernel.rebased import (
     Pieces,
@@ -18,7 +19,6 @@ from monograph.kernel.rebased import (
     without_unread,
 )
 from tests.kernel.build import flat
-from tests.kernel.evaluate_kernel import run_kernel
 
 
 def pieces(function: Any, *types: str) -> Pieces | None:
@@ -53,7 +53,7 @@ def test_a_kernel_on_pieces_computes_the_same() -> None:
     found = step(6)
     start, length = found.starts["b0"], found.kernel.inputs[0].shape[0]
     assert isinstance(length, int)
-    (got,) = run_kernel(found.kernel, [x.reshape(-1)[start : start + length]])
+    (got,) = evaluate_kernel(found.kernel, [x.reshape(-1)[start : start + length]])
     np.testing.assert_allclose(got, np.tanh(x[:, 6:8]).reshape(-1), rtol=1e-6)
 
 
@@ -118,4 +118,6 @@ def test_inputs_are_named_by_their_place() -> None:
     assert [buffer.name for buffer in named.inputs] == [first, second]
     assert [buffer.shape for buffer in named.inputs] == [(3,), (12,)]
     x, y = np.arange(12, dtype=np.float32), np.float32([2, 3, 5])
-    np.testing.assert_array_equal(run_kernel(named, [y, x])[0], run_kernel(kernel, [x, y])[0])
+    np.testing.assert_array_equal(
+        evaluate_kernel(named, [y, x])[0], evaluate_kernel(kernel, [x, y])[0]
+    )

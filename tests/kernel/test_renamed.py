@@ -6,10 +6,10 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.ir.dims import Symbol
+from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.renamed import mentioned_sizes, numbered, renamed
 from tests.kernel.build import flat
-from tests.kernel.evaluate_kernel import run_kernel
 
 
 def mean(rows: str, columns: str) -> Kernel:
@@ -40,5 +40,5 @@ def test_a_renamed_kernel_computes_the_same() -> None:
     (size,) = mentioned_sizes(kernel)
     other = Symbol("m")
     x = np.arange(12, dtype=np.float32) / 7
-    (got,) = run_kernel(renamed(kernel, {size: other}), [x], {other: 3})
+    (got,) = evaluate_kernel(renamed(kernel, {size: other}), [x], {other: 3})
     np.testing.assert_allclose(got, np.exp(x.reshape(3, 4)).mean(1), rtol=1e-6)

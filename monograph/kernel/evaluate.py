@@ -1,8 +1,8 @@
-"""A kernel run in NumPy, over its whole index space at once: what its formulas mean.
+"""A kernel evaluated in NumPy, over its whole index space at once: what its formulas mean.
 
 Loop variables are arrays that broadcast against one another; a reduction gives its body further
-axes and combines along them. Scalar functions are the ops of those names. Every read must lie
-inside its buffer, also where a ``where`` throws the element away.
+axes and combines along them. Scalar functions are the ops of those names. Every target's code is
+held against this. A read outside its buffer is an error, also where a ``where`` throws it away.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ import numpy as np
 from monograph.errors import EvaluationError
 from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Operation, Symbol
 from monograph.ir.op import registry
-from monograph.ir.types import DType, i64
+from monograph.ir.types import Array, DType, i64
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Literal, Load, Reduce
 from monograph.kernel.kernel import Kernel
 from monograph.ops.activation import Gelu
 from monograph.ops.elementwise import Cast
 
-Array = np.ndarray[Any, Any]
 
-
-def run_kernel(
+def evaluate_kernel(
     kernel: Kernel, inputs: Sequence[Array], sizes: Mapping[Symbol, int] | None = None
 ) -> list[Array]:
-    """The outputs of a kernel, every element of which must be written."""
+    """The outputs of a kernel, every element of which must be written (unless a guard forbids)."""
     with np.errstate(all="ignore"):
         return _run(kernel, inputs, sizes or {})
 
@@ -51,21 +49,24 @@ def _run(kernel: Kernel, inputs: Sequence[Array], sizes: Mapping[Symbol, int]) -
     scope = _Scope(None, kernel.axes, memory, dict(sizes))
     outputs: dict[str, Array] = {}
     written: dict[str, Array] = {}
-    for store in kernel.stores:
+    for buffer in kernel.outputs:
+        shape = tuple(int(scope.dim(dim)) for dim in buffer.shape)
+        outputs[buffer.name] = np.zeros(shape, buffer.dtype.numpy)
+        written[buffer.name] = np.zeros(shape, np.bool_)
+    whole = tuple(scope.extents)
+    for store in kernel.stores if 0 not in whole else ():
         name = store.buffer.name
-        if name not in outputs:
-            shape = tuple(int(scope.dim(dim)) for dim in store.buffer.shape)
-            outputs[name] = np.zeros(shape, store.buffer.dtype.numpy)
-            written[name] = np.zeros(shape, np.bool_)
-        assert store.value.dtype is store.buffer.dtype, f"{store.value} in {store.buffer}"
-        whole = tuple(scope.extents)
-        if 0 not in whole:
-            value = np.broadcast_to(scope.value(store.value), whole)
-            place = tuple(np.broadcast_to(scope.value(p), whole) for p in store.position)
-            outputs[name][place] = value
-            written[name][place] = True
+        value = np.broadcast_to(scope.value(store.value), whole)
+        place = tuple(np.broadcast_to(scope.value(p), whole) for p in store.position)
+        if store.guard is not None:
+            kept = np.broadcast_to(scope.value(store.guard), whole)
+            value, place = value[kept], tuple(each[kept] for each in place)
+            written[name][...] = True  # what it is meant to leave out nobody knows
+        outputs[name][place] = value
+        written[name][place] = True
     for name, places in written.items():
-        assert places.all(), f"some of {name} is never written"
+        if not places.all():
+            raise EvaluationError(f"{kernel.name}: some of {name} is never written")
     return [outputs[buffer.name] for buffer in kernel.outputs]
 
 
@@ -133,7 +134,8 @@ class _Scope:
             operands = [self.value(operand) for operand in expr.operands]
             found = _apply(expr.function, operands, expr.dtype)
         array = np.asarray(found)
-        assert array.dtype == expr.dtype.numpy, f"{array.dtype} is not {expr.dtype}: {expr}"
+        if array.dtype != expr.dtype.numpy:
+            raise EvaluationError(f"{expr} is {array.dtype}", expected=str(expr.dtype))
         return array.reshape([1] * (len(self.extents) - array.ndim) + list(array.shape))
 
     def _loaded(self, buffer: Buffer, place: list[Array]) -> Array:
@@ -143,7 +145,8 @@ class _Scope:
             return np.zeros([1] * len(self.extents), array.dtype)
         for axis, positions in enumerate(place):
             inside = (positions >= 0) & (positions < shape[axis])
-            assert inside.all(), f"{buffer} is read outside along axis {axis}"
+            if not inside.all():
+                raise EvaluationError(f"{buffer.name} is read outside of its axis {axis}")
         return array[tuple(place)] if place else array
 
     def _reduced(self, expr: Reduce) -> Array:
