@@ -5,14 +5,14 @@ from __future__ import annotations
 from monograph.dataclass import dataclass
 from monograph.ir.graph import Graph, Node, Value, infer_types
 from monograph.ir.op import Trait
-from monograph.passes.base import Pass, PassResult
+from monograph.passes.base import PassResult, RewritePass
 from monograph.rewrite.constants import is_constant
-from monograph.rewrite.driver import rewrite_graph
+from monograph.rewrite.rule import Rule
 from monograph.rewrite.rules import spellings
 
 
 @dataclass(frozen=True)
-class Canonicalize(Pass):
+class Canonicalize(RewritePass):
     """Rewrite to one spelling, and put operands of commutative ops in one order.
 
         %a = add(%two, %x)                          %a = add(%x, %two)
@@ -27,9 +27,13 @@ class Canonicalize(Pass):
 
     name = "canonicalize"
 
+    def rules(self) -> tuple[Rule, ...]:
+        """The one spelling of each computation."""
+        return spellings.RULES
+
     def run(self, graph: Graph) -> PassResult:
         """Rewrite the graph and its regions; ``reordered`` counts nodes whose operands swapped."""
-        report = rewrite_graph(graph, spellings.RULES, during=self.name)
+        report = super().run(graph)
         reordered = _reorder(graph)
         counters = {**report.counters, "reordered": reordered} if reordered else report.counters
         return PassResult(report.changed or reordered > 0, counters, report.rules)

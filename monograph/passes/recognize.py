@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from monograph.dataclass import dataclass
-from monograph.ir.graph import Graph
-from monograph.passes.base import Pass, PassResult
-from monograph.rewrite.driver import rewrite_graph
+from monograph.passes.base import RewritePass
 from monograph.rewrite.rule import Rule
 from monograph.rewrite.rules import (
     activations,
@@ -29,7 +27,7 @@ RULES: tuple[Rule, ...] = (
 
 
 @dataclass(frozen=True)
-class Recognize(Pass):
+class Recognize(RewritePass):
     """Replace spelled-out composites by the ops that kernels and libraries are made for.
 
         %a = power(%x, %three)
@@ -51,7 +49,6 @@ class Recognize(Pass):
 
     name = "recognize"
 
-    def run(self, graph: Graph) -> PassResult:
-        """Rewrite the graph and its regions; the counters are the hits of each rule."""
-        report = rewrite_graph(graph, RULES, during=self.name)
-        return PassResult(report.changed, report.counters, report.rules)
+    def rules(self) -> tuple[Rule, ...]:
+        """The patterns of every composite."""
+        return RULES

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from monograph.dataclass import dataclass
-from monograph.ir.graph import Graph
-from monograph.passes.base import Pass, PassResult
-from monograph.rewrite.driver import rewrite_graph
+from monograph.passes.base import RewritePass
 from monograph.rewrite.rule import Rule
 from monograph.rewrite.rules import (
     arithmetic,
@@ -30,7 +28,7 @@ EXACT: tuple[Rule, ...] = (
 
 
 @dataclass(frozen=True)
-class Simplify(Pass):
+class Simplify(RewritePass):
     """Apply the algebra of ``monograph.rewrite.rules`` until nothing more of it applies.
 
         %one = constant(1.0)
@@ -52,8 +50,6 @@ class Simplify(Pass):
 
     fast_math: bool = False
 
-    def run(self, graph: Graph) -> PassResult:
-        """Rewrite the graph and its regions; the counters are the hits of each rule."""
-        rules = (*EXACT, *fast_math.RULES) if self.fast_math else EXACT
-        report = rewrite_graph(graph, rules, during=self.name)
-        return PassResult(report.changed, report.counters, report.rules)
+    def rules(self) -> tuple[Rule, ...]:
+        """The exact rules, and those of real numbers if they are asked for."""
+        return (*EXACT, *fast_math.RULES) if self.fast_math else EXACT
