@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Node, Value
-from monograph.ir.op import Family
+from monograph.ir.op import Family, Trait
 from monograph.ir.types import TensorType, i64
+from monograph.ops.slicing import PadBorder
 
 FEW_ROWS = 16
 """Fewer rows than this keep too few threads busy to be worth one visit each."""
@@ -20,52 +21,36 @@ LARGEST = 96
 CHEAP = 4
 """Instructions an element up to which computing again beats a round trip through memory."""
 
-CONVOLUTIONS = frozenset(("conv", "integer_conv"))
-CONTRACTIONS = CONVOLUTIONS | frozenset(
-    ("dot_general", "conv_transpose", "conv_weight_gradient", "attention")
-)
-WINDOWS = frozenset(
-    (
-        "max_pool",
-        "avg_pool",
-        "max_pool_with_indices",
-        "searchsorted",
-        "bincount",
-    )
-)
-GENERATORS = frozenset(("iota", "full", "dim"))
-MOVES = frozenset(("reshape", "transpose", "expand", "slice", "flip"))
-POSITIONS = frozenset(("add", "subtract", "multiply", "maximum", "minimum", "relu"))
-"""Ops that make positions of positions, which become part of a subscript."""
 LONGEST = 16
 """Ops above a node that are looked at."""
-EXPENSIVE = frozenset(
-    (
-        *("exp", "exp2", "expm1", "log", "log2", "log1p", "power", "sin", "cos", "atan", "atan2"),
-        *("tanh", "erf", "erfc", "gelu", "sigmoid", "silu", "softplus", "mish", "log_sigmoid"),
-        *("tan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"),
-    )
-)
 
 
 def work(node: Node) -> int:
     """Instructions for one element of a node's result, roughly."""
-    if node.op.name in MOVES | GENERATORS or node.op.family is Family.DATA:
+    if is_free(node) or node.op.family is Family.DATA:
         return 0
-    if node.op.name == "pad_border":  # where an element is from is asked twice, and it is gathered
+    if isinstance(
+        node.op, PadBorder
+    ):  # where an element is from is asked twice, and it is gathered
         return 6
     if is_position(node):
         return 0
-    return 12 if node.op.name in EXPENSIVE else 1
+    return 12 if node.op.has(Trait.TRANSCENDENTAL) else 1
+
+
+def is_free(node: Node) -> bool:
+    """Whether a node is subscripts alone: it moves elements, or makes them of their positions."""
+    return node.op.has(Trait.MOVE) or node.op.has(Trait.GENERATOR)
 
 
 def is_position(node: Node | None, reach: int = LONGEST) -> bool:
     """Whether a node's result is arithmetic of ``iota`` and single numbers: of positions."""
     if node is None or not reach:
         return False
-    if node.op.name in GENERATORS or not node.operands:
-        return node.op.name in GENERATORS or node.results[0].tensor.size == 1
-    if node.op.name not in POSITIONS | MOVES or node.results[0].dtype is not i64:
+    if node.op.has(Trait.GENERATOR) or not node.operands:
+        return node.op.has(Trait.GENERATOR) or node.results[0].tensor.size == 1
+    is_arithmetic = node.op.has(Trait.SUBSCRIPT) or node.op.has(Trait.MOVE)
+    if not is_arithmetic or node.results[0].dtype is not i64:
         return False
     return all(is_position(operand.producer, reach - 1) for operand in node.operands)
 

@@ -21,17 +21,13 @@ from enum import Enum
 from monograph.dataclass import dataclass
 from monograph.fusion.cost import (
     CHEAP,
-    CONTRACTIONS,
-    CONVOLUTIONS,
     FEW_ROWS,
-    GENERATORS,
     LARGE_ROW,
     LARGEST,
     MOST_NODES,
-    MOVES,
     SHARED_BYTES,
-    WINDOWS,
     amount,
+    is_free,
     nbytes,
     work,
 )
@@ -59,6 +55,9 @@ from monograph.ir.dims import Shape, provably_equal, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
+from monograph.ops.conv import Conv
+from monograph.ops.elementwise.convert import Cast
+from monograph.ops.shape import Reshape, Transpose
 from monograph.switches import is_on
 
 FEW_LONG_ROWS = "its few long rows are split among threads"
@@ -94,7 +93,7 @@ class Group:
     @property
     def name(self) -> str:
         """A short name from its ops: ``add_tanh_multiply``."""
-        names = [node.op.name for node in self.nodes if node.op.name not in MOVES | GENERATORS]
+        names = [node.op.name for node in self.nodes if not is_free(node)]
         names = names or [node.op.name for node in self.nodes]
         unique = list(dict.fromkeys(names))
         text = "_".join(unique[:4]) + ("_etc" if len(unique) > 4 else "")
@@ -212,14 +211,14 @@ class _Fuser:
             producer = operand.producer
             if producer is None or is_stored(producer):
                 continue
-            if widened and producer.op.name not in MOVES:
+            if widened and not producer.op.has(Trait.MOVE):
                 group.apart.append(f"%{operand.name} is kept in few bits for the product")
                 continue
             source = self.home[producer]
             if cuts_rows_anew(node) and any(map(pads_rows, source.nodes)):
                 group.apart.append(f"%{operand.name} is read from memory: its rows are cut anew")
                 continue
-            if node.op.name in CONVOLUTIONS and self.is_view(source):
+            if isinstance(node.op, Conv) and self.is_view(source):
                 group.apart.append(f"%{operand.name} is read from memory: it is a view")
                 continue
             if source.kind is Kind.CONTRACTION and _is_made_for_rows(node):
@@ -237,9 +236,10 @@ class _Fuser:
         }
         if not self.can_lower.get(node, True):
             return Group([node], Kind.OPAQUE, shape, {})
-        if node.op.name in CONTRACTIONS or node.op.name in WINDOWS:
-            kind = Kind.CONTRACTION if node.op.name in CONTRACTIONS else Kind.WINDOW
-            return Group([node], kind, shape, places)
+        if node.op.has(Trait.CONTRACTION):
+            return Group([node], Kind.CONTRACTION, shape, places)
+        if node.op.has(Trait.WINDOW):
+            return Group([node], Kind.WINDOW, shape, places)
         if node.op.has(Trait.REDUCTION):
             return self.reduction(node)
         for k, operand in enumerate(node.operands):
@@ -292,7 +292,7 @@ class _Fuser:
         if group.kind is Kind.CONTRACTION:
             if is_image(source.nodes, group.nodes):
                 return "a window looks for its elements as they lie"
-            if all(node.op.name in MOVES or node.op.name == "cast" for node in source.nodes):
+            if all(each.op.has(Trait.MOVE) or isinstance(each.op, Cast) for each in source.nodes):
                 return None
             if self.is_prologue(source, group):
                 return None
@@ -305,7 +305,7 @@ class _Fuser:
 
     def is_view(self, source: Group) -> bool:
         """Whether a group only gives the result of a loop or an interpreted node another shape."""
-        if len(source.nodes) != 1 or source.nodes[0].op.name != "reshape":
+        if len(source.nodes) != 1 or not isinstance(source.nodes[0].op, Reshape):
             return False
         producer = source.nodes[0].operands[0].producer
         return producer in self.home and self.home[producer].kind is Kind.OPAQUE
@@ -343,7 +343,7 @@ class _Fuser:
         """Where in the reader's space the value is read."""
         if reader.op.has(Trait.REDUCTION):
             return identity(value.shape) if value is reader.operands[0] else None
-        if group.kind is Kind.CONTRACTION and reader.op.name in CONTRACTIONS:
+        if group.kind is Kind.CONTRACTION and reader.op.has(Trait.CONTRACTION):
             return None
         places = [reading_place(reader, k) for k, v in enumerate(reader.operands) if v is value]
         if any(place is None or place != places[0] for place in places):
@@ -421,7 +421,7 @@ class _Fuser:
         if self.graph.output_node in readers or not all(map(_moves_rows, source.nodes)):
             return False
         others = (reader for reader in readers if self.home.get(reader) is not group)
-        return any(reader.op.name in MOVES for reader in others)
+        return any(reader.op.has(Trait.MOVE) for reader in others)
 
     def copy(self, source: Group, group: Group, value: Value) -> bool:
         """Compute a cheap producer again instead of reading it."""
@@ -429,7 +429,7 @@ class _Fuser:
             return False
         if is_image(source.nodes, group.nodes):
             return False
-        free = all(node.op.name in GENERATORS | MOVES for node in source.nodes)
+        free = all(map(is_free, source.nodes))
         limit = 0 if group.kind in (Kind.CONTRACTION, Kind.WINDOW) else CHEAP
         if self.is_prologue(source, group):
             limit = CHEAP
@@ -568,12 +568,12 @@ def _is_made_for_rows(node: Node) -> bool:
 
 def _moves_rows(node: Node) -> bool:
     """Whether a node gives its operand's rows in another order, each as it is."""
-    if node.op.name not in ("reshape", "transpose"):
+    if not isinstance(node.op, Reshape | Transpose):
         return False
     (source,), (result,) = node.operands, node.results
     last = result.rank - 1
-    if node.op.name == "transpose":
-        return last >= 0 and node.op.attributes()["permutation"][last] == last
+    if isinstance(node.op, Transpose):
+        return last >= 0 and node.op.permutation[last] == last
     return last >= 0 and bool(source.shape)
 
 

@@ -16,6 +16,8 @@ from monograph.ir.dims import Dim, Shape, provably_equal
 from monograph.ir.graph import Node
 from monograph.ir.op import Trait
 from monograph.ops.rules import normalize_axes
+from monograph.ops.shape import Expand, Reshape, Transpose
+from monograph.ops.slicing import Pad
 
 Place: TypeAlias = tuple[int | None, ...]
 
@@ -28,25 +30,22 @@ def identity(shape: Shape) -> Place:
 def reading_place(node: Node, operand: int) -> Place | None:
     """Where an operand lies in the space of the node's result; None if nowhere in particular."""
     source, result = node.operands[operand].shape, node.results[0].shape
-    name = node.op.name
-    if node.op.has(Trait.ELEMENTWISE) or name == "expand":
+    if node.op.has(Trait.ELEMENTWISE) or isinstance(node.op, Expand):
         return _aligned(source, result)
-    if name == "transpose":
-        permutation = node.op.attributes()["permutation"]
-        back = {axis % len(source): k for k, axis in enumerate(permutation)}
+    if isinstance(node.op, Transpose):
+        back = {axis % len(source): k for k, axis in enumerate(node.op.permutation)}
         return tuple(None if dim == 1 else back[axis] for axis, dim in enumerate(source))
-    if name == "reshape":
+    if isinstance(node.op, Reshape):
         return _same_but_for_ones(source, result)
     return None
 
 
 def pads_rows(node: Node) -> bool:
     """Whether a node puts something before, after or between the elements of each row."""
-    if node.op.name != "pad" or not node.results[0].rank:
+    if not isinstance(node.op, Pad) or not node.results[0].rank:
         return False
-    attributes = node.op.attributes()
-    interior = attributes["interior"][-1] if attributes["interior"] else 0
-    return any(amount != 0 for amount in (attributes["low"][-1], attributes["high"][-1], interior))
+    interior = node.op.interior[-1] if node.op.interior else 0
+    return any(amount != 0 for amount in (node.op.low[-1], node.op.high[-1], interior))
 
 
 def cuts_rows_anew(node: Node) -> bool:
@@ -55,7 +54,7 @@ def cuts_rows_anew(node: Node) -> bool:
     In memory that is nothing at all. Computed where it is read, every element has to find out by
     division which row it was in.
     """
-    if node.op.name != "reshape":
+    if not isinstance(node.op, Reshape):
         return False
     source, result = node.operands[0].shape, node.results[0].shape
     if not source or not result or result[-1] == 0:

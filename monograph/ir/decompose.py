@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import make
 from monograph.ir.types import TensorType
@@ -9,10 +12,15 @@ from monograph.ir.types import TensorType
 
 def decompose_node(node: Node) -> list[Node]:
     """Replace a composite by its decomposition, which takes over its names; the new nodes."""
+    return replace_by(node, node.op.decompose)
+
+
+def replace_by(node: Node, build: Callable[..., Any]) -> list[Node]:
+    """Replace a node by what ``build`` makes of its operands; the new nodes take over its names."""
     graph = node.graph
     before = node.previous
     with graph.inserting_before(node, node.location):
-        made = node.op.decompose(*node.operands)
+        made = build(*node.operands)
         results = made if isinstance(made, tuple) else (made,)
         values = [_as_type(*pair) for pair in zip(results, node.results, strict=True)]
     new = []

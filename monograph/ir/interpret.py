@@ -95,6 +95,8 @@ def _checked_input(value: Value, item: Any) -> Any:
     if not isinstance(type_, TensorType):
         return item
     weak = isinstance(item, bool | int | float | complex | list)
+    if hasattr(item, "__dlpack__") and not hasattr(item, "__array__"):
+        item = _from_dlpack(value, item)
     try:
         array = np.asarray(item, dtype=type_.dtype.numpy if weak else None)
     except (TypeError, ValueError, OverflowError) as problem:
@@ -121,6 +123,20 @@ def _checked_input(value: Value, item: Any) -> Any:
             found=f"{dtype_of(array.dtype)}{list(array.shape)}",
         )
     return array if array.dtype.isnative else array.astype(type_.dtype.numpy)
+
+
+def _from_dlpack(value: Value, item: Any) -> Array:
+    """The memory of an object that tells of itself by DLPack alone."""
+    try:
+        array: Array = np.from_dlpack(item)
+    except (BufferError, RuntimeError, TypeError, ValueError) as problem:
+        raise InputError(
+            f"input %{value.name} cannot be read where it lies: {problem}",
+            expected=f"{value.type}, in the processor's memory",
+            found=type(item).__name__,
+            hint="copy it to the processor first",
+        ) from problem
+    return array
 
 
 def _bind_shape(

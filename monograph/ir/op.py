@@ -25,6 +25,7 @@ from enum import Enum, Flag, auto
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
 
 from monograph.dataclass import dataclass
+from monograph.entry_points import load_entry_point, load_entry_points
 from monograph.errors import DifferentiationError, InputError, TypeRuleError
 from monograph.ir.dims import Dim, Symbol, SymbolicDim
 from monograph.ir.namespaces import load_namespace
@@ -70,6 +71,20 @@ class Trait(Flag):
     """Combines values across the devices of a mesh."""
     SEQUENCES = auto()
     """Takes sequence or optional operands as well as tensors."""
+    CONTRACTION = auto()
+    """Multiplies and sums: each element of its operands is read many times."""
+    WINDOW = auto()
+    """Each result element looks at a window of its operand; windows overlap."""
+    GENERATOR = auto()
+    """Its elements are made of their positions alone: computing one again costs nothing."""
+    MOVE = auto()
+    """Gives its operand's elements other places, and is part of a subscript where it is read."""
+    SUBSCRIPT = auto()
+    """Index arithmetic, of whole numbers: part of a subscript where its result is a position."""
+    TRANSCENDENTAL = auto()
+    """Takes a dozen instructions an element, or more."""
+    KEEPS_AXES = auto()
+    """Its result's axes are those of its first operand, though it is not elementwise."""
 
 
 class _Frozen:
@@ -96,6 +111,9 @@ class Op(_Frozen):
     family: ClassVar[Family]
     traits: ClassVar[Trait]
     region_names: ClassVar[tuple[str, ...]]
+    torch_name: ClassVar[str] = ""
+    onnx_name: ClassVar[str] = ""
+    """What frameworks call it; empty if they have no such op, or one that needs a converter."""
     operand_names: ClassVar[tuple[str, ...]]
     arity: ClassVar[tuple[int, int | None]]
     attribute_names: ClassVar[tuple[str, ...]]
@@ -248,9 +266,14 @@ def op(
     family: Family = Family.COMPUTE,
     traits: Trait = Trait.NONE,
     regions: tuple[str, ...] = (),
+    torch: str = "",
+    onnx: str = "",
 ) -> Callable[[OpClass], OpClass]:
     """Make a class an op: a frozen dataclass, known to the registry by ``name``.
 
+    ``torch`` and ``onnx`` are what these call an op on one or two tensors that means the same:
+    ``erfinv`` or ``mine::wave``, ``Erf`` or ``my.domain::Wave``. Nothing else is then needed to
+    read it from there.
     Another class of a name that is taken is an error; the same class, defined once more (a cell of
     a notebook that is run again), takes its place.
     """
@@ -263,6 +286,7 @@ def op(
         cls.family = family
         cls.traits = traits
         cls.region_names = regions
+        cls.torch_name, cls.onnx_name = torch, onnx
         cls.attribute_names = tuple(field.name for field in fields)
         cls.required_attributes = tuple(
             field.name
@@ -303,12 +327,33 @@ def lookup(name: str) -> type[Op]:
 
 
 def find_op(name: str) -> type[Op] | None:
-    """The op of that name, if there is one; a frontend's is found by importing the frontend."""
+    """The op of that name, if there is one.
+
+    A frontend's is found by importing the frontend, another package's by its entry point.
+    """
     found = _REGISTRY.get(name) or registry().get(name)
     if found is None:
         load_namespace(name)
         found = _REGISTRY.get(name)
+    if found is None and load_entry_point("monograph.ops", name) is not None:
+        found = _REGISTRY.get(name)
     return found
+
+
+def op_called(name: str, *, torch: bool = False) -> type[Op] | None:
+    """The op that ONNX, or torch, knows by a name: one that is loaded, or else any."""
+    attribute = "torch_name" if torch else "onnx_name"
+    for known in (lambda: _REGISTRY, registry):
+        for each in known().values():
+            if getattr(each, attribute) == name:
+                return each
+    return None
+
+
+def all_ops() -> Mapping[str, type[Op]]:
+    """Every op by name, those that other packages have as entry points too."""
+    load_entry_points("monograph.ops")
+    return registry()
 
 
 def registry() -> Mapping[str, type[Op]]:

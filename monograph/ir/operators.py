@@ -34,7 +34,24 @@ class Operators:
     """The operators; each calls the function of the same meaning."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # so that `array + value` asks the value, not NumPy
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        """What ``np.tanh(x)`` and ``array + x`` call."""
+        from monograph.frontends.numpy import call_ufunc
+
+        return call_ufunc(ufunc, method, inputs, named)
+
+    def __array_function__(self, function: Any, _: Any, arguments: Any, named: Any) -> Any:
+        """What ``np.sum(x)`` and every other function of NumPy calls."""
+        from monograph.frontends.numpy import call_function
+
+        return call_function(function, arguments, named)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(
+            "a traced value has no numbers while the graph is built: NumPy cannot make an array "
+            "of it, and what a function needs them for cannot be traced"
+        )
 
     def __add__(self, other: Any) -> Value:
         return _call("add", self, other)

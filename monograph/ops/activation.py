@@ -15,7 +15,7 @@ import numpy as np
 from monograph.ir.build import Operand
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
-from monograph.ir.op import Gradients, Sample, op
+from monograph.ir.op import Gradients, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
 from monograph.ops import math, special
@@ -146,7 +146,7 @@ def celu(x: Operand, alpha: float = 1.0) -> Value:
     return unary_float(Celu(float(alpha)), x)
 
 
-@op("silu", traits=ELEMENTWISE)
+@op("silu", traits=ELEMENTWISE | Trait.TRANSCENDENTAL)
 class Silu(Unary):
     """x * sigmoid(x), also called swish; -0.0 at -inf."""
 
@@ -168,7 +168,7 @@ def silu(x: Operand) -> Value:
     return unary_float(Silu(), x)
 
 
-@op("gelu", traits=ELEMENTWISE)
+@op("gelu", traits=ELEMENTWISE | Trait.TRANSCENDENTAL)
 class Gelu(Unary):
     """x Φ(x), where Φ is the normal distribution; -0.0 at -inf.
 
@@ -242,7 +242,7 @@ def gelu(x: Operand, approximate: str = "none") -> Value:
     return unary_float(Gelu(approximate), x)
 
 
-@op("softplus", traits=ELEMENTWISE)
+@op("softplus", traits=ELEMENTWISE | Trait.TRANSCENDENTAL)
 class Softplus(Unary):
     """log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold."""
 
@@ -321,7 +321,7 @@ def softsign(x: Operand) -> Value:
     return unary_float(Softsign(), x)
 
 
-@op("mish", traits=ELEMENTWISE)
+@op("mish", traits=ELEMENTWISE | Trait.TRANSCENDENTAL)
 class Mish(Unary):
     """x tanh(softplus(x)); -0.0 at -inf.
 
@@ -359,7 +359,7 @@ def mish(x: Operand) -> Value:
     return unary_float(Mish(), x)
 
 
-@op("log_sigmoid", traits=ELEMENTWISE)
+@op("log_sigmoid", traits=ELEMENTWISE | Trait.TRANSCENDENTAL)
 class LogSigmoid(Unary):
     """log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|)): neither overflows nor cancels."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from monograph.ir.build import Operand, apply, cast_to, promoted
 from monograph.ir.dims import Dim, Shape, provably_at_least, provably_equal
 from monograph.ir.graph import Value
-from monograph.ir.op import Op, Sample, op
+from monograph.ir.op import Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, DType, TensorType, bool_, dtype_of, wide
 from monograph.ops import data, elementwise, linalg, reduce, softmax
@@ -27,7 +27,7 @@ FullyMasked: TypeAlias = Literal["zeros", "nan"]
 """What a query gives whose scores are all -inf: it has no softmax."""
 
 
-@op("attention")
+@op("attention", traits=Trait.CONTRACTION)
 class Attention(Op):
     """softmax(query @ keyᵀ * scale + mask) @ value.
 

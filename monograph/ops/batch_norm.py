@@ -13,7 +13,7 @@ import numpy as np
 from monograph.ir.build import Operand, apply, apply_many, cast_to
 from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Node, Value
-from monograph.ir.op import Gradients, Op, Sample, op
+from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, f32, f64, wide
 from monograph.ops import data, norm, reduce
@@ -21,7 +21,7 @@ from monograph.ops import math as math_ops
 from monograph.ops import shape as shape_ops
 
 
-@op("batch_norm")
+@op("batch_norm", traits=Trait.KEEPS_AXES)
 class BatchNorm(Op):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with one of each for every channel."""
 

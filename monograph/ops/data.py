@@ -13,7 +13,7 @@ from monograph.ir.data import ArrayData, Data
 from monograph.ir.dims import Dim, Shape, SymbolicDim, dim_max
 from monograph.ir.graph import Value
 from monograph.ir.lower import Lowering, Position, Scalar
-from monograph.ir.op import Family, Op, Sample, op
+from monograph.ir.op import Family, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import (
     Array,
@@ -75,7 +75,7 @@ class Weight(Op):
         yield Sample(cls("layer.weight", ArrayData(np.ones((3, 2), np.float32))), ())
 
 
-@op("iota", family=Family.DATA)
+@op("iota", family=Family.DATA, traits=Trait.GENERATOR)
 class Iota(Op):
     """Counts 0, 1, 2… along ``axis`` of ``shape``."""
 
@@ -111,7 +111,7 @@ class Iota(Op):
         yield Sample(cls((0, 3), -1), (), "empty")
 
 
-@op("dim", family=Family.SHAPE)
+@op("dim", family=Family.SHAPE, traits=Trait.GENERATOR)
 class DimValue(Op):
     """The value of a symbolic dimension expression, as an ``i64`` scalar."""
 
@@ -153,7 +153,7 @@ def static_sizes(name: str, shape: Shape) -> tuple[int, ...]:
     return sizes
 
 
-@op("full", family=Family.DATA)
+@op("full", family=Family.DATA, traits=Trait.GENERATOR)
 class Full(Op):
     """One number everywhere."""
 

@@ -17,7 +17,7 @@ from monograph.ops import math as math_ops
 from monograph.ops.rules import require, require_float
 
 
-@op("erf_inv", traits=Trait.ELEMENTWISE)
+@op("erf_inv", traits=Trait.ELEMENTWISE, torch="erfinv")
 class ErfInv(Op):
     """The inverse of erf, by Giles' polynomials; infinite at ±1 and NaN beyond."""
 

@@ -11,7 +11,7 @@ from monograph.ir.build import Operand, apply, apply_many, promoted
 from monograph.ir.dims import Dim, Shape, provably_different, provably_less
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
-from monograph.ir.op import Family, Gradients, Op, Sample, op
+from monograph.ir.op import Family, Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
 from monograph.ops import data, slicing
@@ -32,7 +32,7 @@ def _common_type(name: str, types: Sequence[TensorType]) -> TensorType:
     return types[0]
 
 
-@op("concat", family=Family.SHAPE)
+@op("concat", family=Family.SHAPE, traits=Trait.KEEPS_AXES)
 class Concat(Op):
     """Operands one after the other along ``axis``; their other dimensions agree."""
 

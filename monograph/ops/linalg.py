@@ -17,7 +17,7 @@ from monograph.ir.build import Operand, Tracer, apply, promoted
 from monograph.ir.dims import Dim, Shape
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
-from monograph.ir.op import Gradients, Op, Sample, op
+from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, DType, TensorType, bool_, string
 from monograph.ops import reduce
@@ -52,7 +52,7 @@ def apply_promoted(op_: Op, *operands: Operand) -> Value:
     return apply(op_, *promoted(*operands))
 
 
-@op("dot_general")
+@op("dot_general", traits=Trait.CONTRACTION)
 class DotGeneral(Op):
     """Sum the products over pairs of contracting axes, for each index of the pairs of batch axes.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from monograph.ir.build import Operand, apply
 from monograph.ir.graph import Node, Value
-from monograph.ir.op import Gradients, op
+from monograph.ir.op import Gradients, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, Kind
 from monograph.ops import elementwise, special
@@ -30,7 +30,7 @@ LN_10 = 2.302585092994046
 TWO_OVER_SQRT_PI = 1.1283791670955126
 
 
-@op("exp", traits=ELEMENTWISE)
+@op("exp", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="exp", onnx="Exp")
 class Exp(Unary):
     """e to the x."""
 
@@ -49,7 +49,7 @@ def exp(x: Operand) -> Value:
     return unary_float(Exp(), x)
 
 
-@op("exp2", traits=ELEMENTWISE)
+@op("exp2", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="exp2")
 class Exp2(Unary):
     """2 to the x."""
 
@@ -66,7 +66,7 @@ def exp2(x: Operand) -> Value:
     return unary_float(Exp2(), x)
 
 
-@op("expm1", traits=ELEMENTWISE)
+@op("expm1", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="expm1")
 class Expm1(Unary):
     """exp(x) - 1, accurate near 0."""
 
@@ -83,7 +83,7 @@ def expm1(x: Operand) -> Value:
     return unary_float(Expm1(), x)
 
 
-@op("log", traits=ELEMENTWISE)
+@op("log", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="log", onnx="Log")
 class Log(Unary):
     """The natural logarithm; -inf at both zeros."""
 
@@ -103,7 +103,7 @@ def log(x: Operand) -> Value:
     return unary_float(Log(), x)
 
 
-@op("log2", traits=ELEMENTWISE)
+@op("log2", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="log2")
 class Log2(Unary):
     """The logarithm to base 2."""
 
@@ -122,7 +122,7 @@ def log2(x: Operand) -> Value:
     return unary_float(Log2(), x)
 
 
-@op("log10", traits=ELEMENTWISE)
+@op("log10", traits=ELEMENTWISE, torch="log10")
 class Log10(Unary):
     """The logarithm to base 10."""
 
@@ -144,7 +144,7 @@ def log10(x: Operand) -> Value:
     return unary_float(Log10(), x)
 
 
-@op("log1p", traits=ELEMENTWISE)
+@op("log1p", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="log1p")
 class Log1p(Unary):
     """log(1 + x), accurate near 0."""
 
@@ -163,7 +163,7 @@ def log1p(x: Operand) -> Value:
     return unary_float(Log1p(), x)
 
 
-@op("sqrt", traits=ELEMENTWISE)
+@op("sqrt", traits=ELEMENTWISE, torch="sqrt", onnx="Sqrt")
 class Sqrt(Unary):
     """The square root; sqrt(-0.0) is -0.0, as IEEE 754 says."""
 
@@ -183,7 +183,7 @@ def sqrt(x: Operand) -> Value:
     return unary_float(Sqrt(), x)
 
 
-@op("rsqrt", traits=ELEMENTWISE)
+@op("rsqrt", traits=ELEMENTWISE, torch="rsqrt")
 class Rsqrt(Unary):
     """1 / sqrt(x), rounded once; inf at 0.0 and -inf at -0.0."""
 
@@ -203,7 +203,7 @@ def rsqrt(x: Operand) -> Value:
     return unary_float(Rsqrt(), x)
 
 
-@op("reciprocal", traits=ELEMENTWISE)
+@op("reciprocal", traits=ELEMENTWISE, torch="reciprocal", onnx="Reciprocal")
 class Reciprocal(Unary):
     """1 / x."""
 
@@ -248,7 +248,7 @@ def square(x: Operand) -> Value:
     return apply(Square(), x)
 
 
-@op("sin", traits=ELEMENTWISE)
+@op("sin", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="sin", onnx="Sin")
 class Sin(Unary):
     """The sine of an angle in radians."""
 
@@ -267,7 +267,7 @@ def sin(x: Operand) -> Value:
     return unary_float(Sin(), x)
 
 
-@op("cos", traits=ELEMENTWISE)
+@op("cos", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="cos", onnx="Cos")
 class Cos(Unary):
     """The cosine of an angle in radians."""
 
@@ -286,7 +286,7 @@ def cos(x: Operand) -> Value:
     return unary_float(Cos(), x)
 
 
-@op("tanh", traits=ELEMENTWISE)
+@op("tanh", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="tanh", onnx="Tanh")
 class Tanh(Unary):
     """The hyperbolic tangent."""
 
@@ -305,7 +305,7 @@ def tanh(x: Operand) -> Value:
     return unary_float(Tanh(), x)
 
 
-@op("erf", traits=ELEMENTWISE)
+@op("erf", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="erf", onnx="Erf")
 class Erf(Unary):
     """The error function: 2/√π times the integral of exp(-t²) from 0 to x."""
 
@@ -322,7 +322,7 @@ def erf(x: Operand) -> Value:
     return unary_float(Erf(), x)
 
 
-@op("erfc", traits=ELEMENTWISE)
+@op("erfc", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="erfc")
 class Erfc(Unary):
     """1 - erf(x), relatively accurate in the tail where erf(x) is all but 1."""
 
@@ -339,7 +339,7 @@ def erfc(x: Operand) -> Value:
     return unary_float(Erfc(), x)
 
 
-@op("sigmoid", traits=ELEMENTWISE)
+@op("sigmoid", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="sigmoid", onnx="Sigmoid")
 class Sigmoid(Unary):
     """1 / (1 + exp(-x)), without overflow: 0 at -inf, 1 at inf."""
 

@@ -120,7 +120,7 @@ class MaxWindows(Op):
         return position
 
 
-@op("max_pool", traits=Trait.REDUCTION)
+@op("max_pool", traits=Trait.REDUCTION | Trait.WINDOW | Trait.KEEPS_AXES)
 class MaxPool(MaxWindows):
     """The maximum of each window; NaN if there is one; -inf (or the lowest integer) of padding."""
 
@@ -195,7 +195,7 @@ def max_pool(
     return apply(MaxPool(*geometry, ceil_mode), value)
 
 
-@op("max_pool_with_indices", traits=Trait.REDUCTION)
+@op("max_pool_with_indices", traits=Trait.REDUCTION | Trait.WINDOW | Trait.KEEPS_AXES)
 class MaxPoolWithIndices(MaxWindows):
     """The maximum of each window, and where it first stands: flat over the spatial dimensions.
 
@@ -321,7 +321,7 @@ class MaxPoolGradient(MaxWindows):
                 yield Sample(cls(**pool.attributes()), (x, grad), sample.note, sample.gradient)
 
 
-@op("avg_pool", traits=Trait.REDUCTION)
+@op("avg_pool", traits=Trait.REDUCTION | Trait.WINDOW | Trait.KEEPS_AXES)
 class AvgPool(Op):
     """The mean of each window.
 

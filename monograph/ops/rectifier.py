@@ -50,7 +50,7 @@ def lifted_array(x: Array) -> Array:
     return np.asarray(np.maximum(x, np.finfo(x.dtype).min))
 
 
-@op("relu", traits=ELEMENTWISE | Trait.IDEMPOTENT)
+@op("relu", traits=ELEMENTWISE | Trait.IDEMPOTENT | Trait.SUBSCRIPT, onnx="Relu")
 class Relu(Unary):
     """max(x, 0): a NaN stays one, and -0.0 becomes 0.0. The gradient at 0 is 0."""
 

@@ -19,7 +19,7 @@ from monograph.errors import EvaluationError, TypeRuleError
 from monograph.ir.build import Operand, apply, cast_to
 from monograph.ir.dims import Dim, Shape, dim_max, dim_min, provably_less
 from monograph.ir.graph import Value
-from monograph.ir.op import Op, Sample, op
+from monograph.ir.op import Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, DType, TensorType, dtype_of, f32, f64, i64, wide
 from monograph.ops import data, elementwise, index
@@ -48,7 +48,7 @@ class Arithmetic(Generic[Number]):
     dimension: Callable[[Dim, Number], Number | float]
 
 
-@op("resize")
+@op("resize", traits=Trait.KEEPS_AXES)
 class Resize(Op):
     """Interpolates between elements to make ``axes`` as long as ``sizes``.
 

@@ -23,7 +23,7 @@ from monograph.ir.dims import (
 )
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
-from monograph.ir.op import Family, Gradients, Op, Sample, op
+from monograph.ir.op import Family, Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
 from monograph.ops import reduce
@@ -51,7 +51,7 @@ def require_shape(name: str, shape: Shape) -> None:
     )
 
 
-@op("reshape", family=Family.SHAPE)
+@op("reshape", family=Family.SHAPE, traits=Trait.MOVE)
 class Reshape(Op):
     """The same elements, in row-major order, in another shape."""
 
@@ -124,7 +124,7 @@ def _quotient(shape: Shape, divisors: Sequence[Dim]) -> Dim:
     return shape_product(remaining) // divisor
 
 
-@op("expand", family=Family.SHAPE)
+@op("expand", family=Family.SHAPE, traits=Trait.MOVE | Trait.KEEPS_AXES)
 class Expand(Op):
     """Repeat dimensions of size 1, and add leading ones, up to ``shape``."""
 
@@ -165,7 +165,7 @@ def expand(x: Operand, shape: Sequence[Dim]) -> Value:
     return value if tuple(shape) == value.shape else apply(Expand(tuple(shape)), value)
 
 
-@op("transpose", family=Family.SHAPE)
+@op("transpose", family=Family.SHAPE, traits=Trait.MOVE)
 class Transpose(Op):
     """Reorder dimensions: result dimension ``i`` is operand dimension ``permutation[i]``."""
 

@@ -34,7 +34,7 @@ from monograph.ops.rules import format_shape, normalize_axes, normalize_axis, re
 from monograph.ops.shape import expand, one_value, reshape
 
 
-@op("slice", family=Family.SHAPE)
+@op("slice", family=Family.SHAPE, traits=Trait.MOVE | Trait.KEEPS_AXES)
 class Slice(Op):
     """Every ``steps[i]``-th element from ``starts[i]`` up to, not including, ``limits[i]``.
 
@@ -163,7 +163,7 @@ def _from_front(position: Dim, dim: Dim) -> Dim:
     return _inside(position + dim if provably_less(position, 0) else position, dim)
 
 
-@op("pad", family=Family.SHAPE)
+@op("pad", family=Family.SHAPE, traits=Trait.KEEPS_AXES)
 class Pad(Op):
     """``value`` before, after and between the elements of each dimension.
 
@@ -284,7 +284,7 @@ Border: TypeAlias = Literal["reflect", "edge", "wrap"]
 BORDERS: tuple[Border, ...] = get_args(Border)
 
 
-@op("pad_border", family=Family.SHAPE)
+@op("pad_border", family=Family.SHAPE, traits=Trait.KEEPS_AXES)
 class PadBorder(Op):
     """Grow a tensor by elements of its own.
 
@@ -461,7 +461,7 @@ def pad(
     return apply(PadBorder(before, after, mode), operand)
 
 
-@op("flip", family=Family.SHAPE, traits=Trait.INVOLUTION)
+@op("flip", family=Family.SHAPE, traits=Trait.INVOLUTION | Trait.MOVE | Trait.KEEPS_AXES)
 class Flip(Op):
     """The elements in reverse order along ``axes``."""
 
@@ -505,7 +505,7 @@ def flip(x: Operand, axis: int | Sequence[int] | None = None) -> Value:
     return apply(Flip(axes), value) if axes else value
 
 
-@op("roll", family=Family.SHAPE)
+@op("roll", family=Family.SHAPE, traits=Trait.KEEPS_AXES)
 class Roll(Op):
     """Shift elements along each of ``axes``; what leaves at one end comes in at the other."""
 

@@ -41,7 +41,7 @@ TOGETHER = 4
 """Elements that are counted one after the other in one step of a loop."""
 
 
-@op("bincount")
+@op("bincount", traits=Trait.WINDOW)
 class Bincount(Op):
     """How often each of 0, 1, 2… occurs in a vector, or the sum of the ``weights`` beside it.
 
@@ -166,7 +166,7 @@ def _bisected(b: Lowering, length: Dim, steps: int, is_after: Callable[[Scalar],
     return low
 
 
-@op("searchsorted")
+@op("searchsorted", traits=Trait.WINDOW)
 class Searchsorted(Op):
     """Where each of ``values`` would go to keep the last axis of ``sorted`` in order, by bisection.
 

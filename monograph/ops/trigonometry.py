@@ -12,14 +12,14 @@ import numpy as np
 
 from monograph.ir.build import Operand, cast_to
 from monograph.ir.graph import Node, Value
-from monograph.ir.op import Gradients, op
+from monograph.ir.op import Gradients, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, wide
 from monograph.ops import elementwise, math
 from monograph.ops.elementwise.base import ELEMENTWISE, Unary, float_facts, in_double, unary_float
 
 
-@op("tan", traits=ELEMENTWISE)
+@op("tan", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="tan", onnx="Tan")
 class Tan(Unary):
     """The tangent of an angle in radians."""
 
@@ -46,7 +46,7 @@ def _leg(x: Value) -> Value:
     return math.sqrt((1.0 - x) * (1.0 + x))
 
 
-@op("asin", traits=ELEMENTWISE)
+@op("asin", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="asin", onnx="Asin")
 class Asin(Unary):
     """The angle in [-π/2, π/2] whose sine is x."""
 
@@ -68,7 +68,7 @@ def asin(x: Operand) -> Value:
     return unary_float(Asin(), x)
 
 
-@op("acos", traits=ELEMENTWISE)
+@op("acos", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="acos", onnx="Acos")
 class Acos(Unary):
     """The angle in [0, π] whose cosine is x."""
 
@@ -90,7 +90,7 @@ def acos(x: Operand) -> Value:
     return unary_float(Acos(), x)
 
 
-@op("atan", traits=ELEMENTWISE)
+@op("atan", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="atan", onnx="Atan")
 class Atan(Unary):
     """The angle in [-π/2, π/2] whose tangent is x."""
 
@@ -107,7 +107,7 @@ def atan(x: Operand) -> Value:
     return unary_float(Atan(), x)
 
 
-@op("sinh", traits=ELEMENTWISE)
+@op("sinh", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="sinh", onnx="Sinh")
 class Sinh(Unary):
     """(math.exp(x) - math.exp(-x)) / 2."""
 
@@ -134,7 +134,7 @@ def sinh(x: Operand) -> Value:
     return unary_float(Sinh(), x)
 
 
-@op("cosh", traits=ELEMENTWISE)
+@op("cosh", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="cosh", onnx="Cosh")
 class Cosh(Unary):
     """(math.exp(x) + math.exp(-x)) / 2."""
 
@@ -160,7 +160,7 @@ def _far(x: Value) -> float:
     return 2.0 / float(np.sqrt(float(float_facts(x.dtype).eps)))
 
 
-@op("asinh", traits=ELEMENTWISE)
+@op("asinh", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="asinh", onnx="Asinh")
 class Asinh(Unary):
     """The number whose hyperbolic sine is x."""
 
@@ -184,7 +184,7 @@ def asinh(x: Operand) -> Value:
     return unary_float(Asinh(), x)
 
 
-@op("acosh", traits=ELEMENTWISE)
+@op("acosh", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="acosh", onnx="Acosh")
 class Acosh(Unary):
     """The number that is not negative and whose hyperbolic cosine is x; NaN below 1."""
 
@@ -209,7 +209,7 @@ def acosh(x: Operand) -> Value:
     return unary_float(Acosh(), x)
 
 
-@op("atanh", traits=ELEMENTWISE)
+@op("atanh", traits=ELEMENTWISE | Trait.TRANSCENDENTAL, torch="atanh", onnx="Atanh")
 class Atanh(Unary):
     """The number whose hyperbolic tangent is x; infinite at ±1, NaN beyond."""
 

@@ -97,7 +97,17 @@ def expands(*ops: type[Op]) -> Callable[[_Expand], _Expand]:
 def converter_of(op: Op) -> Converter | None:
     """The converter of an op, if it has one."""
     _load()
-    return _CONVERTERS.get(type(op)) or _CONVERTERS_BY_NAME.get(op.name)
+    found = _CONVERTERS.get(type(op)) or _CONVERTERS_BY_NAME.get(op.name)
+    return found or (_SAME if op.onnx_name else None)
+
+
+def _same(node: Any) -> Exported:
+    """An op that ONNX has as it is, in the dtypes that ONNX Runtime has it in."""
+    name = node.op.onnx_name
+    return node.emit(name, *node.inputs) if node.runs(name, node.dtype) else None
+
+
+_SAME = Converter(_same, function=False)
 
 
 def expansion_of(op: Op) -> Callable[..., Any] | None:
@@ -114,7 +124,12 @@ def is_exported(op: type[Op]) -> bool:
     from monograph.exporters.onnx.complex_rules import has_rule
 
     _load()
-    written = op in _CONVERTERS or op in _EXPANSIONS or op.name in _CONVERTERS_BY_NAME
+    written = (
+        bool(op.onnx_name)
+        or op in _CONVERTERS
+        or op in _EXPANSIONS
+        or op.name in _CONVERTERS_BY_NAME
+    )
     return written or op.is_composite() or has_rule(op)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from monograph.dataclass import dataclass
 from monograph.ir.graph import Value
+from monograph.ir.op import op_called, registry
 
 if TYPE_CHECKING:
     from monograph.frontends.onnx.node import OnnxNode
@@ -62,12 +63,33 @@ def converter(
     return register
 
 
-@lru_cache(4096)
 def find_converter(domain: str, op: str, version: int) -> Converter | None:
-    """The converter with the largest ``since`` that is not beyond ``version``."""
+    """The converter with the largest ``since`` that is not beyond ``version``.
+
+    Without any, that of an op of ours that says it is called so.
+    """
+    return _listed(domain, op, version) or _of_op(domain, op)
+
+
+@lru_cache(4096)
+def _listed(domain: str, op: str, version: int) -> Converter | None:
     versions = converters().get((domain, op), [])
     position = bisect_right([each.since for each in versions], version)
     return versions[position - 1] if position else None
+
+
+def _of_op(domain: str, op: str) -> Converter | None:
+    """The converter of an op that one of ours names as its own."""
+    from monograph.frontends.onnx.converters.elementwise import same
+
+    known = op_called(f"{domain}::{op}" if domain else op) if op else None
+    return None if known is None else Converter(same(known), 1, False)
+
+
+def converter_names() -> set[str]:
+    """The names of all ops, of any domain, that have a converter."""
+    derived = {each.onnx_name.rpartition("::")[2] for each in registry().values()}
+    return {name for _, name in converters()} | derived - {""}
 
 
 def converters() -> Mapping[tuple[str, str], Sequence[Converter]]:

@@ -17,7 +17,7 @@ from monograph.frontends.onnx.model import (
     opset_versions,
 )
 from monograph.frontends.onnx.order import LONGEST_NAME, describe_node, shorten, walk_nodes
-from monograph.frontends.onnx.registry import converters, find_converter
+from monograph.frontends.onnx.registry import converter_names, find_converter
 from monograph.frontends.onnx.source import source_line
 
 _Op = tuple[str, str, int | None]
@@ -131,6 +131,6 @@ def _nearest(op: str) -> str | None:
     """A supported op of nearly the same name."""
     if len(op) > LONGEST_NAME:
         return None
-    names = sorted({name for _, name in converters()})
+    names = sorted(converter_names())
     near = [name for name in difflib.get_close_matches(op, names, 1, 0.75) if name != op]
     return near[0] if near else None

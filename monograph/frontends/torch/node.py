@@ -49,6 +49,11 @@ class TorchNode:
         self._importer = importer
         self._results = results
 
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """All of them by name, in the order of torch's schema."""
+        return self._arguments
+
     def __getitem__(self, name: str) -> Any:
         return self._arguments[name]
 

@@ -16,6 +16,11 @@ import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from monograph.ir.build import apply
+from monograph.ir.graph import Value
+from monograph.ir.op import op_called, registry
+from monograph.ir.types import bool_
+
 if TYPE_CHECKING:
     from monograph.frontends.torch.node import TorchNode
 
@@ -46,13 +51,30 @@ def converter(*names: str) -> Callable[[ConverterType], ConverterType]:
 def find_converter(name: str) -> Converter | None:
     """The converter of an overload, or None."""
     load_converters()
-    return _CONVERTERS.get(name)
+    return _CONVERTERS.get(name) or _of_op(name)
+
+
+def _of_op(name: str) -> Converter | None:
+    """The converter of an overload that one of our ops names as its own."""
+    space, op, overload = name.split(".") if name.count(".") == 2 else ("", "", "")
+    known = op_called(op if space == "aten" else f"{space}::{op}", torch=True) if op else None
+    if known is None or overload not in ("default", "Tensor"):
+        return None
+
+    def convert(node: TorchNode) -> Value:
+        operands = list(node.arguments.values())[: len(known.operand_names)]
+        is_test = node.result_dtype is bool_
+        return apply(known(), *(node.promote if is_test else node.as_result)(*operands))
+
+    return convert
 
 
 def converters() -> dict[str, Converter]:
     """Every converter by the name of its overload."""
     load_converters()
-    return _CONVERTERS
+    names = (each.torch_name for each in registry().values())
+    derived = {f"aten.{name}.default": _of_op(f"aten.{name}.default") for name in names if name}
+    return {**{name: each for name, each in derived.items() if each is not None}, **_CONVERTERS}
 
 
 def load_converters() -> None:

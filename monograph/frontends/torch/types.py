@@ -69,6 +69,11 @@ def dtype_to_torch(dtype: DType) -> torch.dtype:
     return found
 
 
+def is_torch_dtype(dtype: DType) -> bool:
+    """Whether torch has a dtype for ours."""
+    return dtype in _TO_TORCH
+
+
 def is_supported(dtype: torch.dtype) -> bool:
     """Whether we have a dtype for this one."""
     return dtype in _CARRIED

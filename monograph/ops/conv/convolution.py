@@ -14,7 +14,7 @@ from monograph.ir.build import Operand, apply, promoted
 from monograph.ir.dims import Shape
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
-from monograph.ir.op import Gradients, Op, Sample, op
+from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
 from monograph.ops import shape as shape_ops
@@ -38,7 +38,7 @@ from monograph.ops.rules import same_dim
 from monograph.ops.windows import Padding, Pairs, PerAxis, Windows, as_padding, per_axis
 
 
-@op("conv")
+@op("conv", traits=Trait.CONTRACTION)
 class Conv(Op):
     """Each output channel slides its weights over the input channels of its group and adds up.
 

@@ -9,7 +9,7 @@ import numpy as np
 from monograph.ir.build import apply, cast_to
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
-from monograph.ir.op import Op, Sample, op
+from monograph.ir.op import Op, Sample, Trait, op
 from monograph.ir.types import Array, DType, TensorType, i8, i32, u8
 from monograph.ops import elementwise, reduce
 from monograph.ops import shape as shape_ops
@@ -21,7 +21,7 @@ BYTES: tuple[DType, ...] = (i8, u8)
 """What images and weights are stored in."""
 
 
-@op("integer_conv")
+@op("integer_conv", traits=Trait.CONTRACTION)
 class IntegerConv(Conv):
     """``conv`` of bytes: sums in i32, and ``padding_value`` around the image instead of zeros.
 

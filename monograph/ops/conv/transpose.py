@@ -16,7 +16,7 @@ from monograph.ir.build import Operand, apply, promoted
 from monograph.ir.dims import Dim, Shape, provably_less
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
-from monograph.ir.op import Gradients, Op, Sample, op
+from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, bool_
 from monograph.ops import shape as shape_ops
@@ -57,7 +57,7 @@ class _Turns:
     count: Dim
 
 
-@op("conv_transpose")
+@op("conv_transpose", traits=Trait.CONTRACTION)
 class ConvTranspose(Op):
     """The transpose of the linear map that ``conv`` is: each element adds its weights to a window.
 

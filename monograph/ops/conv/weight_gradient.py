@@ -10,7 +10,7 @@ from monograph.ir.build import apply
 from monograph.ir.dims import Shape
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
-from monograph.ir.op import Gradients, Op, Sample, op
+from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.types import Array, TensorType
 from monograph.ops import shape as shape_ops
 from monograph.ops.conv import convolution
@@ -28,7 +28,7 @@ from monograph.ops.rules import require, same_dim
 from monograph.ops.windows import Pairs, Windows
 
 
-@op("conv_weight_gradient")
+@op("conv_weight_gradient", traits=Trait.CONTRACTION)
 class ConvWeightGradient(Op):
     """The gradient of ``conv`` by its weight, [outputs, channels / groups, *kernel].
 

@@ -39,7 +39,7 @@ from monograph.ops.elementwise.rounding import floor, sign
 from monograph.ops.elementwise.select import where
 
 
-@op("add", traits=COMMUTATIVE)
+@op("add", traits=COMMUTATIVE | Trait.SUBSCRIPT, onnx="Add")
 class Add(Binary):
     """a + b; for bool, logical or."""
 
@@ -59,7 +59,7 @@ def add(a: Operand, b: Operand) -> Value:
     return binary(Add(), a, b)
 
 
-@op("subtract", traits=ELEMENTWISE)
+@op("subtract", traits=ELEMENTWISE | Trait.SUBSCRIPT, onnx="Sub")
 class Subtract(Binary):
     """a - b."""
 
@@ -77,7 +77,7 @@ def subtract(a: Operand, b: Operand) -> Value:
     return binary(Subtract(), a, b)
 
 
-@op("multiply", traits=COMMUTATIVE)
+@op("multiply", traits=COMMUTATIVE | Trait.SUBSCRIPT, onnx="Mul")
 class Multiply(Binary):
     """a * b; for bool, logical and."""
 
@@ -249,7 +249,7 @@ def fmod(a: Operand, b: Operand) -> Value:
     return binary(Fmod(), a, b)
 
 
-@op("power", traits=ELEMENTWISE)
+@op("power", traits=ELEMENTWISE | Trait.TRANSCENDENTAL)
 class Power(Binary):
     """a ** b.
 
@@ -337,7 +337,7 @@ def power(a: Operand, b: Operand) -> Value:
     return binary(Power(), a, b)
 
 
-@op("atan2", traits=ELEMENTWISE)
+@op("atan2", traits=ELEMENTWISE | Trait.TRANSCENDENTAL)
 class Atan2(Binary):
     """The angle of the point (x = b, y = a), in [-π, π]; the signs of zeros count."""
 
@@ -378,7 +378,7 @@ def copysign(a: Operand, b: Operand) -> Value:
     return binary_float(Copysign(), a, b)
 
 
-@op("negate", traits=ELEMENTWISE | Trait.INVOLUTION)
+@op("negate", traits=ELEMENTWISE | Trait.INVOLUTION, onnx="Neg")
 class Negate(Unary):
     """-x; the smallest integer stays itself, and unsigned ones wrap."""
 

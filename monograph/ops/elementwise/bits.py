@@ -32,7 +32,7 @@ class Bitwise(Binary):
     kinds: ClassVar[frozenset[Kind]] = BITS
 
 
-@op("bitwise_and", traits=COMMUTATIVE)
+@op("bitwise_and", traits=COMMUTATIVE, onnx="BitwiseAnd")
 class BitwiseAnd(Bitwise):
     """The bits that both have."""
 
@@ -46,7 +46,7 @@ def bitwise_and(a: Operand, b: Operand) -> Value:
     return binary(BitwiseAnd(), a, b)
 
 
-@op("bitwise_or", traits=COMMUTATIVE)
+@op("bitwise_or", traits=COMMUTATIVE, onnx="BitwiseOr")
 class BitwiseOr(Bitwise):
     """The bits that either has."""
 
@@ -60,7 +60,7 @@ def bitwise_or(a: Operand, b: Operand) -> Value:
     return binary(BitwiseOr(), a, b)
 
 
-@op("bitwise_xor", traits=COMMUTATIVE)
+@op("bitwise_xor", traits=COMMUTATIVE, onnx="BitwiseXor")
 class BitwiseXor(Bitwise):
     """The bits that just one has."""
 
@@ -74,7 +74,7 @@ def bitwise_xor(a: Operand, b: Operand) -> Value:
     return binary(BitwiseXor(), a, b)
 
 
-@op("bitwise_not", traits=ELEMENTWISE | Trait.INVOLUTION)
+@op("bitwise_not", traits=ELEMENTWISE | Trait.INVOLUTION, onnx="BitwiseNot")
 class BitwiseNot(Unary):
     """Every bit the other way; for bool, logical not."""
 

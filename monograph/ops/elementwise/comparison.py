@@ -25,7 +25,7 @@ from monograph.ops.elementwise.base import (
 )
 
 
-@op("equal", traits=ELEMENTWISE | Trait.COMMUTATIVE)
+@op("equal", traits=ELEMENTWISE | Trait.COMMUTATIVE, onnx="Equal")
 class Equal(Comparison):
     """a == b; false where either is NaN, and 0.0 equals -0.0."""
 
@@ -57,7 +57,7 @@ def not_equal(a: Operand, b: Operand) -> Value:
     return binary(NotEqual(), a, b)
 
 
-@op("less", traits=ELEMENTWISE)
+@op("less", traits=ELEMENTWISE, onnx="Less")
 class Less(Comparison):
     """a < b; false where either is NaN."""
 
@@ -71,7 +71,7 @@ def less(a: Operand, b: Operand) -> Value:
     return binary(Less(), a, b)
 
 
-@op("less_equal", traits=ELEMENTWISE)
+@op("less_equal", traits=ELEMENTWISE, onnx="LessOrEqual")
 class LessEqual(Comparison):
     """a <= b; false where either is NaN."""
 
@@ -85,7 +85,7 @@ def less_equal(a: Operand, b: Operand) -> Value:
     return binary(LessEqual(), a, b)
 
 
-@op("greater", traits=ELEMENTWISE)
+@op("greater", traits=ELEMENTWISE, onnx="Greater")
 class Greater(Comparison):
     """a > b; false where either is NaN."""
 
@@ -99,7 +99,7 @@ def greater(a: Operand, b: Operand) -> Value:
     return binary(Greater(), a, b)
 
 
-@op("greater_equal", traits=ELEMENTWISE)
+@op("greater_equal", traits=ELEMENTWISE, onnx="GreaterOrEqual")
 class GreaterEqual(Comparison):
     """a >= b; false where either is NaN."""
 
@@ -134,7 +134,7 @@ def _logical(op_: Op, a: Operand, b: Operand) -> Value:
     return apply(op_, *map(truth, as_operands(graph, [a, b])))
 
 
-@op("logical_and", traits=COMMUTATIVE)
+@op("logical_and", traits=COMMUTATIVE, onnx="And")
 class LogicalAnd(Logical):
     """Whether both are true."""
 
@@ -148,7 +148,7 @@ def logical_and(a: Operand, b: Operand) -> Value:
     return _logical(LogicalAnd(), a, b)
 
 
-@op("logical_or", traits=COMMUTATIVE)
+@op("logical_or", traits=COMMUTATIVE, onnx="Or")
 class LogicalOr(Logical):
     """Whether either is true."""
 
@@ -162,7 +162,7 @@ def logical_or(a: Operand, b: Operand) -> Value:
     return _logical(LogicalOr(), a, b)
 
 
-@op("logical_xor", traits=COMMUTATIVE)
+@op("logical_xor", traits=COMMUTATIVE, onnx="Xor")
 class LogicalXor(Logical):
     """Whether just one is true."""
 
@@ -176,7 +176,7 @@ def logical_xor(a: Operand, b: Operand) -> Value:
     return _logical(LogicalXor(), a, b)
 
 
-@op("logical_not", traits=ELEMENTWISE | Trait.INVOLUTION)
+@op("logical_not", traits=ELEMENTWISE | Trait.INVOLUTION, onnx="Not")
 class LogicalNot(Unary):
     """Whether it is false."""
 

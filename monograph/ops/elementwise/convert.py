@@ -42,7 +42,7 @@ from monograph.ops.elementwise.base import (
 from monograph.ops.rules import require
 
 
-@op("cast", traits=ELEMENTWISE)
+@op("cast", traits=ELEMENTWISE | Trait.KEEPS_AXES)
 class Cast(Op):
     """The same number in another dtype, the same on every machine.
 

@@ -15,7 +15,7 @@ from monograph.ops.elementwise.base import BITS, ELEMENTWISE, NUMBERS, Unary
 from monograph.ops.elementwise.convert import cast, real_part_dtype
 
 
-@op("abs", traits=ELEMENTWISE | Trait.IDEMPOTENT)
+@op("abs", traits=ELEMENTWISE | Trait.IDEMPOTENT, onnx="Abs")
 class Abs(Unary):
     """The magnitude: real for complex numbers; the smallest integer stays itself."""
 
@@ -39,7 +39,7 @@ def abs(x: Operand) -> Value:
     return apply(Abs(), x)
 
 
-@op("sign", traits=ELEMENTWISE)
+@op("sign", traits=ELEMENTWISE, onnx="Sign")
 class Sign(Unary):
     """-1, 0 or 1; NaN for NaN, and +0.0 for both zeros. A complex number keeps its direction."""
 
@@ -66,7 +66,7 @@ def _rounded(op_: Op, x: Operand) -> Value:
     return value if value.dtype.kind in BITS else apply(op_, value)
 
 
-@op("floor", traits=ELEMENTWISE | Trait.IDEMPOTENT)
+@op("floor", traits=ELEMENTWISE | Trait.IDEMPOTENT, onnx="Floor")
 class Floor(Unary):
     """The largest whole number that is not above; a zero keeps its sign."""
 
@@ -83,7 +83,7 @@ def floor(x: Operand) -> Value:
     return _rounded(Floor(), x)
 
 
-@op("ceil", traits=ELEMENTWISE | Trait.IDEMPOTENT)
+@op("ceil", traits=ELEMENTWISE | Trait.IDEMPOTENT, onnx="Ceil")
 class Ceil(Unary):
     """The smallest whole number that is not below; -0.5 gives -0.0."""
 
@@ -100,7 +100,7 @@ def ceil(x: Operand) -> Value:
     return _rounded(Ceil(), x)
 
 
-@op("round", traits=ELEMENTWISE | Trait.IDEMPOTENT)
+@op("round", traits=ELEMENTWISE | Trait.IDEMPOTENT, onnx="Round")
 class Round(Unary):
     """The nearest whole number; halves go to the even one, and -0.5 gives -0.0."""
 

@@ -84,7 +84,7 @@ def where(condition: Operand, a: Operand, b: Operand) -> Value:
         return apply(Where(), truth(decided), *promoted(a, b))
 
 
-@op("maximum", traits=COMMUTATIVE)
+@op("maximum", traits=COMMUTATIVE | Trait.SUBSCRIPT)
 class Maximum(Binary):
     """The larger of two; NaN if either is. Of two zeros, +0.0 is the larger."""
 
@@ -111,7 +111,7 @@ def maximum(a: Operand, b: Operand) -> Value:
     return binary(Maximum(), a, b)
 
 
-@op("minimum", traits=COMMUTATIVE)
+@op("minimum", traits=COMMUTATIVE | Trait.SUBSCRIPT)
 class Minimum(Binary):
     """The smaller of two; NaN if either is. Of two zeros, -0.0 is the smaller."""
 

@@ -19,20 +19,6 @@ from monograph.ops import math as m
 from monograph.ops import special
 from monograph.ops import trigonometry as t
 
-NAMES = {
-    m.Exp: "Exp", m.Log: "Log", m.Sqrt: "Sqrt", m.Sin: "Sin", m.Cos: "Cos", m.Tanh: "Tanh",
-    m.Erf: "Erf", m.Sigmoid: "Sigmoid", m.Reciprocal: "Reciprocal", t.Tan: "Tan", t.Asin: "Asin",
-    t.Acos: "Acos", t.Atan: "Atan", t.Sinh: "Sinh", t.Cosh: "Cosh", t.Asinh: "Asinh",
-    t.Acosh: "Acosh", t.Atanh: "Atanh",
-}  # fmt: skip
-
-
-@exports(*NAMES)
-def same(node: ExportContext[m.Exp]) -> Exported:
-    """Functions that ONNX has, in the dtypes that ONNX Runtime has them in."""
-    name = NAMES[type(node.op)]
-    return node.emit(name, *node.inputs) if node.runs(name, node.dtype) else None
-
 
 @exports(m.Exp2)
 def exp2(node: ExportContext[m.Exp2]) -> Exported:

@@ -10,39 +10,13 @@ from functools import reduce
 
 from monograph import functional as F
 from monograph.frontends.onnx.node import OnnxNode
-from monograph.frontends.onnx.registry import converter
+from monograph.frontends.onnx.registry import Convert, converter
 from monograph.ir.build import apply, cast_to
 from monograph.ir.graph import Value
 from monograph.ir.op import Op
 from monograph.ir.types import Kind, bool_, f32, f64
 from monograph.ops import elementwise
 
-_BINARY: dict[str, Op] = {
-    "Add": elementwise.Add(),
-    "Sub": elementwise.Subtract(),
-    "Mul": elementwise.Multiply(),
-    "And": elementwise.LogicalAnd(),
-    "Or": elementwise.LogicalOr(),
-    "Xor": elementwise.LogicalXor(),
-    "Equal": elementwise.Equal(),
-    "Greater": elementwise.Greater(),
-    "Less": elementwise.Less(),
-    "GreaterOrEqual": elementwise.GreaterEqual(),
-    "LessOrEqual": elementwise.LessEqual(),
-    "BitwiseAnd": elementwise.BitwiseAnd(),
-    "BitwiseOr": elementwise.BitwiseOr(),
-    "BitwiseXor": elementwise.BitwiseXor(),
-}
-_UNARY: dict[str, Op] = {
-    "Abs": elementwise.Abs(),
-    "Neg": elementwise.Negate(),
-    "Ceil": elementwise.Ceil(),
-    "Floor": elementwise.Floor(),
-    "Round": elementwise.Round(),
-    "Sign": elementwise.Sign(),
-    "Not": elementwise.LogicalNot(),
-    "BitwiseNot": elementwise.BitwiseNot(),
-}
 _VARIADIC: dict[str, Op] = {
     "Sum": elementwise.Add(),
     "Max": elementwise.Maximum(),
@@ -50,16 +24,13 @@ _VARIADIC: dict[str, Op] = {
 }
 
 
-@converter(*_UNARY)
-def unary(node: OnnxNode) -> Value:
-    """An op on one operand that means the same here."""
-    return apply(_UNARY[node.op_type], node.input(0))
+def same(op: type[Op]) -> Convert:
+    """The converter of an op on one or two operands that means the same here."""
 
+    def convert(node: OnnxNode) -> Value:
+        return apply(op(), *((node.input(0),) if op.arity[1] == 1 else operands(node)))
 
-@converter(*_BINARY)
-def binary(node: OnnxNode) -> Value:
-    """An op on two operands of one dtype that means the same here."""
-    return apply(_BINARY[node.op_type], *operands(node))
+    return convert
 
 
 def operands(node: OnnxNode) -> tuple[Value, Value]:

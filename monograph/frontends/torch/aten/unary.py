@@ -12,36 +12,6 @@ from monograph.ir.graph import Value
 from monograph.ir.types import Kind, bool_, f32, f64
 from monograph.ops.rules import require
 
-_FLOAT: Mapping[str, Callable[[Value], Value]] = {
-    "acos": F.acos,
-    "acosh": F.acosh,
-    "asin": F.asin,
-    "asinh": F.asinh,
-    "atan": F.atan,
-    "atanh": F.atanh,
-    "cos": F.cos,
-    "cosh": F.cosh,
-    "erf": F.erf,
-    "erfc": F.erfc,
-    "erfinv": F.erf_inv,
-    "exp": F.exp,
-    "exp2": F.exp2,
-    "expm1": F.expm1,
-    "log": F.log,
-    "log10": F.log10,
-    "log1p": F.log1p,
-    "log2": F.log2,
-    "reciprocal": F.reciprocal,
-    "rsqrt": F.rsqrt,
-    "sigmoid": F.sigmoid,
-    "sin": F.sin,
-    "sinh": F.sinh,
-    "sqrt": F.sqrt,
-    "tan": F.tan,
-    "tanh": F.tanh,
-}
-"""Functions on floats: integers and bools become the result's dtype first."""
-
 _SAME: Mapping[str, Callable[[Value], Value]] = {
     "ceil": F.ceil,
     "floor": F.floor,
@@ -53,16 +23,10 @@ _SAME: Mapping[str, Callable[[Value], Value]] = {
 """Functions that keep the dtype."""
 
 
-def _float_converter(function: Callable[[Value], Value]) -> Callable[[TorchNode], Value]:
-    return lambda node: function(node.value(node["self"], node.result_dtype))
-
-
 def _same_converter(function: Callable[[Value], Value]) -> Callable[[TorchNode], Value]:
     return lambda node: function(node["self"])
 
 
-for _name, _function in _FLOAT.items():
-    converter(f"aten.{_name}.default")(_float_converter(_function))
 for _name, _function in _SAME.items():
     converter(f"aten.{_name}.default")(_same_converter(_function))
 

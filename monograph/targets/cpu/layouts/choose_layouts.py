@@ -22,8 +22,11 @@ from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
 from monograph.kernel.layout import Layout, channels_last, laid_out
+from monograph.ops.attention import Attention
 from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient, IntegerConv
+from monograph.ops.index.reading import Take
 from monograph.ops.rules import normalize_axes
+from monograph.ops.shape import Reshape, Transpose
 from monograph.switches import is_on
 from monograph.targets.cpu.convolutions.patches import has_patches
 from monograph.targets.cpu.convolutions.windows import has_windows
@@ -45,14 +48,6 @@ IMAGE = 4
 """Axes from which an input that is not row-major is taken for an image that lies channels-last."""
 FEW_COLUMNS = 6
 """Columns under which a row-major image is better off with its channels together."""
-VIEWS = ("reshape", "transpose")
-KEEPING = frozenset(
-    (
-        *("max_pool", "max_pool_with_indices", "avg_pool", "resize", "concat", "pad", "pad_border"),
-        *("slice", "flip", "roll", "expand", "batch_norm", "cast"),
-    )
-)
-"""Ops, besides those that work element by element, whose axes are their first operand's."""
 
 
 def plan_layouts(
@@ -68,7 +63,7 @@ def plan_layouts(
     fixed = _fixed(graph, groups)
     orders = _orders(graph, fixed, given)
     for group in groups:
-        is_view = all(node.op.name in VIEWS for node in group.nodes)
+        is_view = all(isinstance(node.op, Reshape | Transpose) for node in group.nodes)
         stored = [node.results[0] for node in group.nodes] if is_view else group.outputs()
         for value in stored:
             if value in fixed:
@@ -229,7 +224,7 @@ def _fixed(graph: Graph, groups: Sequence[Group]) -> set[Value]:
         if is_stored(node):
             fixed.update(node.results)
     for group in groups:
-        attends = any(node.op.name == "attention" for node in group.nodes)
+        attends = any(isinstance(node.op, Attention) for node in group.nodes)
         if group.kind is Kind.OPAQUE or attends:
             for node in group.nodes:
                 fixed.update((*node.operands, *node.results))
@@ -270,22 +265,22 @@ def _order(node: Node, result: Value, orders: Mapping[Value, Order]) -> Order | 
     if isinstance(node.op, Conv | ConvTranspose):
         return channels_last(result.rank) if _has_channels(result) else None
     operands = [value for value in node.operands if isinstance(value.type, TensorType)]
-    moves = node.op.name in (*VIEWS, "take")
+    moves = isinstance(node.op, Reshape | Transpose | Take)
     source = next((v for v in operands if v in orders and (moves or v.rank >= result.rank)), None)
     if source is None:
         return None
     order = orders[source]
-    if node.op.name == "transpose":
-        permutation = [axis % source.rank for axis in node.op.attributes()["permutation"]]
+    if isinstance(node.op, Transpose):
+        permutation = [axis % source.rank for axis in node.op.permutation]
         return tuple(permutation.index(axis) for axis in order)
-    if node.op.name == "reshape":
+    if isinstance(node.op, Reshape):
         view = laid_out(source.shape, order).viewed(source.shape, result.shape)
         return None if view is None else _order_of(view)
-    if node.op.name == "take":
+    if isinstance(node.op, Take):
         return _taken(node, source, order)
-    if node.op.has(Trait.REDUCTION) and node.op.name not in KEEPING:
+    if node.op.has(Trait.REDUCTION) and not node.op.has(Trait.KEEPS_AXES):
         return _reduced(node, source, result, order)
-    keeps = node.op.has(Trait.ELEMENTWISE) or node.op.name in KEEPING
+    keeps = node.op.has(Trait.ELEMENTWISE) or node.op.has(Trait.KEEPS_AXES)
     return order if keeps and source.rank == result.rank else None
 
 
@@ -354,7 +349,7 @@ def _padding(node: Node) -> tuple[int, ...]:
 def _viewed(group: Group, value: Value, layouts: Mapping[Value, Layout]) -> Layout | None:
     """The layout of a reshape alone that needs no kernel."""
     node = group.nodes[0]
-    if len(group.nodes) != 1 or node.op.name != "reshape":
+    if len(group.nodes) != 1 or not isinstance(node.op, Reshape):
         return None
     (source,) = node.operands
     layout = layouts.get(source)

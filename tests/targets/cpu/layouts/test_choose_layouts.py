@@ -254,3 +254,11 @@ def test_half_precision_is_laid_out_alike() -> None:
     x = draw(1, 8, 6, 6)
     (got,), (want,) = executable.run([x]), interpret(graph, [x])
     np.testing.assert_allclose(got, want, atol=0.05)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 1, 4), (1, 1, 1, 1), (2, 3, 5, 5)], ids=str)
+def test_a_constant_of_one_number_is_zero_beyond_its_edge(shape: tuple[int, ...]) -> None:
+    image = np.full(shape, 0.5, np.float32)
+    weight = draw(4, shape[1], *(3 for _ in shape[2:]))
+    sizes = ", ".join(map(str, weight.shape))
+    check(lambda w: F.conv(image, w, padding=1), f"f32[{sizes}]", inputs=[weight])
