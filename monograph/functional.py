@@ -24,6 +24,7 @@ _FAMILIES = {
         "bessel_k0e bessel_k1 bessel_k1e bessel_y0 bessel_y1 spherical_bessel_j0"
     ),
     "bitcast": "bitcast",
+    "blocked_linear": "blocked_linear",
     "collective": "all_gather all_reduce all_to_all axis_index permute reduce_scatter",
     "control": "cond for_loop scan while_loop",
     "conv": "conv conv_transpose",

@@ -38,6 +38,7 @@ from monograph.ops.bessel import bessel_y0 as bessel_y0
 from monograph.ops.bessel import bessel_y1 as bessel_y1
 from monograph.ops.bessel import spherical_bessel_j0 as spherical_bessel_j0
 from monograph.ops.bitcast import bitcast as bitcast
+from monograph.ops.blocked_linear import blocked_linear as blocked_linear
 from monograph.ops.collective import all_gather as all_gather
 from monograph.ops.collective import all_reduce as all_reduce
 from monograph.ops.collective import all_to_all as all_to_all

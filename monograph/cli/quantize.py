@@ -42,6 +42,7 @@ def quantize(
     per_channel: Annotated[
         bool, typer.Option("--per-channel", help="Profile every channel, too.")
     ] = False,
+    target: common.TargetName = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="The report for a program to read, not a person.")
     ] = False,
@@ -69,7 +70,7 @@ def quantize(
         found = None if chosen.weight_only else _profile(graph, data, profile, batch, per_channel)
         made, report = convert.with_report(graph, found, chosen)
         if output is not None:
-            _write(made, output)
+            _write(made, output, target)
     print(report.dumps() if as_json else report)
     if output is not None:
         print(f"wrote {output}", file=sys.stderr)
@@ -116,7 +117,7 @@ def _profile(
     return taken
 
 
-def _write(graph: Graph, output: Path) -> None:
+def _write(graph: Graph, output: Path, target: str | None) -> None:
     from monograph.api import compile
     from monograph.ir.text.files import save_graph
     from monograph.quantization.export import quantized_to_onnx
@@ -124,6 +125,6 @@ def _write(graph: Graph, output: Path) -> None:
     if output.suffix == ".onnx":
         quantized_to_onnx(graph, output)
     elif output.suffix == ".mono":
-        compile(graph).save(output)
+        compile(graph, target=target).save(output)
     else:
         save_graph(graph, output)

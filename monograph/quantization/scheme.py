@@ -51,6 +51,9 @@ class Scheme:
     weight_bits: int = 8
     group: int | None = None
     symmetric_weights: bool = True
+    dynamic: bool = False
+    """Whether activations are rounded to eight bits in each call, a group at a time, where weights
+    alone are stored: products are then of integers."""
     skip: tuple[str, ...] = ()
     """Layers that stay in float, by the names that the report gives them."""
 
@@ -69,6 +72,13 @@ class Scheme:
         if self.group is not None and (type(self.group) is not int or self.group < 2):
             raise InputError(
                 "a group is some weights", expected="2 or more, or None", found=repr(self.group)
+            )
+        if self.dynamic and (self.activations is not None or not _is_word(self)):
+            raise InputError(
+                "activations are rounded in each call beside weights of 4 or 8 bits in groups",
+                expected="activations=None, weight_bits 4 or 8, a group that is a multiple of 8",
+                found=f"activations={self.activations!r}, weight_bits={self.weight_bits}, "
+                f"group={self.group}",
             )
         if not isinstance(self.skip, tuple):
             raise InputError(
@@ -92,6 +102,11 @@ class Scheme:
         return dtype_of(self.weights)
 
 
+def _is_word(scheme: Scheme) -> bool:
+    """Whether words of 32 bits hold whole groups of weights."""
+    return scheme.weight_bits in (4, 8) and scheme.group is not None and scheme.group % 8 == 0
+
+
 SCHEMES: Mapping[str, Scheme] = {
     "int8": Scheme(),
     "int8-symmetric": Scheme("i8", symmetric=True),
@@ -104,6 +119,8 @@ SCHEMES: Mapping[str, Scheme] = {
     "w8": Scheme(None, weight_bits=8),
     "w4": Scheme(None, weight_bits=4, group=DEFAULT_GROUP, symmetric_weights=False),
     "w3": Scheme(None, weight_bits=3, group=DEFAULT_GROUP, symmetric_weights=False),
+    "w8a8": Scheme(None, weight_bits=8, group=DEFAULT_GROUP, dynamic=True),
+    "w4a8": Scheme(None, weight_bits=4, group=DEFAULT_GROUP, symmetric_weights=False, dynamic=True),
 }
 """The usual schemes, by name."""
 

@@ -18,6 +18,7 @@ from monograph import functional as F
 from monograph.errors import InputError
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import Array, u8
+from monograph.ops.blocked_linear import UNIT
 from monograph.ops.linalg import Linear, Matmul
 from monograph.passes.dce import DeadCodeElimination
 from monograph.quantization.report import LayerReport, QuantizationReport
@@ -51,8 +52,9 @@ def quantize_weights(
         if isinstance(node.op, Matmul):
             rows = rows.T
         stored = store_groups(rows, scheme.weight_bits, scheme.group, scheme.symmetric_weights)
-        size = _replace(graph, node, weight, stored, scheme.weight_bits)
-        precision = f"f32 × {scheme.weight_bits} bits"
+        rounds = scheme.dynamic and _has_whole_blocks(stored)
+        size = _replace(graph, node, weight, stored, scheme.weight_bits, rounds)
+        precision = f"{'i8' if rounds else 'f32'} × {scheme.weight_bits} bits"
         reports.append(LayerReport(name, op, precision, "", before, size))
     DeadCodeElimination().run(graph)
     return QuantizationReport(tuple(reports), 0, 0, 0, 0)
@@ -69,7 +71,15 @@ def _obstacle(node: Node, weight: Value | None, scheme: Scheme) -> str:
     return ""
 
 
-def _replace(graph: Graph, node: Node, weight: Value, stored: StoredWeight, bits: int) -> int:
+def _has_whole_blocks(stored: StoredWeight) -> bool:
+    """Whether words hold whole groups, and rows do, so that activations are rounded by group."""
+    block = stored.block
+    return block is not None and block % UNIT == 0 and stored.stored.shape[1] % block == 0
+
+
+def _replace(
+    graph: Graph, node: Node, weight: Value, stored: StoredWeight, bits: int, rounds: bool
+) -> int:
     """Let a layer read the stored weight; return the bytes of that."""
     name = getattr(weight.op, "label", weight.name)
     x, bias = node.operands[0], node.operands[2:]
@@ -81,11 +91,17 @@ def _replace(graph: Graph, node: Node, weight: Value, stored: StoredWeight, bits
         else:
             numbers = graph.add_weight(f"{name}.w{bits}", stored.stored)
             size = stored.nbytes
-        real = F.dequantize(
-            numbers, stored.scale, stored.zero_point, axis=stored.axis, block=stored.block
-        )
-        made = graph.create(Linear(), (x, real, *bias), location=node.location)
-    graph.replace(node, made.results)
+        scale = graph.add_weight(f"{name}.scale", stored.scale)
+        point = None
+        if stored.zero_point is not None:
+            point = graph.add_weight(f"{name}.zero_point", stored.zero_point)
+        if rounds and stored.block is not None:
+            y = F.blocked_linear(x, numbers, scale, point, block=stored.block)
+            made = F.add(y, bias[0]) if bias else y
+        else:
+            real = F.dequantize(numbers, scale, point, axis=stored.axis, block=stored.block)
+            made = graph.create(Linear(), (x, real, *bias), location=node.location).result
+    graph.replace(node, [made])
     return size
 
 

@@ -39,6 +39,9 @@ class DotInstruction:
     narrowest: int
     widest: int
     """Bytes of the vectors that there is one for."""
+    pairs: str = ""
+    """The intrinsic that makes 32-bit sums of what the first one leaves: 16-bit sums of two
+    products. They hold products of left integers of at most seven bits."""
 
     def name(self, lanes: int) -> str:
         """The intrinsic for so many sums."""
@@ -73,7 +76,12 @@ class Machine:
 
     def byte_dot(self) -> DotInstruction | None:
         """How it multiplies bytes four at a time; None if it does not."""
-        return next((dot for dot in self.dots.values() if dot.steps == 4), None)
+        return next((dot for dot in self.dots.values() if dot.steps == 4 and not dot.pairs), None)
+
+    def small_byte_dot(self) -> DotInstruction | None:
+        """How it multiplies bytes of which the left ones have seven bits; None if it does not."""
+        found = next((dot for dot in self.dots.values() if dot.steps == 4), None)
+        return self.byte_dot() or found
 
     def target_machine(self, level: int = 3) -> llvm.TargetMachine:
         """LLVM's view of it."""
@@ -82,6 +90,10 @@ class Machine:
 
 VNNI_BYTES = ("dot_u8_i8", 4, u8, i8, "llvm.x86.avx512.vpdpbusd.{bits}")
 VNNI_PAIRS = ("multiply_pairs", 2, i16, i16, "llvm.x86.avx512.vpdpwssd.{bits}")
+AVX2_BYTES = DotInstruction(
+    *("dot_u7_i8", 4, u8, i8, "llvm.x86.avx2.pmadd.ub.sw", 32, 32),
+    pairs="llvm.x86.avx2.pmadd.wd",
+)
 NEON_BYTES = ("dot_i8_i8", 4, i8, i8, "llvm.aarch64.neon.sdot.v{lanes}i32.v{bytes}i8")
 
 
@@ -94,6 +106,8 @@ def _dot_instructions(triple: str, features: frozenset[str]) -> Mapping[str, Dot
         if has_wide or "+avxvnni" in features:
             widest = 64 if has_wide else 32
             found = tuple(DotInstruction(*each, 16, widest) for each in (VNNI_BYTES, VNNI_PAIRS))
+        elif "+avx2" in features:
+            found = (AVX2_BYTES,)
     elif triple.startswith("aarch64") and "+dotprod" in features:
         found = (DotInstruction(*NEON_BYTES, 8, 16),)
     return {dot.function: dot for dot in found}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+import monograph
 from monograph.frontends.onnx import from_onnx
 from monograph.ir.interpret import interpret
 from tests.frontends.onnx.ort import compare, model_of, one_node, run_ort
@@ -61,6 +62,22 @@ def test_weights_whose_rows_name_their_block() -> None:
     operands = [draw(3, 32), whole(0, 256, (6, 2, 8), "uint8"), np.abs(draw(6, 2)), None, groups]
     options = {"K": 32, "N": 6, "bits": 4, "block_size": 16, "constant": [1, 2, 4]}
     contrib("MatMulNBits", operands, rtol=1e-4, atol=1e-3, **options)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("points", [False, True])
+def test_activations_are_rounded_as_the_accuracy_level_allows(bits: int, points: bool) -> None:
+    packed = whole(0, 256, (40, 2, 32 * bits // 8), "uint8")
+    zero = [whole(0, 256, (40, -(-2 * bits // 8)), "uint8")] if points else []
+    operands = [draw(3, 64), packed, np.abs(draw(40, 2)), *zero]
+    options = {"K": 64, "N": 40, "bits": bits, "block_size": 32, "accuracy_level": 4}
+    model, feeds = one_node(
+        "MatMulNBits", operands, 1, domain="com.microsoft", constant=[1, 2, 3], **options
+    )
+    graph = from_onnx(model)
+    assert [node.op.name for node in graph.nodes].count("blocked_linear") == 1
+    (got,), (want,) = monograph.compile(graph, strict=True)(feeds["x0"]), run_ort(model, feeds)
+    assert np.linalg.norm(got - want) < 1e-4 * np.linalg.norm(want)
 
 
 # Against models of ordinary ops, as ONNX Runtime has no kernels for these on a CPU.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from monograph import functional as F
 from monograph.frontends.onnx.converters.conv import quantized_conv
 from monograph.frontends.onnx.converters.matmul import (
@@ -23,10 +25,13 @@ from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
-from monograph.ir.types import Kind, f32, i32, i64, u8, u32
+from monograph.ir.types import Array, Kind, dtype_of, f32, i32, i64, u8, u32
+from monograph.ops.blocked_linear import UNIT
 from monograph.ops.rules import normalize_axis
 
 DOMAIN = "com.microsoft"
+ROUNDED = 4
+"""The accuracy level at which activations are rounded to eight bits."""
 
 # Between dequantize and quantize.
 
@@ -189,6 +194,10 @@ def matmul_n_bits(node: OnnxNode) -> Value:
     if node.integer("weight_prepacked", 0):
         raise node.error("prepacked weights are not supported")
     blocks = -(-inputs // block)
+    if node.integer("accuracy_level", 0) == ROUNDED and _has_whole_blocks(
+        node, inputs, block, bits
+    ):
+        return _blocked_linear(node, inputs, outputs, block, bits)
     packed = F.reshape(node.input(1), (outputs, -1))
     numbers = F.reshape(unpacked(node, packed, bits), (outputs, blocks, block))
     zero = _zero_points(node, bits, (outputs, blocks))
@@ -203,6 +212,38 @@ def matmul_n_bits(node: OnnxNode) -> Value:
     whole = F.reshape(F.multiply(centred_, scales), (outputs, blocks * block))
     weight = F.slice(whole, (0,), (inputs,), axes=(1,))
     return F.linear(a, cast_to(weight, a.dtype), bias)
+
+
+def _has_whole_blocks(node: OnnxNode, inputs: int, block: int, bits: int) -> bool:
+    """Whether it is a product of blocks of bytes, of weights that are known."""
+    given = all(node.constant(k) is not None for k in (1, 2) if node.optional(k) is not None)
+    points = node.optional(3)
+    known = points is None or (points.dtype is u8 and node.constant(3) is not None)
+    is_whole = inputs % block == 0 and block % UNIT == 0 and bits in (4, 8)
+    return is_whole and given and known and node.optional(4) is None
+
+
+def _blocked_linear(node: OnnxNode, inputs: int, outputs: int, block: int, bits: int) -> Value:
+    """The product with activations rounded to eight bits, as its accuracy level allows."""
+    a, bias, dtype = node.input(0), node.optional(5), dtype_of("u4" if bits == 4 else "u8")
+    blocks = inputs // block
+
+    def unpack(packed: Array, count: int) -> Array:
+        table = packed.reshape(outputs, -1).view(np.uint8)
+        if bits == 4:
+            table = np.stack([table & 15, table >> 4], 2).reshape(outputs, -1)
+        return table[:, :count].astype(dtype.numpy)
+
+    name = node.input(1).name
+    numbers = a.graph.add_weight(f"{name}_numbers", unpack(node.need_constant(1), inputs))
+    scales = F.reshape(cast_to(node.input(2), f32), (outputs, blocks))
+    packed = node.constant(3)
+    middle = np.full((outputs, blocks), 2 ** (bits - 1)).astype(dtype.numpy)
+    points = a.graph.add_weight(
+        f"{name}_points", middle if packed is None else unpack(packed, blocks)
+    )
+    y = F.blocked_linear(cast_to(a, f32), numbers, scales, points, block=block)
+    return cast_to(y if bias is None else F.add(y, cast_to(bias, f32)), a.dtype)
 
 
 def _zero_points(node: OnnxNode, bits: int, shape: tuple[int, int]) -> float | Value:

@@ -73,7 +73,7 @@ def in_dots(contraction: Contraction, dot: DotInstruction) -> Dots | None:
         words, axes, places = _words_to_pack(ordered, image)
     if image.dtype is not dot.left:
         words = e.apply("bitwise_xor", words, e.literal(SIGN_BITS, i32))
-    right = _word(tuple(_right_byte(ordered, place) for place in places))
+    right = word_of_bytes(tuple(_right_byte(ordered, place) for place in places))
     product = e.apply(dot.function, words, right)
     moved = 0 if image.dtype is dot.left else (128 if dot.left is u8 else -128)
     alias = (Buffer(WORDS, i32, _words_shape(image.buffer)),) if in_place is not None else ()
@@ -141,7 +141,7 @@ def _words_to_pack(
             at = dim_min(at, depth - 1)
         places.append(({along.symbol: at}, inside))
     loads = [e.cast(e.substitute(image, at), i32) for at, _ in places]
-    return _word(loads), (step,), places
+    return word_of_bytes(loads), (step,), places
 
 
 def _right_byte(contraction: Contraction, place: Place) -> Expr:
@@ -151,7 +151,7 @@ def _right_byte(contraction: Contraction, place: Place) -> Expr:
     return value if isinstance(inside, bool) else e.select(inside, value, e.literal(0, i32))
 
 
-def _word(numbers: Sequence[Expr]) -> Expr:
+def word_of_bytes(numbers: Sequence[Expr]) -> Expr:
     """Four numbers in the bytes of a word, the first in the lowest."""
     word: Expr | None = None
     for place, number in enumerate(numbers):

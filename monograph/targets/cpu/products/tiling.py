@@ -301,7 +301,7 @@ class _Chooser:
         segments, height, vectors = self.tile(rows, columns, lanes)
         width = vectors * lanes
         depth = self.depth(likely(rows))
-        tiles = likely(segments[0].count) if segments else groups_of(likely(rows), height)
+        tiles = max(1, likely(segments[0].count)) if segments else groups_of(likely(rows), height)
         in_blocks = self.right is Reading.PACKED and not self.is_whole()
         most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
         block_tiles = groups_of(tiles, groups_of(tiles, most))

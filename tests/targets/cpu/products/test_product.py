@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+import monograph
 from monograph import functional as F
+from monograph.compiler import Options, compile_graph
 from monograph.ir.dims import Symbol
+from monograph.ir.interpret import interpret
+from monograph.ir.types import TensorType, f32
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.expr import Axis
@@ -166,3 +171,15 @@ def test_a_tiling_says_how_it_cuts() -> None:
         "tile(3·4 rows, 8 columns) block(8 rows, 16 columns, all of k) "
         "left(in place) right(packed by block)"
     )
+
+
+def test_a_product_may_have_fewer_rows_than_a_tile_where_its_size_is_guessed() -> None:
+    """Sizes stand for the ends of their ranges: windows as large as the image leave five rows."""
+    height, width, side = (Symbol(name, 2, 4096) for name in ("h", "w", "k"))
+    image = TensorType(f32, (5, 5, height, width))
+    weight = TensorType(f32, (side, 5, side, side))
+    graph = monograph.trace(lambda x, w: F.conv(x, w, stride=3), image, weight)
+    generator = np.random.default_rng(0)
+    inputs = [generator.normal(size=s).astype(np.float32) for s in ((5, 5, 9, 8), (3, 5, 3, 3))]
+    (found,) = compile_graph(graph, Options(cache=False)).run(inputs)
+    np.testing.assert_allclose(found, interpret(graph, inputs)[0], rtol=1e-4, atol=1e-4)
