@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from monograph import errors
+from tests.fuzz.definitions import Definitions
 from tests.fuzz.draw import draw_program
 from tests.fuzz.oracle import Answers, judge, noise, same_bits
 from tests.fuzz.programs import Model, Program, Watch
@@ -125,19 +126,27 @@ class _Reference:
         with _wide_defaults():
             self.wide = self._run(None, wide=True)
         self._noisy: list[list[Tensor]] = []
+        self._defined: list[Tensor] | None = None
 
     def _record(self, name: str, value: Tensor) -> Tensor:
         self.dtypes[name] = value.dtype
         return value
 
-    def _run(self, watch: Watch | None, *, wide: bool = False) -> list[Tensor]:
+    def defined(self) -> list[Tensor]:
+        """Results of what definitions say, in the program's own dtypes."""
+        if self._defined is None:
+            self._defined = self._run(None, exact=True)
+        return self._defined
+
+    def _run(self, watch: Watch | None, *, wide: bool = False, exact: bool = False) -> list[Tensor]:
         weights = self.program.weights()
         arguments = [each.clone() for each in self.arguments]
         if wide:
             weights = {name: widened(each) for name, each in weights.items()}
             arguments = [widened(each) for each in arguments]
         model = self.program.build(weights, wide=wide, watch=watch)
-        return call(model, arguments, self.mode.gradients)
+        with Definitions() if wide or exact else nullcontext():
+            return call(model, arguments, self.mode.gradients)
 
     def noisy(self, draws: int) -> list[list[Tensor]]:
         """Results of so many noisy runs."""
@@ -164,6 +173,9 @@ class _Reference:
             lambda draws: [each[number] for each in self.noisy(draws)],
             exact,
             self.mode.level == "O3",
+            lambda: [self.defined()[number]],
+            number >= len(outputs),
+            self.mode.route == "onnx",
         )
 
     def judge(self, got: Sequence[Tensor]) -> Verdict | None:

@@ -57,8 +57,9 @@ def scatter(scope: Scope) -> Drawn | None:
         f"torch.zeros_like({{0}}).index_add(0, {{1}}, {{0}}[-{count}:])",
         "{0}.index_fill(0, {1}, 1)",
         "{0}.index_put(({1},), {0}[0] * 2, accumulate=True)",
-        f"{{0}}.slice_scatter({{0}}[:{count}] * 2, 0, 0, {count})",
-        "{0}.select_scatter({0}[0] + {0}[1], 0, 1)",
+        # Where elements share memory, torch's own writes reach all that do.
+        f"{{0}}.contiguous().slice_scatter({{0}}[:{count}] * 2, 0, 0, {count})",
+        "{0}.contiguous().select_scatter({0}[0] + {0}[1], 0, 1)",
         "{0}.index_put(({1}[:1],), {0}[0] + {0}[1])",
     ]
     if value.dim() == 1:

@@ -25,7 +25,7 @@ PRODUCTS = texts(
 LINEAR = texts(
     """
     F.linear({0}, {1}, {2}) ; F.gelu(F.linear({0}, {1}, {2})) ; F.linear({0}, {1}, {2}).relu()
-    F.linear({0}, {1}) ; F.linear({0}, {1}).tanh() + {0}.sum()
+    F.linear({0}, {1}) ; F.linear({0}, {1}).tanh()
     """
 )
 POOLS = {

@@ -64,10 +64,11 @@ BINARY = texts(
 )
 EXACT_BINARY = frozenset(
     (
-        *("torch.maximum({0}, {1})", "torch.minimum({0}, {1})", "torch.copysign({0}, {1})"),
+        "torch.copysign({0}, {1})",
         *("{0} * {1}", "{0} + {1}", "{0} - {1}"),
     )
 )
+"""Which of two zeros is the larger is for nobody to say."""
 INTEGER_BINARY = texts(
     """
     {0} + {1} ; {0} - {1} ; {0} * {1} ; {0} & {1} ; {0} | {1} ; {0} ^ {1} ; {0} > {1}

@@ -60,7 +60,10 @@ def reduction(scope: Scope) -> Drawn | None:
         table = COMPLEX
     else:
         table = BOOL if str(value.dtype) == "torch.bool" else INTEGER
-    return Drawn(scope.random.choice(table).replace("%d", str(axis)), (name,))
+    text = scope.random.choice(table)
+    if scope.contents == "special" and "prod(" in text:
+        return None  # of huge and tiny numbers, it overflows or not by the order
+    return Drawn(text.replace("%d", str(axis)), (name,))
 
 
 FAMILIES = ((reduction, 5),)

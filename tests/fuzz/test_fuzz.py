@@ -6,7 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +21,8 @@ from torch.nn import functional
 
 from tests.fuzz import layers, pointwise, reductions, views
 from tests.fuzz.check import Case, check, draw_case
-from tests.fuzz.oracle import Answers, judge
+from tests.fuzz.definitions import Definitions
+from tests.fuzz.oracle import Answers, judge, nudge
 from tests.fuzz.programs import Model, Program, Statement
 from tests.fuzz.report import as_python, bucket
 from tests.fuzz.routes import Mode
@@ -234,3 +235,44 @@ def test_noise_excuses_a_comparison_of_nearly_equal_numbers() -> None:
         return lambda x0: (x0.double() + 1e-8 > x0.double(),)
 
     assert check(Case(program, Mode()), compile_case).status == "right"
+
+
+def test_a_sum_that_overflows_may_be_any_that_is_no_number() -> None:
+    wide = torch.tensor([-4e71, 1.0], dtype=torch.float64)
+    answers = Answers(wide.float(), wide, lambda _: [wide])
+    assert judge(torch.tensor([torch.nan, 1.0]), answers) is None
+    assert judge(torch.tensor([3.0, 1.0]), answers) is not None
+    assert judge(torch.tensor([-torch.inf, torch.nan]), answers) is not None
+
+
+def test_noise_gives_a_nan_any_sign_and_leaves_that_of_an_input() -> None:
+    signs = {
+        exact: {
+            bool(nudge(torch.tensor(torch.nan), torch.float32, generator, exact).signbit())
+            for generator in (torch.Generator().manual_seed(seed) for seed in range(20))
+        }
+        for exact in (True, False)
+    }
+    assert signs == {True: {False}, False: {False, True}}
+
+
+def test_definitions_are_those_of_torch_where_nothing_overflows() -> None:
+    x = torch.randn(6, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weight = torch.arange(1.0, 5.0, dtype=torch.float64)
+    functions: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda x: x.std(1),
+        lambda x: x.var((0, -1), keepdim=True),
+        lambda x: x.std(),
+        lambda x: x.std(1, correction=0),
+        lambda x: torch.var(x, 2, False),
+        lambda x: torch.nn.functional.layer_norm(x, (5,)),
+        lambda x: torch.nn.functional.group_norm(x, 2, weight, weight),
+        lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="linear"),
+    ]
+    for function in functions:
+        with Definitions():
+            found = function(x)
+        torch.testing.assert_close(found, function(x))
+    large = torch.tensor([3e20, -3e20, 0.0])
+    with Definitions():
+        assert large.std().isinf() and not large.double().std().isinf()

@@ -40,7 +40,9 @@ STRICT = (
         "horizontal",
         "lower_composites",
         "slice_gathered_products",
+        "decompose_blocked_linear",
         "decompose_group_norm",
+        "separate_conv_bias",
     ),
     *("conv_transpose_to_conv", "fold_transpose_into_dot", "tile_batch"),
 )

@@ -186,12 +186,22 @@ def test_a_key_that_json_does_not_have_is_refused() -> None:
         write_structure(flatten({(1, 2): 3})[1])
 
 
+def test_a_call_of_a_devices_library_comes_back_equal() -> None:
+    code = library_code()
+    assert read_code(stored(code)).steps == code.steps
+
+
+def library_code() -> Code:
+    """A product that a GPU's library computes."""
+    graph = trace(lambda x, y: x @ y, "f32[64, 64]", "f32[64, 64]")
+    program = compile_graph(graph, Options(cache=False, target="gpu:sm_90")).program
+    assert program is not None
+    return program
+
+
 def test_every_kind_of_step_is_stored_by_some_case() -> None:
-    found = {
-        type(step).__name__
-        for case in NATIVE.values()
-        for step in flattened(code_of(case.graph()).steps)
-    }
+    codes = [*(code_of(case.graph()) for case in NATIVE.values()), library_code()]
+    found = {type(step).__name__ for code in codes for step in flattened(code.steps)}
     assert found == {each.__name__ for each in get_args(Step)}
 
 

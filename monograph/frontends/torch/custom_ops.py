@@ -44,19 +44,21 @@ class TorchCall(Op):
         return tuple(TensorType(*each) for each in zip(self.dtypes, self.shapes, strict=True))
 
     def evaluate(self, *operands: Array) -> tuple[Array, ...]:
-        import torch
-
-        from monograph.frontends.torch.schema import overload_named
         from monograph.frontends.torch.types import array_from_torch, array_to_torch
 
         # Copies where the op writes, so that nobody else's array changes.
         tensors = [array_to_torch(array) for array in operands]
         if self.written:
             tensors = [tensor.clone() for tensor in tensors]
-        given = {
-            name: _decoded(item, tensors, self.sizes)
-            for name, item in json.loads(self.arguments).items()
-        }
+        return tuple(array_from_torch(tensor) for tensor in self.call(tensors))
+
+    def call(self, tensors: Sequence[Any]) -> list[Any]:
+        """What torch returns, and the new contents of what it overwrites, as tensors."""
+        import torch
+
+        from monograph.frontends.torch.schema import overload_named
+
+        given = self.keyword_arguments(tensors, self.sizes)
         function = overload_named(self.target)
         with torch.no_grad():
             returned = function(
@@ -72,7 +74,12 @@ class TorchCall(Op):
             raise EvaluationError(
                 f"{self.target} returned {len(found)} tensors", expected=str(len(self.dtypes))
             )
-        return tuple(array_from_torch(tensor) for tensor in found)
+        return found
+
+    def keyword_arguments(self, operands: Sequence[Any], sizes: Sequence[Any]) -> dict[str, Any]:
+        """All arguments by name, with these operands and sizes in their places."""
+        read = json.loads(self.arguments)
+        return {name: _decoded(item, operands, sizes) for name, item in read.items()}
 
     def binds(self) -> tuple[Symbol, ...]:
         return decided(*(size for shape in self.shapes for size in shape))
@@ -160,7 +167,7 @@ def _encoded(importer: Importer, given: Any, operands: list[Value], sizes: list[
     raise UnsupportedError(f"an opaque call cannot keep an argument of type {type(found).__name__}")
 
 
-def _decoded(given: Any, tensors: Sequence[Any], sizes: Shape) -> Any:
+def _decoded(given: Any, tensors: Sequence[Any], sizes: Sequence[Any]) -> Any:
     import torch
 
     if isinstance(given, list):

@@ -126,7 +126,7 @@ class TorchModel:
         for output, position in self.model.graph.updates.items():
             target = given[position]
             if isinstance(target, torch.Tensor):
-                overwrite(target, array_to_torch(results[output]))
+                overwrite(target, _as_tensor(results[output]))
         return [_leaf(output, results) for output in self.model.outputs]
 
     def _argument(self, index: int, leaves: Sequence[Any]) -> Any:
@@ -246,7 +246,7 @@ def _memory(tensor: torch.Tensor, described: Input) -> torch.Tensor:
             expected=f"strides and offset {described.view}",
             found=str(view),
         )
-    return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage())
 
 
 def overwrite(target: torch.Tensor, value: torch.Tensor) -> None:
@@ -268,12 +268,19 @@ def _leaf(output: Output, results: Sequence[Any]) -> Any:
     array = results[output.position]
     if output.is_number:
         return array.item()
-    tensor = turned_back(array_to_torch(array), output)
+    tensor = turned_back(_as_tensor(array), output)
     return tensor.to(torch.complex32) if output.is_half_complex else tensor
 
 
-def _as_array(item: Any) -> Array | int | float:
-    return array_from_torch(item) if isinstance(item, torch.Tensor) else item
+def _as_array(item: Any) -> Any:
+    """An argument for a program: tensors on a GPU stay there, and a program may take them."""
+    if not isinstance(item, torch.Tensor) or item.is_cuda:
+        return item
+    return array_from_torch(item)
+
+
+def _as_tensor(result: Any) -> torch.Tensor:
+    return result if isinstance(result, torch.Tensor) else array_to_torch(result)
 
 
 def fresh_key() -> Array:

@@ -23,7 +23,8 @@ def own_state(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             copies[name] = given.clone()
             continue
         if _storage(given) not in storages:
-            whole = torch.empty(0, dtype=torch.uint8).set_(given.untyped_storage())
+            whole = torch.empty(0, dtype=torch.uint8, device=given.device)
+            whole = whole.set_(given.untyped_storage())
             storages[_storage(given)] = whole.clone().untyped_storage()
         copies[name] = torch.empty(0, dtype=given.dtype, device=given.device).set_(
             storages[_storage(given)], given.storage_offset(), given.shape, given.stride()

@@ -1,4 +1,7 @@
-"""Whether kernels stay in their buffers: loop nests that no proof covers are visited by sample."""
+"""Whether kernels stay in their buffers and compute in place what they may.
+
+Loop nests that no proof covers, and those that write over what they read, are visited by sample.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Mapping
 
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.kernel.bounds import unproved_accesses
+from monograph.kernel.loops import LoopNest
 from monograph.kernel.verify import verify_sampled
 from monograph.program.code import Code, Launch, flattened
 from monograph.targets.cpu.build import Program
@@ -17,17 +21,31 @@ class AccessVerifier:
     def __init__(self, program: Code) -> None:
         self.program = program
         kernels = program.kernels if isinstance(program, Program) else ()
-        self.unproved = {each.name: each.nest for each in kernels if unproved_accesses(each.nest)}
-        """The loop nests of which it is not proved for all sizes that they stay in their buffers;
-        a program that was stored has none to look at."""
-        for nest in self.unproved.values():
-            if not nest.sizes:
-                verify_sampled(nest, {})
+        self.nests = {each.name: each.nest for each in kernels}
+        """A program that was stored has none to look at."""
+        self.unproved = {name for name, nest in self.nests.items() if unproved_accesses(nest)}
+        """Those of which it is not proved for all sizes that they stay in their buffers."""
+        self._visit({}, symbolic=False)
 
     def verify(self, bindings: Mapping[Symbol, int]) -> None:
         """Visit what is not proved near the ends of its loops, at the sizes of each launch."""
+        self._visit(bindings, symbolic=True)
+
+    def _visit(self, bindings: Mapping[Symbol, int], symbolic: bool) -> None:
         for step in flattened(self.program.steps):
-            nest = self.unproved.get(step.kernel) if isinstance(step, Launch) else None
-            if nest is not None and nest.sizes and isinstance(step, Launch):
+            nest = self.nests.get(step.kernel) if isinstance(step, Launch) else None
+            if nest is None or not isinstance(step, Launch) or bool(nest.sizes) != symbolic:
+                continue
+            in_place = _in_place(step, nest)
+            if in_place or step.kernel in self.unproved:
                 given = (evaluate_dim(symbol, bindings) for symbol in step.sizes)
-                verify_sampled(nest, dict(zip(nest.sizes, given, strict=True)))
+                verify_sampled(nest, dict(zip(nest.sizes, given, strict=True)), in_place=in_place)
+
+
+def _in_place(step: Launch, nest: LoopNest) -> dict[str, str]:
+    """The buffers that the only output may be written over, by name."""
+    if not step.in_place:
+        return {}
+    (output,) = nest.outputs
+    slots = zip(step.runs[0], nest.inputs, strict=False)
+    return {buffer.name: output.name for slot, buffer in slots if slot in step.in_place}

@@ -12,8 +12,8 @@ The rest of the pages is filled with a *canary*, two bytes that read as NaN in e
 huge number in every integer of at least 16 bits. Outputs and the arena begin as canaries too, so
 that elements that nobody wrote show in the results. After a call all canaries around them must be
 as they were: what damaged one is an error that names the slot and the steps that write to it.
-Inputs and weights are copied, and may not be written to at all. (Searches for schedules hand in
-what a kernel writes as an input: they cannot run in this mode.)
+Inputs and weights are copied, and may not be written to at all. (Kernels that a search for
+schedules measures are handed what they write as an input, and have no fences.)
 
 Nothing is promised of an address but that elements are aligned, so that memory ends at the very
 fence. Only what is written and has more than ``SMALL`` bytes begins at a cache line, as streaming

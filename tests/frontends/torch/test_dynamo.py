@@ -260,3 +260,20 @@ def test_numbers_drawn_of_constants_have_nothing_to_read() -> None:
 
     found = torch.compile(drawn, backend=monograph)(torch.zeros(4))
     assert len(set(found.tolist())) == 4 and 0 <= found.min() <= found.max() < 6
+
+
+def test_elements_that_share_memory_may_come_apart_where_they_are_equal() -> None:
+    """A backward pass was recorded with an overlapping tensor, and is given its conjugate."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * x.conj() + x.conj()[:, :1] * y.conj()
+
+    x = torch.randn(8, dtype=torch.complex64).as_strided((2, 7), (1, 1))
+    y = torch.randn(1, dtype=torch.complex64).expand(2, 1)
+    weights = torch.arange(14.0).view(2, 7)
+    found = []
+    for function in (program, torch.compile(program, backend=monograph)):
+        leaves = [each.detach().requires_grad_() for each in (x, y)]
+        loss = (torch.view_as_real(function(*leaves)).sum(-1) * weights).sum()
+        found.append(torch.autograd.grad(loss, leaves))
+    torch.testing.assert_close(found[1], found[0])

@@ -419,3 +419,22 @@ def test_frames_of_a_signal_are_counted_not_listed() -> None:
     model = check(lambda x: x.as_strided((3, 5, 8), (40, 6, 1), 2) * 2, torch.randn(3, 40))
     constants = [node.result for node in model.graph.nodes if node.op.name == "constant"]
     assert all(value.tensor.size == 1 for value in constants)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x @ x.mT).norm(dim=1),
+        lambda x: (x @ x.mT).norm(3, dim=1),
+        lambda x: (x @ x.mT).std(1),
+        lambda x: torch.std_mean(x @ x.mT, 1)[0],
+    ],
+)
+def test_squares_of_halves_are_not_stored_as_halves(function: Any) -> None:
+    """A square of more than 256 is none; the root of a sum of squares is a half again."""
+    import monograph
+
+    x = torch.randn(11, 11, generator=torch.Generator().manual_seed(0)).mul(12).half()
+    found, expected = monograph.compile(function, x)(x), function(x)
+    assert expected.isfinite().all()
+    torch.testing.assert_close(found, expected, rtol=2e-3, atol=0)

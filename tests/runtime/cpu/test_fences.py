@@ -139,6 +139,15 @@ def test_tensors_have_fences(fenced: Side) -> None:
         assert float(result) == 6.0
 
 
+def test_a_search_for_schedules_measures_without_fences(fenced: Side) -> None:
+    """What a kernel writes is among its inputs there, which a fenced program may not write to."""
+    weight, x = floats(8, 8), floats(5, 8)
+    graph = monograph.trace(lambda x: F.softmax(F.matmul(x, weight), -1), "f32[5, 8]")
+    options = Options(cache=False, level="O3", budget=0.0, threads=1)
+    (got,), (want,) = compile_graph(graph, options).run([x]), interpret(graph, [x])
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 def test_runs_side_by_side_have_fences_each(fenced: Side) -> None:
     def chain(x: Any, y: Any) -> Any:
         def step(matrix: Any) -> Any:

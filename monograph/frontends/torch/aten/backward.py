@@ -136,19 +136,23 @@ def _grid_sampler(node: TorchNode) -> tuple[Value | None, ...]:
 @converter(
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
     "aten._scaled_dot_product_flash_attention_backward.default",
+    "aten._scaled_dot_product_cudnn_attention_backward.default",
+    "aten._scaled_dot_product_efficient_attention_backward.default",
 )
-def _attention(node: TorchNode) -> tuple[Value, ...]:
-    wanted = {name: node[name] for name in ("query", "key", "value")}
-    made = gradients(
-        node,
-        "aten.scaled_dot_product_attention.default",
-        wanted,
-        node["grad_out"],
-        attn_mask=node.get("attn_mask"),
-        is_causal=node["is_causal"],
-        scale=node["scale"],
-    )
-    return tuple(made)
+def _attention(node: TorchNode) -> tuple[Value | None, ...]:
+    given = node.all_arguments()
+    mask = given.get("attn_mask", given.get("attn_bias"))
+    wanted = {name: given[name] for name in ("query", "key", "value")}
+    others = {"is_causal": given["is_causal"], "scale": given["scale"]}
+    flags = given.get("grad_input_mask", (True, True, True))
+    if len(flags) > 3 and flags[3] and mask is not None:
+        wanted["attn_mask"] = mask
+    else:
+        others["attn_mask"] = mask
+    forward = "aten.scaled_dot_product_attention.default"
+    grad = given.get("grad_out", given.get("grad_out_"))
+    made = list(gradients(node, forward, wanted, grad, **others))
+    return (*made, *(None for _ in range(len(flags) - len(made))))
 
 
 @converter("aten._cdist_backward.default")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from monograph import functional as F
+from monograph.errors import UnsupportedError
 from monograph.frontends.torch.aten.random import dropped
 from monograph.frontends.torch.aten.reduce import axis_of
 from monograph.frontends.torch.node import TorchNode, static
@@ -256,6 +257,39 @@ def _flash_attention(node: TorchNode) -> tuple[Value, Value]:
         seen = F.less_equal(F.iota(shape, 1), F.iota(shape, 0))
         scores = F.where(seen, scores, float("-inf"))
     return _attend(node), F.cast(F.logsumexp(scores, -1), types[1].dtype)
+
+
+@converter(
+    "aten._scaled_dot_product_flash_attention.default",
+    "aten._scaled_dot_product_efficient_attention.default",
+    "aten._scaled_dot_product_cudnn_attention.default",
+)
+def _fused_attention(node: TorchNode) -> tuple[Any, ...]:
+    """What torch traces on a GPU where gradients are wanted.
+
+    Beside the result they give what only their own backward reads, which ours does not: NaN and
+    zeros, so that nobody else can take them for something.
+    """
+    if float(node["dropout_p"]) != 0.0:
+        raise UnsupportedError(
+            f"{node.op_name} drops weights, and its random numbers are not known",
+            hint="write attention out, or set its dropout to 0",
+        )
+    query, key, value = node["query"], node["key"], node["value"]
+    mask = node.get("attn_bias")
+    if mask is not None and mask.dtype is not bool_:
+        mask = node.value(mask, query.dtype)
+    result = F.attention(query, key, value, mask, bool(node["is_causal"]), node["scale"])
+    sizes = iter((query.shape[-2], key.shape[-2]))  # of which some return the largest
+    rest: list[Any] = []
+    recorded_types = zip(node.fx_node.meta["val"], node.result_types(), strict=True)
+    for recorded, type_ in list(recorded_types)[1:]:
+        if type_ is None:
+            rest.append(None if recorded is None else next(sizes))
+        else:
+            filling = float("nan") if type_.dtype.is_float else 0
+            rest.append(F.full(type_.shape, filling, type_.dtype))
+    return result, *rest
 
 
 def _scores(node: TorchNode) -> Value:

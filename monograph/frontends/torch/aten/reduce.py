@@ -16,7 +16,7 @@ from monograph.frontends.torch.node import TorchNode, as_list
 from monograph.frontends.torch.registry import converter
 from monograph.ir.dims import provably_equal, shape_product
 from monograph.ir.graph import Value
-from monograph.ir.types import bool_, i64
+from monograph.ir.types import bool_, i64, wide
 
 
 def axes_of(x: Value, dim: Any) -> tuple[int, ...]:
@@ -173,8 +173,14 @@ def _correction(node: TorchNode) -> float:
     return 1.0 if given is None else float(given)
 
 
-def _variance(node: TorchNode) -> Value:
+def _deviation(node: TorchNode) -> Value:
+    """The root of a variance, which may itself be too large for 16 bits."""
     x = node["self"]
+    root = F.sqrt(_variance(node, F.cast(x, wide(x.dtype))))
+    return F.cast(root, x.dtype) if x.dtype.is_float else root
+
+
+def _variance(node: TorchNode, x: Value) -> Value:
     axes, keep, correction = axes_of(x, node.get("dim")), _keepdim(node), _correction(node)
     if x.dtype.is_complex:
         first, second = (F.variance(part, axes, keep, 0) for part in (F.real(x), F.imag(x)))
@@ -192,24 +198,24 @@ def _corrected(variance: Value, x: Value, axes: tuple[int, ...], correction: flo
 
 @converter("aten.var.default", "aten.var.dim", "aten.var.correction")
 def _var(node: TorchNode) -> Value:
-    return _variance(node)
+    return _variance(node, node["self"])
 
 
 @converter("aten.std.default", "aten.std.dim", "aten.std.correction")
 def _std(node: TorchNode) -> Value:
-    return F.sqrt(_variance(node))
+    return _deviation(node)
 
 
 @converter("aten.var_mean.default", "aten.var_mean.dim", "aten.var_mean.correction")
 def _var_mean(node: TorchNode) -> tuple[Value, Value]:
     x = node["self"]
-    return _variance(node), F.mean(x, axes_of(x, node.get("dim")), _keepdim(node))
+    return _variance(node, x), F.mean(x, axes_of(x, node.get("dim")), _keepdim(node))
 
 
 @converter("aten.std_mean.default", "aten.std_mean.dim", "aten.std_mean.correction")
 def _std_mean(node: TorchNode) -> tuple[Value, Value]:
     x = node["self"]
-    return F.sqrt(_variance(node)), F.mean(x, axes_of(x, node.get("dim")), _keepdim(node))
+    return _deviation(node), F.mean(x, axes_of(x, node.get("dim")), _keepdim(node))
 
 
 @converter("aten.linalg_vector_norm.default")
@@ -225,7 +231,12 @@ def _vector_norm(node: TorchNode) -> Value:
 
 
 def vector_norm(x: Value, order: float, axes: tuple[int, ...], keepdim: bool) -> Value:
-    """The norm of that order along the axes; 0 counts what is not zero."""
+    """The norm of that order along the axes; 0 counts what is not zero.
+
+    Powers of 16-bit numbers are taken in 32: they may be too large where the norm is not.
+    """
+    if x.dtype.is_float and wide(x.dtype) is not x.dtype:
+        return F.cast(vector_norm(F.cast(x, wide(x.dtype)), order, axes, keepdim), x.dtype)
     size = F.abs(x)
     if order == 2.0:
         return F.sqrt(F.sum(F.square(size), axes, keepdim))

@@ -30,9 +30,17 @@ from itertools import product
 
 from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
-from monograph.ir.dims import Dim, Shape, Symbol, dim_min, is_static, shape_product
+from monograph.ir.dims import (
+    Dim,
+    Shape,
+    Symbol,
+    dim_min,
+    is_static,
+    shape_product,
+    substitute_dim,
+)
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Axis, Buffer, Expr, Load
+from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout
@@ -200,6 +208,8 @@ def as_plane(depthwise: Depthwise, shape: Shape, layout: Layout) -> Plane | None
     size = layout.offset + whole
     if not isinstance(size, int) or size * depthwise.image.dtype.bits // 8 > PLANE_BYTES:
         return None
+    if not _stays_in(depthwise, whole, size):
+        return None
     image = depthwise.image.buffer
     base: Dim = 0
     for axis in depthwise.outer:
@@ -208,6 +218,23 @@ def as_plane(depthwise: Depthwise, shape: Shape, layout: Layout) -> Plane | None
     target = Buffer("plane", image.dtype, (size,))
     lead = size - whole
     return Plane(source, target, base, height, width, pitch, lead)
+
+
+def _stays_in(depthwise: Depthwise, whole: int, size: int) -> bool:
+    """Whether the outer axes go from plane to plane, and the others never leave one.
+
+    Rows of all images may be one axis: with borders, the next image can begin where a row would.
+    """
+    if any(depthwise.steps(axis) % whole for axis in depthwise.outer):
+        return False
+    (place,) = depthwise.image.operands
+    inner = (depthwise.tile, depthwise.lane, *depthwise.taps)
+    if not isinstance(place, Index) or not all(isinstance(axis.extent, int) for axis in inner):
+        return False
+    ends: dict[Symbol, Dim] = {axis.symbol: axis.extent - 1 for axis in inner}
+    ends |= {axis.symbol: 0 for axis in depthwise.outer}
+    last = substitute_dim(place.dim, ends)
+    return isinstance(last, int) and last < size
 
 
 def _filled(plane: Plane, lanes: int) -> tuple[Statement, ...]:

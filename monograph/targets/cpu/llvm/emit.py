@@ -134,6 +134,8 @@ class NestEmitter(ValueEmitter):
 
     def _statements(self, body: Sequence[Statement]) -> None:
         for statement in body:
+            for scope in self.scopes:
+                scope.changing.clear()
             match statement:
                 case Let(variable, value):
                     self.scopes[-1].variables[variable.name] = self.value(value)

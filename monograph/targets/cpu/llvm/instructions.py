@@ -383,6 +383,7 @@ def _multiply_pairs(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, .
     return b.binary("add", even, odd)
 
 
+@_emits("dot_u7_i8")
 @_emits("dot_u8_i8")
 def _dot_u8_i8(b: Builder, dtype: DType, _: DType, operands: tuple[Lanes, ...]) -> Lanes:
     """Unsigned bytes times signed ones, four of each word, as other instructions do it."""
@@ -466,6 +467,9 @@ def cast(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lanes:
     if dtype.is_float and result.is_float:
         if dtype is f64 and result is f16:
             return b.convert("fptrunc", _round_to_odd(b, x), target)
+        if result is f16 and x.lanes == 1:
+            # LLVM would round the sign of a copysign to f16 as well, by a function of libgcc's.
+            x = b.intrinsic("arithmetic.fence", x)
         if result.bits < dtype.bits:
             return b.convert("fptrunc", x, target)
         widened = b.convert("fpext", x, target)

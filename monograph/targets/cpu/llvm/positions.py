@@ -27,6 +27,8 @@ class Scope:
     builder: Builder
     symbols: dict[Symbol, Lanes]
     values: dict[Expr, Lanes] = field(default_factory=dict)
+    changing: dict[Expr, Lanes] = field(default_factory=dict)
+    """Values that hold for the statement that is being emitted, and not for the next one."""
     variables: dict[str, Lanes] = field(default_factory=dict)
     dims: dict[Dim, Lanes] = field(default_factory=dict)
     is_open: bool = True

@@ -312,12 +312,29 @@ def _joined(b: Builder, parts: Sequence[Lanes]) -> Lanes:
 
 
 def _dot(b: Builder, dot: DotInstruction, total: Lanes, left: Lanes, right: Lanes) -> Lanes:
-    """One instruction: several products a lane, added to the lane's sum."""
+    """One instruction, or three: several products a lane, added to the lane's sum."""
     lanes, count = total.lanes, dot.steps * total.lanes
     element = element_type(dot.left)
     parts_type = vector_type(element, count)
+    if dot.pairs:
+        return b.binary("add", total, _dot_in_pairs(b, dot, left, right))
     name = f"@{dot.name(lanes)}"
     b.declarations.add(f"declare {total.type} {name}({total.type}, {parts_type}, {parts_type})")
     split = [b.assign(element, count, f"bitcast {each} to {parts_type}") for each in (left, right)]
     arguments = ", ".join(map(str, (total, *split)))
     return b.assign(total.element, lanes, f"call {total.type} {name}({arguments})")
+
+
+def _dot_in_pairs(b: Builder, dot: DotInstruction, left: Lanes, right: Lanes) -> Lanes:
+    """Sums of two products in 16 bits, then of two of those in 32."""
+    lanes = left.lanes
+    bytes_type, pairs_type = vector_type("i8", 4 * lanes), vector_type("i16", 2 * lanes)
+    words_type = vector_type("i32", lanes)
+    split = [b.assign("i8", 4 * lanes, f"bitcast {each} to {bytes_type}") for each in (left, right)]
+    multiply, add_up = f"@{dot.name(lanes)}", f"@{dot.pairs}"
+    b.declarations.add(f"declare {pairs_type} {multiply}({bytes_type}, {bytes_type})")
+    b.declarations.add(f"declare {words_type} {add_up}({pairs_type}, {pairs_type})")
+    arguments = ", ".join(map(str, split))
+    pairs = b.assign("i16", 2 * lanes, f"call {pairs_type} {multiply}({arguments})")
+    ones = constant_vector(Lanes("1", "i16"), 2 * lanes)
+    return b.assign("i32", lanes, f"call {words_type} {add_up}({pairs}, {ones})")

@@ -2,7 +2,7 @@
 
 A value is emitted in the outermost loop in which everything it depends on is known: what does not
 change along a vector stays a scalar until it meets one. What a nest changes as it goes (a declared
-variable, a volatile buffer) is read where it is asked for, every time.
+variable, a volatile buffer) is read once in each statement that asks for it.
 """
 
 from __future__ import annotations
@@ -86,12 +86,25 @@ class ValueEmitter(MemoryEmitter):
             element = element_type(expr.dtype)
             return Lanes(number(expr.value, element), element)
         if CHANGING in self._names(expr):
-            return self._emitted(expr)
+            return self._changing_value(expr)
         level = self._level(expr)
         kept, self.scopes = self.scopes, self.scopes[: level + 1]
         found = self._emitted(expr)
         self.scopes[-1].values[expr] = found
         self.scopes = kept
+        return found
+
+    def _changing_value(self, expr: Expr) -> Lanes:
+        """The value that an expression has for the statement that is being emitted.
+
+        Memory changes between statements and not inside one, and a formula says its operand often:
+        each time anew would be exponential.
+        """
+        for scope in reversed(self.scopes):
+            if expr in scope.changing:
+                return scope.changing[expr]
+        found = self._emitted(expr)
+        self.scopes[-1].changing[expr] = found
         return found
 
     def _level(self, expr: Expr) -> int:

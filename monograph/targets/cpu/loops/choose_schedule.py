@@ -17,6 +17,7 @@ from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.one_hot_sums import with_picks
+from monograph.switches import is_on
 from monograph.targets.cpu.loops.instruction_counts import instructions_of, work_of
 from monograph.targets.cpu.loops.nest import KEEP_BYTES
 from monograph.targets.cpu.loops.schedule import Schedule
@@ -67,9 +68,15 @@ def choose(kernel: Kernel, machine: Machine) -> Schedule:
     kernel = with_picks(kernel)
     reductions = [expr for expr in kernel.expressions() if isinstance(expr, Reduce)]
     top = [each for each in reductions if not _inside_reduction(each)]
-    if not top:
-        return _pointwise(kernel, machine)
-    return _rows(kernel, machine, top)
+    chosen = _rows(kernel, machine, top) if top else _pointwise(kernel, machine)
+    return chosen if is_on("vector_loops") else without_vectors(chosen)
+
+
+def without_vectors(schedule: Schedule) -> Schedule:
+    """The same order of axes, an element at a time."""
+    return Schedule(
+        schedule.order, schedule.rows, min(schedule.rows, schedule.parallel), grain=schedule.grain
+    )
 
 
 def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:

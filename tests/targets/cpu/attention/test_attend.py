@@ -423,3 +423,19 @@ def test_operands_that_the_group_computes_are_there_when_the_rest_is_apart(rows:
     x = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
     (got,) = compile_graph(graph, Options(cache=False))(x)
     np.testing.assert_allclose(got, interpret(graph, [x])[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_formula_that_reads_the_result_often_reads_it_once(dtype: Any) -> None:
+    """Without that, an arctangent takes minutes; its sign is no call of a function in libgcc."""
+    arrays = [draw(1, 1, 33, 33, dtype=dtype) for _ in range(3)]
+    slope = draw(33, 1, dtype=dtype)
+    program = compiled(
+        lambda x, y, z, s: F.atan2(s, F.attention(x, y, z)), *types_of([*arrays, slope])
+    )
+    (got,) = program.run([*arrays, slope])
+    attended = Attention().evaluate(*(array.astype(np.float64) for array in arrays))
+    expected = np.arctan2(slope.astype(np.float64), attended)
+    tolerance = 1e-5 if dtype is np.float32 else 1e-2
+    assert np.median(np.abs(got - expected)) < tolerance / 10
+    np.testing.assert_allclose(np.cos(got), np.cos(expected), rtol=0, atol=10 * tolerance)

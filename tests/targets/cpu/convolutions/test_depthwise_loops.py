@@ -245,3 +245,11 @@ def test_short_rows_fill_their_vectors(columns: int, stride: int) -> None:
         extent, _, width = line.partition("<")[2].rstrip(":").partition(" by ")
         assert int(extent) == int(width), line
     check((1, 3, side, side), (3, 1, 3, 3), groups=3, padding=1, stride=stride)
+
+
+@pytest.mark.parametrize("kernel", [(3, 2), (3, 3)], ids=str)
+def test_rows_of_all_images_may_follow_one_another_evenly(kernel: tuple[int, int]) -> None:
+    """Four rows of windows, two apart, are as far as it is from one padded image to the next."""
+    for shape in ((4, 1, 6, 1), (3, 1, 6, 6), (2, 2, 6, 6)):
+        weight = (shape[1], 1, *kernel)
+        check(shape, weight, padding=2, stride=2, groups=shape[1])

@@ -13,6 +13,7 @@ from monograph import functional as F
 from monograph.fusion.group import fuse
 from monograph.ir.dims import Symbol
 from monograph.kernel import expr as e
+from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.layout import Layout, channels_last, laid_out
 from monograph.kernel.loops import If, Loop, LoopNest, Statement
 from monograph.kernel.lower import is_lowerable
@@ -25,7 +26,6 @@ from monograph.targets.cpu.convolutions.winograd_loops import (
     Winograd,
     tile_counts,
 )
-from tests.kernel.evaluate_kernel import run_kernel
 
 TRANSFORMS = {"F2": F2, "F2X4": F2X4, "F4": F4, "strided": F2_STRIDED}
 EACH = pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS.keys())
@@ -85,7 +85,7 @@ def conditions(statements: Sequence[Statement]) -> int:
 def test_planes_of_weights_are_zero_beyond_the_last_channel(transform: Transform) -> None:
     kernels = Winograd(convolution(features=5), Plan(transform, 6, 3, 8, 4))
     weight = np.ones((5, 3, 3, 3), np.float32)
-    (planes,) = run_kernel(kernels.weight_kernel(), [weight.ravel()])
+    (planes,) = evaluate_kernel(kernels.weight_kernel(), [weight.ravel()])
     panels = planes.reshape(transform.weight_planes, 3, 8)
     assert np.all(panels[..., 5:] == 0)
     assert np.all(panels[0, :, :5] == 1)  # the first plane is the first tap itself

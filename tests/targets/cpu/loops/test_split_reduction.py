@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from monograph import functional as F
+from monograph.kernel.evaluate import evaluate_kernel
 from monograph.targets.cpu.loops.split_reduction import PIECE, SplitKernel, split_reductions
 from tests.kernel.build import flat
-from tests.kernel.evaluate_kernel import run_kernel
 
 LONG = 4 * PIECE
 
@@ -24,8 +24,8 @@ def split(function: Any, *types: str) -> SplitKernel:
 def run(both: SplitKernel, *arrays: Any) -> Any:
     """Both kernels in NumPy, one after the other."""
     given = [array.reshape(-1) for array in arrays]
-    partial = run_kernel(both.pieces, given)
-    (result,) = run_kernel(both.rest, [*(given[k] for k in both.rest_inputs), *partial])
+    partial = evaluate_kernel(both.pieces, given)
+    (result,) = evaluate_kernel(both.rest, [*(given[k] for k in both.rest_inputs), *partial])
     return result
 
 

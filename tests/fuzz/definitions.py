@@ -1,0 +1,121 @@
+"""Some of torch's functions, computed as they are defined.
+
+Torch's own kernels take means of squares, which overflow or cancel; multiply a neighbour by a
+weight of zero, which makes NaN of an infinity; and accumulate in wider numbers than they take. With
+these in the reference and torch's own in eager, either is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+class Definitions(TorchFunctionMode):  # type: ignore[misc]
+    """While it is entered, these functions are their definitions."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        definition = _DEFINITIONS.get(func)
+        options = kwargs or {}
+        if definition is None or not _is_real(args):
+            return func(*args, **options)
+        narrow = args[0].dtype
+        x = args[0].float() if narrow in _HALVES else args[0]
+        given = [_as(x, each) for each in args[1:]]
+        named = {name: _as(x, each) for name, each in options.items()}
+        return definition(x, *given, **named).to(narrow)
+
+
+def _is_real(args: Sequence[Any]) -> bool:
+    first = args[0] if args else None
+    return isinstance(first, Tensor) and first.is_floating_point()
+
+
+def _as(x: Tensor, value: Any) -> Any:
+    return value.to(x.dtype) if isinstance(value, Tensor) else value
+
+
+def _variance(
+    x: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    axes = tuple(range(x.dim())) if dim is None else dim
+    lost = float(unbiased) if correction is None else correction
+    squares = (x - x.mean(axes, keepdim=True)).square().sum(axes, keepdim=keepdim)
+    count = x.numel() / max(squares.numel(), 1)
+    return squares / max(count - lost, 0.0) if count > lost else squares * torch.nan
+
+
+def _deviation(x: Tensor, *rest: Any, **options: Any) -> Tensor:
+    return _variance(x, *rest, **options).sqrt()
+
+
+def _normalized(x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
+    centred = x - x.mean(axes, keepdim=True)
+    return centred / (centred.square().mean(axes, keepdim=True) + eps).sqrt()
+
+
+def _layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    result = _normalized(x, tuple(range(-len(normalized_shape), 0)), eps)
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias
+
+
+def _group_norm(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    if not x.numel():
+        return functional.group_norm(x, num_groups, weight, bias, eps)
+    grouped = x.reshape(x.shape[0], num_groups, -1)
+    result = _normalized(grouped, (-1,), eps).reshape(x.shape)
+    by_channel = (-1, *(1 for _ in x.shape[2:]))
+    result = result if weight is None else result * weight.view(by_channel)
+    return result if bias is None else result + bias.view(by_channel)
+
+
+def _interpolate(x: Tensor, *rest: Any, **options: Any) -> Tensor:
+    """What has no weight is not there."""
+    plain = functional.interpolate(x, *rest, **options)
+    if bool(x.isfinite().all()):
+        return plain
+    clean = functional.interpolate(x.nan_to_num(0.0, 0.0, 0.0), *rest, **options)
+    weight = functional.interpolate((~x.isfinite()).to(x.dtype), *rest, **options)
+    return torch.where(weight == 0, clean, plain)
+
+
+_DEFINITIONS: dict[Any, Callable[..., Tensor]] = {
+    torch.var: _variance,
+    Tensor.var: _variance,
+    torch.std: _deviation,
+    Tensor.std: _deviation,
+    functional.layer_norm: _layer_norm,
+    functional.group_norm: _group_norm,
+    functional.interpolate: _interpolate,
+}
