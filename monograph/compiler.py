@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from logging import DEBUG
 
 from monograph.errors import UnsupportedError
 from monograph.fusion.regions import fuse_regions
@@ -33,13 +34,14 @@ from monograph.fusion.text import fusion_text
 from monograph.ir.contents import reread, snapshot
 from monograph.ir.graph import Graph
 from monograph.ir.specialize import specialize_sizes
+from monograph.logs import follow_environment, stage_logger
 from monograph.passes.instruments import requested_instruments
 from monograph.passes.manager import run_pipeline
 from monograph.program.native_support import only_interpretable
 from monograph.progress import announce
-from monograph.runtime.artifact import runs_here
 from monograph.runtime.compile_report import CompileReport, read_report, write_report
 from monograph.runtime.compiled import Executable
+from monograph.runtime.device import runs_here
 from monograph.runtime.kernel_summary import notes_of
 from monograph.runtime.options import Options, resolved
 from monograph.runtime.program_cache import Found, Watch, program_cache, settled
@@ -51,6 +53,10 @@ from monograph.targets.strides import usable_strides
 
 __all__ = ["Options", "build_program", "compile_graph"]
 
+_CACHE, _PASSES, _FUSION, _ASSEMBLE, _EMIT, _LOAD = map(
+    stage_logger, ("cache", "passes", "fusion", "assemble", "emit", "load")
+)
+
 
 def compile_graph(
     graph: Graph, options: Options | None = None, *, owned: bool = False
@@ -61,6 +67,7 @@ def compile_graph(
     ``owned``, since it was made for this, gives them to the program, which lets go of them once
     they are packed (``runtime.weight_ownership``).
     """
+    follow_environment()
     chosen = resolved(options)
     if chosen.sizes:
         graph, chosen = specialize_sizes(graph, chosen.sizes), replace(chosen, sizes={})
@@ -84,7 +91,10 @@ def _find_or_build(graph: Graph, options: Options, owned: bool) -> Executable:
     cache = program_cache(model, target, options.key, options.may_cache)
     found = None if cache is None or options.again else cache.find()
     if found is not None:
+        _CACHE.info("@%s: found", graph.name)
+        _PASSES.info("@%s: from the cache, so none runs; MONOGRAPH_CACHE=0 compiles", graph.name)
         return _load_found(graph, options, found, started, owned)
+    _CACHE.info("@%s: %s", graph.name, "not used" if cache is None else "not there")
     report = CompileReport(cache="off" if cache is None else "miss")
     watch = Watch(model)
     program = build_program(model, watch, options, report)
@@ -97,12 +107,14 @@ def _find_or_build(graph: Graph, options: Options, owned: bool) -> Executable:
         started = time.perf_counter()
         cache.keep(program, watch.read, write_report(report))
         report.seconds["storing"] = time.perf_counter() - started
+        _CACHE.debug("@%s: stored in %.1f ms", graph.name, report.seconds["storing"] * 1e3)
     started = time.perf_counter()
     is_native = runs_here(target.record)
     if owned and is_native:
         program = follow_program(program, program.slot_of, watch.graph)
     native = load_program(program, graph, options, owned, compile_graph) if is_native else None
     report.seconds["loading"] = time.perf_counter() - started
+    _LOAD.info("@%s: loaded in %.1f ms", graph.name, report.seconds["loading"] * 1e3)
     again = _compiles_again(graph, options, report)
     made = Executable(graph, native, report, lowered=watch.graph, program=program, again=again)
     made.target, made.foreign = target.record, None if is_native else snapshot_weights(program)
@@ -125,6 +137,7 @@ def _load_found(
     is_native = runs_here(target)
     native = load_program(code, graph, options, owned, compile_graph) if is_native else None
     report.seconds["loading"] = time.perf_counter() - started
+    _LOAD.info("@%s: loaded in %.1f ms", graph.name, report.seconds["loading"] * 1e3)
     recompile = _compiles_again(graph, options, report)
     made = Executable(graph, native, report, recompile=recompile)
     made.target, made.foreign = target, None if is_native else snapshot_weights(code)
@@ -174,6 +187,9 @@ def build_program(
     started = time.perf_counter()
     announce("fusion")
     groups = fuse_regions(graph, target.computes, enabled=options.fusion)
+    for each_graph, fused in groups.items():
+        _FUSION.info("@%s: %d groups", each_graph.name, len(fused.groups))
+        _FUSION.debug("%s", fused)
     for each in instruments:
         each.stage("groups", "txt", lambda: "\n".join(map(fusion_text, groups.values())))
     report.seconds["fusion"] = time.perf_counter() - started
@@ -185,8 +201,14 @@ def build_program(
         asked = BuildOptions(strides, options.listings, options.winograd_tolerance, tuning)
         with closing(target.assemble(graph, groups, asked)) as assembled:
             for each in instruments:
+                each.stage("kernels", "txt", lambda: "\n".join(map(str, assembled.kernels)))
                 each.stage("assembled", "txt", assembled.listing)
+            if _ASSEMBLE.isEnabledFor(DEBUG):
+                _ASSEMBLE.debug("%s", assembled.listing())
             program = target.emit(assembled)
+            _ASSEMBLE.info("@%s: %d slots, for %s", graph.name, len(program.slots), target)
+            _EMIT.info("@%s: %d kernels, %s", graph.name, len(program.kernels), _times(program))
+            _EMIT.debug("%s", program.text)
         for each in instruments:
             each.stage("code", target.source_suffix, lambda: program.text)
         return replace(program, weights=settled(program.weights, model, watch))
@@ -200,10 +222,14 @@ def build_program(
 
         program = search_program(program, recorder, make, model, options, report)
     report.seconds |= program.seconds
-    report.fallbacks = tuple(repr(node) for node in program.fallbacks)
+    report.fallbacks = tuple(repr(node) for node in program.interpreted)
     report.kernels = notes_of(program.kernels)
     _refuse_if_strict(options, report)
     return program
+
+
+def _times(program: Program) -> str:
+    return ", ".join(f"{name} {spent * 1e3:.1f} ms" for name, spent in program.seconds.items())
 
 
 def _refuse_if_strict(options: Options, report: CompileReport) -> None:

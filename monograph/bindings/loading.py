@@ -14,13 +14,14 @@ from monograph.ir.data import ArrayData
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array
 from monograph.program.records import typed, unreadable
-from monograph.runtime.artifact import check_target, read_artifact
+from monograph.runtime.artifact import read_artifact, target_of
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.compile_report import CompileReport, read_report
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, Executable
 from monograph.runtime.convention import Convention, LoadedModule, read_convention
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.cpu.thread_pool import check_threads
+from monograph.runtime.device import Loading, device_for
 from monograph.runtime.storage import (
     read_code,
     read_graph,
@@ -30,7 +31,6 @@ from monograph.runtime.storage import (
     read_signature,
     read_structure,
 )
-from monograph.targets.names import host_record
 
 if TYPE_CHECKING:
     from monograph.specialize.staged import Stage
@@ -50,8 +50,6 @@ def load(
     if str(path).endswith(".mlir"):
         return _load_stablehlo(path, threads)
     bundle = read_artifact(path, verify=verify)
-    machine = host_record()
-    check_target(bundle.manifest, machine.triple, machine.cpu, machine.features)
     executable = _executable(bundle, threads)
     call = typed(bundle.manifest.get("call"), dict)
     kind = call.get("kind")
@@ -109,6 +107,9 @@ def _stage(
 
 
 def _executable(bundle: Bundle, threads: int | None) -> Executable:
+    record = target_of(bundle.manifest)
+    device = device_for(record.name)
+    device.check(record)
     report = read_report(bundle.manifest.get("report"))
     if not typed(bundle.manifest.get("native"), bool):
         graph = read_graph(bundle)
@@ -117,11 +118,12 @@ def _executable(bundle: Bundle, threads: int | None) -> Executable:
     signature = read_signature(bundle.manifest.get("signature"))
     outputs = read_outputs(bundle.manifest.get("signature"))
     code = read_code(bundle)
-    native = Native(
-        code, signature, threads, read_guards(bundle), prepared=read_prepared(bundle, code)
-    )
-    if bundle.manifest.get("variants"):
+    loading = Loading(threads, read_guards(bundle), read_prepared(bundle, code))
+    native = device.load(code, signature, loading)
+    if bundle.manifest.get("variants") and isinstance(native, Native):
         from monograph.specialize.stored_variants import read_variants  # few files have any
 
         native.variants = read_variants(bundle, native, threads, outputs)
-    return Executable(signature, native, report, outputs=outputs)
+    made = Executable(signature, native, report, outputs=outputs)
+    made.target = record
+    return made

@@ -22,15 +22,17 @@ import importlib
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from inspect import isabstract
 from typing import Any, ClassVar
 
 from monograph.dataclass import dataclass
+from monograph.entry_points import load_entry_point, load_entry_points
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
-from monograph.rewrite.driver import RuleCount
+from monograph.rewrite.driver import RuleCount, rewrite_graph
+from monograph.rewrite.rule import Rule
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,19 @@ class Pass(ABC):
         return f"{self.name}{{{','.join(given)}}}" if given else self.name
 
 
+class RewritePass(Pass):
+    """A pass that is a list of rules, which are applied until none applies any more."""
+
+    @abstractmethod
+    def rules(self) -> Sequence[Rule]:
+        """The rules, in the order in which they are tried."""
+
+    def run(self, graph: Graph) -> PassResult:
+        """Rewrite the graph and its regions; the counters are the hits of each rule."""
+        report = rewrite_graph(graph, self.rules(), during=self.name)
+        return PassResult(report.changed, report.counters, report.rules)
+
+
 _REGISTRY: dict[str, type[Pass]] = {}
 
 RENAMED = {
@@ -94,7 +109,9 @@ _SPELLING = re.compile(r"\s*(?P<name>\w+)\s*(\{(?P<options>.*)\})?\s*", re.DOTAL
 
 
 def pass_named(name: str) -> type[Pass]:
-    """The pass of that name, or that had it once; its file is imported if need be."""
+    """The pass of that name, or that had it once; its file, or the package that has it as an
+    entry point, is imported if need be.
+    """
     if name in RENAMED:
         message = f"the pass {name} is called {RENAMED[name]} now"
         warnings.warn(message, FutureWarning, stacklevel=2)
@@ -102,6 +119,8 @@ def pass_named(name: str) -> type[Pass]:
     found = _REGISTRY.get(name)
     if found is None and name in _module_names():
         importlib.import_module(f"monograph.passes.{name}")
+        found = _REGISTRY.get(name)
+    if found is None and load_entry_point("monograph.passes", name) is not None:
         found = _REGISTRY.get(name)
     if found is not None:
         return found
@@ -115,9 +134,12 @@ def pass_named(name: str) -> type[Pass]:
 
 
 def all_passes() -> Mapping[str, type[Pass]]:
-    """Every pass by name, in alphabetical order; imports all of ``monograph.passes``."""
+    """Every pass by name, in alphabetical order; imports all of ``monograph.passes``, and what
+    other packages have as entry points.
+    """
     for module in _module_names():
         importlib.import_module(f"monograph.passes.{module}")
+    load_entry_points("monograph.passes")
     return {name: _REGISTRY[name] for name in sorted(_REGISTRY) if not isabstract(_REGISTRY[name])}
 
 

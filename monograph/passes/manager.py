@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError, PassError
 from monograph.ir.graph import Graph
+from monograph.logs import stage_logger
 from monograph.passes.base import Pass, PassResult
 
 if TYPE_CHECKING:
     from monograph.passes.instruments import Instrument
+
+
+_LOG = stage_logger("passes")
 
 
 @dataclass(frozen=True)
@@ -110,9 +114,21 @@ def _run_pass(graph: Graph, each: Pass, instruments: Sequence[Instrument], repor
         raise error.with_context(during=str(each)) from None
     step = _step(each, result, time.perf_counter() - start, before, len(graph))
     report.steps.append(step)
+    _log(step)
     for instrument in instruments:
         instrument.after(each, graph, step.seconds, result.changed)
     return result.changed
+
+
+def _log(step: Step) -> None:
+    took = step.seconds * 1e3
+    if not step.changed:
+        _LOG.debug("%s: unchanged, %.2f ms", step.name, took)
+        return
+    _LOG.info("%s: %d → %d nodes, %.2f ms", step.name, step.nodes_before, step.nodes_after, took)
+    for counter, count in step.counters.items():
+        if count:
+            _LOG.debug("  %s: %d", counter, count)
 
 
 def _step(each: Pass, result: PassResult, seconds: float, before: int, after: int) -> Step:

@@ -8,6 +8,7 @@ of its own (a branch, a loop). The entry point that a target emits runs all of i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
@@ -50,7 +51,7 @@ class Slot:
     shape: Shape
     number: int = 0
     strides: tuple[int, ...] | None = None
-    """Of an input that is not row-major, in elements."""
+    """Of what is not row-major, in elements."""
     span: Dim | None = None
     """Elements of memory that it takes, if not one an element of the shape."""
 
@@ -82,6 +83,8 @@ class Launch:
     """How many bytes into each slot its buffer begins; empty if all begin where their slots do."""
     times: int = 1
     """How often it is run, side by side: slots are the inputs of every run, then the outputs."""
+    grid: tuple[Dim, ...] = ()
+    """On a GPU, how many programs there are along each axis; elsewhere ``extent`` says it."""
 
     @property
     def runs(self) -> tuple[tuple[int, ...], ...]:
@@ -102,6 +105,20 @@ class Interpret:
     call: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """Let a library of the device compute one node: its index in ``Code.fallbacks``."""
+
+    call: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    library: str
+    """What computes it, as people know it: ``cuBLAS``."""
+    views: tuple[tuple[int, ...], ...] = ()
+    """For each operand and result that is not row-major in its slot, the offset of its first
+    element and its strides, in elements; empty ones for the others."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +220,17 @@ class Sections:
 
 
 Step: TypeAlias = (
-    Launch | Interpret | Copy | Element | Alternate | Branch | Repeat | Count | Spread | Sections
+    Launch
+    | Interpret
+    | LibraryCall
+    | Copy
+    | Element
+    | Alternate
+    | Branch
+    | Repeat
+    | Count
+    | Spread
+    | Sections
 )
 
 
@@ -212,7 +239,8 @@ class Code:
     """All that running needs, and all that a cache or an artifact stores.
 
     ``failures`` says which step each result code of the entry point stands for, ``weights`` and
-    ``fallbacks`` are what the slots and the ``Interpret`` steps refer to by number.
+    ``fallbacks`` are what the slots and the ``Interpret`` and ``LibraryCall`` steps refer to by
+    number: the nodes that no kernel of ours computes.
     """
 
     object: bytes
@@ -222,6 +250,15 @@ class Code:
     failures: Mapping[int, Step]
     weights: tuple[Data, ...]
     fallbacks: tuple[Node, ...]
+    codes: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """The function that each kernel runs, by its name, where that is called otherwise: kernels of
+    the same text share one."""
+
+    @property
+    def interpreted(self) -> tuple[Node, ...]:
+        """The nodes that run in the interpreter: on the host, in Python."""
+        steps = [step for step in flattened(self.steps) if isinstance(step, Interpret)]
+        return tuple(self.fallbacks[step.call] for step in steps)
 
 
 def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:
@@ -259,7 +296,7 @@ def touched(step: Step) -> tuple[int, ...]:
     match step:
         case Launch():
             return step.slots
-        case Interpret(_, inputs, outputs):
+        case Interpret(_, inputs, outputs) | LibraryCall(_, inputs, outputs, _, _):
             return inputs + outputs
         case Copy(source, target, _):
             return (source, target)

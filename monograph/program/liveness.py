@@ -9,6 +9,7 @@ has that many times, once a thread.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
@@ -95,6 +96,40 @@ def arena_requests(program: Code) -> list[SlotRequest]:
     own = {slot for step in steps for slot in step.own}
     slots = range(len(program.slots))
     return _requests(program.slots, program.steps, frozenset(slots) - own)
+
+
+def plan_arena(
+    requests: Sequence[SlotRequest], bindings: Mapping[Symbol, int], copies: Mapping[int, Copies]
+) -> Plan:
+    """Where each slot lies at some sizes; one that is copied takes the memory of its copies."""
+    sized = (each.at(bindings) for each in requests)
+    return plan(
+        [
+            replace(each, size=copies[slot.slot].nbytes) if slot.slot in copies else each
+            for slot, each in zip(requests, sized, strict=True)
+        ],
+        effort=0,
+    )
+
+
+def begin_times(steps: Sequence[Step]) -> list[int]:
+    """When each of a program's steps begins, on the clock that lives are counted in."""
+    times, now = [], 0
+    for step in steps:
+        times.append(now)
+        now = _lives([step], now, {}, {})
+    return times
+
+
+def alive_bytes(found: Plan, time: int) -> int:
+    """Bytes of the arena that hold something at a time; what shares a place counts once."""
+    total = end = 0
+    places = zip(found.offsets, found.requests, strict=True)
+    for offset, each in sorted(places, key=lambda place: place[0]):
+        if each.first <= time <= each.last:
+            total += max(0, offset + each.size - max(offset, end))
+            end = max(end, offset + each.size)
+    return total
 
 
 def _requests(

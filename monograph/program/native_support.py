@@ -9,6 +9,7 @@ from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.settling import SettlingOp
 from monograph.ir.types import TensorType, string, symbols_of
+from monograph.ops.sequence import OptionalHasElement
 
 
 def why_unheld(value: Value) -> str | None:
@@ -29,7 +30,7 @@ def why_not_native(node: Node, known: AbstractSet[Symbol]) -> str | None:
         found = {symbol for value in each.results for symbol in symbols_of(value.type)}
         if not found <= known:
             return f"{each.op.name} decides the size of its result when it runs"
-        if isinstance(each.op, SettlingOp) or each.op.name == "optional_has_element":
+        if isinstance(each.op, SettlingOp | OptionalHasElement):
             return f"{each.op.name} waits for more to be known of its operands"
     return None
 

@@ -12,6 +12,7 @@ from monograph.program.code import (
     Element,
     Interpret,
     Launch,
+    LibraryCall,
     Repeat,
     Sections,
     Slot,
@@ -61,11 +62,14 @@ def _line(step: Step) -> str:
         case Launch():
             *read, written = _launched(step)
             often = "" if step.times == 1 else f", {step.times} times"
-            return (
-                f"launch {step.kernel}({', '.join(read)}) -> {written}, {step.extent} tasks{often}"
-            )
+            tasks = f"{step.extent} tasks"
+            if step.grid:
+                tasks = f"{' × '.join(map(str, step.grid))} programs"
+            return f"launch {step.kernel}({', '.join(read)}) -> {written}, {tasks}{often}"
         case Interpret(call, inputs, outputs):
             return f"interpret node {call}({_numbers(inputs)}) -> {_numbers(outputs)}"
+        case LibraryCall(call, inputs, outputs, library, _):
+            return f"{library} node {call}({_numbers(inputs)}) -> {_numbers(outputs)}"
         case Copy(source, target, nbytes):
             return f"copy {source} -> {target}, {nbytes} bytes"
         case Element(slot, whole, counter, nbytes, reverse):

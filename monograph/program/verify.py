@@ -29,6 +29,7 @@ from monograph.program.code import (
     Element,
     Interpret,
     Launch,
+    LibraryCall,
     Repeat,
     Sections,
     SlotKind,
@@ -130,6 +131,9 @@ class _Replay:
                     self.launch(step)
                 case Interpret(_, inputs, outputs):
                     self.where = f"step {number}, in the interpreter"
+                    self.transfer(inputs, outputs)
+                case LibraryCall(_, inputs, outputs, library, _):
+                    self.where = f"step {number}, {library}"
                     self.transfer(inputs, outputs)
                 case Copy(source, target, _):
                     self.where = f"step {number}, a copy"

@@ -22,14 +22,14 @@ from monograph.runtime.container import (
     write_container,
 )
 from monograph.targets.base import TargetRecord
-from monograph.targets.names import host_record
 
 __all__ = [
     "ArtifactError",
+    "check_processor",
     "check_target",
     "describe_target",
     "read_artifact",
-    "runs_here",
+    "target_of",
     "write_artifact",
 ]
 
@@ -78,54 +78,57 @@ def describe_target(triple: str, cpu: str, features: str, name: str = "cpu") -> 
     }
 
 
-def check_target(manifest: Mapping[str, Json], triple: str, cpu: str, features: str) -> None:
-    """Refuse code that this machine cannot run, by the target that the manifest describes.
+def target_of(manifest: Mapping[str, Json]) -> TargetRecord:
+    """What the code of an artifact was compiled for; an error if another version compiled it.
 
-    The system must be the same (its vendor and version aside), this processor must have every
-    feature that the code was compiled for, and the code must come from this version of Monograph:
-    what compiled code and the runtime expect of each other may change with each.
+    What compiled code and the runtime expect of each other may change with each version.
     """
     described = manifest.get("target")
     target = described if isinstance(described, Mapping) else {}
-    theirs = {name: target.get(name) for name in ("monograph", "triple", "cpu", "features")}
-    if not all(isinstance(value, str) for value in theirs.values()):
+    theirs = [target.get(name) for name in ("monograph", "triple", "cpu", "features")]
+    if not all(isinstance(value, str) for value in theirs):
         raise ArtifactError(
             "the artifact does not say for which machine it was compiled",
             hint="save the program again",
         )
-    if theirs["monograph"] != __version__:
+    version, triple, cpu, features = map(str, theirs)
+    if version != __version__:
         raise ArtifactError(
             "the artifact was saved by another version of Monograph",
             expected=f"Monograph {__version__}",
-            found=f"Monograph {theirs['monograph']}",
+            found=f"Monograph {version}",
             hint="save the program again with this version, or install the other one",
         )
-    if _system(str(theirs["triple"])) != _system(triple):
+    name = target.get("name", "cpu")
+    return TargetRecord(name if isinstance(name, str) else "cpu", triple, cpu, features)
+
+
+def check_target(manifest: Mapping[str, Json], triple: str, cpu: str, features: str) -> None:
+    """Refuse code that this processor cannot run, by the target that the manifest describes.
+
+    The system must be the same (its vendor and version aside), this processor must have every
+    feature that the code was compiled for, and the code must come from this version of Monograph.
+    """
+    check_processor(target_of(manifest), TargetRecord("cpu", triple, cpu, features))
+
+
+def check_processor(record: TargetRecord, here: TargetRecord) -> None:
+    """Refuse code for a processor that has what this one lacks, or for another system."""
+    if _system(record.triple) != _system(here.triple):
         raise ArtifactError(
             "the artifact was compiled for another system",
-            expected=f"{triple} ({cpu})",
-            found=f"{theirs['triple']} ({theirs['cpu']})",
+            expected=f"{here.triple} ({here.cpu})",
+            found=f"{record.triple} ({record.cpu})",
             hint="save the program again on a machine like this one",
         )
-    missing = sorted(_required(str(theirs["features"])) - _required(features))
+    missing = sorted(_required(record.features) - _required(here.features))
     if missing:
         raise ArtifactError(
-            f"the artifact was compiled for {theirs['cpu']}; this machine's processor is {cpu}",
+            f"the artifact was compiled for {record.cpu}; this machine's processor is {here.cpu}",
             expected=f"a processor with {', '.join(missing)}",
-            found=f"{cpu}, which lacks {'it' if len(missing) == 1 else 'them'}",
+            found=f"{here.cpu}, which lacks {'it' if len(missing) == 1 else 'them'}",
             hint="save the program again on this machine, or for a processor that both resemble",
         )
-
-
-def runs_here(record: TargetRecord) -> bool:
-    """Whether this machine can run code for a target."""
-    here = host_record()
-    described = describe_target(record.triple, record.cpu, record.features, record.name)
-    try:
-        check_target({"target": described}, here.triple, here.cpu, here.features)
-    except ArtifactError:
-        return False
-    return True
 
 
 def _system(triple: str) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ from monograph.runtime.cpu.quick_calls import (
     quick_call,
     unless_limited,
 )
+from monograph.runtime.cpu.torch_ranges import torch_profiler
+from monograph.runtime.device import LoadedProgram
 from monograph.runtime.sizes import guards_of
 from monograph.runtime.storage import (
     Named,
@@ -51,15 +53,32 @@ from monograph.targets.names import host_record
 
 if TYPE_CHECKING:
     from monograph.frontends.torch.notices import GradientWatch
+    from monograph.inspect.profile import Profile
     from monograph.runtime.convention import Convention, LoadedModule
     from monograph.runtime.cpu.quick_calls import Kind
     from monograph.runtime.cpu.tensor_calls import TensorCalls
     from monograph.runtime.jax_calls import CompiledJax
+    from monograph.runtime.pretrained_calls import CompiledPretrained
     from monograph.runtime.specialization import Alternative, Completion
     from monograph.targets.base import Program
 
 
-class Executable:
+class Profilable:
+    """What can be called and profiled."""
+
+    def profile(self, *inputs: Any, **named: Any) -> Profile:
+        """Where the time of a call with these arguments goes, kernel by kernel.
+
+        ``calls=`` and ``seconds=`` bound how often it is called (see ``inspect.profile``).
+        ``print`` shows a table; ``save_trace("trace.json")`` is for ui.perfetto.dev.
+        """
+        from monograph.inspect.profile import profile
+
+        model: Any = self
+        return profile(model, *inputs, **named)
+
+
+class Executable(Profilable):
     """A compiled graph. Call it with the graph's inputs, by position or by name.
 
     ``graph`` is what was compiled; of a loaded program it has the inputs alone. ``lowered`` and
@@ -70,7 +89,7 @@ class Executable:
     def __init__(
         self,
         graph: Graph,
-        native: Native | None,
+        loaded: LoadedProgram | None,
         report: CompileReport,
         *,
         lowered: Graph | None = None,
@@ -87,7 +106,10 @@ class Executable:
         """What completes the program when it is called; None if it is complete."""
         self.otherwise: Alternative | None = None
         """What runs where a size is zero that the program assumes not to be."""
-        self.native = native
+        self.loaded = loaded
+        """The program on its device; None if the interpreter runs it, or another machine."""
+        self.native = native = loaded if isinstance(loaded, Native) else None
+        """The same, if that is this machine's processor, which has quicker ways to be called."""
         self.target: TargetRecord | None = None
         """What it was compiled for; the machine that this is, if it does not say."""
         self.foreign: Code | None = None
@@ -152,7 +174,7 @@ class Executable:
     @property
     def code(self) -> Code | None:
         """What runs; None if the interpreter runs all of it."""
-        return self.foreign if self.native is None else self.native.program
+        return self.foreign if self.loaded is None else self.loaded.program
 
     @property
     def program(self) -> Program | None:
@@ -169,9 +191,10 @@ class Executable:
     @property
     def is_explicable(self) -> bool:
         """Whether ``program`` is, or can be made: not without weights that were let go of."""
-        if self._program is not None or self.native is None:
+        if self._program is not None or self.loaded is None:
             return self._program is not None
-        return self._recompile is not None and not self.native.has_let_go
+        has_let_go = self.native is not None and self.native.has_let_go
+        return self._recompile is not None and not has_let_go
 
     def _see_that_it_is_known(self) -> None:
         if self._recompile is not None:
@@ -199,6 +222,8 @@ class Executable:
 
     def run(self, inputs: Sequence[Any] | dict[str, Any]) -> list[Any]:
         """The graph's outputs for inputs in order, or by name: torch tensors for torch tensors."""
+        if self.loaded is not None and self.native is None:
+            return self._run_on_device(self.loaded, inputs)
         found = None if isinstance(inputs, dict) else self.run_arrays(inputs)
         if found is not None:
             return found
@@ -225,6 +250,15 @@ class Executable:
         arguments.remember(arrays, sizes)
         return results
 
+    def _run_on_device(
+        self, loaded: LoadedProgram, inputs: Sequence[Any] | dict[str, Any]
+    ) -> list[Any]:
+        if isinstance(inputs, dict):
+            inputs = in_order([value.name for value in self.graph.inputs], (), inputs)
+        if self.otherwise is not None and self.otherwise.serves(inputs):
+            return self.otherwise.run(inputs)
+        return loaded(inputs)
+
     def run_arrays(self, arrays: Sequence[Any]) -> list[Array] | None:
         """``run`` on the memory of arrays; None if that of one is not as it should be."""
         if self.native is None or self.arguments is None:
@@ -236,6 +270,8 @@ class Executable:
 
     def run_tensors(self, tensors: Sequence[Any]) -> list[Any] | None:
         """``run`` on the memory of torch tensors; None if that of one is not as it should be."""
+        if self.loaded is not None and self.native is None:
+            return self.loaded(tensors)
         calls = self._tensor_calls
         if calls is None:
             if self.native is None or self.arguments is None:
@@ -325,11 +361,11 @@ class Executable:
         target = self.target or host_record()
         if self.foreign is not None:
             parts = write_code(self.foreign, guards=guards_of(self.graph))
-        elif self.native is None:
+        elif self.loaded is None:
             parts = write_graph(self.lowered)
         else:
-            native = self.native
-            parts = write_code(native.program, guards=native.guards, prepared=native.prepared())
+            code, prepared = self.loaded.stored()
+            parts = write_code(code, guards=self.loaded.guards, prepared=prepared)
         manifest: dict[str, Json] = {
             "target": describe_target(target.triple, target.cpu, target.features, target.name),
             "native": self.code is not None,
@@ -357,7 +393,7 @@ class Executable:
         return [] if variants is None else variants.write(parts)
 
 
-class CompiledFunction:
+class CompiledFunction(Profilable):
     """A traced function, compiled: the same nesting of arguments and results."""
 
     def __init__(self, executable: Executable, arguments: Structure, results: Structure) -> None:
@@ -445,7 +481,7 @@ def _form(results: Structure) -> int | None:
     return {"tuple": TUPLE, "list": LIST}.get(results.kind)
 
 
-class CompiledModule:
+class CompiledModule(Profilable):
     """A torch module or function, compiled: tensors in, tensors out, without gradients.
 
     ``returned`` says what becomes of the graph's outputs where the arguments are its inputs in
@@ -474,6 +510,7 @@ class CompiledModule:
         self._gradients = gradients
         self._call = call
         self._returned = returned
+        self._profiler = torch_profiler()
         self._has_timeout = "timeout" in names
         self._quick: Callable[..., Any] | None = None
 
@@ -504,7 +541,8 @@ class CompiledModule:
             return self._call(*arguments, **named)
         if self._quick is None:
             self._quick = self._quickest()
-        found = self._quick(*arguments)
+        watched = self._profiler._is_profiler_enabled  # then kernels are shown, the slower way
+        found = None if watched else self._quick(*arguments)
         return self._call(*arguments) if found is None else found
 
     def _quickest(self) -> Callable[..., Any]:
@@ -550,7 +588,8 @@ def _nesting(call: Callable[..., Any], nest: Callable[[list[Any]], Any]) -> Call
 
 
 CompiledModel: TypeAlias = (
-    "Executable | CompiledFunction | CompiledJax | CompiledModule | LoadedModule"
+    "Executable | CompiledFunction | CompiledJax | CompiledModule | CompiledPretrained"
+    "| LoadedModule"
 )
 
 

@@ -129,6 +129,13 @@ def read_container(
     return Bundle(reader.typed(document.get("manifest"), dict), blobs, arrays)
 
 
+def read_manifest(file: BinaryIO, label: str) -> tuple[object, Mapping[str, object]]:
+    """The key and the manifest of a bundle's file; its frame is checked, its members are not."""
+    reader = _Reader(file, label)
+    document, _ = reader.open()
+    return document.get("key"), reader.typed(document.get("manifest"), dict)
+
+
 class _Writer:
     """Adds members to a zip, one after the other, and remembers what the frame needs."""
 

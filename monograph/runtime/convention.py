@@ -26,7 +26,7 @@ from monograph.program.records import typed, unreadable
 from monograph.runtime.artifact import write_artifact
 from monograph.runtime.bundle import Json
 from monograph.runtime.compile_report import CompileReport
-from monograph.runtime.compiled import Executable, any_torch
+from monograph.runtime.compiled import Executable, Profilable, any_torch
 from monograph.runtime.storage import read_structure, write_structure
 from monograph.runtime.stored_parameters import read_parameters, write_parameters
 
@@ -185,7 +185,7 @@ def _read_order(value: Json) -> tuple[int, ...] | None:
     return order
 
 
-class LoadedModule:
+class LoadedModule(Profilable):
     """A torch module that was compiled and saved: called as it was, without gradients.
 
     ``state`` holds the buffers that calls change, as they were when it was saved. Random numbers

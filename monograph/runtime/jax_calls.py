@@ -25,14 +25,14 @@ from monograph.ir.types import Array
 from monograph.runtime.artifact import write_artifact
 from monograph.runtime.bundle import Json
 from monograph.runtime.compile_report import CompileReport
-from monograph.runtime.compiled import Executable
+from monograph.runtime.compiled import Executable, Profilable
 from monograph.runtime.storage import write_structure
 
 Compile = Callable[[Callable[..., Any], Sequence[Any]], "CompiledJax"]
 """Compiles a function on examples, as the one that was compiled first."""
 
 
-class CompiledJax:
+class CompiledJax(Profilable):
     """A JAX function, compiled: the same trees in and out, of JAX's arrays."""
 
     def __init__(

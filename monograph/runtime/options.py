@@ -13,6 +13,7 @@ from monograph.passes.pipeline import pipeline_for
 from monograph.program.records import typed
 from monograph.runtime.bundle import Json
 from monograph.runtime.cpu.thread_pool import check_threads
+from monograph.runtime.device import runs_here
 from monograph.runtime.specialization import VariantLimit
 from monograph.switches import any_off
 from monograph.targets.base import Target, Tuning
@@ -109,7 +110,13 @@ class Options:
         if self.tuning is not None or self.listings:
             return 0.0
         if self.budget is None:
-            return DEFAULT_SECONDS if self.level == "O3" else 0.0
+            is_wanted = self.level == "O3" and runs_here(self.resolved_target.record)
+            return DEFAULT_SECONDS if is_wanted else 0.0
+        if self.budget and not runs_here(self.resolved_target.record):
+            raise InputError(
+                f"{self.resolved_target} is not this machine, and a search measures",
+                hint="leave the budget out, or tune where the program will run",
+            )
         return self.budget
 
     def __post_init__(self) -> None:

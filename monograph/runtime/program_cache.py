@@ -17,7 +17,7 @@ import hashlib
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -26,17 +26,21 @@ from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.computed import Computed
-from monograph.ir.contents import HOLDERS, give
+from monograph.ir.contents import contents_of, give
 from monograph.ir.data import ArrayData, Data, MissingData, raw_bytes
-from monograph.ir.graph import Graph, Node
+from monograph.ir.graph import Graph
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
+from monograph.ops.data import Weight
 from monograph.program.code import Code
 from monograph.program.records import typed
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import Cache, cache_key, open_cache, toolchain
 from monograph.runtime.storage import read_code, stored_data, write_code
 from monograph.targets.base import Target
+
+LONGEST_NAME = 200
+"""Characters of a model's name that its entries note."""
 
 
 class Watched(Data):
@@ -76,10 +80,10 @@ class Watch:
     def __init__(self, model: Graph) -> None:
         self.graph = model.clone()
         self._weights: list[Watched] = []
-        stored = [node for node in self.graph.walk() if node.op.name in HOLDERS]
+        stored = [node for node in self.graph.walk() if contents_of(node) is not None]
         for number, node in enumerate(stored):
-            if node.op.name == "weight":
-                weight = Watched(node.op.attributes()["data"], number)
+            if isinstance(node.op, Weight):
+                weight = Watched(node.op.data, number)
                 self._weights.append(weight)
                 give(node, weight)
 
@@ -96,7 +100,7 @@ class Watch:
     def end(self) -> None:
         """Put the weights themselves back; what has been read stays known."""
         for node in self.graph.walk():
-            data = node.op.attributes().get("data") if node.op.name in HOLDERS else None
+            data = contents_of(node)
             if isinstance(data, Watched | Computed):
                 give(node, _unwatched(data))
 
@@ -157,10 +161,11 @@ class Found:
 class ProgramCache:
     """The cache's entries for one model, compiled in one way."""
 
-    def __init__(self, cache: Cache, key: str, model: Graph) -> None:
+    def __init__(self, cache: Cache, key: str, model: Graph, target: str = "") -> None:
         self._cache = cache
         self._key = key
         self._model = model
+        self._about = {"kind": "program", "model": model.name[:LONGEST_NAME], "target": target}
 
     def find(self) -> Found | None:
         """The program, if it is there; what cannot be read is as good as not there."""
@@ -180,7 +185,8 @@ class ProgramCache:
     def keep(self, code: Code, read: Sequence[int], note: Json) -> None:
         """Store a program for which the compiler read these weights, by number."""
         parts = write_code(code, self._model)
-        bundle = Bundle({"note": note}, parts.blobs, parts.arrays)
+        about: Json = {**self._about, "nodes": len(self._model)}
+        bundle = Bundle({"note": note, "about": about}, parts.blobs, parts.arrays)
         if not read:
             self._cache.put(self._key, bundle)
             return
@@ -188,7 +194,9 @@ class ProgramCache:
         known = self._cache.get(self._key)
         listed = sorted({*read, *([] if known is None else _numbers(known))})
         self._cache.put(self._key_with(listed), bundle)
-        self._cache.put(self._key, Bundle({"read": list(listed)}))
+        self._cache.put(
+            self._key, Bundle({"read": list(listed), "about": {**self._about, "kind": "index"}})
+        )
 
     def _key_with(self, numbers: Sequence[int]) -> str:
         """The key that covers the contents of these weights."""
@@ -206,12 +214,14 @@ def program_cache(
     """The cache for a model, or None if it is not to be used for this one.
 
     ``wanted`` overrules the environment. A run that is to be verified or dumped pass by pass is
-    compiled afresh, and so is a model with ops from outside the package: they may have changed.
+    compiled afresh, and so is one with ops or for a target from outside the package: those may have
+    changed.
     """
     config = Config.from_environment()
     if wanted is not None:
         config = replace(config, cache=wanted)
-    if config.verify or config.dump is not None or not all(map(_is_ours, model.walk())):
+    ours = _is_ours(target) and all(_is_ours(node.op) for node in model.walk())
+    if config.verify or config.dump is not None or not ours:
         return None
     cache = open_cache(config)
     if cache is None:
@@ -226,16 +236,15 @@ def program_cache(
         **{f"toolchain {name}": version for name, version in toolchain().items()},
         **{f"setting {name}": value for name, value in settings.items()},
     }
-    return ProgramCache(cache, cache_key(parts), model)
+    return ProgramCache(cache, cache_key(parts), model, str(target.record))
 
 
 def text_without_weights(model: Graph) -> str:
     """The text of a graph in which weights have a name and a type, but no contents."""
     copy = model.clone()
     for node in copy.walk():
-        if node.op.name == "weight":
-            data = cast(Data, node.op.attributes()["data"])
-            give(node, MissingData(data.type, ""))
+        if isinstance(node.op, Weight):
+            give(node, MissingData(node.op.data.type, ""))
     return print_graph(copy)
 
 
@@ -250,8 +259,8 @@ def contents_digest(data: Data) -> str:
     return state.hexdigest()
 
 
-def _is_ours(node: Node) -> bool:
-    return type(node.op).__module__.startswith("monograph.")
+def _is_ours(part: object) -> bool:
+    return type(part).__module__.startswith("monograph.")
 
 
 def _numbers(bundle: Bundle) -> list[int]:

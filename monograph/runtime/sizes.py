@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from monograph.errors import EvaluationError, MonographError
 from monograph.ir.dims import Dim, Shape, Symbol, evaluate_dim
-from monograph.ir.graph import Graph, Node, infer_types
+from monograph.ir.graph import Graph, Node, Output, infer_types
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType, ValueType, symbols_of
 
@@ -143,7 +143,10 @@ def _depends_on_sizes(node: Node) -> bool:
 
 def _is_safe(node: Node) -> bool:
     """Whether the rule cannot fail: elements at the same places, or a plain permutation."""
-    if node.op.name in ("transpose", "output", "cast"):
+    from monograph.ops.elementwise.convert import Cast  # not loaded with programs: they have guards
+    from monograph.ops.shape import Transpose
+
+    if isinstance(node.op, Transpose | Output | Cast):
         return True
     if not node.op.has(Trait.ELEMENTWISE):
         return False

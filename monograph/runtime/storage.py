@@ -108,6 +108,7 @@ def write_code(
         "failures": write_failures(code.steps, code.failures),
         "weights": weights,
         "fallbacks": [_write_node(node, model, parts) for node in code.fallbacks],
+        "codes": dict(code.codes),
         "guards": [_write_guard(guard, code, parts) for guard in _different(guards)],
         "prepared": [
             {"slot": slot, "array": parts.add_array(f"packed.{code.slots[slot].name}", array)}
@@ -133,6 +134,7 @@ def read_code(bundle: Bundle, model: Graph | None = None) -> Code:
         read_failures(document.get("failures"), steps),
         tuple(_read_weight(each, bundle, stored) for each in typed(document["weights"], list)),
         tuple(_read_node(each, bundle, model) for each in typed(document["fallbacks"], list)),
+        codes={name: typed(each, str) for name, each in typed(document.get("codes"), dict).items()},
     )
 
 
@@ -306,13 +308,15 @@ def read_graph(bundle: Bundle) -> Graph:
 
 def _write_weights(graph: Graph, parts: Parts) -> Json:
     """Store the contents of a graph's weights; their digests, which its text has, find them."""
+    from monograph.ops.data import Weight  # reading a program needs no ops
+
     found: dict[str, Json] = {}
     for node in graph.walk():
-        if node.op.name != "weight":
+        if not isinstance(node.op, Weight):
             continue
-        data = cast(Data, node.op.attributes()["data"])
+        data = node.op.data
         if data.digest not in found:
-            label = str(node.op.attributes()["label"])
+            label = node.op.label
             found[data.digest] = parts.add_array(label, data.array())
     return found
 

@@ -187,7 +187,6 @@ def _owned(data: Data) -> Data:
 
 def _weight(node: Node) -> Data | None:
     """The contents of a weight."""
-    if node.op.name != "weight":
-        return None
-    data: Data = node.op.attributes()["data"]
-    return data
+    from monograph.ops.data import Weight  # a program that is loaded has no graph to look through
+
+    return node.op.data if isinstance(node.op, Weight) else None

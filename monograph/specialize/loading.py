@@ -19,8 +19,9 @@ from monograph.program.code import Code
 from monograph.runtime.compile_report import CompileReport
 from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu.native import Native
+from monograph.runtime.device import LoadedProgram, Loading, device_for
 from monograph.runtime.options import Options
-from monograph.runtime.weight_ownership import Held, own_weights, weights_of
+from monograph.runtime.weight_ownership import Held, weights_of
 from monograph.specialize.variants import VariantLimit, Variants, share_panels
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ Compile: TypeAlias = Callable[[Graph, Options], Executable]
 
 def load_program(
     code: Code, graph: Graph, options: Options, owned: bool, compile_graph: Compile
-) -> Native:
+) -> LoadedProgram:
     """Code that is ready to be called, and reads nothing of the model any more."""
     if owned and options.keep_weights:
         for data in weights_of(graph):
@@ -40,9 +41,10 @@ def load_program(
             data.own()
         snapshot(graph.walk())  # the constants
     lets_go = owned and not options.keep_weights
-    native = Native(own_weights(code), graph, options.threads, lets_go=lets_go)
+    device = device_for(options.resolved_target.name)
+    native = device.load(code, graph, Loading(options.threads, snapshot=True, lets_go=lets_go))
     native.prepared()
-    if options.variants and not native.static:
+    if options.variants and isinstance(native, Native) and not native.static:
         snapshot(graph.walk())
         make = _specializer(native, graph, options, compile_graph)
         limit = options.variant_limit

@@ -16,10 +16,12 @@ from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node, Value, copy_node
 from monograph.ir.types import symbols_of
 from monograph.ops.data import Constant, Weight
+from monograph.ops.joining import Concat, Stack
+from monograph.ops.shape import Reshape, Squeeze, Unsqueeze
 from monograph.program.native_support import why_not_native, why_unheld
 from monograph.specialize.padded_results import bounded, is_told
 
-_PUT_TOGETHER = frozenset({"concat", "stack", "reshape", "squeeze", "unsqueeze"})
+_PUT_TOGETHER = (Concat, Stack, Reshape, Squeeze, Unsqueeze)
 """Ops that only arrange numbers."""
 
 
@@ -107,7 +109,7 @@ def _pieces(value: Value) -> list[Value]:
     while stack:
         each = stack.pop()
         node = each.producer
-        if node is not None and node.op.name in _PUT_TOGETHER and each.dtype.is_integer:
+        if node is not None and isinstance(node.op, _PUT_TOGETHER) and each.dtype.is_integer:
             stack.extend(reversed(node.operands))
         elif is_data(each):
             found[each] = None

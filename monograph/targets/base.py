@@ -37,6 +37,21 @@ class Tuning(Protocol):
         """Names all edits; empty if there are none."""
 
 
+@dataclass(frozen=True)
+class NoTuning:
+    """The tuning of a target that has no choices to edit as a whole."""
+
+    @property
+    def edits(self) -> Mapping[str, Mapping[str, int]]:
+        """None."""
+        return {}
+
+    @property
+    def digest(self) -> str:
+        """Empty."""
+        return ""
+
+
 class EmittedKernel(Protocol):
     """A kernel of a program, as reports and people see it."""
 
@@ -119,9 +134,14 @@ class BuildOptions:
 class Assembled(ABC):
     """A program before code generation: slots, steps, and a plan for each kernel."""
 
+    @property
+    @abstractmethod
+    def kernels(self) -> tuple[Kernel, ...]:
+        """What its kernels compute, but those whose ops state the loops themselves."""
+
     @abstractmethod
     def listing(self) -> str:
-        """What there is to see of it: slots, steps and kernels."""
+        """What there is to see of it: slots, steps, and how each kernel is computed."""
 
     @abstractmethod
     def close(self) -> None:
@@ -163,13 +183,13 @@ class Target(ABC):
     def emit(self, assembled: Any) -> Program:
         """Code for what was assembled."""
 
-    @abstractmethod
     def tuning(self, edits: Mapping[str, Mapping[str, int]]) -> Tuning:
         """Choices that are overruled, out of the numbers that are stored of them."""
+        return NoTuning()
 
-    @abstractmethod
     def recorder(self) -> Tuning:
         """A tuning without edits that remembers what could be edited."""
+        return NoTuning()
 
     def __str__(self) -> str:
         return self.name

@@ -242,6 +242,7 @@ class Memory:
 
     def __init__(self, cache: Cache | None, machine: Machine, threads: int | None) -> None:
         self.cache = cache
+        self.cpu = machine.cpu
         self.parts = {"machine": repr(machine), "threads": str(threads), **toolchain()}
 
     def get(self, digest: str) -> tuple[Edits, bool] | None:
@@ -259,6 +260,7 @@ class Memory:
         """Remember what came of a site."""
         if self.cache is not None:
             manifest: dict[str, Json] = {
+                "about": {"kind": "tuning", "model": finding.name, "target": self.cpu},
                 "edits": dict(finding.edits),
                 "complete": finding.complete,
             }

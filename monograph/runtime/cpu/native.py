@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
-from monograph.program.arena import Plan, plan
+from monograph.program.arena import Plan
 from monograph.program.code import (
     Code,
     Interpret,
@@ -33,13 +32,15 @@ from monograph.program.code import (
     flattened,
     has_loops,
 )
-from monograph.program.liveness import Copies, arena_requests, copies_of
+from monograph.program.liveness import Copies, arena_requests, copies_of, plan_arena
 from monograph.runtime.addresses import address_of
 from monograph.runtime.cpu import interrupts
 from monograph.runtime.cpu.fences import FencedCall, Fences
 from monograph.runtime.cpu.thread_pool import symbols as register_pool_symbols
 from monograph.runtime.cpu.thread_pool import thread_count
+from monograph.runtime.cpu.torch_ranges import KernelRanges, is_profiling
 from monograph.runtime.cpu.weight_packing import Packing, in_order
+from monograph.runtime.device import LoadedProgram
 from monograph.runtime.locks import ForkedLock
 from monograph.runtime.output_memory import SMALL, OutputPool
 from monograph.runtime.sizes import Guard, SizeChecks, guards_of
@@ -85,13 +86,13 @@ class Frame:
         native.interpret(self, number)
 
 
-class Native:
+class Native(LoadedProgram):
     """A program in this process, called with arrays in the graph's order.
 
     ``prepared`` is what is made of weights alone, by slot, if that was made before. ``lets_go``
     says that weights belong to the program, which releases those that no call reads (``holding``).
-    ``verify=False`` is for programs that are not like others, whatever ``MONOGRAPH_VERIFY`` says: a
-    kernel that is measured alone writes to memory that it is given.
+    ``verify=False`` is for programs that are not like others, whatever ``MONOGRAPH_VERIFY`` and
+    ``MONOGRAPH_FENCES`` say: a kernel that is measured alone writes to memory that it is given.
     """
 
     def __init__(
@@ -114,12 +115,12 @@ class Native:
         self.graph = graph
         self.threads = threads or thread_count()
         self.library = Library(*objects_in(program.object))
-        self.entry_address = self.library.address("entry")
-        self.entry: interrupts.Entry = _ENTRY(self.entry_address)
-        if self.has_loops or program.fallbacks:
-            self.entry = interrupts.entry_point(self.entry_address)
+        self._descriptions: list[weakref.ref[Array]] = []
+        self.own_entry_address = self.library.address("entry")
+        self.enter_at(self.own_entry_address)
+        self._ranges: KernelRanges | None = None
         self.pool = OutputPool()
-        self.fences = _fences(program)
+        self.fences = _fences(program) if verify else None
         """What puts fences around memory; None unless a test wants it (``runtime.cpu.fences``)."""
         self.frames: dict[tuple[int, ...], list[Frame]] = {}
         self.needed = read_by_calls(program)
@@ -159,12 +160,39 @@ class Native:
             if slot.kind is SlotKind.INPUT and slot.strides is not None
         }
 
+    def enter_at(self, address: int) -> None:
+        """Let calls from now on run this entry point: the program's, or one that records."""
+        self.entry_address = address
+        self.entry: interrupts.Entry = _ENTRY(address)
+        if self.has_loops or self.program.fallbacks:
+            self.entry = interrupts.entry_point(address)
+        for reference in self._descriptions:
+            description = reference()
+            if description is not None:
+                description[0] = address
+
+    def described_by(self, description: Array) -> None:
+        """Remember words (``quick_calls``) of which the first is the entry point's address."""
+        alive = [each for each in self._descriptions if each() is not None]
+        self._descriptions = [*alive, weakref.ref(description)]
+
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs."""
         return self.run([address_of(each) for each in arrays], self.sizes(arrays))
 
     def run(self, addresses: Sequence[int], sizes: tuple[int, ...]) -> list[Array]:
         """The outputs for inputs that lie at these addresses."""
+        if is_profiling():
+            with self._kernel_ranges().shown():
+                return self._run(addresses, sizes)
+        return self._run(addresses, sizes)
+
+    def _kernel_ranges(self) -> KernelRanges:
+        if self._ranges is None:
+            self._ranges = KernelRanges(self)
+        return self._ranges
+
+    def _run(self, addresses: Sequence[int], sizes: tuple[int, ...]) -> list[Array]:
         variant = None if self.variants is None else self.variants.find(sizes)
         if variant is not None:
             return variant.run(addresses, ())
@@ -251,6 +279,10 @@ class Native:
                     self._let_go_but([self.program.weights[k] for k in self.needed])
             return self._prepared
 
+    def stored(self) -> tuple[Code, dict[int, Array] | None]:
+        """The code, with what was packed in place of the weights that no call reads."""
+        return self.program, self.prepared()
+
     def _prepare(self) -> dict[int, Array]:
         packing = Packing(
             self.program, self.weights, self.pool, lets_go=self._lets_go, fences=self.fences
@@ -287,13 +319,7 @@ class Native:
             bindings = dict(zip(self.program.sizes, sizes, strict=True))
             self._size_checks.check(bindings)
             copies = copies_of(self.program, bindings, self.threads)
-            requests = [
-                replace(each.at(bindings), size=copies[each.slot].nbytes)
-                if each.slot in copies
-                else each.at(bindings)
-                for each in self.requests
-            ]
-            found = plan(requests, effort=0)
+            found = plan_arena(self.requests, bindings, copies)
             if self._is_verified:
                 self._verify(bindings, found, copies)
             for oldest in list(self.plans)[: 1 - MOST_PLANS]:

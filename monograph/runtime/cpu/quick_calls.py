@@ -153,6 +153,7 @@ def _describe(
     ]
     description = np.array(words, np.int64).view(Description)
     description.held = (native, frame, functions, inputs, outputs, held)
+    native.described_by(description)
     return description
 
 

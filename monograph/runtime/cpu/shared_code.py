@@ -11,7 +11,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from monograph.config import Config
-from monograph.runtime.bundle import Bundle
+from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import cache_key, open_cache
 
 
@@ -34,7 +34,8 @@ def stored_object(label: str, text: str, compile_text: Callable[[str], bytes]) -
     if found is not None and name in found.blobs:
         return found.blobs[name]
     compiled = compile_text(text)
-    cache.put(key, Bundle({}, {name: compiled}))
+    about: Json = {"kind": "runtime", "model": label, "target": llvm.get_host_cpu_name()}
+    cache.put(key, Bundle({"about": about}, {name: compiled}))
     return compiled
 
 

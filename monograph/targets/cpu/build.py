@@ -16,6 +16,7 @@ from monograph.dataclass import dataclass
 from monograph.fusion.regions import Fusions, fuse_regions
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
+from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout
 from monograph.kernel.text import nest_text
 from monograph.program.code import Count, Repeat, Spread, Step, flattened
@@ -61,6 +62,12 @@ class CpuAssembled(Assembled):
     sizes: tuple[Symbol, ...]
     listings: bool
     seconds: dict[str, float]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """What its kernels compute, but those whose ops state the loops themselves."""
+        built = self.steps.kernels.values()
+        return tuple(each.kernel for each in built if each.kernel is not None)
 
     def listing(self) -> str:
         """The slots and steps, then every kernel with its loops."""
@@ -137,6 +144,7 @@ def emit(assembled: CpuAssembled) -> Program:
         steps.machine,
         compiled,
         tuple(steps.planned),
+        codes=module.codes,
     )
 
 
@@ -165,6 +173,8 @@ class Module:
     kernels: Mapping[str, str]
     """By name."""
     entry: str
+    codes: Mapping[str, str]
+    """For a kernel that has the same text as an earlier one, that one's name."""
 
     @property
     def text(self) -> str:
@@ -186,4 +196,5 @@ def module_of(launches: Launches, sizes: tuple[Symbol, ...]) -> tuple[Module, Ma
         code = codes.get(name, name)
         kernels[code] = text.replace(name, code)
     declared = "\n".join(sorted(launches.declarations | declarations))
-    return Module(declared, kernels, entry), failures
+    shared = {name: code for name, code in codes.items() if name != code}
+    return Module(declared, kernels, entry, shared), failures

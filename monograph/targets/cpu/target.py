@@ -11,6 +11,7 @@ from typing import ClassVar
 from monograph.fusion.regions import Fusions
 from monograph.ir.graph import Graph, Node
 from monograph.passes.conv_transpose_to_conv import ConvTransposeToConv
+from monograph.passes.decompose_blocked_linear import DecomposeBlockedLinear
 from monograph.passes.decompose_group_norm import DecomposeGroupNorm
 from monograph.passes.fold_transpose_into_dot import FoldTransposeIntoDot
 from monograph.passes.lower_composites import LowerComposites
@@ -25,6 +26,7 @@ from monograph.targets.cpu.attention.attend import DECOMPOSE_ATTENTION
 from monograph.targets.cpu.build import CpuAssembled, Program, assemble, emit
 from monograph.targets.cpu.knobs import edited
 from monograph.targets.cpu.machine import Machine, processor_count
+from monograph.targets.cpu.products.blocked import widest_blocked_weights
 from monograph.targets.cpu.tuning import Edits, Recorder, Tuning
 
 FORMULAS = (
@@ -33,7 +35,9 @@ FORMULAS = (
 )
 """Composites for which ``kernel.mathlib`` has a formula of their own."""
 
-LOWER_COMPOSITES = LowerComposites(keep=("attention", *FORMULAS), keep_lowerable=True)
+LOWER_COMPOSITES = LowerComposites(
+    keep=("attention", "blocked_linear", *FORMULAS), keep_lowerable=True
+)
 
 LOWERING: Pipeline = (
     DECOMPOSE_ATTENTION,
@@ -70,8 +74,9 @@ class CpuTarget(Target):
 
     def lowering(self, *, fusion: bool = True) -> Pipeline:
         """Lowering, then loops over the images of a batch that does not stay in cache."""
+        passes = (DecomposeBlockedLinear(bits=widest_blocked_weights(self.machine)), *LOWERING)
         tiled = TileBatch(near=self.machine.l2, processors=processor_count())
-        return (*LOWERING, tiled) if fusion else LOWERING
+        return (*passes, tiled) if fusion else passes
 
     def computes(self, node: Node) -> bool:
         """Whether its elements have formulas, or it is an attention that streams."""

@@ -12,19 +12,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
+from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.fusion.group import Group, is_stored
-from monograph.ir.data import Data
 from monograph.ir.dims import is_static
 from monograph.ir.graph import Node, Value
-from monograph.ir.types import TensorType, i32
+from monograph.ir.types import i32
 from monograph.kernel.expr import Buffer
 from monograph.kernel.in_place import overwritable_inputs
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import Layout, laid_out
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.rebased import named_by_place, without_unread
-from monograph.program.code import Copy, Launch, Slot, SlotKind, Step
+from monograph.kernel.verify_kernel import verify_kernel
+from monograph.ops.shape import Transpose
+from monograph.program.code import Launch, Slot, SlotKind, Step
 from monograph.switches import is_on
 from monograph.targets.base import Conversion
 from monograph.targets.cpu.assemble.moves import Moved, Moves
@@ -42,6 +44,7 @@ from monograph.targets.cpu.products.pairs import holds_small, is_small
 from monograph.targets.cpu.products.product import Product
 from monograph.targets.cpu.products.tiles import Tiling
 from monograph.targets.cpu.tuning import Chosen, Launcher, Recorder, Site, Tuning
+from monograph.targets.slot_builder import SlotBuilder, is_view
 
 LOOKED_AT = 1 << 12
 """Words of a constant up to which it is looked whether they are small: zero points, say."""
@@ -68,7 +71,7 @@ class BuiltKernel:
         return self.how or str(self.schedule or "as the op states its loops")
 
 
-class Launches:
+class Launches(SlotBuilder):
     """Gathers the slots, kernels and steps of one program."""
 
     def __init__(
@@ -78,17 +81,15 @@ class Launches:
         tolerance: float | None = None,
         tuning: Tuning | None = None,
     ) -> None:
+        super().__init__()
         self.machine = machine
+        self.verifies = Config.from_environment().verify
         self.tuning = tuning or Tuning()
         """What measurements say of the choices that are made here."""
         self.tolerance = tolerance
         """The error, over the largest result, that a faster convolution may have."""
         self.layouts = dict(layouts)
         """How the values lie that are not row-major."""
-        self.slots: list[Slot] = []
-        self.slot_of: dict[Value, int] = {}
-        self.weights: list[Data] = []
-        self.steps: list[Step] = []
         self.prepare: list[Step] = []
         """Steps that need weights alone, and run once."""
         self.prepared: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -127,24 +128,6 @@ class Launches:
         self.slots.append(Slot(kind, value.name, value.dtype, value.shape, number, strides, span))
         return len(self.slots) - 1
 
-    def slot(self, value: Value) -> int:
-        """The slot of a value, made when it is first needed."""
-        found = self.slot_of.get(value)
-        if found is not None:
-            return found
-        node = value.producer
-        assert node is not None, f"%{value.name} has no slot"
-        if is_stored(node):
-            data: Data = node.op.attributes()["data"]
-            found = self.add_slot(value, SlotKind.WEIGHT, len(self.weights))
-            self.weights.append(data)
-        elif self.is_alias(node):
-            found = self.slot(node.operands[0])
-        else:
-            found = self.add_slot(value, SlotKind.ARENA)
-        self.slot_of[value] = found
-        return found
-
     def is_alias(self, node: Node) -> bool:
         """Whether the node's result is its operand's memory in another shape."""
         if not is_view(node):
@@ -158,19 +141,13 @@ class Launches:
 
     def _is_turned_by_layout(self, node: Node) -> bool:
         """Whether a transpose's result, row by row, is how its operand lies anyway."""
-        if node.op.name != "transpose":
+        if not isinstance(node.op, Transpose):
             return False
         (source,), (result,) = node.operands, node.results
         if source not in self.layouts or result in self.layouts:
             return False
-        permutation = node.op.attributes()["permutation"]
-        turned = laid_out(source.shape, [axis % source.rank for axis in permutation])
+        turned = laid_out(source.shape, [axis % source.rank for axis in node.op.permutation])
         return replace(self.layouts[source], span=turned.span) == turned
-
-    def copy(self, source: int, target: int) -> None:
-        """Copy a slot, unless it is there already."""
-        if source != target:
-            self.steps.append(Copy(source, target, self.slots[source].nbytes))
 
     def note_sizes(self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Note which slots a kernel fills with small integers; one that several fill never is."""
@@ -402,6 +379,8 @@ class Launches:
         suffix = flat.name.removeprefix(group.name)
         name = f"k{len(self.kernels)}_{group.name}{suffix}"
         named = Kernel(name, flat.inputs, flat.outputs, flat.axes, flat.stores)
+        if self.verifies:
+            verify_kernel(named)
         nest = build_nest(named, schedule)
         emitter = NestEmitter(nest, self.declarations, aliased, self.machine.dots)
         text = emitter.emit()
@@ -451,8 +430,3 @@ def _alone(group: Group, flat: Kernel) -> Launcher:
         launches.launch_flat(group, flat, inputs, outputs, choice)
 
     return launch
-
-
-def is_view(node: Node) -> bool:
-    """Whether the result is the operand's own memory."""
-    return node.op.name == "reshape" and isinstance(node.operands[0].type, TensorType)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from monograph.fusion.group import Fusion, Group, Kind, is_stored
+from monograph.fusion.group import Fusion, Group, Kind
 from monograph.fusion.places import Place
 from monograph.fusion.regions import Fusions
 from monograph.ir.dims import Dim, Symbol
@@ -24,6 +24,7 @@ from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.kernel.rebased import without_doubles
 from monograph.ops import control
+from monograph.ops.blocked_linear import BlockedLinear
 from monograph.ops.conv import Conv
 from monograph.program.code import (
     Alternate,
@@ -31,7 +32,6 @@ from monograph.program.code import (
     Copy,
     Count,
     Element,
-    Interpret,
     Launch,
     Repeat,
     Slot,
@@ -66,6 +66,7 @@ from monograph.targets.cpu.plans.plan import (
     Refusal,
     choose_plan,
 )
+from monograph.targets.cpu.products.blocked import plan_blocked_linear
 from monograph.targets.cpu.tuning import Tuning
 
 
@@ -84,7 +85,6 @@ class StepBuilder(Launches):
         self.fusions = fusions
         self.repeats = Repeats(self)
         self.sharing = Sharing(self)
-        self.fallbacks: list[Node] = []
         self.visited: list[Fusion] = []
         self.ends: list[int] = []
         self.counters = 0
@@ -95,13 +95,7 @@ class StepBuilder(Launches):
 
     def main(self, graph: Graph) -> None:
         """The steps of a whole graph, with its inputs and outputs as slots."""
-        for number, value in enumerate(graph.inputs):
-            self.slot_of[value] = self.add_slot(value, SlotKind.INPUT, number)
-        targets = [
-            self.add_slot(value, SlotKind.OUTPUT, number)
-            for number, value in enumerate(graph.outputs)
-        ]
-        self.graph(graph, targets)
+        self.graph(graph, self.add_ends(graph))
         join_packs(self, self.ends)
         join_equal(self, self.ends)
         join_loops(self, self.ends)
@@ -112,10 +106,7 @@ class StepBuilder(Launches):
         fusion = self.fusions[graph]
         self.visited.append(fusion)
         self.layouts = plan_layouts(graph, fusion.groups, self.layouts)
-        for value, target in zip(graph.outputs, targets, strict=True):
-            written = self.written(value)
-            if written not in self.slot_of and self.is_computed(written):
-                self.slot_of[written] = target
+        self.write_outputs_to(graph, targets)
         for number, group in enumerate(fusion.groups):
             if whole:
                 announce("kernels", number, len(fusion.groups))
@@ -125,8 +116,7 @@ class StepBuilder(Launches):
             self.hand_over()
             if whole:
                 self.ends.append(len(self.steps))
-        for value, target in zip(graph.outputs, targets, strict=True):
-            self.copy(self.slot(value), target)
+        self.copy_outputs_to(graph, targets)
 
     def nested(
         self, graph: Graph, inputs: Sequence[int], targets: Sequence[int]
@@ -137,17 +127,6 @@ class StepBuilder(Launches):
         self.graph(graph, targets)
         inner, self.steps = self.steps, outer
         return tuple(inner)
-
-    def written(self, value: Value) -> Value:
-        """The value whose memory this one is, perhaps in another shape."""
-        while value.producer is not None and self.is_alias(value.producer):
-            value = value.producer.operands[0]
-        return value
-
-    def is_computed(self, value: Value) -> bool:
-        """Whether a step writes the value, so that it can be written where it is wanted."""
-        node = value.producer
-        return node is not None and not is_stored(node) and not self.is_alias(node)
 
     # Groups ---------------------------------------------------------------------------------------
 
@@ -300,6 +279,11 @@ class StepBuilder(Launches):
                 self.repeat(node, node.op)
             case control.Scan():
                 self.scan(node, node.op)
+            case BlockedLinear():
+                plan = plan_blocked_linear(self.machine, group, node)
+                assert plan is not None, "the target decomposes what it has no instruction for"
+                with self.carrying_out(group, plan):
+                    plan.launch(self, (), ())
             case _ if has_loops(node):
                 self.loops(group, node)
             case _:
@@ -335,13 +319,6 @@ class StepBuilder(Launches):
             self.launch_flat(group, flat, (), [self.prepared[key]])
             self.steps = outer
         return self.prepared[key]
-
-    def interpret(self, node: Node) -> None:
-        """A step that runs in Python."""
-        inputs = tuple(self.slot(value) for value in node.operands)
-        outputs = tuple(self.slot(value) for value in node.results)
-        self.steps.append(Interpret(len(self.fallbacks), inputs, outputs))
-        self.fallbacks.append(node)
 
     def branch(self, node: Node) -> None:
         """Both regions read the operands where they are and write the same results."""
