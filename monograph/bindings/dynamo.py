@@ -19,6 +19,7 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.utils._python_dispatch import _disable_current_modes
 
 from monograph.bindings.compiled_graphs import Origin, origin_of, remember
+from monograph.bindings.device_of import target_of_tensors
 from monograph.bindings.freezing import FrozenGraph, static_places
 from monograph.compiler import Options as CompileOptions
 from monograph.compiler import compile_graph
@@ -54,6 +55,8 @@ class Options:
 
     level: str = "O2"
     """How hard to optimise: O0 to O3."""
+    target: str | None = None
+    """What to compile for, as ``monograph.compile`` takes it."""
     threads: int | None = None
     """How many threads to use; as many as torch if None."""
     strict: bool = False
@@ -165,7 +168,8 @@ class CompiledGraph:
     ) -> None:
         self.origin = origin
         self.role = role
-        module, self._views = split_results(module)
+        self._parts = split_results(module)
+        module = self._parts.module
         imported = import_graph_module(module, opaque=True, weights=weights)
         self.model: ImportedModel = turn_outputs(imported)
         self._expanded = _expanded_axes(module)
@@ -178,6 +182,7 @@ class CompiledGraph:
             strides=tuple(_strides(self.model, module)),
             winograd_tolerance=options.winograd_tolerance,
             budget=options.budget,
+            target=options.target or target_of_tensors(_recorded(module)),
         )
         executable = compile_graph(self.model.graph, settings, owned=bool(weights))
         self._taken = _taken(self.model, module)
@@ -200,7 +205,7 @@ class CompiledGraph:
     def __call__(self, *arguments: Any) -> list[Any]:
         """The graph's results, laid out in memory as torch expects them."""
         computed = self._computed(_as_taken(self._taken, arguments) if self._taken else arguments)
-        return viewed(self._views, arguments, computed) if self._views else computed
+        return viewed(self._parts, arguments, computed) if self._parts.views else computed
 
     def _computed(self, arguments: Sequence[Any]) -> list[Any]:
         found = self._native(arguments)
@@ -217,7 +222,8 @@ class CompiledGraph:
         """The results as native code gives them; None if it cannot take the arguments."""
         if self._quick is None:
             self._quick = self._quickest()
-        results: list[Any] | None = self._quick(*arguments)
+        watched = torch.autograd.profiler._is_profiler_enabled
+        results: list[Any] | None = None if watched else self._quick(*arguments)
         if results is None and self._is_plain:
             results = self.executable.run_tensors(arguments)
         if results is None or self._order is None:
@@ -281,6 +287,12 @@ def _strides(model: ImportedModel, module: Any) -> Iterator[tuple[int, tuple[int
             yield number, tuple(fake.stride())
 
 
+def _recorded(module: Any) -> list[Any]:
+    """What torch recorded of each argument."""
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return [node.meta.get("val") for node in nodes]
+
+
 def _expanded_axes(module: Any) -> list[tuple[int, ...]]:
     """For each result, the axes along which all of its elements are one in memory."""
     output = next(iter(reversed(module.graph.nodes)))
@@ -307,7 +319,7 @@ def _overlapping(result: Any, axes: tuple[int, ...]) -> Any:
         first = first.narrow(axis, 0, 1)
     first = first.contiguous()
     steps = [0 if k in axes else step for k, step in enumerate(first.stride())]
-    made = torch.empty_strided(result.shape, steps, dtype=result.dtype)
+    made = torch.empty_strided(result.shape, steps, dtype=result.dtype, device=result.device)
     whole = made
     for axis in axes:
         whole = whole.narrow(axis, 0, 1)

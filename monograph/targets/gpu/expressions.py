@@ -7,7 +7,7 @@ index arithmetic, in 32 bits where every buffer is known to be small enough, els
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from monograph.errors import UnsupportedError
@@ -18,6 +18,7 @@ from monograph.kernel import mathlib, narrow
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal, Load, Reduce, Variable
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.mathlib import remainder
+from monograph.targets.gpu.plan import Configuration
 from monograph.targets.gpu.scalars import (
     FAST_F32,
     literal_text,
@@ -34,6 +35,10 @@ from monograph.targets.gpu.source import (
 )
 
 MAX_INT32 = 2**31 - 1
+_COMPARISONS = {
+    **{"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="},
+    **{"equal": "==", "not_equal": "!="},
+}
 _SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
 UNITS = {1: ("[1]", "tl.arange(0, 1)"), 2: ("[1, 1]", "tl.arange(0, 1)[:, None]")}
 """By the rank of a kernel's blocks, the shape of a block of one element, and its lane.
@@ -146,9 +151,13 @@ class ExpressionWriter:
         self.scopes[-1][expr] = name
 
     def position(self, expr: Expr) -> str:
-        """The text of an offset."""
+        """The text of an offset, in the integers that offsets are computed in."""
         if isinstance(expr, Index):
             return self.dim(expr.dim)
+        if isinstance(expr, Apply) and expr.function == "where":
+            condition, *both = expr.operands
+            yes, no = map(self.position, both)
+            return f"tl.where({self.value(condition)}, {yes}, {no})"
         if isinstance(expr, Apply) and expr.function in ("add", "multiply", "subtract"):
             x, y = (self.position(operand) for operand in expr.operands)
             sign = {"add": "+", "multiply": "*", "subtract": "-"}[expr.function]
@@ -168,10 +177,11 @@ class ExpressionWriter:
         found = [text for about, text in self.masks if about & symbols]
         return " & ".join([*found, *([guard] if guard else [])])
 
-    def _load(self, load: Load) -> str:
+    def _load(self, load: Load, condition: Expr | None = None) -> str:
+        """A load; where a condition does not hold, zeros instead."""
         type_text(load.dtype)  # an error if Triton has no such elements
         (place,) = load.operands
-        mask = self.mask(load.symbols)
+        mask = self.mask(load.symbols, "" if condition is None else self.value(condition))
         masked = f", mask={mask}, other=0" if mask else ""
         position = self.position(place)
         if not self.is_spread(place):
@@ -202,6 +212,13 @@ class ExpressionWriter:
     def _apply(self, expr: Apply) -> str:
         if expr.function == "checked":
             return self._checked(expr)
+        if expr.function == "where" and self._is_masked_load(expr):
+            condition, load, _ = expr.operands
+            assert isinstance(load, Load)
+            return self._load(load, condition)
+        if expr.function in _COMPARISONS and all(map(self._is_offset, expr.operands)):
+            x, y = map(self.position, expr.operands)
+            return f"({x} {_COMPARISONS[expr.function]} {y})"
         fast = self._fast(expr)
         if fast is not None:
             return fast
@@ -213,6 +230,9 @@ class ExpressionWriter:
             return self.value(narrow.expand(expr))
         if expr.function in ("index_divide", "index_remainder"):
             return self._floor(expr.function == "index_divide", *map(self.value, expr.operands))
+        if expr.function in ("fmod", "frem") and expr.dtype.is_float:
+            helper = self.source.helper(f"remainder_{expr.dtype}")
+            return f"{helper}({', '.join(map(self.value, expr.operands))})"
         operands = [self._operand(expr, operand) for operand in expr.operands]
         distance = expr.operands[-1]
         sign = _SHIFTS.get(expr.function)
@@ -223,6 +243,23 @@ class ExpressionWriter:
         if text is None:
             raise UnsupportedError(f"{self.kernel.name}: Triton has no {expr.function}")
         return text
+
+    def _is_masked_load(self, expr: Apply) -> bool:
+        """Whether it is an element where a condition on its own lanes holds, and zero elsewhere."""
+        condition, load, other = expr.operands
+        if not isinstance(load, Load) or not isinstance(other, Literal) or other.value != 0:
+            return False
+        sizes = frozenset(self.kernel.sizes)
+        return load.dtype is not bool_ and condition.symbols - sizes <= load.symbols
+
+    def _is_offset(self, expr: Expr) -> bool:
+        """Whether it is a position that fits into the integers that offsets are computed in."""
+        if not isinstance(expr, Index):
+            return False
+        low, high = (expr.dim, expr.dim) if isinstance(expr.dim, int) else expr.dim.bounds()
+        if self.index_type == "tl.int64":
+            return not isinstance(expr.dim, int)
+        return low is not None and high is not None and low >= -MAX_INT32 and high <= MAX_INT32
 
     def _call(self, expr: Apply) -> str:
         """A function that has a formula: a helper function of the module, which every use calls."""
@@ -273,16 +310,22 @@ class ExpressionWriter:
         self,
         family: str,
         grid: tuple[Dim, ...],
-        blocks: Mapping[str, int],
+        configuration: Configuration,
         comment: Sequence[str],
-        warps: int = 4,
-        stages: int = 2,
     ) -> TritonKernel:
         """The kernel that was written."""
         names = parameter_names(self.kernel, self.checks)
-        text = self.source.module(self.kernel.name, names, tuple(blocks), comment)
+        text = self.source.module(self.kernel.name, names, tuple(configuration.blocks), comment)
         return TritonKernel(
-            self.kernel.name, family, text, self.kernel, grid, blocks, warps, stages, self.checks
+            self.kernel.name,
+            family,
+            text,
+            self.kernel,
+            grid,
+            configuration.blocks,
+            configuration.warps,
+            configuration.stages,
+            self.checks,
         )
 
     # Positions ------------------------------------------------------------------------------------

@@ -1,39 +1,110 @@
-"""The families of GPU kernels, in the order in which they are asked."""
+"""The families of GPU kernels, in the order in which they are asked, and the candidates they give.
+
+The first family that does not refuse computes a kernel; which of its configurations is best, and
+whether splitting a reduction pays, the cost model predicts and a runtime may measure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
+from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.shortening import with_short_formulas
-from monograph.targets.gpu.plan import Refusal
-from monograph.targets.gpu.pointwise import plan_pointwise, plan_transpose
-from monograph.targets.gpu.products import plan_product
-from monograph.targets.gpu.reductions import plan_rows, plan_sequential
+from monograph.targets.gpu.plan import Configuration, Family, KernelSequence, Refusal
+from monograph.targets.gpu.pointwise import POINTWISE, TRANSPOSE
+from monograph.targets.gpu.products import PRODUCT
+from monograph.targets.gpu.reductions import ROWS
+from monograph.targets.gpu.sequential import SEQUENTIAL
 from monograph.targets.gpu.source import TritonKernel
+from monograph.targets.gpu.split import split_kernel
 
-Family = Callable[[Kernel, tuple[str, ...]], TritonKernel | Refusal]
-
-FAMILIES: tuple[Family, ...] = (
-    plan_transpose,
-    plan_pointwise,
-    plan_product,
-    plan_rows,
-    plan_sequential,
-)
-"""Each writes a kernel, or refuses with a reason; the first that writes it computes it."""
+FAMILIES: tuple[Family, ...] = (TRANSPOSE, POINTWISE, PRODUCT, ROWS, SEQUENTIAL)
+"""Each has configurations of a kernel, or refuses with a reason; the first that has any is used."""
+MAX_CANDIDATES = 4
+MAX_SLOWDOWN = 2.0
+"""How much slower than the best a candidate may be predicted to be, to be tried at all."""
 
 
-def triton_kernel(kernel: Kernel, comment: tuple[str, ...] = ()) -> TritonKernel:
-    """A flat kernel (``kernel.flatten``) as Triton source; an error names who refused, and why."""
+def candidates(
+    kernel: Kernel,
+    comment: tuple[str, ...] = (),
+    most: int = MAX_CANDIDATES,
+    slowdown: float = MAX_SLOWDOWN,
+) -> tuple[KernelSequence, ...]:
+    """Ways to compute a flat kernel (``kernel.flatten``), the one predicted to be fastest first.
+
+    An error names the families that refused, and why.
+    """
     short = with_short_formulas(kernel)
+    family, configurations = _configure(short)
+    plans = [_Plan((_Step(short, family, each),)) for each in configurations]
+    for parts in family.splits(short):
+        plans += _split_plan(short, parts)
+    plans.sort(key=lambda plan: plan.microseconds)
+    worth = [x for x in plans if x.microseconds <= slowdown * plans[0].microseconds]
+    return tuple(plan.write(comment) for plan in worth[:most])
+
+
+def kernel_sequence(kernel: Kernel, comment: tuple[str, ...] = ()) -> KernelSequence:
+    """The candidate that is predicted to be fastest."""
+    return candidates(kernel, comment, most=1)[0]
+
+
+def single_kernel(kernel: Kernel, comment: tuple[str, ...] = ()) -> TritonKernel:
+    """The fastest candidate that is one launch, for a caller that can give no scratch."""
+    short = with_short_formulas(kernel)
+    family, configurations = _configure(short)
+    return family.write(short, configurations[0], comment)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A kernel in one configuration of a family."""
+
+    kernel: Kernel
+    family: Family
+    configuration: Configuration
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Steps that compute a kernel one after the other; nothing is written yet."""
+
+    steps: tuple[_Step, ...]
+    scratch: tuple[Buffer, ...] = ()
+
+    @property
+    def microseconds(self) -> float:
+        return sum(step.configuration.microseconds for step in self.steps)
+
+    def write(self, comment: tuple[str, ...]) -> KernelSequence:
+        kernels = tuple(
+            step.family.write(step.kernel, step.configuration, comment) for step in self.steps
+        )
+        return KernelSequence(kernels, self.scratch, self.microseconds)
+
+
+def _configure(kernel: Kernel) -> tuple[Family, tuple[Configuration, ...]]:
+    """The first family that computes a kernel, and its configurations, best first."""
     refusals = []
     for family in FAMILIES:
-        made = family(short, comment)
-        if isinstance(made, TritonKernel):
-            return made
-        refusals.append(f"{family.__name__.removeprefix('plan_')}: {made.reason}")
+        found = family.configure(kernel)
+        if not isinstance(found, Refusal):
+            return family, tuple(sorted(found, key=lambda each: each.microseconds))
+        refusals.append(f"{family.name}: {found.reason}")
     raise UnsupportedError(
         f"no family of GPU kernels computes {kernel.name}: {'; '.join(refusals)}"
     )
+
+
+def _split_plan(kernel: Kernel, parts: int) -> list[_Plan]:
+    """The kernel with its reductions in parts, each stage in its best configuration."""
+    split = split_kernel(kernel, parts)
+    if split is None:
+        return []
+    steps = []
+    for stage in split.stages:
+        family, configurations = _configure(stage)
+        steps.append(_Step(stage, family, configurations[0]))
+    return [_Plan(tuple(steps), split.scratch)]

@@ -11,67 +11,104 @@ from monograph.ir.dims import Dim, shape_product
 from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
+from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time
 from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
-from monograph.targets.gpu.plan import Refusal, divide_up
+from monograph.targets.gpu.plan import Configuration, Family, Refusal, divide_up
 from monograph.targets.gpu.source import SourceWriter, TritonKernel
 
 BLOCK_ELEMENTS = 1024
-TILE_SIDE = 32
+"""Elements of a program: eight to a thread, which a thread loads in 16 or 32 bytes."""
+MIN_BLOCK = 128
+TILE_BYTES = 32 << 10
+"""Bytes of a tile of a transpose."""
 MIN_TRANSPOSED_EXTENT = 16
 """Elements along both axes of a transpose from which a tile is worth it."""
 
 
-def plan_pointwise(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | Refusal:
-    """A kernel without reductions, a run of its flattened index space a program."""
+def configure_pointwise(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
+    """Runs of the flattened index space."""
     if reductions_of(kernel):
         return Refusal("it has reductions")
+    total = likely(shape_product(axis.extent for axis in kernel.axes))
+    block = BLOCK_ELEMENTS
+    while block > MIN_BLOCK and total < 2 * H200.multiprocessors * block:
+        block //= 2
+    time = memory_time(buffer_bytes(kernel.buffers), -(-total // block))
+    return (Configuration({"BLOCK": block}, max(1, block // 256), microseconds=time),)
+
+
+def write_pointwise(
+    kernel: Kernel, configuration: Configuration, comment: tuple[str, ...]
+) -> TritonKernel:
+    """A kernel without reductions, a run of its flattened index space a program."""
     source = SourceWriter()
     writer = ExpressionWriter(kernel, source, "offset", rank=1)
     total = shape_product(axis.extent for axis in kernel.axes)
+    block = configuration.blocks["BLOCK"]
     source.line(f"start = tl.program_id(0).to({writer.index_type}) * BLOCK")
     source.line("offset = start + tl.arange(0, BLOCK)")
-    if not (isinstance(total, int) and total % BLOCK_ELEMENTS == 0):
+    if not (isinstance(total, int) and total % block == 0):
         source.line(f"inside = offset < {writer.dim(total)}")
         writer.masks.append((frozenset(axis.symbol for axis in kernel.axes), "inside"))
     writer.decode("offset", kernel.axes)
     for store in kernel.stores:
         writer.store(store)
-    grid = (divide_up(total, BLOCK_ELEMENTS),)
-    return writer.finish("pointwise", grid, {"BLOCK": BLOCK_ELEMENTS}, comment)
+    return writer.finish("pointwise", (divide_up(total, block),), configuration, comment)
 
 
-def plan_transpose(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | Refusal:
-    """A kernel that reads along one axis and writes along another, a tile of both a program."""
+POINTWISE = Family("pointwise", configure_pointwise, write_pointwise)
+
+
+def configure_transpose(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
+    """Tiles of the axis that is read along and the axis that is written along."""
     if reductions_of(kernel):
         return Refusal("it has reductions")
     pair = _transposed_axes(kernel)
     if pair is None:
         return Refusal("all that it reads is contiguous along the axis that it writes along")
+    width = max(store.buffer.dtype.bits // 8 for store in kernel.stores)
+    total = likely(shape_product(axis.extent for axis in kernel.axes))
+    side = 128
+    while side > 32 and (side * side * width > TILE_BYTES or total < 1024 * side * side):
+        side //= 2
+    time = memory_time(buffer_bytes(kernel.buffers), H200.multiprocessors)
+    return (Configuration({"TILE": side}, 8 if side > 32 else 4, microseconds=time),)
+
+
+def write_transpose(
+    kernel: Kernel, configuration: Configuration, comment: tuple[str, ...]
+) -> TritonKernel:
+    """A kernel that reads along one axis and writes along another, a tile of both a program."""
+    pair = _transposed_axes(kernel)
+    assert pair is not None
     read, written = pair
     others = tuple(axis for axis in kernel.axes if axis not in pair)
     source = SourceWriter()
     writer = ExpressionWriter(kernel, source, "column")
-    kind = writer.index_type
-    for name, axis, number, shape in (
-        ("row", read, 0, "[:, None]"),
-        ("column", written, 1, "[None, :]"),
-    ):
-        lanes = f"tl.arange(0, TILE){shape}"
-        source.line(f"{name} = tl.program_id({number}).to({kind}) * TILE + {lanes}")
-        writer.positions[axis.symbol] = name
-        source.line(f"{name}_inside = {name} < {writer.dim(axis.extent)}")
-        writer.masks.append((frozenset((axis.symbol,)), f"{name}_inside"))
+    kind, side = writer.index_type, configuration.blocks["TILE"]
+    tiles = [divide_up(axis.extent, side) for axis in pair]
+    columns = writer.dim(tiles[1])
+    source.line(f"program = tl.program_id(0).to({kind})")
     if others:
-        source.line(f"batch = tl.program_id(2).to({kind})")
+        source.line(f"batch = program // {writer.dim(tiles[0] * tiles[1])}")
         writer.decode("batch", others)
+        source.line(f"program = program % {writer.dim(tiles[0] * tiles[1])}")
+    for name, axis, number, shape in (
+        ("row", read, f"program // {columns}", "[:, None]"),
+        ("column", written, f"program % {columns}", "[None, :]"),
+    ):
+        source.line(f"{name} = {number} * TILE + tl.arange(0, TILE){shape}")
+        writer.positions[axis.symbol] = name
+        if not (isinstance(axis.extent, int) and axis.extent % side == 0):
+            source.line(f"{name}_inside = {name} < {writer.dim(axis.extent)}")
+            writer.masks.append((frozenset((axis.symbol,)), f"{name}_inside"))
     for store in kernel.stores:
         writer.store(store)
-    grid = (
-        divide_up(read.extent, TILE_SIDE),
-        divide_up(written.extent, TILE_SIDE),
-        shape_product(axis.extent for axis in others),
-    )
-    return writer.finish("transpose", grid, {"TILE": TILE_SIDE}, comment)
+    grid = (tiles[0] * tiles[1] * shape_product(axis.extent for axis in others),)
+    return writer.finish("transpose", grid, configuration, comment)
+
+
+TRANSPOSE = Family("transpose", configure_transpose, write_transpose)
 
 
 def _transposed_axes(kernel: Kernel) -> tuple[Axis, Axis] | None:

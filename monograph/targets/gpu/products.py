@@ -11,43 +11,45 @@ operand run at the same time, so that these are in the L2 cache.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim, Symbol
+from monograph.ir.dims import Dim
 from monograph.ir.types import DType, bf16, f16, f32, i8, i32
 from monograph.kernel import expr as e
-from monograph.kernel.contraction import Contraction, as_contraction
-from monograph.kernel.expr import Apply, Axis, Expr, Load
+from monograph.kernel.contraction import Contraction
+from monograph.kernel.expr import Load
 from monograph.kernel.kernel import Kernel
-from monograph.targets.gpu.expressions import ExpressionWriter
-from monograph.targets.gpu.plan import Refusal, divide_up, next_power_of_two
-from monograph.targets.gpu.scalars import type_text
-from monograph.targets.gpu.source import SourceWriter, TritonKernel
+from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time, waves
+from monograph.targets.gpu.joint_products import as_contractions
+from monograph.targets.gpu.persistent import PersistentWriter, is_described
+from monograph.targets.gpu.plan import Configuration, Family, Refusal, divide_up, next_power_of_two
+from monograph.targets.gpu.product_writer import ProductWriter, narrowed, without_cast
+from monograph.targets.gpu.source import TritonKernel
 
-MIN_SIDE = 16
+MIN_TILE_SIDE = 16
 """The least rows, columns and steps of k that a tensor core multiplies."""
-MIN_WORTHWHILE_SIDE = 16
-"""The least ones for which tiles of that size are not mostly empty."""
-GROUPED_TILES = 8
+MIN_SIDES = [2, 16, 16]
+"""The least rows, columns and steps of k for which tiles of 16 are worth it."""
+MIN_PIECE = 256
+"""Steps of k from which a part of a product is worth a program."""
+MAX_SUMS = 128
+"""Sums that a thread holds in registers."""
+MIN_TILES_TO_STAY = H200.multiprocessors
+"""Tiles from which programs stay: with fewer, each has one and nothing overlaps."""
+GROUPED = 8
 """Tiles of rows whose programs run together, so that they find the same columns in the cache."""
+TILE_MICROSECONDS = 1.0
+"""What a tile takes beside its products: filling the pipeline, and the epilogue."""
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """How a product is cut: rows, columns and steps of k of a tile, and what runs it."""
-
-    rows: int
-    columns: int
-    depth: int
-    warps: int
-    stages: int
-
-
-def plan_product(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | Refusal:
-    """A kernel that is one contraction, multiplied by tensor cores."""
-    contraction = as_contraction(kernel)
-    if contraction is None:
+def configure_product(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
+    """Tiles of a contraction, or of several of one operand, multiplied by tensor cores."""
+    contractions = as_contractions(kernel)
+    if not contractions:
         return Refusal("it is no matrix product")
-    multiplied = _multiplied_dtype(contraction)
+    contraction = contractions[0]
+    multiplied = _multiplied_dtype(contractions)
     if multiplied is None:
         return Refusal(
             f"tensor cores do not multiply what sums up to {contraction.reduction.dtype}"
@@ -56,142 +58,144 @@ def plan_product(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | Ref
     if not all(sides):
         return Refusal("one row or one column: there is no tile to reuse operands in")
     sizes = [contraction.size(axes) for axes in sides]
-    if any(isinstance(size, int) and size < MIN_WORTHWHILE_SIDE for size in sizes):
-        return Refusal(f"a side of {min(s for s in sizes if isinstance(s, int))} is too short")
-    return _Product(contraction, multiplied, choose_tiles(sizes, multiplied)).write(comment)
+    short = [s for s, least in zip(sizes, MIN_SIDES, strict=True) if likely(s) < least]
+    if short:
+        return Refusal(f"a side of {short[0]} is too short")
+    tiles = F32_TILES if multiplied is f32 else TILES
+    fitting = [tile for tile in tiles if _fits(sizes, tile, len(contractions))] or tiles[-1:]
+    found = [_configuration(contractions, sizes, tile) for tile in fitting]
+    operands = [narrowed(x, multiplied) for x in (contraction.left, contraction.right)]
+    if len(contractions) > 1 or multiplied not in (f16, bf16):
+        return tuple(found)
+    if is_described(contraction, *operands):
+        staying = [x for x in PERSISTENT_TILES if _fits(sizes, x, 1) and _stays(sizes, x)]
+        programs = {"PROGRAMS": H200.multiprocessors}
+        found = [_configuration(contractions, sizes, tile, programs) for tile in staying] + found
+    return tuple(found)
 
 
-def choose_tiles(sizes: list[Dim], multiplied: DType) -> Tiles:
-    """Tiles by the size of the result: large ones where there are enough of them for the chip."""
-    rows, columns, depth = (s if isinstance(s, int) else 4096 for s in sizes)
-    if multiplied is f32:
-        return Tiles(_side(rows, 64), _side(columns, 64), _side(depth, 32), 4, 3)
-    if rows * columns <= 512 * 1024:
-        return Tiles(_side(rows, 64), _side(columns, 64), _side(depth, 64), 4, 4)
-    return Tiles(_side(rows, 128), _side(columns, 128), _side(depth, 64), 8, 3)
+def _configuration(
+    contractions: tuple[Contraction, ...],
+    sizes: list[Dim],
+    tile: Tile,
+    more: Mapping[str, int] | None = None,
+) -> Configuration:
+    blocks = {"ROWS": tile.rows, "COLUMNS": tile.columns, "DEPTH": tile.depth, "GROUPED": GROUPED}
+    time = _time(contractions, sizes, tile)
+    return Configuration({**blocks, **(more or {})}, tile.warps, tile.stages, time)
 
 
-def _side(size: int, most: int) -> int:
-    return min(most, max(MIN_SIDE, next_power_of_two(size)))
+@dataclass(frozen=True)
+class Tile:
+    """What a program multiplies: rows and columns of the result, steps of k at a time."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+    share: float
+    """The share of the chip's rate that tiles like it reach on large products, measured."""
 
 
-def _multiplied_dtype(contraction: Contraction) -> DType | None:
+TILES = (
+    Tile(128, 256, 64, 8, 3, 0.88),
+    Tile(128, 128, 64, 8, 4, 0.78),
+    Tile(128, 128, 64, 4, 3, 0.77),
+    Tile(64, 128, 64, 4, 4, 0.62),
+    Tile(128, 64, 64, 4, 3, 0.62),
+    Tile(64, 64, 64, 4, 4, 0.45),
+    Tile(64, 32, 64, 4, 4, 0.25),
+    Tile(32, 64, 128, 4, 4, 0.25),
+    Tile(16, 64, 128, 4, 4, 0.15),
+    Tile(16, 32, 128, 4, 4, 0.1),
+    Tile(32, 16, 64, 4, 4, 0.1),
+    Tile(16, 16, 32, 4, 3, 0.05),
+)
+"""For operands of 16 bits and less."""
+PERSISTENT_TILES = (Tile(128, 256, 64, 8, 3, 0.93), Tile(128, 128, 64, 8, 4, 0.84))
+"""For programs that stay (``persistent``)."""
+F32_TILES = (
+    Tile(64, 64, 32, 4, 3, 0.04),
+    Tile(32, 32, 32, 4, 3, 0.02),
+    Tile(16, 16, 32, 4, 3, 0.01),
+)
+"""For f32, which is multiplied exactly, without tensor cores."""
+
+
+def _fits(sizes: list[Dim], tile: Tile, products: int) -> bool:
+    """Whether a tile has no more empty lines than a smaller one would have, and has memory."""
+    most = [max(MIN_TILE_SIDE, next_power_of_two(likely(size))) for size in sizes]
+    small = tile.rows <= most[0] and tile.columns <= most[1] and tile.depth <= max(32, most[2])
+    sums = products * tile.rows * tile.columns // (32 * tile.warps)
+    shared = 2 * (tile.rows + products * tile.columns) * tile.depth * tile.stages
+    return small and sums <= MAX_SUMS and shared <= H200.shared_bytes
+
+
+def _stays(sizes: list[Dim], tile: Tile) -> bool:
+    """Whether programs that stay have more than one tile to compute."""
+    rows, columns, _ = sizes
+    tiles = likely(divide_up(rows, tile.rows)) * likely(divide_up(columns, tile.columns))
+    return tiles > MIN_TILES_TO_STAY
+
+
+def _time(contractions: tuple[Contraction, ...], sizes: list[Dim], tile: Tile) -> float:
+    """Microseconds: each multiprocessor multiplies its tiles, while operands come from memory."""
+    rows, columns, depth = sizes
+    contraction, products = contractions[0], len(contractions)
+    tiles = likely(divide_up(rows, tile.rows)) * likely(divide_up(columns, tile.columns))
+    tiles *= likely(contraction.size(contraction.batch))
+    share = tile.share if products == 1 else min(0.9, tile.share * 1.15)
+    rate = share * H200.tensor / H200.multiprocessors
+    work = 2 * products * tile.rows * tile.columns * likely(depth) / rate + TILE_MICROSECONDS
+    in_flight = (tile.rows + products * tile.columns) * tile.depth * 2 * (tile.stages - 1)
+    moved = memory_time(buffer_bytes(contraction.kernel.buffers), tiles, in_flight)
+    return max(H200.launch + waves(tiles, H200.multiprocessors) * work, moved)
+
+
+def write_product(
+    kernel: Kernel, configuration: Configuration, comment: tuple[str, ...]
+) -> TritonKernel:
+    """A kernel that is made of contractions, multiplied by tensor cores."""
+    contractions = as_contractions(kernel)
+    multiplied = _multiplied_dtype(contractions)
+    assert multiplied is not None
+    writer = PersistentWriter if "PROGRAMS" in configuration.blocks else ProductWriter
+    return writer(contractions, multiplied, configuration).write(comment)
+
+
+def split_product(kernel: Kernel) -> tuple[int, ...]:
+    """Parts of k where the result has too few tiles to keep the chip busy."""
+    contraction, *others = as_contractions(kernel)
+    if others:
+        return ()
+    batch = contraction.size(contraction.batch)
+    rows = contraction.size(contraction.m)
+    columns = contraction.size((*contraction.outer, *contraction.n))
+    depth = contraction.size(contraction.k)
+    if not all(isinstance(size, int) for size in (batch, rows, columns, depth)):
+        return ()
+    tiles = likely(batch) * likely(divide_up(rows, 128)) * likely(divide_up(columns, 128))
+    return tuple(
+        parts
+        for parts in (2, 4, 8, 16)
+        if tiles * parts <= 2 * H200.multiprocessors and likely(depth) >= parts * MIN_PIECE
+    )
+
+
+PRODUCT = Family("product", configure_product, write_product, split_product)
+
+
+def _multiplied_dtype(contractions: tuple[Contraction, ...]) -> DType | None:
     """The dtype that tensor cores multiply: that of all operands in memory, or f32."""
-    if contraction.reduction.dtype is i32:
-        both = [_without_cast(x).dtype for x in (contraction.left, contraction.right)]
-        return i8 if both == [i8, i8] else None
-    if contraction.reduction.dtype is not f32:
+    formulas = (contractions[0].left, *(each.right for each in contractions))
+    summed = contractions[0].reduction.dtype
+    if summed is i32:
+        return i8 if all(without_cast(x).dtype is i8 for x in formulas) else None
+    if summed is not f32:
         return None
-    formulas = (contraction.left, contraction.right)
     read = {x.dtype for x in e.walk(formulas) if isinstance(x, Load) and x.dtype.is_float}
     for narrow in (f16, bf16):
         if read == {narrow}:
             return narrow
     return f32
-
-
-def _without_cast(formula: Expr) -> Expr:
-    """What a widened operand is before it is widened."""
-    is_cast = isinstance(formula, Apply) and formula.function == "cast"
-    return formula.operands[0] if is_cast else formula
-
-
-class _Product:
-    def __init__(self, contraction: Contraction, multiplied: DType, tiles: Tiles) -> None:
-        self.contraction = contraction
-        self.multiplied = multiplied
-        self.tiles = tiles
-        self.source = SourceWriter()
-        self.writer = ExpressionWriter(contraction.kernel, self.source, "row")
-
-    def write(self, comment: tuple[str, ...]) -> TritonKernel:
-        product, line = self.contraction, self.source.line
-        rows = product.size(product.m)
-        columns = product.size((*product.outer, *product.n))
-        tiles_m, tiles_n = divide_up(rows, self.tiles.rows), divide_up(columns, self.tiles.columns)
-        self._place_tile(tiles_m, tiles_n)
-        if product.batch:
-            line(f"batch = tl.program_id(1).to({self.writer.index_type})")
-            self.writer.decode("batch", product.batch)
-        self._side("row", "tile_m * ROWS + tl.arange(0, ROWS)[:, None]", product.m, rows)
-        right = (*product.outer, *product.n)
-        self._side("column", "tile_n * COLUMNS + tl.arange(0, COLUMNS)[None, :]", right, columns)
-        held = type_text(product.reduction.dtype)
-        line(f"total = tl.zeros([ROWS, COLUMNS], {held})")
-        self._multiply()
-        self.writer.name_value(product.reduction, "total")
-        for store in product.kernel.stores:
-            self.writer.store(store)
-        grid = (tiles_m * tiles_n, *([product.size(product.batch)] if product.batch else []))
-        blocks = {
-            "ROWS": self.tiles.rows,
-            "COLUMNS": self.tiles.columns,
-            "DEPTH": self.tiles.depth,
-            "GROUPED": GROUPED_TILES,
-        }
-        tiles = self.tiles
-        return self.writer.finish("product", grid, blocks, comment, tiles.warps, tiles.stages)
-
-    def _place_tile(self, tiles_m: Dim, tiles_n: Dim) -> None:
-        """Which tile this program computes."""
-        line, kind = self.source.line, self.writer.index_type
-        line("program = tl.program_id(0)")
-        line(f"tiles_m, tiles_n = {self.writer.dim(tiles_m)}, {self.writer.dim(tiles_n)}")
-        line("first = program // (GROUPED * tiles_n) * GROUPED")
-        line("grouped = tl.minimum(tiles_m - first, GROUPED)")
-        line("within = program % (GROUPED * tiles_n)")
-        line(f"tile_m = (first + within % grouped).to({kind})")
-        line(f"tile_n = (within // grouped).to({kind})")
-
-    def _side(self, name: str, text: str, axes: tuple[Axis, ...], size: Dim) -> None:
-        """The lanes along one side of the tile."""
-        side = self.tiles.rows if name == "row" else self.tiles.columns
-        self.source.line(f"{name} = {text}")
-        if not (isinstance(size, int) and size % side == 0):
-            self.source.line(f"{name}_inside = {name} < {self.writer.dim(size)}")
-            symbols = frozenset(axis.symbol for axis in axes)
-            self.writer.masks.append((symbols, f"{name}_inside"))
-        self.writer.decode(name, axes)
-
-    def _multiply(self) -> None:
-        """The loop over k."""
-        product = self.contraction
-        depth = product.size(product.k)
-        moving = frozenset(axis.symbol for axis in product.k)
-        formulas = [self._operand(product.left), self._operand(product.right)]
-        header = f"for start in range(0, {self.writer.dim(depth)}, DEPTH):"
-        with self.writer.loop(header, moving, formulas):
-            left = self._tile(formulas[0], "[None, :]", "[ROWS, DEPTH]", depth)
-            right = self._tile(formulas[1], "[:, None]", "[DEPTH, COLUMNS]", depth)
-            exact = ', input_precision="ieee"' if self.multiplied is f32 else ""
-            kind = f", out_dtype={type_text(product.reduction.dtype)}"
-            self.source.line(f"total = tl.dot({left}, {right}, total{exact}{kind})")
-
-    def _operand(self, formula: Expr) -> Expr:
-        """A formula in the dtype that is multiplied."""
-        bare = _without_cast(formula)
-        return bare if bare.dtype is self.multiplied else e.cast(formula, self.multiplied)
-
-    def _tile(self, formula: Expr, lanes: str, shape: str, depth: Dim) -> str:
-        """A tile of an operand; zeros beyond the last step of k."""
-        writer, line = self.writer, self.source.line
-        line(f"k = start + tl.arange(0, DEPTH){lanes}")
-        axes = self.contraction.k
-        symbols = frozenset[Symbol](axis.symbol for axis in axes)
-        kept = [each for each in writer.masks if not each[0] & symbols]
-        cut = not (isinstance(depth, int) and depth % self.tiles.depth == 0)
-        writer.masks = list(kept)
-        if cut:
-            line(f"k_inside = k < {writer.dim(depth)}")
-            writer.masks.append((symbols, "k_inside"))
-        writer.scopes.append({})
-        writer.decode("k", axes)
-        value = writer.value(formula)
-        writer.scopes.pop()
-        writer.masks = kept
-        if cut and not isinstance(formula, Load):
-            value = f"tl.where(k_inside, {value}, 0)"
-        name = writer.new_name("tile")
-        kind = type_text(self.multiplied)
-        line(f"{name} = tl.broadcast_to({value}, {shape}).to({kind})")
-        return name

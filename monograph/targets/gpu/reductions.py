@@ -1,12 +1,9 @@
-"""Reductions: softmax, norms, sums, extremes, with whatever is fused around them.
+"""Reductions of rows: softmax, norms, sums, extremes, with whatever is fused around them.
 
-``plan_rows`` gives each program some rows, with the reduced elements side by side in lanes: all of
-a short row in one block, a long one in a loop of blocks, once for each reduction that needs the one
-before it. ``plan_sequential`` gives each lane one result and lets it walk through what it reduces:
-for windows of a few elements, and for reductions inside reductions.
+A program has some rows, with the reduced elements side by side in lanes: all of a short row in one
+block, a long one in a loop of blocks, once for each reduction that needs the one before it.
 
-    rows         x[4096, 1000] → softmax            [XBLOCK rows, RBLOCK columns] at once
-    sequential   max_pool 3×3, sums of 8 columns    BLOCK results, a loop of 9
+    x[4096, 1000] → softmax            [XBLOCK rows, RBLOCK columns] at once
 """
 
 from __future__ import annotations
@@ -20,25 +17,43 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Expr, Index, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
+from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time
 from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
-from monograph.targets.gpu.plan import Refusal, divide_up, next_power_of_two, warps_for
-from monograph.targets.gpu.pointwise import BLOCK_ELEMENTS
+from monograph.targets.gpu.plan import (
+    Configuration,
+    Family,
+    Refusal,
+    divide_up,
+    next_power_of_two,
+)
 from monograph.targets.gpu.scalars import literal_text, type_text
 from monograph.targets.gpu.source import SourceWriter, TritonKernel
 
 MIN_LANES = 32
 """Reduced elements from which they lie in lanes instead of being walked through."""
-MAX_ROW_BLOCK = 8192
-"""Elements of a row that are held in registers at once; longer rows are read in a loop."""
-LOOP_BLOCK = 2048
-TILE_ELEMENTS = 2048
-"""Elements of a program's block, all rows together, if rows are short."""
+MAX_ROW_BYTES = 32 << 10
+"""Bytes of a row that are held in registers at once; longer rows are read in a loop."""
+MAX_ROW_BLOCK = 16384
+PROGRAM_BYTES = 8 << 10
+"""Bytes of a program's block, all rows together, if rows are short."""
+LOOP_BYTES = 16 << 10
+"""Bytes of a block of a long row."""
+WARP_BYTES = 2048
+"""Bytes that a warp reads of a block: 64 a thread."""
+PROGRAMS = 1024
+"""Programs that keep the chip busy."""
+MIN_PIECE = 1024
+"""Elements of a row from which a part of it is worth a program."""
+MIN_COLUMN_PIECE = 64
+"""The same where neighbouring results lie side by side."""
 COLUMNS = 64
 """Neighbouring results to a program where those lie side by side and not what is reduced."""
+COLUMN_ELEMENTS = 8192
+"""Elements of a block of columns that is held at once."""
 
-_HELPERS = {"max": "nan_maximum", "min": "nan_minimum", "prod": "multiply"}
-_POSITIONS = {"argmax": "first_maximum", "argmin": "first_minimum"}
-_COMBINED = {
+HELPER_OF = {"max": "nan_maximum", "min": "nan_minimum", "prod": "multiply"}
+POSITIONS = {"argmax": "first_maximum", "argmin": "first_minimum"}
+COMBINED = {
     "sum": "{x} + {y}",
     "prod": "{x} * {y}",
     "max": "nan_maximum({x}, {y})",
@@ -48,12 +63,53 @@ _COMBINED = {
 }
 
 
-def plan_rows(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | Refusal:
-    """A kernel whose reduced elements lie in lanes."""
+def configure_rows(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
+    """Rows whose reduced elements lie in lanes."""
     space = _split_axes(kernel)
     if isinstance(space, Refusal):
         return space
-    return _Rows(kernel, space).write(comment)
+    width = _bytes_read(kernel, space)
+    if _rows_are_neighbours(kernel, space):
+        sizes = [_column_block(extents) for extents in space.extents]
+        rows = COLUMNS
+        warps = max(4, min(8, rows * max(sizes) // 512))
+    else:
+        sizes = [_row_block(extents, width) for extents in space.extents]
+        rows = _rows_per_program(space, max(sizes) * width)
+        warps = max(1, min(16, next_power_of_two(rows * max(sizes) * width) // WARP_BYTES))
+    blocks = {_block_name(k): size for k, size in enumerate(sizes)}
+    programs = likely(divide_up(shape_product(axis.extent for axis in space.rows), rows))
+    in_flight = rows * max(sizes) * width
+    time = memory_time(buffer_bytes(kernel.buffers), programs, in_flight)
+    return (Configuration({"XBLOCK": rows, **blocks}, warps, 2, time),)
+
+
+def split_rows(kernel: Kernel) -> tuple[int, ...]:
+    """Parts for rows that are too few to keep the chip busy."""
+    space = _split_axes(kernel)
+    if isinstance(space, Refusal):
+        return ()
+    neighbours = _rows_are_neighbours(kernel, space)
+    rows = shape_product(axis.extent for axis in space.rows)
+    length = shape_product(space.extents[0])
+    if not isinstance(rows, int) or not isinstance(length, int):
+        return ()
+    programs = -(-rows // COLUMNS) if neighbours else rows
+    parts = next_power_of_two(PROGRAMS // max(programs, 1))
+    parts = min(parts, length // (MIN_COLUMN_PIECE if neighbours else MIN_PIECE))
+    return (parts,) if parts > 1 else ()
+
+
+def write_rows(
+    kernel: Kernel, configuration: Configuration, comment: tuple[str, ...]
+) -> TritonKernel:
+    """A kernel whose reduced elements lie in lanes."""
+    space = _split_axes(kernel)
+    assert isinstance(space, _Space)
+    return _Rows(kernel, space, configuration).write(comment)
+
+
+ROWS = Family("rows", configure_rows, write_rows, split_rows)
 
 
 @dataclass(frozen=True)
@@ -77,7 +133,7 @@ def _split_axes(kernel: Kernel) -> _Space | Refusal:
         length = shape_product(axis.extent for axis in each.axes)
         if isinstance(length, int) and length < MIN_LANES:
             return Refusal(f"only {length} elements are reduced: fewer than a warp has lanes")
-        if each.kind not in (*_COMBINED, *_POSITIONS):
+        if each.kind not in (*COMBINED, *POSITIONS):
             return Refusal(f"no {each.kind} of a block")
     used = frozenset[Symbol]().union(*(each.symbols for each in reductions))
     rows = tuple(axis for axis in kernel.axes if axis.symbol in used)
@@ -88,21 +144,72 @@ def _split_axes(kernel: Kernel) -> _Space | Refusal:
     return _Space(rows, columns, tuple(extents))
 
 
+def _block_name(number: int) -> str:
+    """The constant that is the size of the blocks of one of the extents."""
+    return f"RBLOCK{number or ''}"
+
+
+def _row_block(extents: tuple[Dim, ...], width: int) -> int:
+    """How many elements of a row are reduced at a time: all of them, if they fit."""
+    length = shape_product(extents)
+    if isinstance(length, int):
+        whole = next_power_of_two(length)
+        if whole <= MAX_ROW_BLOCK and whole * width <= MAX_ROW_BYTES:
+            return whole
+    return min(4096, max(1024, next_power_of_two(LOOP_BYTES // width)))
+
+
+def _column_block(extents: tuple[Dim, ...]) -> int:
+    """How many elements of neighbouring rows are reduced at a time."""
+    length = shape_product(extents)
+    whole = next_power_of_two(length) if isinstance(length, int) else COLUMN_ELEMENTS
+    return whole if whole * COLUMNS <= COLUMN_ELEMENTS else MIN_LANES
+
+
+def _rows_per_program(space: _Space, row_bytes: int) -> int:
+    """Several short rows, as long as there are programs enough."""
+    rows = likely(shape_product(axis.extent for axis in space.rows))
+    most = max(1, rows // H200.multiprocessors)
+    return max(1, min(PROGRAM_BYTES // row_bytes, 1 << (most.bit_length() - 1)))
+
+
+def _bytes_read(kernel: Kernel, space: _Space) -> int:
+    """Bytes that are read for an element of a row: of all that is not the same in all rows."""
+    rows = {axis.symbol for axis in space.rows}
+    reduced = {axis.symbol for x in reductions_of(kernel) for axis in x.axes}
+    reduced |= {axis.symbol for axis in space.columns}
+    wide = [x for x in kernel.loads() if x.symbols & reduced and (x.symbols & rows or not rows)]
+    return max(1, sum({x.buffer.name: x.dtype.bits // 8 for x in wide}.values()))
+
+
+def _rows_are_neighbours(kernel: Kernel, space: _Space) -> bool:
+    """Whether neighbouring rows, and not neighbours in a row, lie together in memory.
+
+    What is read along rows or columns only is small beside what is read along both.
+    """
+    reduced = {x.axes[-1].symbol for x in reductions_of(kernel)}
+    reduced |= {axis.symbol for axis in space.columns[-1:]}
+    rows = {axis.symbol for axis in space.rows[-1:]}
+    loads = [x.operands[0] for x in kernel.loads() if rows & x.symbols and reduced & x.symbols]
+    known = [place.dim for place in loads if isinstance(place, Index)]
+    along = sum(coefficient(dim, s) == 1 for dim in known for s in reduced)
+    across = sum(coefficient(dim, s) == 1 for dim in known for s in rows)
+    return across > along
+
+
 class _Rows:
-    def __init__(self, kernel: Kernel, space: _Space) -> None:
+    def __init__(self, kernel: Kernel, space: _Space, configuration: Configuration) -> None:
         self.space = space
+        self.configuration = configuration
         self.kernel = _with_common_axes(kernel, space)
         self.source = SourceWriter()
         self.writer = ExpressionWriter(self.kernel, self.source, "row")
         self.writer.reduce = self._reduce
-        self.blocks: dict[str, int] = {}
         self.lanes: dict[tuple[Dim, ...], str] = {}
         """For extents that are reduced at once, the name of their lanes."""
 
     def write(self, comment: tuple[str, ...]) -> TritonKernel:
-        longest = max(map(self._block_for, self.space.extents))
-        rows = self._rows_per_program(longest)
-        self.blocks["XBLOCK"] = rows
+        rows = self.configuration.blocks["XBLOCK"]
         total = shape_product(axis.extent for axis in self.space.rows)
         kind = self.writer.index_type
         self.source.line(
@@ -122,9 +229,7 @@ class _Rows:
                 self.writer.store(store)
         if whole:
             self._store_columns(whole)
-        grid = (divide_up(total, rows),)
-        warps = warps_for(rows * longest)
-        return self.writer.finish("rows", grid, self.blocks, comment, warps)
+        return self.writer.finish("rows", (divide_up(total, rows),), self.configuration, comment)
 
     # Blocks ---------------------------------------------------------------------------------------
 
@@ -134,30 +239,10 @@ class _Rows:
     def _is_whole(self, extents: tuple[Dim, ...]) -> bool:
         """Whether all of these elements are held at once."""
         length = shape_product(extents)
-        return isinstance(length, int) and length <= MAX_ROW_BLOCK
+        return isinstance(length, int) and length <= self._block_size(extents)
 
-    def _block_for(self, extents: tuple[Dim, ...]) -> int:
-        length = shape_product(extents)
-        if isinstance(length, int) and length <= MAX_ROW_BLOCK:
-            return next_power_of_two(length)
-        return LOOP_BLOCK if not self._rows_are_neighbours() else MIN_LANES
-
-    def _rows_per_program(self, longest: int) -> int:
-        if not self.space.rows:
-            return 1
-        if self._rows_are_neighbours():
-            return COLUMNS
-        return max(1, TILE_ELEMENTS // longest) if longest < TILE_ELEMENTS else 1
-
-    def _rows_are_neighbours(self) -> bool:
-        """Whether neighbouring rows, and not neighbours in a row, lie together in memory."""
-        reduced = {a.symbol for x in self.space.extents for a in self._axes(x)[-1:]}
-        rows = {axis.symbol for axis in self.space.rows[-1:]}
-        loads = [x.operands[0] for x in self.kernel.loads()]
-        known = [place.dim for place in loads if isinstance(place, Index)]
-        along = sum(coefficient(dim, s) == 1 for dim in known for s in reduced)
-        across = sum(coefficient(dim, s) == 1 for dim in known for s in rows)
-        return across > along
+    def _block_size(self, extents: tuple[Dim, ...]) -> int:
+        return self.configuration.blocks[_block_name(self.space.extents.index(extents))]
 
     def _suffix(self, extents: tuple[Dim, ...]) -> str:
         number = self.space.extents.index(extents)
@@ -169,8 +254,7 @@ class _Rows:
         """Name the lanes of a block, and the condition that they lie inside."""
         suffix = self._suffix(extents)
         name, block = f"column{suffix}", f"RBLOCK{suffix}"
-        size = self._block_for(extents)
-        self.blocks[block] = size
+        size = self._block_size(extents)
         length = shape_product(extents)
         lanes = f"tl.arange(0, {block})[None, :]"
         self.source.line(f"{name} = {start} + {lanes}" if start else f"{name} = {lanes}")
@@ -242,7 +326,7 @@ class _Rows:
         return name
 
     def _combine_lanes(self, expr: Reduce, block: str, extents: tuple[Dim, ...]) -> str:
-        if expr.kind in _POSITIONS:
+        if expr.kind in POSITIONS:
             return self._position_of(expr, block, extents)
         dtype = expr.body.dtype
         if expr.kind == "sum":
@@ -251,11 +335,11 @@ class _Rows:
         if expr.kind in ("any", "all"):
             function = "tl.max" if expr.kind == "any" else "tl.min"
             return f"({function}({block}, axis=1, keep_dims=True) != 0)"
-        helper = self.source.helper(_HELPERS[expr.kind])
+        helper = self.source.helper(HELPER_OF[expr.kind])
         return f"tl.reduce({block}, 1, {helper}, keep_dims=True)"
 
     def _position_of(self, expr: Reduce, block: str, extents: tuple[Dim, ...]) -> str:
-        helper = self.source.helper(_POSITIONS[expr.kind])
+        helper = self.source.helper(POSITIONS[expr.kind])
         suffix, lanes = self._suffix(extents), self.lanes[extents]
         places = f"tl.broadcast_to({lanes}.to(tl.int64), [XBLOCK, RBLOCK{suffix}])"
         best, place = self.writer.new_name("best"), self.writer.new_name("place")
@@ -267,30 +351,29 @@ class _Rows:
         """A loop over blocks of a long row: each lane combines its own, and lanes are joined."""
         suffix, axes = self._suffix(extents), expr.axes
         shape = f"[XBLOCK, RBLOCK{suffix}]"
-        self.blocks[f"RBLOCK{suffix}"] = self._block_for(extents)
         held = "tl.int32" if expr.body.dtype is bool_ else type_text(expr.body.dtype)
         total = self.writer.new_name("total")
         self.source.line(f"{total} = tl.full({shape}, {neutral_text(expr)}, {held})")
         place = ""
-        if expr.kind in _POSITIONS:
+        if expr.kind in POSITIONS:
             place = self.writer.new_name("place")
             self.source.line(f"{place} = tl.full({shape}, {2**62}, tl.int64)")
-        elif expr.kind in _HELPERS:
-            self.source.helper(_HELPERS[expr.kind])
+        elif expr.kind in HELPER_OF:
+            self.source.helper(HELPER_OF[expr.kind])
         with self._loop(extents, frozenset(axis.symbol for axis in axes), [expr.body]):
             self._open_block(extents, axes, "start")
             block = self._full_block(expr)
             if place:
-                helper = self.source.helper(_POSITIONS[expr.kind])
+                helper = self.source.helper(POSITIONS[expr.kind])
                 lanes = f"tl.broadcast_to({self.lanes[extents]}.to(tl.int64), {shape})"
                 call = f"{helper}({total}, {place}, {block}, {lanes})"
                 self.source.line(f"{total}, {place} = {call}")
             else:
-                combined = _COMBINED[expr.kind].format(x=total, y=block)
+                combined = COMBINED[expr.kind].format(x=total, y=block)
                 self.source.line(f"{total} = ({combined}).to({held})")
             self._close_block(extents, axes)
         if place:
-            helper = self.source.helper(_POSITIONS[expr.kind])
+            helper = self.source.helper(POSITIONS[expr.kind])
             best, at = self.writer.new_name("best"), self.writer.new_name("place")
             pair = f"({total}, {place})"
             self.source.line(f"{best}, {at} = tl.reduce({pair}, 1, {helper}, keep_dims=True)")
@@ -363,54 +446,3 @@ def _extreme_text(dtype: DType, lowest: bool) -> str:
     if lowest:
         return str(-(1 << bits)) if dtype.kind is Kind.SIGNED else "0"
     return str((1 << bits) - 1)
-
-
-def plan_sequential(kernel: Kernel, comment: tuple[str, ...]) -> TritonKernel | Refusal:
-    """A kernel whose lanes each walk through what they reduce."""
-    if not reductions_of(kernel):
-        return Refusal("it has no reductions")
-    source = SourceWriter()
-    writer = ExpressionWriter(kernel, source, "offset", rank=1)
-    writer.reduce = lambda expr: _walk(writer, expr)
-    total = shape_product(axis.extent for axis in kernel.axes)
-    source.line(f"offset = tl.program_id(0).to({writer.index_type}) * BLOCK + tl.arange(0, BLOCK)")
-    source.line(f"inside = offset < {writer.dim(total)}")
-    writer.masks.append((frozenset(axis.symbol for axis in kernel.axes), "inside"))
-    writer.decode("offset", kernel.axes)
-    for store in kernel.stores:
-        writer.store(store)
-    block = BLOCK_ELEMENTS // 4
-    return writer.finish("sequential", (divide_up(total, block),), {"BLOCK": block}, comment)
-
-
-def _walk(writer: ExpressionWriter, expr: Reduce) -> str:
-    """A loop over the reduced elements, one at a time, in every lane."""
-    source, dtype = writer.source, expr.body.dtype
-    held = type_text(dtype)
-    counter, total = writer.new_name("r"), writer.new_name("total")
-    source.line(f"{total} = tl.full([BLOCK], {neutral_text(expr)}, {held})")
-    place = ""
-    if expr.kind in _POSITIONS:
-        place = writer.new_name("place")
-        source.helper(_POSITIONS[expr.kind])
-        source.line(f"{place} = tl.full([BLOCK], {2**62}, tl.int64)")
-    elif expr.kind in ("max", "min") and dtype.is_float:
-        source.helper(_HELPERS[expr.kind])
-    length = writer.dim(shape_product(axis.extent for axis in expr.axes))
-    moving = frozenset(axis.symbol for axis in expr.axes)
-    with writer.loop(f"for {counter} in range(0, {length}):", moving, [expr.body]):
-        writer.decode(counter, expr.axes)
-        body = f"tl.broadcast_to({writer.value(expr.body)}, [BLOCK])"
-        if place:
-            at = f"tl.full([BLOCK], 0, tl.int64) + {counter}"
-            call = f"{_POSITIONS[expr.kind]}({total}, {place}, {body}, {at})"
-            source.line(f"{total}, {place} = {call}")
-        else:
-            source.line(f"{total} = ({_combine(expr, total, body)}).to({held})")
-    return place or total
-
-
-def _combine(expr: Reduce, x: str, y: str) -> str:
-    if expr.kind in ("max", "min") and not expr.body.dtype.is_float:
-        return f"tl.{expr.kind}imum({x}, {y})"
-    return _COMBINED[expr.kind].format(x=x, y=y)

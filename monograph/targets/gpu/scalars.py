@@ -148,8 +148,6 @@ def _truncate_divide(dtype: DType, _: DType, operands: Sequence[str]) -> str:
 
 def _fmod(dtype: DType, _: DType, operands: Sequence[str]) -> str:
     x, y = operands
-    if dtype.is_float:
-        return _copysign(dtype, dtype, [f"({x} % {y})", x])
     kind = type_text(dtype)
     remainder = f"({x} % {_safe_divisor(dtype, x, y)}.to({kind}))"
     return f"tl.where({y} == 0, 0, {remainder}).to({kind})"
@@ -170,11 +168,17 @@ def _sign(dtype: DType, result: DType, operands: Sequence[str]) -> str:
     return f"tl.where({x} != {x}, {x}, {sign})" if dtype.is_float else sign
 
 
-def _rounding(name: str) -> Text:
-    def text(dtype: DType, _: DType, operands: Sequence[str]) -> str:
-        return f"tl.{name}({operands[0]})" if dtype.is_float else operands[0]
+def _floor(dtype: DType, _: DType, operands: Sequence[str]) -> str:
+    """Triton's is 0 below numbers that are too small to be normal."""
+    (x,) = operands
+    whole = f"tl.floor({x})"
+    return f"tl.where({whole} > {x}, -1.0, {whole})" if dtype.is_float else x
 
-    return text
+
+def _ceil(dtype: DType, _: DType, operands: Sequence[str]) -> str:
+    (x,) = operands
+    whole = f"tl.ceil({x})"
+    return f"tl.where({whole} < {x}, 1.0, {whole})" if dtype.is_float else x
 
 
 def _trunc(dtype: DType, _: DType, operands: Sequence[str]) -> str:
@@ -261,8 +265,8 @@ _FUNCTIONS: dict[str, Text] = {
     "frem": _fmod,
     "abs": _abs,
     "sign": _sign,
-    "floor": _rounding("floor"),
-    "ceil": _rounding("ceil"),
+    "floor": _floor,
+    "ceil": _ceil,
     "trunc": _trunc,
     "round": _round,
     "copysign": _copysign,

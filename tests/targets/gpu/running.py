@@ -7,6 +7,7 @@ may be.
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton
 
 from monograph.errors import InputError, UnsupportedError
 from monograph.fusion.group import Group, Kind, fuse, is_stored
@@ -24,9 +26,10 @@ from monograph.ir.types import Array, DType, bf16, f16, f32, f64
 from monograph.kernel.flatten import flatten
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.ops.attention import Attention
-from monograph.targets.gpu.attention import AttentionOperands, plan_attention
-from monograph.targets.gpu.families import triton_kernel
-from monograph.targets.gpu.plan import Refusal
+from monograph.targets.gpu.attention import AttentionOperands, attention_candidates
+from monograph.targets.gpu.families import candidates
+from monograph.targets.gpu.joint_products import join_products
+from monograph.targets.gpu.plan import KernelSequence
 from monograph.targets.gpu.source import TritonKernel
 
 _TORCH = {f64: torch.float64, f32: torch.float32, f16: torch.float16, bf16: torch.bfloat16}
@@ -54,24 +57,27 @@ def load(kernel: TritonKernel, folder: Path) -> Any:
     return getattr(module, kernel.name)
 
 
-def kernel_of(group: Group, name: str) -> tuple[TritonKernel, tuple[Value, ...], tuple[Value, ...]]:
-    """A group's kernel, and the values that it reads and writes."""
+def sequence_of(
+    group: Group, name: str, number: int = 0
+) -> tuple[KernelSequence, tuple[Value, ...], tuple[Value, ...]]:
+    """A group's kernels by one of its candidates, and the values that it reads and writes."""
     first = group.nodes[0]
     if isinstance(first.op, Attention):
         types = [operand.tensor for operand in first.operands]
         operands = AttentionOperands(*types[:3], types[3] if len(types) > 3 else None)
-        made = plan_attention(name, first.op, operands, (str(first),))
-        if isinstance(made, Refusal):
-            raise UnsupportedError(made.reason)
-        return made, first.operands, first.results
+        found = attention_candidates(name, first.op, operands, (str(first),))
+        return found[min(number, len(found) - 1)], first.operands, first.results
     outputs = {value: group.places[value] for value in group.outputs()}
     kernel, inputs = lower_group(name, group.nodes, group.space, outputs)  # type: ignore[arg-type]
     comment = tuple(str(node) for node in group.nodes)
-    return triton_kernel(flatten(kernel), comment), inputs, tuple(outputs)
+    found = candidates(flatten(kernel), comment, most=1 + number, slowdown=math.inf)
+    return found[min(number, len(found) - 1)], inputs, tuple(outputs)
 
 
-def run_graph(graph: Graph, arrays: Sequence[Array], folder: Path, device: str = "cpu") -> Run:
-    """Run a graph whose composites are lowered."""
+def run_graph(
+    graph: Graph, arrays: Sequence[Array], folder: Path, device: str = "cpu", candidate: int = 0
+) -> Run:
+    """Run a graph whose composites are lowered, each group by its candidate of that number."""
     run = Run()
     held = dict(zip(graph.inputs, map(_contiguous, arrays), strict=True))
     sizes = run.sizes
@@ -80,13 +86,13 @@ def run_graph(graph: Graph, arrays: Sequence[Array], folder: Path, device: str =
             if isinstance(dim, Symbol):
                 sizes[dim] = size
     lowerable = {node: is_lowerable(node) for node in graph.nodes}
-    for number, group in enumerate(fuse(graph, lowerable).groups):
+    for number, group in enumerate(join_products(fuse(graph, lowerable)).groups):
         if group.kind is Kind.OPAQUE and not isinstance(group.nodes[0].op, Attention):
             for node in group.nodes:
                 _on_host(run, node, held, "no formula gives its elements")
             continue
         try:
-            kernel, inputs, outputs = kernel_of(group, f"kernel{number}")
+            sequence, inputs, outputs = sequence_of(group, f"kernel{number}", candidate)
         except UnsupportedError as error:
             for node in group.nodes:
                 _on_host(run, node, held, str(error))
@@ -99,9 +105,9 @@ def run_graph(graph: Graph, arrays: Sequence[Array], folder: Path, device: str =
             np.empty(shape, value.dtype.numpy) for shape, value in zip(shapes, outputs, strict=True)
         ]
         given = [held[value] for value in inputs]
-        _launch(kernel, given, made, sizes, folder, device)
+        _launch(sequence, given, made, sizes, folder, device)
         held.update(zip(outputs, made, strict=True))
-        run.kernels.append(kernel)
+        run.kernels += sequence.kernels
     for value in graph.outputs:
         if value not in held and value.producer is not None:
             _on_host(run, value.producer, held, "")
@@ -121,40 +127,49 @@ def _on_host(run: Run, node: Node, held: dict[Value, Array], reason: str) -> Non
 
 
 def _launch(
-    kernel: TritonKernel,
+    sequence: KernelSequence,
     given: Sequence[Array],
     made: Sequence[Array],
     sizes: dict[Symbol, int],
     folder: Path,
     device: str,
 ) -> None:
-    """Run a kernel on arrays; what it writes is put into the last of them."""
-    grid = tuple(evaluate_dim(dim, sizes) for dim in kernel.grid)
-    if 0 in grid:
-        return
-    buffers = kernel.kernel.buffers
-    arrays = [*given, *made]
-    tensors = [
-        _tensor(array, buffer.dtype, device) for array, buffer in zip(arrays, buffers, strict=True)
-    ]
+    """Run kernels on arrays; what they write is put into the last of them."""
+    names = [f"b{k}" for k in range(len(given))] + [f"o{k}" for k in range(len(made))]
+    arrays = dict(zip(names, [*given, *made], strict=True))
+    memory: dict[str, torch.Tensor] = {}
+    for buffer in sequence.scratch:
+        count = math.prod(evaluate_dim(dim, sizes) for dim in buffer.shape)
+        poison = np.full(count * buffer.dtype.numpy.itemsize, 0xFF, np.uint8)
+        memory[buffer.name] = _tensor(poison, buffer.dtype, device)
     error = torch.zeros(1, dtype=torch.int32, device=device)
-    arguments = [*tensors, *([error] if kernel.checks else [])]
-    numbers = [sizes[symbol] for symbol in kernel.sizes]
-    load(kernel, folder)[grid](
-        *arguments, *numbers, **kernel.blocks, num_warps=kernel.warps, num_stages=kernel.stages
-    )
+    if device != "cpu":
+        triton.set_allocator(lambda size, *_: torch.empty(size, dtype=torch.int8, device=device))
+    for kernel in sequence.kernels:
+        for buffer in kernel.kernel.buffers:
+            if buffer.name not in memory:
+                memory[buffer.name] = _tensor(arrays[buffer.name], buffer.dtype, device)
+        grid = tuple(evaluate_dim(dim, sizes) for dim in kernel.grid)
+        if 0 in grid:
+            continue
+        tensors = [memory[buffer.name] for buffer in kernel.kernel.buffers]
+        arguments = [*tensors, *([error] if kernel.checks else [])]
+        numbers = [sizes[symbol] for symbol in kernel.sizes]
+        load(kernel, folder)[grid](
+            *arguments, *numbers, **kernel.blocks, num_warps=kernel.warps, num_stages=kernel.stages
+        )
     if error.item():
         raise InputError("an index is out of range", expected="an index inside", found="another")
-    for array, tensor in zip(made, tensors[len(given) :], strict=True):
-        if array.size:
-            array.reshape(-1).view(np.uint8)[:] = tensor.cpu().view(torch.uint8).numpy()
+    for k, array in enumerate(made):
+        if array.size and f"o{k}" in memory:
+            array.reshape(-1).view(np.uint8)[:] = memory[f"o{k}"].cpu().view(torch.uint8).numpy()
 
 
 def _tensor(array: Array, dtype: DType, device: str) -> torch.Tensor:
     """An array's memory as elements of a buffer's dtype; bools are bytes."""
     if dtype in _TORCH:
         kind = _TORCH[dtype]
-    elif dtype.is_integer:
+    elif dtype.is_integer and dtype.bits >= 8:
         kind = getattr(torch, ("int" if dtype.kind.name == "SIGNED" else "uint") + str(dtype.bits))
     else:
         kind = torch.uint8

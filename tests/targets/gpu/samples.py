@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     if options.blocks:
-        reductions.MIN_LANES = products.MIN_WORTHWHILE_SIDE = 1
+        reductions.MIN_LANES, products.MIN_SIDES = 1, [1, 1, 1]
     samples = samples_by_op()
     names = options.ops or list(samples)
     wrong, hosted, families, count = [], Counter[str](), Counter[str](), 0

@@ -1,0 +1,224 @@
+"""Programs and models on a GPU beside torch: eager, Inductor in three modes, XLA, a plain copy.
+
+    python -m benchmarks.gpu [WORD …] [--peers eager,default] [--seconds 20] [--json FILE]
+
+A row is one program. Every contender is compiled and checked against float64, then all take turns:
+a block of calls between two device events, over the number of calls. The table has the median of
+the blocks. What takes longer than ``--seconds`` for a row to compile is left out, by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import monograph
+from benchmarks.gpu.programs import ROWS, Row
+
+Call = Callable[[], Any]
+MODES = {
+    "default": {},
+    "max-autotune": {"mode": "max-autotune"},
+    "reduce-overhead": {"mode": "reduce-overhead"},
+}
+PEERS = ("eager", *MODES, "copy")
+ROUNDS = 15
+BLOCK_MS = 4.0
+
+
+@dataclass
+class Result:
+    """What a contender took for a row."""
+
+    row: str
+    contender: str
+    milliseconds: float = 0.0
+    error: float = 0.0
+    compile_seconds: float = 0.0
+    peak_mib: float = 0.0
+    note: str = ""
+    blocks: list[float] = field(default_factory=list)
+
+
+def made(row: Row) -> tuple[nn.Module, tuple[Any, ...]]:
+    """A row's module and inputs, the same for every contender."""
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        model, inputs = row.make()
+    kind = row.dtype
+    given = tuple(x.to(kind) if x.is_floating_point() else x for x in inputs)
+    return model.to(kind).eval(), given
+
+
+def contenders(
+    row: Row, peers: Sequence[str], seconds: float
+) -> tuple[dict[str, Call], list[Result]]:
+    """The calls to time, and what is known of each before: compile time, error, memory."""
+    model, inputs = made(row)
+    exact = None
+    if row.is_checked:
+        doubled = [x.double() if x.is_floating_point() else x for x in inputs]
+        with torch.no_grad():
+            exact = _flat(copy.deepcopy(model).double()(*doubled))
+    calls: dict[str, Call] = {}
+    results = []
+    started = time.perf_counter()
+    for name in ("ours", *peers):
+        if name == "copy":
+            continue
+        result = Result(row.name, name)
+        results.append(result)
+        if time.perf_counter() - started > seconds and name != "ours":
+            result.note = "no time left"
+            continue
+        try:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            begun = time.perf_counter()
+            call = _compiled(name, model, inputs)
+            for _ in range(3):
+                found = _flat(call())
+            torch.cuda.synchronize()
+            result.compile_seconds = time.perf_counter() - begun
+            result.peak_mib = torch.cuda.max_memory_allocated() / 2**20
+            if exact is not None:
+                result.error = _error(found, exact)
+            calls[name] = call
+        except Exception as problem:
+            text = traceback.format_exc().splitlines()[-6:]
+            result.note = f"{type(problem).__name__}: {str(problem)[:200]}"
+            print("\n".join(text), flush=True)
+    if "copy" in peers and row.copied:
+        source = torch.empty(row.copied // 2, dtype=torch.uint8, device="cuda")
+        target = torch.empty_like(source)
+        calls["copy"] = lambda: target.copy_(source)
+        results.append(Result(row.name, "copy"))
+    return calls, results
+
+
+def _compiled(name: str, model: nn.Module, inputs: Sequence[Any]) -> Call:
+    if name == "ours":
+        ours = monograph.compile(model, *inputs, target="gpu", cache=False)
+        return lambda: ours(*inputs)
+    if name == "eager":
+        return lambda: model(*inputs)
+    torch._dynamo.reset()
+    theirs = torch.compile(model, **MODES[name])
+    return lambda: theirs(*inputs)
+
+
+def measure(calls: dict[str, Call], results: list[Result]) -> None:
+    """Blocks of calls by turns; medians go into the results."""
+    by_name = {result.contender: result for result in results}
+    counts = {
+        name: max(1, min(200, round(BLOCK_MS / _block(call, 2)))) for name, call in calls.items()
+    }
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            by_name[name].blocks.append(_block(call, counts[name]))
+    for name in calls:
+        by_name[name].milliseconds = statistics.median(by_name[name].blocks)
+
+
+def _block(call: Call, count: int) -> float:
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    call()
+    begin.record()
+    for _ in range(count):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / count
+
+
+def _flat(result: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = torch.utils._pytree.tree_leaves(result)
+    return found
+
+
+def _error(got: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:
+    pairs = zip(got, exact, strict=True)
+    return max(float((x.double() - y).norm() / y.norm().clamp(min=1e-30)) for x, y in pairs)
+
+
+def table(results: Sequence[Result]) -> str:
+    """The rows as Markdown: milliseconds, errors and seconds to compile."""
+    names = list(dict.fromkeys(result.contender for result in results))
+    lines = [f"| row | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for row in dict.fromkeys(result.row for result in results):
+        cells = {result.contender: _cell(result) for result in results if result.row == row}
+        lines.append(f"| {row} | {' | '.join(cells.get(name, '–') for name in names)} |")
+    return "\n".join(lines)
+
+
+def _cell(result: Result) -> str:
+    if result.note:
+        return result.note.split(":")[0]
+    text = f"{result.milliseconds:.4g}"
+    if result.contender == "copy":
+        return text
+    return f"{text} ({result.error:.0e}, {result.compile_seconds:.1f} s)"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure rows, print each as it is done, then the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="rows whose names contain a word; all without")
+    parser.add_argument("--peers", default="eager,default,copy", help=", ".join(PEERS))
+    parser.add_argument("--seconds", type=float, default=60.0, help="for compiling a row's peers")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--list", action="store_true")
+    chosen = parser.parse_args(arguments)
+    if chosen.list:
+        print("\n".join(ROWS))
+        return 0
+    warnings.simplefilter("ignore")
+    torch.backends.cudnn.allow_tf32 = False
+    rows = [
+        row for name, row in ROWS.items()
+        if not chosen.words or any(word in name for word in chosen.words)
+    ]  # fmt: skip
+    if not torch.cuda.is_available():
+        raise SystemExit("this measures on a GPU, and torch sees none here")
+    print(torch.cuda.get_device_name(), f"torch {torch.__version__}", flush=True)
+    results: list[Result] = []
+    lost: list[str] = []
+    for row in rows:
+        try:
+            with torch.no_grad():
+                calls, found = contenders(row, chosen.peers.split(","), chosen.seconds)
+                measure(calls, found)
+        except Exception:  # the other rows are still worth their time; this one is named at the end
+            traceback.print_exc(file=sys.stdout)
+            lost.append(row.name)
+            continue
+        results += found
+        for each in found:
+            shown = each.note or (
+                f"{each.milliseconds:9.4f} ms  error {each.error:.1e}  "
+                f"first calls {each.compile_seconds:5.1f} s  peak {each.peak_mib:6.0f} MiB"
+            )
+            print(f"{each.row:34} {each.contender:16} {shown}", flush=True)
+        if chosen.json is not None:
+            chosen.json.write_text(json.dumps([asdict(each) for each in results]))
+    print("\n" + table(results))
+    if lost:
+        print(f"not measured, since they failed: {', '.join(lost)}")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

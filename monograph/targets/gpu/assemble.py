@@ -1,0 +1,250 @@
+"""From groups to the steps of a program for a GPU: a launch, a library's call, or the host's.
+
+A group is a Triton kernel if a family writes it. A node that none writes is computed by a library
+of the device (``libraries``), or, named in the report, by the interpreter on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from monograph.dataclass import dataclass
+from monograph.errors import UnsupportedError
+from monograph.fusion.group import Fusion, Group, Kind, is_stored
+from monograph.fusion.regions import Fusions
+from monograph.ir.graph import Graph, Node, Value
+from monograph.kernel.kernel import Kernel
+from monograph.kernel.layout import Layout, laid_out
+from monograph.ops.attention import Attention
+from monograph.ops.shape import Transpose
+from monograph.program.code import Launch, LibraryCall, Slot, SlotKind
+from monograph.progress import announce
+from monograph.targets.gpu.chip import Chip
+from monograph.targets.gpu.choices import prefers_library
+from monograph.targets.gpu.group_kernel import lower_flat, write_attention, write_lowered
+from monograph.targets.gpu.joint_products import join_products
+from monograph.targets.gpu.layouts import choose_layouts
+from monograph.targets.gpu.libraries import library_of
+from monograph.targets.gpu.plan import KernelSequence
+from monograph.targets.gpu.source import TritonKernel
+from monograph.targets.gpu.views import StridedView, is_read_in_place, view_of
+from monograph.targets.slot_builder import SlotBuilder, is_view
+
+
+@dataclass(frozen=True)
+class GpuKernel:
+    """A kernel of a program: the group that it was made for, and its source."""
+
+    name: str
+    group: Group
+    triton: TritonKernel
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """What it computes, which attention does not say as a formula."""
+        return self.triton.kernel if self.triton.kernel.stores else None
+
+    @property
+    def text(self) -> str:
+        """Its Triton source."""
+        return self.triton.source
+
+    @property
+    def summary(self) -> str:
+        """Family, blocks and warps."""
+        blocks = ", ".join(f"{name} {size}" for name, size in self.triton.blocks.items())
+        return f"{self.triton.family}: {blocks}; {self.triton.warps} warps"
+
+
+@dataclass(frozen=True)
+class KnownSequence:
+    """Kernels that compute something, and the program's kernels that they are."""
+
+    sequence: KernelSequence
+    kernels: tuple[GpuKernel, ...]
+
+
+class StepBuilder(SlotBuilder):
+    """Gathers the slots, kernels and steps of one program."""
+
+    def __init__(self, fusions: Fusions, chip: Chip) -> None:
+        super().__init__()
+        self.fusions = fusions
+        self.chip = chip
+        self.layouts: Mapping[Value, Layout] = {}
+        """How the values lie that are not row-major."""
+        self.refusals: dict[str, str] = {}
+        """Why no family writes a node that the host or a library computes, by its op."""
+        self.kernels: dict[str, GpuKernel] = {}
+        self.known: dict[str, KnownSequence] = {}
+        """Kernels by the digest of what they compute: twelve equal layers have one layer's."""
+        self.ends: list[int] = []
+        self.visited: list[Fusion] = []
+
+    def main(self, graph: Graph) -> None:
+        """The steps of a whole graph, with its inputs and outputs as slots."""
+        targets = self.add_ends(graph)
+        fusion = join_products(self.fusions[graph])
+        self.visited.append(fusion)
+        self.layouts = choose_layouts(graph, fusion, self.chip)
+        self.write_outputs_to(graph, targets)
+        for number, group in enumerate(fusion.groups):
+            announce("kernels", number, len(fusion.groups))
+            self.group(group)
+            self.ends.append(len(self.steps))
+        self.copy_outputs_to(graph, targets)
+
+    def add_slot(self, value: Value, kind: SlotKind, number: int = 0) -> int:
+        """A new slot of the value's type, in the value's layout."""
+        made = super().add_slot(value, kind, number)
+        layout = self.layouts.get(value)
+        if layout is not None:
+            strides = tuple(step for step in layout.strides if isinstance(step, int))
+            self.slots[made] = replace(self.slots[made], strides=strides)
+        return made
+
+    def is_alias(self, node: Node) -> bool:
+        """Whether the result is the operand's memory: in another shape, or as it lies anyway."""
+        if is_view(node):
+            return node.operands[0] not in self.layouts
+        if not isinstance(node.op, Transpose) or node.results[0] in self.layouts:
+            return False
+        (source,), (result,) = node.operands, node.results
+        if source not in self.layouts:
+            return False
+        strides = self.layouts[source].strides
+        turned = tuple(strides[axis % source.rank] for axis in node.op.permutation)
+        return turned == laid_out(result.shape, range(result.rank)).strides
+
+    # Groups ---------------------------------------------------------------------------------------
+
+    def group(self, group: Group) -> None:
+        """The steps of one group."""
+        first = group.nodes[0]
+        if all(self.is_alias(node) for node in group.nodes):
+            return
+        if group.kind is Kind.OPAQUE and is_read_in_place(first, self.chip):
+            return
+        if group.kind is Kind.OPAQUE and prefers_library(first, self.chip):
+            self.alone(first)
+            return
+        try:
+            self.computed(group, first)
+        except UnsupportedError as refusal:
+            for node in group.nodes:
+                self.refusals.setdefault(node.op.name, refusal.message)
+                self.alone(node)
+
+    def computed(self, group: Group, first: Node) -> None:
+        """The launches of a group, of kernels that there are already if one computes the same."""
+        name = f"k{len(self.kernels)}_{group.name}"
+        if isinstance(first.op, Attention):
+            sequence = write_attention(first, name)
+            digest = "\n".join(map(_without_name, sequence.kernels))
+            self.launch(group, digest, sequence, first.operands, first.results)
+            return
+        if group.kind is Kind.OPAQUE:
+            raise UnsupportedError(f"no formula gives the elements of {first.op.name}")
+        lowered = lower_flat(group, name, self.results(group), self.layouts)
+        if not lowered.flat.stores:
+            return
+        digest = lowered.flat.digest
+        found = self.known.get(digest)
+        sequence = write_lowered(group, lowered) if found is None else found.sequence
+        self.launch(group, digest, sequence, lowered.inputs, lowered.outputs)
+
+    def results(self, group: Group) -> list[Value]:
+        """The results that a group computes: each memory once, and none that was there before."""
+        inside = {value for node in group.nodes for value in node.results}
+        found: dict[int, Value] = {}
+        for value in group.outputs():
+            if self.written(value) in inside:
+                found.setdefault(self.slot(value), value)
+        return list(found.values())
+
+    def launch(
+        self,
+        group: Group,
+        digest: str,
+        sequence: KernelSequence,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+    ) -> None:
+        """The steps that run a sequence of kernels, with memory for what is between them."""
+        known = self.known.get(digest)
+        if known is None:
+            known = self.known[digest] = KnownSequence(sequence, self.noted(group, sequence))
+        slots = {f"b{k}": self.slot(value) for k, value in enumerate(inputs)}
+        slots |= {f"o{k}": self.slot(value) for k, value in enumerate(outputs)}
+        for buffer in known.sequence.scratch:
+            slots[buffer.name] = len(self.slots)
+            name = f"{group.name}.{buffer.name}"
+            self.slots.append(Slot(SlotKind.ARENA, name, buffer.dtype, buffer.shape))
+        for kernel in known.kernels:
+            triton = kernel.triton
+            places = tuple(slots[buffer.name] for buffer in triton.kernel.buffers)
+            checked = ", ".join(map(repr, group.nodes)) if triton.checks else ""
+            self.steps.append(
+                Launch(
+                    kernel.name,
+                    places,
+                    triton.sizes,
+                    1,
+                    1,
+                    checked=checked,
+                    outputs=len(triton.kernel.outputs),
+                    grid=triton.grid,
+                )
+            )
+
+    def noted(self, group: Group, sequence: KernelSequence) -> tuple[GpuKernel, ...]:
+        """The kernels of a sequence as the program's own, by names that no other has."""
+        made = []
+        for triton in sequence.kernels:
+            name = triton.name if triton.name not in self.kernels else f"k{len(self.kernels)}"
+            self.kernels[name] = GpuKernel(name, group, triton)
+            made.append(self.kernels[name])
+        return tuple(made)
+
+    def alone(self, node: Node) -> None:
+        """A node by a library of the device, or by the interpreter on the host."""
+        if is_stored(node) or is_view(node):
+            return
+        library = library_of(node) if self.chip.backend == "cuda" else None
+        if library is None:
+            self.interpret(node)
+            return
+        inputs = [self.operand(value) for value in node.operands]
+        outputs = [self.operand(value) for value in node.results]
+        views = tuple(view for _, view in (*inputs, *outputs))
+        self.steps.append(
+            LibraryCall(
+                len(self.fallbacks),
+                tuple(slot for slot, _ in inputs),
+                tuple(slot for slot, _ in outputs),
+                library.name,
+                views if any(views) else (),
+            )
+        )
+        self.fallbacks.append(node)
+
+    def operand(self, value: Value) -> tuple[int, tuple[int, ...]]:
+        """The slot that a library finds a value in, and its offset and strides if need be."""
+        if value in self.layouts:
+            return self.slot(value), StridedView(value, self.layouts[value]).numbers
+        node = value.producer
+        while node is not None and is_view(node):
+            node = node.operands[0].producer
+        if node is None or not is_read_in_place(node, self.chip):
+            return self.slot(value), ()
+        view = view_of(value, self.chip)
+        return self.slot(view.base), view.numbers
+
+
+def _without_name(kernel: TritonKernel) -> str:
+    """What decides a kernel's code: its source but for its name and comments, and its launch."""
+    lines = [line for line in kernel.source.splitlines() if not line.lstrip().startswith("#")]
+    text = "\n".join(lines).replace(kernel.name, "kernel")
+    launched: Sequence[object] = (kernel.blocks, kernel.warps, kernel.stages, kernel.grid)
+    return f"{launched}\n{text}"

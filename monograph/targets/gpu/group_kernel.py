@@ -1,0 +1,55 @@
+"""A fused group as Triton kernels: what it computes, by the first family that writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from monograph.dataclass import dataclass
+from monograph.fusion.group import Group
+from monograph.ir.graph import Node, Value
+from monograph.kernel.flatten import flatten
+from monograph.kernel.kernel import Kernel
+from monograph.kernel.layout import Layout
+from monograph.kernel.lower import lower_group
+from monograph.ops.attention import Attention
+from monograph.targets.gpu.attention import AttentionOperands, attention_candidates
+from monograph.targets.gpu.families import kernel_sequence
+from monograph.targets.gpu.plan import KernelSequence
+
+
+@dataclass(frozen=True)
+class LoweredGroup:
+    """What a group computes, before anybody says how."""
+
+    flat: Kernel
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+def lower_flat(
+    group: Group,
+    name: str,
+    outputs: Sequence[Value],
+    layouts: Mapping[Value, Layout] | None = None,
+) -> LoweredGroup:
+    """The formulas of these results of a group of lowerable nodes, flattened."""
+    placed = {}
+    for value in outputs:
+        place = group.places[value]
+        assert place is not None, f"%{value.name} has no place in its group"
+        placed[value] = place
+    kernel, inputs = lower_group(name, group.nodes, group.space, placed, layouts)
+    return LoweredGroup(flatten(kernel), tuple(inputs), tuple(placed))
+
+
+def write_lowered(group: Group, lowered: LoweredGroup) -> KernelSequence:
+    """A group's kernels; an error says which families refused it, and why."""
+    return kernel_sequence(lowered.flat, tuple(map(str, group.nodes)))
+
+
+def write_attention(node: Node, name: str) -> KernelSequence:
+    """The kernels of an attention; an error says why there are none."""
+    assert isinstance(node.op, Attention)
+    query, key, value, *mask = (operand.tensor for operand in node.operands)
+    operands = AttentionOperands(query, key, value, mask[0] if mask else None)
+    return attention_candidates(name, node.op, operands, (str(node),))[0]
