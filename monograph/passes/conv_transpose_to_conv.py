@@ -11,18 +11,17 @@ from typing import ClassVar
 
 from monograph.dataclass import dataclass
 from monograph.ir.build import apply
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Node, Value
 from monograph.ops import shape as shape_ops
 from monograph.ops.conv import Conv, ConvTranspose
 from monograph.ops.slicing import flip
 from monograph.ops.windows import Pairs
-from monograph.passes.base import Pass, PassResult
-from monograph.rewrite.driver import rewrite_graph
-from monograph.rewrite.rule import rewrite
+from monograph.passes.base import RewritePass
+from monograph.rewrite.rule import Rule, rewrite
 
 
 @dataclass(frozen=True)
-class ConvTransposeToConv(Pass):
+class ConvTransposeToConv(RewritePass):
     """Write a transposed convolution of stride one as a convolution.
 
         %y = conv_transpose(%x, %w)      ─▶      %t = transpose(%w) {permutation = [1, 0, 2, 3]}
@@ -35,10 +34,9 @@ class ConvTransposeToConv(Pass):
 
     name: ClassVar[str] = "conv_transpose_to_conv"
 
-    def run(self, graph: Graph) -> PassResult:
-        """Rewrite, in regions too."""
-        report = rewrite_graph(graph, [single_windows, flip_weights], during=self.name)
-        return PassResult(report.changed, report.counters)
+    def rules(self) -> tuple[Rule, ...]:
+        """Both rules."""
+        return (single_windows, flip_weights)
 
 
 @rewrite("single_windows", root=ConvTranspose, floats="exact")

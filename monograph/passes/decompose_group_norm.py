@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from monograph.dataclass import dataclass
 from monograph.ir.build import cast_to
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Node, Value
 from monograph.ir.op import Trait
 from monograph.ops import math as math_ops
 from monograph.ops import reduce
@@ -22,9 +22,8 @@ from monograph.ops.pool import AvgPool, MaxPool
 from monograph.ops.resize import Resize
 from monograph.ops.shape import expand, reshape
 from monograph.ops.slicing import Pad
-from monograph.passes.base import Pass, PassResult
-from monograph.rewrite.driver import rewrite_graph
-from monograph.rewrite.rule import rewrite
+from monograph.passes.base import RewritePass
+from monograph.rewrite.rule import Rule, rewrite
 
 SPATIAL = (AvgPool, MaxPool, Pad, Resize)
 """Ops that leave the channels of an image where they are."""
@@ -33,7 +32,7 @@ FARTHEST = 16
 
 
 @dataclass(frozen=True)
-class DecomposeGroupNorm(Pass):
+class DecomposeGroupNorm(RewritePass):
     """Write group norms of what convolutions make as sums by channel.
 
         %y = group_norm(%x) {groups = 2}     ─▶     %m = mean(%x) {axes = [2, 3]} : f32[1, 8]
@@ -46,10 +45,9 @@ class DecomposeGroupNorm(Pass):
 
     name: ClassVar[str] = "decompose_group_norm"
 
-    def run(self, graph: Graph) -> PassResult:
-        """Write them so, in regions too."""
-        report = rewrite_graph(graph, [group_norm_by_channel], during=self.name)
-        return PassResult(report.changed, report.counters)
+    def rules(self) -> tuple[Rule, ...]:
+        """The one rule."""
+        return (group_norm_by_channel,)
 
 
 @rewrite("group_norm_by_channel", root=GroupNorm, floats="rounds otherwise")

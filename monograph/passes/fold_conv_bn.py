@@ -12,16 +12,15 @@ from typing import ClassVar
 
 from monograph.dataclass import dataclass
 from monograph.ir.build import cast_to
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Node, Value
 from monograph.ops import math as math_ops
 from monograph.ops import shape as shape_ops
 from monograph.ops.batch_norm import BatchNorm
 from monograph.ops.conv import Conv, ConvTranspose
 from monograph.ops.data import Constant, Weight
 from monograph.ops.linalg import Linear
-from monograph.passes.base import Pass, PassResult
-from monograph.rewrite.driver import rewrite_graph
-from monograph.rewrite.rule import rewrite
+from monograph.passes.base import RewritePass
+from monograph.rewrite.rule import Rule, rewrite
 
 _ROUNDING = (
     "rounds differently: the weights are scaled before the sum instead of its result after; "
@@ -30,7 +29,7 @@ _ROUNDING = (
 
 
 @dataclass(frozen=True)
-class FoldConvBatchNorm(Pass):
+class FoldConvBatchNorm(RewritePass):
     """Fold a batch norm into the convolution or linear layer that feeds it.
 
         %c = conv(%x, %w) {…} : f32[1, 8, 5, 5]          %c = conv(%x, %w2, %b2) {…} : …
@@ -43,10 +42,9 @@ class FoldConvBatchNorm(Pass):
 
     name: ClassVar[str] = "fold_conv_bn"
 
-    def run(self, graph: Graph) -> PassResult:
-        """Fold, in regions too."""
-        report = rewrite_graph(graph, [fold_batch_norm], during=self.name)
-        return PassResult(report.changed, report.counters)
+    def rules(self) -> tuple[Rule, ...]:
+        """The one rule."""
+        return (fold_batch_norm,)
 
 
 @rewrite("fold_batch_norm", root=BatchNorm, floats=_ROUNDING)

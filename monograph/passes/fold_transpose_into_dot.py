@@ -13,17 +13,16 @@ from monograph.dataclass import dataclass
 from monograph.ir.build import apply
 from monograph.ir.computed import Computed
 from monograph.ir.data import Data
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Node, Value
 from monograph.ops.data import Weight
 from monograph.ops.linalg import DotGeneral
 from monograph.ops.shape import Transpose
-from monograph.passes.base import Pass, PassResult
-from monograph.rewrite.driver import rewrite_graph
-from monograph.rewrite.rule import rewrite
+from monograph.passes.base import RewritePass
+from monograph.rewrite.rule import Rule, rewrite
 
 
 @dataclass(frozen=True)
-class FoldTransposeIntoDot(Pass):
+class FoldTransposeIntoDot(RewritePass):
     """Contract the other axis of a weight instead of transposing the weight.
 
         %y = dot_general(%x, %t) {lhs_contracting = [1], rhs_contracting = [1]}
@@ -34,10 +33,9 @@ class FoldTransposeIntoDot(Pass):
 
     name: ClassVar[str] = "fold_transpose_into_dot"
 
-    def run(self, graph: Graph) -> PassResult:
-        """Fold, in regions too."""
-        report = rewrite_graph(graph, [fold_transpose], during=self.name)
-        return PassResult(report.changed, report.counters)
+    def rules(self) -> tuple[Rule, ...]:
+        """The one rule."""
+        return (fold_transpose,)
 
 
 @rewrite("fold_transpose", root=DotGeneral, floats="exact: the same products in the same order")

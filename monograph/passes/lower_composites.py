@@ -20,12 +20,14 @@ class LowerComposites(Pass):
                                           %y = multiply(%x, %sigmoid) : f32[4]
 
     Lowering is gradual: ``keep`` names composites that the target has kernels for, and that stay.
-    With ``keep_lowerable``, so do those that say how their elements are computed, or in what loops.
+    With ``keep_lowerable``, so do those that say how their elements are computed, or in what loops;
+    without ``keep_loops``, of the latter only those that do not decompose.
     """
 
     name: ClassVar[str] = "lower_composites"
     keep: tuple[str, ...] = ()
     keep_lowerable: bool = False
+    keep_loops: bool = True
 
     def run(self, graph: Graph) -> PassResult:
         """Decompose, in regions too."""
@@ -34,7 +36,10 @@ class LowerComposites(Pass):
 
     def is_kept(self, op: type[Op]) -> bool:
         """Whether ops of this kind stay."""
-        return op.name in self.keep or (self.keep_lowerable and op.is_lowerable())
+        if op.name in self.keep:
+            return True
+        lowerable = op.is_lowerable() if self.keep_loops else op.has_lowering()
+        return self.keep_lowerable and lowerable
 
 
 def decompose_composites(graph: Graph, is_kept: Callable[[type[Op]], bool]) -> dict[str, int]:

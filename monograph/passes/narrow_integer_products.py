@@ -19,7 +19,7 @@ import numpy as np
 from monograph.dataclass import dataclass
 from monograph.ir.build import apply, cast_to, constant
 from monograph.ir.data import ArrayData
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Node, Value
 from monograph.ir.types import Array, DType, i8, i32, u8
 from monograph.ops import elementwise, reduce
 from monograph.ops import shape as shape_ops
@@ -27,10 +27,9 @@ from monograph.ops.conv import Conv, IntegerConv
 from monograph.ops.data import Constant, Weight
 from monograph.ops.elementwise import Add, Cast, Subtract
 from monograph.ops.linalg import DotGeneral
-from monograph.passes.base import Pass, PassResult
+from monograph.passes.base import RewritePass
 from monograph.rewrite.constants import splat
-from monograph.rewrite.driver import rewrite_graph
-from monograph.rewrite.rule import rewrite
+from monograph.rewrite.rule import Rule, rewrite
 
 BYTES: tuple[DType, ...] = (u8, i8)
 FLOATS = "exact: sums of integers, in whatever order"
@@ -39,7 +38,7 @@ FEWEST_CHANNELS = 4
 
 
 @dataclass(frozen=True)
-class NarrowIntegerProducts(Pass):
+class NarrowIntegerProducts(RewritePass):
     """Multiply bytes instead of words that were made of them.
 
         %a = subtract(cast(%x), %z) : i32[1, 8, 4, 4]
@@ -53,10 +52,9 @@ class NarrowIntegerProducts(Pass):
 
     name: ClassVar[str] = "narrow_integer_products"
 
-    def run(self, graph: Graph) -> PassResult:
-        """Rewrite, in regions too."""
-        report = rewrite_graph(graph, [narrow_conv, narrow_dot], during=self.name)
-        return PassResult(report.changed, report.counters)
+    def rules(self) -> tuple[Rule, ...]:
+        """Both rules."""
+        return (narrow_conv, narrow_dot)
 
 
 @dataclass(frozen=True)

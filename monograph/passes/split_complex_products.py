@@ -9,16 +9,15 @@ from typing import ClassVar
 
 from monograph.dataclass import dataclass
 from monograph.ir.build import apply
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Node, Value
 from monograph.ops import elementwise
 from monograph.ops.linalg import DotGeneral
-from monograph.passes.base import Pass, PassResult
-from monograph.rewrite.driver import rewrite_graph
-from monograph.rewrite.rule import rewrite
+from monograph.passes.base import RewritePass
+from monograph.rewrite.rule import Rule, rewrite
 
 
 @dataclass(frozen=True)
-class SplitComplexProducts(Pass):
+class SplitComplexProducts(RewritePass):
     """Say a product of complex numbers by the products of their parts.
 
         %y = dot_general(%a, %b) : c64   ─▶   %y = complex(aᵣ·bᵣ - aᵢ·bᵢ, aᵣ·bᵢ + aᵢ·bᵣ)
@@ -28,10 +27,9 @@ class SplitComplexProducts(Pass):
 
     name: ClassVar[str] = "split_complex_products"
 
-    def run(self, graph: Graph) -> PassResult:
-        """Split, in regions too."""
-        report = rewrite_graph(graph, [split_parts], during=self.name)
-        return PassResult(report.changed, report.counters)
+    def rules(self) -> tuple[Rule, ...]:
+        """The one rule."""
+        return (split_parts,)
 
 
 @rewrite("split_parts", root=DotGeneral, floats="rounding")
