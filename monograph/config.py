@@ -47,12 +47,14 @@ class Config:
                               to numbered files in ``dir``
     ``MONOGRAPH_TARGET=name`` compile for this target (``cpu:aarch64``); this machine's processor
                               unless it is set
+    ``MONOGRAPH_TF32=1``      on a GPU, multiply f32 with 10 bits of precision, which is faster
     ``MONOGRAPH_THREADS=n``   use at most ``n`` threads; see below if it is not set
     ``MONOGRAPH_CACHE=0``     keep no compiled programs on disk, and use none
     ``MONOGRAPH_CACHE_DIR``   the folder for them; the user's cache folder unless it is set
     ``MONOGRAPH_VARIANTS=n``  keep programs for at most ``n`` of the sizes that come back to a
                               program with symbolic ones: 4 unless it is set, 0 for none
     ``MONOGRAPH_TIMEOUT=s``   seconds that a call may take, unless it has a limit of its own
+    ``MONOGRAPH_LOG=stages``  log what these stages do, ``passes,+fusion`` (``monograph.logs``)
     ========================  ==================================================================
 
     How many threads a call uses is said by the first of these that says it: ``threads=`` where a
@@ -75,7 +77,8 @@ class Config:
 
     verify: bool = False
     dump: str | None = None
-    target: str = "cpu"
+    target: str | None = None
+    tf32: bool = False
     threads: int = field(default_factory=processor_count)
     cache: bool = True
     cache_dir: str | None = None
@@ -92,6 +95,7 @@ class Config:
             *("MONOGRAPH_VERIFY", "MONOGRAPH_DUMP", "MONOGRAPH_TARGET", "MONOGRAPH_THREADS"),
             *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR", "MONOGRAPH_TIMEOUT", "MONOGRAPH_VARIANTS"),
             *("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS", "MONOGRAPH_FENCES"),
+            *("MONOGRAPH_LOG", "MONOGRAPH_TF32"),
         }
         unknown = [
             name for name in environment if name.startswith("MONOGRAPH_") and name not in known
@@ -101,7 +105,8 @@ class Config:
         return Config(
             verify=_flag("MONOGRAPH_VERIFY", environment),
             dump=environment.get("MONOGRAPH_DUMP") or None,
-            target=environment.get("MONOGRAPH_TARGET") or "cpu",
+            target=environment.get("MONOGRAPH_TARGET") or None,
+            tf32=_flag("MONOGRAPH_TF32", environment),
             threads=_threads("MONOGRAPH_THREADS", environment),
             cache=_flag("MONOGRAPH_CACHE", environment, default="1"),
             cache_dir=environment.get("MONOGRAPH_CACHE_DIR") or None,

@@ -146,5 +146,9 @@ class UnsupportedError(MonographError):
         self.problems = tuple(problems)
 
 
+class GpuError(MonographError):
+    """What the driver of a GPU reports: no memory, a broken kernel, a lost device."""
+
+
 class ArtifactError(MonographError):
     """A file that is not an artifact, not a whole one, or not one for this machine."""

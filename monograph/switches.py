@@ -23,6 +23,7 @@ SWITCHES: Mapping[str, str] = {
     "depthwise_convolutions": "convolutions of each channel by itself over register tiles",
     "winograd": "3×3 convolutions by Winograd's transform",
     "streaming_attention": "attention that never stores its scores",
+    "vector_loops": "loops over several elements at a time, their tails, and rows in parts",
     "channels_last": "images with their channels last in memory",
     "split_reductions": "long sums in pieces, one for each thread",
     "in_place": "results that are written over an operand",
