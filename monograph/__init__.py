@@ -31,6 +31,7 @@ _HOMES = {
     "from_onnx": "monograph.api",
     "from_torch": "monograph.api",
     "functional": "monograph.functional",
+    "fx": "monograph.fx",
     "grad": "monograph.autodiff.vjp",
     "interpret": "monograph.ir.interpret",
     "jit": "monograph.bindings.jax_jit",
@@ -53,6 +54,7 @@ _NEEDED = {"compile": ("monograph.bindings.models",)}
 
 if TYPE_CHECKING:
     import monograph.functional as functional
+    import monograph.fx as fx
     from monograph.api import (
         compile,
         from_jax,
@@ -94,6 +96,7 @@ __all__ = [
     "from_onnx",
     "from_torch",
     "functional",
+    "fx",
     "grad",
     "interpret",
     "jit",

@@ -15,6 +15,7 @@ from tests.ops import harness
 SINCE = {
     **dict.fromkeys(("decode_image", "regex_full_match", "string_concat", "string_split"), 20),
     "bitcast": 26,
+    "blocked_linear": 21,  # whose first sample holds numbers of four bits
     "translate": 19,  # which compares strings
 }
 """Ops that older opsets cannot express."""

@@ -1,0 +1,1 @@
+"""What each op is in torch: one file a family."""

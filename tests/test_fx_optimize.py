@@ -1,0 +1,144 @@
+"""Passes of ours on torch's own graphs: what is returned is called, trained and saved as before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import monograph
+from monograph.errors import InputError, UnsupportedError
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+class Wasteful(torch.nn.Module):
+    """x * 1, the same layer twice, and a sum that nobody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        unread = x.sum()  # noqa: F841
+        return self.layer(x * 1.0) + torch.relu(self.layer(x))
+
+
+def targets(module: torch.fx.GraphModule) -> list[str]:
+    return [str(node.target) for node in module.graph.nodes if node.op == "call_function"]
+
+
+def linear_count(module: torch.fx.GraphModule) -> int:
+    return sum("linear" in name for name in targets(module))
+
+
+def test_passes_run_and_parameters_are_shared() -> None:
+    model, x = Wasteful().eval(), torch.randn(3, 4)
+    traced = torch.fx.symbolic_trace(model)
+    made = monograph.fx.optimize(traced, x, passes="canonicalize,simplify,cse,dce")
+    torch.testing.assert_close(made(x), model(x))
+    assert linear_count(made) == 1 and len(targets(made)) == 3
+    assert made.layer.weight is model.layer.weight
+    assert made.state_dict().keys() == model.state_dict().keys()
+    with torch.no_grad():
+        model.layer.weight.zero_()
+    torch.testing.assert_close(made(x), model(x))
+
+
+def test_one_pass_alone_changes_that_alone() -> None:
+    traced = torch.fx.symbolic_trace(Wasteful().eval())
+    x = torch.randn(3, 4)
+    made = monograph.fx.optimize(traced, x, passes="dce")
+    assert linear_count(made) == 2 and not any("sum" in name for name in targets(made))
+
+
+def test_the_result_trains() -> None:
+    model, x = Wasteful().eval(), torch.randn(3, 4)
+    made = monograph.fx.optimize(torch.fx.symbolic_trace(model), x)
+    made(x).sum().backward()
+    ours = model.layer.weight.grad.clone()
+    model.zero_grad()
+    model(x).sum().backward()
+    torch.testing.assert_close(ours, model.layer.weight.grad)
+
+
+def test_nested_arguments_and_results_keep_their_form() -> None:
+    def function(pair: Any, by_name: Any) -> Any:
+        a, b = pair
+        total = a * 1.0 + b
+        return {"sum": total, "parts": (a - by_name["c"], total)}
+
+    class Nested(torch.nn.Module):
+        def forward(self, pair: Any, by_name: Any) -> Any:
+            return function(pair, by_name)
+
+    traced = torch.fx.symbolic_trace(
+        Nested(), concrete_args={"pair": (torch.fx.PH, torch.fx.PH), "by_name": {"c": torch.fx.PH}}
+    )
+    arguments = ((torch.ones(2), torch.ones(2)), {"c": torch.ones(2)})
+    made = monograph.fx.optimize(traced, *arguments)
+    found, expected = made(*arguments), function(*arguments)
+    assert found.keys() == expected.keys()
+    torch.testing.assert_close(found["sum"], expected["sum"])
+    torch.testing.assert_close(found["parts"], expected["parts"])
+
+
+def test_buffers_that_are_written_are_written_by_the_result() -> None:
+    class Counter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count.add_(1.0)
+            return x * 1.0 + self.count
+
+    model = Counter().eval()
+    x = torch.ones(2)
+    made = monograph.fx.optimize(torch.export.export(model, (x,)).module(), x)
+    before = float(made.count)
+    assert float(made(x)[0]) == before + 2.0 and float(made.count) == before + 1.0
+
+
+@torch.library.custom_op("monograph_tests::swish_like", mutates_args=())
+def swish_like(x: torch.Tensor, slope: float) -> torch.Tensor:
+    return x * torch.sigmoid(slope * x)
+
+
+@swish_like.register_fake
+def _(x: torch.Tensor, slope: float) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def test_an_op_that_we_do_not_know_stays_as_it_is() -> None:
+    class Custom(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return swish_like(x * 1.0, 2.0) + 0.0 * x
+
+    model, x = Custom().eval(), torch.randn(5)
+    made = monograph.fx.optimize(torch.fx.symbolic_trace(model), x)
+    torch.testing.assert_close(made(x), model(x))
+    assert "monograph_tests.swish_like.default" in targets(made)
+    assert sum("mul" in name for name in targets(made)) == 1
+
+
+def test_examples_are_asked_for_where_the_graph_knows_no_types() -> None:
+    traced = torch.fx.symbolic_trace(Wasteful().eval())
+    with pytest.raises(InputError, match="do not know their types") as caught:
+        monograph.fx.optimize(traced)
+    assert "monograph.fx.optimize(graph_module, example_input" in str(caught.value)
+    exported = torch.export.export(Wasteful().eval(), (torch.randn(3, 4),)).module()
+    assert linear_count(monograph.fx.optimize(exported)) == 1
+
+
+def test_what_is_no_graph_and_what_is_random_are_refused() -> None:
+    with pytest.raises(InputError, match="not a graph of torch"):
+        monograph.fx.optimize(Wasteful(), torch.randn(3, 4))  # type: ignore[arg-type]
+
+    class Noisy(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.rand_like(x)
+
+    with pytest.raises(UnsupportedError, match="random"):
+        monograph.fx.optimize(torch.fx.symbolic_trace(Noisy()), torch.randn(3))
