@@ -1,0 +1,190 @@
+"""A model from one format into another, held against the original before it is written.
+
+The graph is exported, what was exported runs in its own runtime on sampled inputs, and its answers
+are compared with the framework's (or with the interpreter's, for a model that has none). A wrong
+answer is never written.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monograph.dataclass import dataclass
+from monograph.errors import InputError, MonographError
+from monograph.exporters.formats import FORMATS, Format, Written
+from monograph.inspect.precise import double_precision, judge
+from monograph.inspect.samples import Sample, draw_samples
+from monograph.inspect.subject import Subject
+from monograph.inspect.validate import worst_word
+from monograph.ir.graph import Graph
+from monograph.ir.interpret import interpret
+from monograph.ir.specialize import specialize_sizes
+from monograph.ir.text.files import load_graph, save_graph
+from monograph.ir.types import Array, TensorType
+from monograph.progress import announce
+from monograph.runtime.atomic import replacing
+
+MOST_SAMPLES = 3
+ORDINARY = ("given", "normal", "wide")
+"""Kinds of sample that every runtime must agree on; what they make of NaN is their own."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was made, and how its answers compare: ``word`` is None if nothing could run it."""
+
+    title: str
+    files: Mapping[str, bytes]
+    word: str | None
+    compared_with: str
+    difference: float = 0.0
+    samples: int = 0
+    remark: str = ""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether an answer is wrong."""
+        return self.word == "wrong"
+
+    def __str__(self) -> str:
+        if self.word is None:
+            return f"{self.title}: not run, because {self.remark}"
+        count = f"{self.samples} sample{'' if self.samples == 1 else 's'}"
+        text = f"{self.title}: {self.word} on {count}, beside {self.compared_with}"
+        if self.word != "exact":
+            text += f" (difference {self.difference:.1e})"
+        return f"{text}: {self.remark}" if self.remark else text
+
+
+def _native(graph: Graph) -> Written:
+    """Our own text, read back to be run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = save_graph(graph, Path(folder) / "model.ir")
+        files = {".ir": path.read_bytes()}
+        weights = path.with_suffix(".safetensors")
+        if weights.exists():
+            files[".safetensors"] = weights.read_bytes()
+            load_graph(path)  # which checks the digests
+
+        def run(arrays: Sequence[Array]) -> list[Array]:
+            with tempfile.TemporaryDirectory() as again:
+                for suffix, content in files.items():
+                    (Path(again) / f"model{suffix}").write_bytes(content)
+                return interpret(load_graph(Path(again) / "model.ir"), arrays)
+
+    return Written(files, run)
+
+
+def _svg(graph: Graph) -> Written:
+    return Written({".svg": graph.svg().encode()}, None, "it is a drawing")
+
+
+WRITABLE: Mapping[str, Format] = {
+    **FORMATS,
+    "svg": Format("svg", "SVG", ".svg", _svg),
+    "monograph": Format("monograph", "Monograph", ".ir", _native),
+}
+"""Every format that ``convert`` writes."""
+
+
+def format_for(output: Path, name: str | None = None) -> Format:
+    """The format of that name, or else the one that the output's suffix tells."""
+    if name is not None:
+        if name not in WRITABLE:
+            raise InputError(f"there is no format {name!r}", expected=", ".join(WRITABLE))
+        return WRITABLE[name]
+    for each in WRITABLE.values():
+        if each.suffix == output.suffix:
+            return each
+    known = ", ".join(f"{each.suffix} ({each.title})" for each in WRITABLE.values())
+    hint = "--to names the format"
+    if output.suffix == ".mono":
+        hint = "`monograph compile MODEL -o MODEL.mono` makes those"
+    raise InputError(f"the name {str(output)!r} tells no format", expected=known, hint=hint)
+
+
+def convert(
+    subject: Subject, format_: Format, sizes: Mapping[str, int] | None = None, seed: int = 0
+) -> Conversion:
+    """Export the model's graph, for these sizes of its symbols, and compare the answers."""
+    graph = specialize_sizes(subject.graph, sizes) if sizes else subject.graph
+    announce(f"writing {format_.title}")
+    written = format_.export(graph)
+    reason = written.not_run or _not_passable(graph, format_)
+    if written.run is None or reason:
+        return Conversion(format_.title, written.files, None, "", remark=reason)
+    words, differences, remarks, others = [], [0.0], [], subject.framework_name
+    for sample in _samples(subject, graph, sizes or {}, seed):
+        announce(f"comparing on {sample.name}")
+        try:
+            expected = _expected(subject, graph, sample)
+        except MonographError:
+            continue  # inputs that the model itself refuses say nothing
+        reference = double_precision(graph, sample.arrays)
+        answers = written.run(sample.arrays)
+        for number, (got, other) in enumerate(zip(answers, expected, strict=True)):
+            exact = None if reference is None else np.asarray(reference[number])
+            verdict = judge(np.asarray(got), np.asarray(other), exact)
+            differences.append(verdict.difference)
+            words.append(verdict.word)
+            if verdict.word == "wrong":
+                name = graph.outputs[number].name
+                remarks.append(f"%{name} on {sample.name}: {verdict.remark or 'other numbers'}")
+    count = len(words) // max(len(graph.outputs), 1)
+    if not count:
+        reason = "the model refuses every sampled input"
+        return Conversion(format_.title, written.files, None, "", remark=reason)
+    remark = remarks[0] if remarks else ""
+    word = worst_word(words)
+    return Conversion(format_.title, written.files, word, others, max(differences), count, remark)
+
+
+def _samples(
+    subject: Subject, graph: Graph, sizes: Mapping[str, int], seed: int
+) -> Iterator[Sample]:
+    """A few ordinary ones; the caller's own inputs come first, where their sizes are meant."""
+    given = subject.given if not sizes else ()
+    drawn = draw_samples(graph, given, None, seed, subject.state)
+    ordinary = (each for each in drawn if each.name.split()[0] in ORDINARY)
+    return islice(ordinary, MOST_SAMPLES)
+
+
+def _expected(subject: Subject, graph: Graph, sample: Sample) -> list[Any]:
+    if subject.framework is None:
+        return interpret(graph, list(sample.arrays))
+    answers = subject.framework(sample.arrays)
+    return answers if len(answers) == len(graph.outputs) else interpret(graph, list(sample.arrays))
+
+
+def _not_passable(graph: Graph, format_: Format) -> str:
+    """Why Python cannot hand the inputs to the runtime, or take its results."""
+    if format_.name != "onnx":
+        return ""
+    for value in (*graph.inputs, *graph.outputs):
+        if not isinstance(value.type, TensorType):
+            return f"ONNX Runtime's Python interface takes no {value.type}"
+        if value.dtype.is_complex:
+            return "complex numbers are pairs of numbers in ONNX"
+        if value.dtype.numpy.kind == "V" or value.dtype.numpy.type.__module__ == "ml_dtypes":
+            return f"ONNX Runtime's Python interface takes no {value.dtype}"
+    return ""
+
+
+def write_files(output: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write all files beside each other, the main one last; each appears whole or not at all."""
+    paths: list[Path] = []
+    for number, (suffix, content) in reversed(list(enumerate(files.items()))):
+        path = output if number == 0 else output.with_suffix(suffix)
+        try:
+            with replacing(path, 0o644) as file:
+                file.write(content)
+        except OSError as problem:
+            raise InputError(f"{path} cannot be written: {problem.strerror}") from problem
+        paths.insert(0, path)
+    return paths

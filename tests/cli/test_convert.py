@@ -1,0 +1,47 @@
+"""``monograph convert``, as a person would use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.ir.text.files import save_graph
+from tests.cli.running import invoke
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    graph = monograph.trace(lambda x: F.softmax(x * 2.0, -1), "f32[batch, 4]")
+    return save_graph(graph, tmp_path / "model.ir")
+
+
+def test_a_graph_becomes_onnx(model: Path) -> None:
+    out = model.with_name("model.onnx")
+    result = invoke("convert", str(model), str(out))
+    assert result.exit_code == 0, result.output
+    assert "ONNX:" in result.output and "on 3 samples" in result.output
+    compiled = monograph.compile(str(out))
+    x = np.random.rand(3, 4).astype("f4")
+    (found,) = compiled(x)
+    assert found.shape == (3, 4)
+
+
+def test_stablehlo_needs_sizes_and_says_so(model: Path) -> None:
+    pytest.importorskip("jax")
+    out = model.with_name("model.mlir")
+    refused = invoke("convert", str(model), str(out))
+    assert "--size batch=8" in str(refused.exception)
+    assert not out.exists()
+    assert invoke("convert", str(model), str(out), "--size", "batch=8").exit_code == 0
+    assert "stablehlo" in out.read_text()
+
+
+def test_the_format_is_named_where_the_suffix_is_another(model: Path) -> None:
+    out = model.with_name("graph.gv")
+    result = invoke("convert", str(model), str(out), "--to", "dot")
+    assert result.exit_code == 0 and out.read_text().startswith("digraph")
+    assert invoke("convert", str(model), str(out), "--to", "tflite").exit_code == 1

@@ -1,0 +1,96 @@
+"""Models from one format into another: the verdict, what is written, and what is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import monograph
+from monograph import functional as F
+from monograph.errors import InputError
+from monograph.exporters.formats import Written
+from monograph.exporters.runtimes import run_torch
+from monograph.inspect.conversion import WRITABLE, Format, convert, format_for, write_files
+from monograph.inspect.subject import Subject, subject_from
+from monograph.ir.graph import Graph
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(6, 12)
+        self.second = torch.nn.Linear(12, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x + self.second(torch.relu(self.first(x))), -1)
+
+
+def negated(graph: Graph) -> Written:
+    """An exporter that is wrong."""
+    return Written(
+        {".bad": b""}, lambda arrays: [-each for each in monograph.interpret(graph, arrays)]
+    )
+
+
+@pytest.mark.parametrize("name", ["fx", "torchscript", "onnx", "hlo", "monograph"])
+def test_a_format_with_a_runtime_is_compared_with_torch(name: str) -> None:
+    if name == "hlo":
+        pytest.importorskip("jax")
+    subject = subject_from(Net(), [torch.randn(3, 6)])
+    made = convert(subject, WRITABLE[name])
+    assert made.word in ("exact", "more accurate", "within rounding"), str(made)
+    assert made.compared_with == "torch" and made.samples == 3
+
+
+@pytest.mark.parametrize("name", ["relay", "dot", "svg"])
+def test_a_format_without_one_says_why_it_is_not_run(name: str) -> None:
+    made = convert(subject_from(Net(), [torch.randn(3, 6)]), WRITABLE[name])
+    assert made.word is None and "not run, because" in str(made)
+
+
+def test_a_wrong_answer_is_found_and_named() -> None:
+    subject = subject_from(Net(), [torch.randn(3, 6)])
+    made = convert(subject, Format("bad", "Bad", ".bad", negated))
+    assert made.is_wrong and "on given" in made.remark
+
+
+def test_free_sizes_are_drawn_or_fixed() -> None:
+    graph = monograph.trace(lambda x: F.softmax(x, -1), "f32[batch, 4]")
+    subject = Subject("model", graph)
+    assert convert(subject, WRITABLE["onnx"]).samples == 3
+    fixed = convert(subject, WRITABLE["torchscript"], {"batch": 5})
+    assert fixed.word in ("exact", "within rounding", "more accurate")
+
+
+def test_the_python_file_stands_alone(tmp_path: Path) -> None:
+    net, x = Net(), torch.randn(3, 6)
+    made = convert(subject_from(net, [x]), format_for(tmp_path / "written_net.py"))
+    paths = write_files(tmp_path / "written_net.py", made.files)
+    assert [path.name for path in paths] == ["written_net.py", "written_net.safetensors"]
+    spec = importlib.util.spec_from_file_location("written_net", paths[0])
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules.pop("written_net", None)
+    (found,) = run_torch(module.Model(), [x.numpy()])
+    np.testing.assert_allclose(found, net(x).detach().numpy(), 1e-5)
+
+
+def test_an_unknown_suffix_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match="tells no format") as caught:
+        format_for(Path("model.tflite"))
+    assert ".onnx (ONNX)" in str(caught.value)
+    with pytest.raises(InputError, match="monograph compile"):
+        format_for(Path("model.mono"))
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        write_files(tmp_path / "missing" / "model.dot", {".dot": b"digraph {}"})
