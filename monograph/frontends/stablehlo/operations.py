@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from monograph import functional as F
 from monograph.errors import UnsupportedError
 from monograph.frontends.stablehlo.operation import Operation, complex_array, converter, dense_array
@@ -14,6 +16,7 @@ from monograph.frontends.xla.complex_functions import COMPLEX
 from monograph.ir.build import cast_to, constant
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, f32, i32, i64
+from monograph.ops.data import Constant
 
 UNARY: dict[str, Callable[[Value], Value]] = {
     "stablehlo.abs": xla.absolute,
@@ -166,7 +169,7 @@ def convert_constant(operation: Operation) -> Value:
     return constant(dense_array(operation.attribute("value")))
 
 
-@converter("stablehlo.iota")
+@converter("stablehlo.iota", "stablehlo.dynamic_iota")
 def convert_iota(operation: Operation) -> Value:
     """Counts along an axis."""
     type_, axis = operation.type, operation.integer("iota_dimension")
@@ -177,7 +180,7 @@ def convert_iota(operation: Operation) -> Value:
     return F.iota(type_.shape, axis, type_.dtype)
 
 
-@converter("stablehlo.broadcast_in_dim")
+@converter("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 def convert_broadcast(operation: Operation) -> Value:
     """Operand axes stand at given places of the result; the others are new."""
     x, target = operation.operand, operation.type.shape
@@ -187,7 +190,7 @@ def convert_broadcast(operation: Operation) -> Value:
     return F.expand(F.reshape(x, shape), target)
 
 
-@converter("stablehlo.reshape")
+@converter("stablehlo.reshape", "stablehlo.dynamic_reshape")
 def convert_reshape(operation: Operation) -> Value:
     """The same elements in another shape."""
     return F.reshape(operation.operand, operation.type.shape)
@@ -227,6 +230,29 @@ def convert_pad(operation: Operation) -> Value:
     x, value = operation.operands
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     return slicing.pad(x, value, *(operation.integers(name) for name in names))
+
+
+@converter("stablehlo.dynamic_pad")
+def convert_dynamic_pad(operation: Operation) -> Value:
+    """The same, of amounts that are operands, and must be constants."""
+    x, value, *amounts = operation.operands
+    return slicing.pad(x, value, *map(_known, amounts))
+
+
+def _known(value: Value) -> tuple[int, ...]:
+    op = value.op
+    if not isinstance(op, Constant):
+        raise UnsupportedError(
+            "sizes that are data have no meaning here", hint="export the program for known sizes"
+        )
+    return tuple(int(each) for each in op.data.array())
+
+
+@converter("stablehlo.get_dimension_size")
+def convert_dimension_size(operation: Operation) -> Value:
+    """A size, which is known."""
+    sizes = operation.operand.tensor.static_shape()
+    return constant(np.int32(sizes[operation.integer("dimension")]))
 
 
 @converter("stablehlo.dynamic_slice")

@@ -11,7 +11,11 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from monograph.errors import GraphError, InputError, MonographError, UnsupportedError
-from monograph.frontends.stablehlo import operations, structured  # noqa: F401  # converters
+from monograph.frontends.stablehlo import (  # noqa: F401  # converters
+    composites,
+    operations,
+    structured,
+)
 from monograph.frontends.stablehlo.operation import CONVERTERS, Operation, type_from
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.location import Location

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -242,8 +243,10 @@ def convert_convolution(operation: Operation) -> Value:
     dims = stablehlo.ConvDimensionNumbers(operation.attribute("dimension_numbers"))
     spatial = list(dims.input_spatial_dimensions)
     ones = (1,) * len(spatial)
-    if operation.has("window_reversal") and "true" in str(operation.attribute("window_reversal")):
-        raise UnsupportedError("a convolution with a reversed window has no meaning here")
+    if operation.has("window_reversal"):
+        reversed_ = re.findall(r"true|false", str(operation.attribute("window_reversal")))
+        pairs = zip(reversed_, dims.kernel_spatial_dimensions, strict=True)
+        rhs = F.flip(rhs, [axis for word, axis in pairs if word == "true"])
     return convolve(
         lhs,
         rhs,

@@ -49,7 +49,7 @@ def maximum(a: Value, b: Value) -> Value:
     if a.dtype is bool_:
         return F.logical_or(a, b)
     if a.dtype.is_complex:
-        return F.where(complex_less(a, b), b, a)
+        return F.where(complex_less(b, a), a, b)
     return F.maximum(a, b)
 
 
@@ -275,6 +275,8 @@ def _limit_exponent(bits: Value, exponent: int, mantissa: int, kept: int) -> Val
 def bitcast(x: Value, result: TensorType) -> Value:
     """Bits seen as another dtype; XLA gives or takes a last axis where the widths differ."""
     dtype = result.dtype
+    if x.dtype is dtype:
+        return x
     if x.dtype is bool_ or dtype is bool_ or x.dtype.bits == dtype.bits:
         return F.bitcast(x, dtype)
     if x.dtype.bits < dtype.bits:

@@ -6,6 +6,7 @@ not cancel, and signs of zeros choose the side of a branch cut.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from monograph import functional as F
@@ -117,6 +118,16 @@ def _turned_back(z: Value) -> Value:
     return F.complex(y, F.negate(x))
 
 
+def exp2(z: Value) -> Value:
+    """Two to the power of z: exp(z log 2)."""
+    return F.exp(F.multiply(z, like(math.log(2.0), z)))
+
+
+def log2(z: Value) -> Value:
+    """The logarithm to base 2: log(z) / log 2."""
+    return F.multiply(F.log(z), like(1 / math.log(2.0), z))
+
+
 def _ones(z: Value) -> Value:
     return like(1.0, z)
 
@@ -129,8 +140,10 @@ COMPLEX: dict[str, Callable[[Value], Value]] = {
     "atan": atan,
     "atanh": atanh,
     "cosh": cosh,
+    "exp2": exp2,
     "expm1": expm1,
     "log1p": log1p,
+    "log2": log2,
     "logistic": logistic,
     "rsqrt": rsqrt,
     "sinh": sinh,

@@ -13,6 +13,7 @@ from monograph import functional as F
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.frontends.xla.arithmetic import convert
+from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
 from monograph.ir.types import DType, bool_
 
@@ -57,11 +58,25 @@ def convolve(
     groups = feature_groups
     if batch_groups > 1:
         x, groups = _batch_to_channels(x, batch_groups), batch_groups
-    result = _convolve_numbers(x, weight, window, groups)
+    sizes = _result_sizes(x, weight, window)
+    if 0 in sizes:
+        result = F.full((x.shape[0], weight.shape[0], *sizes), 0, x.dtype)
+    else:
+        result = _convolve_numbers(x, weight, window, groups)
     order = [0] * result.rank
     for place, axis in enumerate(dims.out):
         order[axis] = place
     return F.transpose(result, order)
+
+
+def _result_sizes(x: Value, weight: Value, window: ConvWindow) -> list[Dim]:
+    """How often the window fits along each spatial axis: 0 where it is larger than the operand."""
+    sizes: list[Dim] = []
+    for axis, (before, after) in enumerate(window.padding):
+        size, taps = x.shape[axis + 2] + before + after, weight.shape[axis + 2]
+        left = size - ((taps - 1) * window.rhs_dilation[axis] + 1)
+        sizes.append(0 if isinstance(left, int) and left < 0 else left // window.strides[axis] + 1)
+    return sizes
 
 
 def _dilate(x: Value, window: ConvWindow) -> tuple[Value, ConvWindow]:

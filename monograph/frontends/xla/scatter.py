@@ -46,6 +46,9 @@ def scatter(
 
     ``mode`` is that of our ``scatter``: set, add, multiply, max or min.
     """
+    if operand.dtype.is_complex and mode in ("set", "add"):
+        parts = ((F.real(operand), F.real(updates)), (F.imag(operand), F.imag(updates)))
+        return F.complex(*(scatter(x, starts, y, dims, mode, bounds) for x, y in parts))
     batch = starts.shape[:-1]
     sizes = _window_sizes(operand, updates, dims)
     mapped = dims.scatter_dims_to_operand_dims

@@ -201,8 +201,36 @@ def _compare_cholesky(harness: Any, operands: Any, found: Any, expected: Any) ->
     return difference("cholesky", np.tril(found[0]), np.tril(expected[0]))
 
 
+def _compare_sort(harness: Any, operands: Any, found: Any, expected: Any) -> str:
+    """Keys in order; where the order of equal ones is left open, the same rows in any order."""
+    if harness.params.get("is_stable", True) or len(found) == 1:
+        pairs = zip(found, expected, strict=True)
+        return _first(difference("sort", mine, theirs) for mine, theirs in pairs)
+    axis = harness.params["dimension"]
+    keys = harness.params["num_keys"]
+    for mine, theirs in zip(found[:keys], expected[:keys], strict=True):
+        if not np.array_equal(mine, theirs):
+            return "keys differ"
+    lanes = [np.moveaxis(np.stack(each), axis + 1, -1) for each in (found, expected)]
+    rows, other = (each.reshape(len(found), -1, each.shape[-1]) for each in lanes)
+    for lane in range(rows.shape[1]):
+        pair = [each[:, lane][:, np.lexsort(each[:, lane])] for each in (rows, other)]
+        if not np.array_equal(*pair):
+            return "other rows"
+    return ""
+
+
+def _compare_top(harness: Any, operands: Any, found: Any, expected: Any) -> str:
+    """The values; and places that hold them, which may be others where values are equal."""
+    problem = difference("approx_top_k", found[0], expected[0])
+    held = np.take_along_axis(operands[0], found[1], -1)
+    return problem or difference("approx_top_k", held, found[0])
+
+
 FACTORS: dict[str, Callable[..., str]] = {
+    "approx_top_k": _compare_top,
     "cholesky": _compare_cholesky,
+    "sort": _compare_sort,
     "svd": _compare_svd,
     "eigh": _compare_eigh,
     "eig": _compare_eig,

@@ -1,12 +1,14 @@
 """JAX's own programs, one primitive each, held against JAX.
 
     python -m tests.frontends.jax.harnesses [-k name] [--workers 2] [--sample N] [--target cpu]
+                                            [--seconds 200]
 
 ``jax._src.internal_test_util.test_harnesses`` lists some 7,500 calls of primitives in 132 groups,
 of every dtype, with edge cases. Each is traced, imported, run (interpreted, or compiled with
 ``--target cpu``) and compared with what JAX computes for the same arguments. A table by group tells
 how many agree; what does not is printed with its reason. Those that JAX itself cannot run on a CPU,
-and dtypes that we do not have, are counted apart.
+and dtypes that we do not have, are counted apart. Each worker is a process of its own: one that
+dies, or takes too long, is one program that fails.
 """
 
 from __future__ import annotations
@@ -15,11 +17,16 @@ import argparse
 import json
 import multiprocessing
 import os
+import queue
+import random
 import sys
+import threading
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -137,18 +144,54 @@ def _line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0][:160]
 
 
-def _task(argument: tuple[int, str]) -> Outcome:
-    return run_one(*argument)
-
-
-def run(numbers: Sequence[int], target: str, workers: int) -> Iterator[Outcome]:
-    """The outcomes, as they come."""
+def run(numbers: Sequence[int], target: str, workers: int, seconds: float) -> Iterator[Outcome]:
+    """The outcomes, as they come; programs that have not begun after ``seconds`` are left out."""
+    end = time.monotonic() + seconds
     if workers == 1:
-        yield from (run_one(number, target) for number in numbers)
+        yield from (run_one(number, target) for number in numbers if time.monotonic() < end)
         return
+    waiting = list(numbers)
+    random.Random(0).shuffle(waiting)  # whatever the time is enough for stands for all of them
+    done: queue.Queue[Outcome | None] = queue.Queue()
+    threads = [
+        threading.Thread(target=_work, args=(waiting, target, end, done), daemon=True)
+        for _ in range(workers)
+    ]
+    for thread in threads:
+        thread.start()
+    running = workers
+    while running:
+        outcome = done.get()
+        if outcome is None:
+            running -= 1
+        else:
+            yield outcome
+
+
+def _work(waiting: list[int], target: str, end: float, done: queue.Queue[Outcome | None]) -> None:
+    """Hand programs to a process, one at a time, and start another where it dies."""
+    pool = _process()
+    while waiting and time.monotonic() < end:
+        try:
+            number = waiting.pop()
+        except IndexError:  # another thread took the last one
+            break
+        try:
+            done.put(pool.submit(run_one, number, target).result(SECONDS))
+        except (BrokenProcessPool, TimeoutError) as error:
+            harness = harnesses()[number]
+            reason = f"{type(error).__name__} of its process"
+            done.put(Outcome(harness.group_name, harness.fullname, "fails", reason))
+            for process in list((pool._processes or {}).values()):
+                process.kill()
+            pool = _process()
+    pool.shutdown(wait=False)
+    done.put(None)
+
+
+def _process() -> ProcessPoolExecutor:
     context = multiprocessing.get_context("spawn")
-    with context.Pool(workers, maxtasksperchild=200) as pool:
-        yield from pool.imap_unordered(_task, [(number, target) for number in numbers], 8)
+    return ProcessPoolExecutor(1, context, max_tasks_per_child=400)
 
 
 def print_table(outcomes: Sequence[Outcome]) -> tuple[int, int]:
@@ -184,6 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--sample", type=int, help="this many programs, spread over the groups")
     parser.add_argument("--target", choices=("interpreter", "cpu"), default="interpreter")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no program after these")
     parser.add_argument("--out", help="write the outcomes to this file, as JSON")
     parser.add_argument("--at-least", type=float, default=0.95, help="the share that must agree")
     given = parser.parse_args(arguments)
@@ -193,10 +237,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.group:
         numbers = [n for n in numbers if every[n].group_name == given.group]
     outcomes = []
-    for outcome in run(numbers, given.target, given.workers):
+    for outcome in run(numbers, given.target, given.workers, given.seconds):
         outcomes.append(outcome)
         if len(outcomes) % 500 == 0:
             print(f"{len(outcomes)} of {len(numbers)}", file=sys.stderr, flush=True)
+    if len(outcomes) < len(numbers):
+        print(f"{len(numbers) - len(outcomes)} of {len(numbers)} were not run: the time was over")
     print_reasons(outcomes)
     agree, counted = print_table(outcomes)
     share = agree / max(counted, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monograph import functional as F
@@ -19,7 +19,7 @@ CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 @converter(
     "jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "remat_call",
     "custom_jvp_call", "custom_jvp_call_jaxpr", "custom_vjp_call", "custom_vjp_call_jaxpr",
-    "custom_lin", "xla_call", "composite", "remat_opt", "run_state",
+    "custom_lin", "xla_call", "composite", "remat_opt", "run_state", "eval_jaxpr",
 )  # fmt: skip
 def convert_call(equation: Equation) -> list[Value]:
     """What is called, in place: rules for derivatives have done their work by now."""
@@ -108,7 +108,7 @@ def _where_running(running: Value, new: Value, old: Value) -> Value:
 @converter("scan")
 def convert_scan(equation: Equation) -> Sequence[Value]:
     """A loop over the first axis of sequences."""
-    consts, carries = equation["num_consts"], equation["num_carry"]
+    consts, carries = _scan_counts(equation.params)
     of_body = equation.operands[:consts]
     initial = equation.operands[consts : consts + carries]
     sequences = equation.operands[consts + carries :]
@@ -122,6 +122,20 @@ def convert_scan(equation: Equation) -> Sequence[Value]:
         body, list(initial), list(sequences), length=length, reverse=bool(equation["reverse"])
     )
     return [*last, *stacked]
+
+
+def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """How many operands are constants of the body, and how many its first state."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, state, _ = params["ft_in"].unpack()  # since JAX 0.11
+    return len(constants), len(state)
+
+
+@converter("dce_sink")
+def convert_sink(equation: Equation) -> list[Value]:
+    """Something that is to be computed though nothing uses it: nothing here has side effects."""
+    return []
 
 
 @converter("platform_index")

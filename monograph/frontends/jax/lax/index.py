@@ -25,11 +25,12 @@ MODES = {
 }
 
 
-def bounds_of(equation: Equation) -> Bounds:
-    """What happens to indices outside; those that are promised to be inside may be clipped."""
+def bounds_of(equation: Equation, promised: Bounds) -> Bounds:
+    """What happens to indices outside; ``promised`` where there are none, the program says."""
     mode = lax.GatherScatterMode.from_any(equation["mode"])
-    is_fill = mode == lax.GatherScatterMode.FILL_OR_DROP
-    return Bounds.FILL_OR_DROP if is_fill else Bounds.CLIP
+    if mode == lax.GatherScatterMode.FILL_OR_DROP:
+        return Bounds.FILL_OR_DROP
+    return Bounds.CLIP if mode == lax.GatherScatterMode.CLIP else promised
 
 
 @converter("gather")
@@ -48,7 +49,7 @@ def convert_gather(equation: Equation) -> Value:
             tuple(dims.start_indices_batching_dims),
         ),
         equation.shape(equation["slice_sizes"]),
-        bounds_of(equation),
+        bounds_of(equation, Bounds.CLIP),
         equation.params.get("fill_value"),
     )
 
@@ -82,5 +83,5 @@ def _scatter(equation: Equation, updates: Value, mode: str) -> Value:
             tuple(dims.scatter_indices_batching_dims),
         ),
         mode,
-        bounds_of(equation),
+        bounds_of(equation, Bounds.FILL_OR_DROP),
     )
