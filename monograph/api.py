@@ -96,9 +96,11 @@ def compile(
 
     ``model`` is a torch module or function, a JAX function, or a function of Monograph's own ops
     (with examples: tensors, arrays, or types such as ``"f32[batch, 4]"``), a ``Graph``, or an ONNX
-    model (path, bytes or ``ModelProto``). What is compiled returns what the model returns, in the
-    same nesting: torch tensors for torch, JAX's arrays for JAX, NumPy arrays for the others. A
-    function is JAX's if ``jax.jit`` has wrapped it, or if an example is an array or type of JAX's.
+    model (path, bytes or ``ModelProto``). A ``PreTrainedModel`` of transformers needs no examples,
+    and ``generate`` works on what becomes of it. What is compiled returns what the model returns,
+    in the same nesting: torch tensors for torch, JAX's arrays for JAX, NumPy arrays for the others.
+    A function is JAX's if ``jax.jit`` has wrapped it, or if an example is an array or type of
+    JAX's.
 
     ``target`` names what to compile for: ``cpu`` is this machine's processor, ``cpu:x86-64-v3`` or
     ``cpu:aarch64`` another one (``MONOGRAPH_TARGET``, or ``cpu``, if None).

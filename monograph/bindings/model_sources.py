@@ -7,7 +7,9 @@ instead, before anything else has a chance to fail on it.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +97,29 @@ def load_exported(path: str | Path) -> Any:
     import torch
 
     try:
-        return torch.export.load(path)
+        with _no_pickled_objects():
+            return torch.export.load(path)
     except Exception as error:  # torch raises errors of every kind for a file that is another's
         raise InputError(
             f"{path} cannot be read by torch.export.load",
             expected="what torch.export.save wrote, by this version of torch or an older one",
             found=f"{type(error).__name__}: {error}",
         ) from error
+
+
+@contextmanager
+def _no_pickled_objects() -> Iterator[None]:
+    """Let torch read tensors alone meanwhile: pickled objects of a file could run any code."""
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def check_onnx_path(path: str | Path) -> None:

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from monograph.bindings.device_of import target_of_tensors
 from monograph.bindings.model_sources import (
     check_onnx_path,
     is_exported,
@@ -28,6 +29,9 @@ from monograph.ir.tree import Structure, flatten
 from monograph.runtime.arguments import element_strides
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule, Executable
 from monograph.runtime.cpu.thread_pool import torch_threads
+
+if TYPE_CHECKING:
+    from monograph.runtime.pretrained_calls import CompiledPretrained
 
 
 def compile_model(
@@ -54,8 +58,10 @@ def compile_model(
     if isinstance(model, str | Path | bytes | bytearray) or _is_onnx(model):
         return _compile_onnx(model, examples, options)
     refuse_foreign(model, flatten((examples, dict(kwargs or {})))[0])
-    if _is_jax(model, examples, kwargs):
+    if is_jax(model, examples, kwargs):
         return _compile_jax(model, examples, options, dynamic_shapes, kwargs)
+    if not examples and kwargs is None and dynamic_shapes is None and _is_pretrained(model):
+        return _compile_pretrained(model, options)
     if _is_torch(model, examples, kwargs):
         return _compile_torch(model, examples, options, dynamic_shapes, kwargs, in_rows)
     refuse_other(model)
@@ -160,6 +166,9 @@ def _compile_torch(
     arrays = [array_from_torch(x) if isinstance(x, torch.Tensor) else None for x in given]
     chosen = _with_strides(options, arrays)
     chosen = replace(chosen, threads=torch_threads(chosen.threads))
+    if chosen.target is None:
+        held = model.state_dict().values() if isinstance(model, torch.nn.Module) else ()
+        chosen = replace(chosen, target=target_of_tensors((*leaves, *held)))
     executable = compile_graph(imported.graph, chosen, owned=True)
     state = dict(imported.state)
     if isinstance(model, torch.nn.Module):
@@ -184,6 +193,23 @@ def _compile_torch(
         state=call.state,
         obstacle=obstacle,
     )
+
+
+def _is_pretrained(model: Any) -> bool:
+    if "transformers" not in sys.modules:
+        return False
+    from monograph.bindings.transformers_models import is_pretrained
+
+    return is_pretrained(model)
+
+
+def _compile_pretrained(model: Any, options: Options | None) -> CompiledPretrained:
+    from monograph.bindings.transformers_models import compile_pretrained
+
+    def compile_call(module: Any, given: Mapping[str, Any], dynamic_shapes: Any) -> CompiledModule:
+        return _compile_torch(module, (), options, dynamic_shapes, given, False)
+
+    return compile_pretrained(model, compile_call)
 
 
 def _with_strides(options: Options | None, examples: Sequence[Any]) -> Options:
@@ -212,7 +238,7 @@ def _is_onnx(model: Any) -> bool:
     return onnx is not None and isinstance(model, onnx.ModelProto)
 
 
-def _is_jax(model: Any, examples: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> bool:
+def is_jax(model: Any, examples: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> bool:
     """Whether it is a function that JAX has wrapped, or has an example that is JAX's."""
     jax = sys.modules.get("jax")
     if jax is None or not callable(model) or not hasattr(jax, "tree_util"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,36 @@ def test_a_file_that_is_no_exported_program_is_called_so(tmp_path: Path) -> None
     path.write_bytes(b"something else")
     with pytest.raises(InputError, match=r"cannot be read by torch\.export\.load"):
         monograph.compile(path)
+
+
+class Payload:
+    """What writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("entry", ["data/sample_inputs/model.pt", "data/weights/weight_0"])
+def test_an_exported_program_runs_no_code_when_it_is_read(tmp_path: Path, entry: str) -> None:
+    good, bad, touched = (tmp_path / name for name in ("good.pt2", "bad.pt2", "touched"))
+    torch.export.save(torch.export.export(torch.nn.Linear(2, 3), (torch.ones(1, 2),)), good)
+    stream = io.BytesIO()
+    torch.save(Payload(touched), stream)
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
+        for info in source.infolist():
+            data = source.read(info)
+            if info.filename.endswith("weights_config.json") and "weights" in entry:
+                data = data.replace(b'"use_pickle": false', b'"use_pickle": true')
+            folder = info.filename.partition("/")[0]
+            target.writestr(
+                info.filename, stream.getvalue() if info.filename == f"{folder}/{entry}" else data
+            )
+    with pytest.raises(InputError, match=r"cannot be read by torch\.export\.load"):
+        monograph.compile(bad)
+    assert not touched.exists()
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".safetensors", ".keras", ".py", ".mono"])
