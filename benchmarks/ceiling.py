@@ -1,8 +1,7 @@
 """What this machine can do, measured: streams of reads and writes, and products and sums.
 
-Each kernel is a few lines of LLVM IR, compiled here: whole vectors, and stores that bypass the
-cache, since an ordinary store first reads the line that it overwrites. Two threads run them over
-arrays far larger than the cache; what multiplies does so in registers alone. What is read lies
+The kernels are those of ``monograph.inspect.stream_kernels``. Two threads run them over arrays far
+larger than the cache; what multiplies does so in registers alone. What is read lies
 where a workload's inputs do, in memory that torch has allocated: on small pages, which are read
 more slowly than huge ones. What is written may lie on huge ones, as a contender's outputs may. A
 workload's floor in seconds is its bytes at the measured rate of the stream with the nearest share
@@ -11,7 +10,6 @@ of writes, or its products and sums at the rate of those, whichever is longer.
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +19,12 @@ from pathlib import Path
 import numpy
 import numpy.typing
 
+from monograph.inspect.stream_kernels import STEP, StreamKernels
+
 MEBIBYTES = 128
-LANES, UNROLL, LINE = 8, 4, 64
-CHAINS, ITERATIONS = 12, 1 << 20
-"""Products in flight at a time, enough to hide the latency of each; and how often."""
+LINE = 64
+ITERATIONS = 1 << 20
+"""How many vectors each thread multiplies."""
 
 Array = numpy.typing.NDArray[numpy.float32]
 
@@ -77,7 +77,7 @@ def cache_bytes() -> int:
 
 def measure(threads: int, rounds: int = 15, mebibytes: int = MEBIBYTES) -> Ceiling:
     """Time each stream by turns and keep the best of each."""
-    library = _Kernels()
+    library = StreamKernels()
     count = mebibytes * 2**20 // 4
     arrays = [_aligned(count), _as_inputs_lie(count), _as_inputs_lie(count)]
     rates = {"read": 0.0, "triad": 0.0, "copy": 0.0}
@@ -91,13 +91,15 @@ def measure(threads: int, rounds: int = 15, mebibytes: int = MEBIBYTES) -> Ceili
     return Ceiling(**rates, flops=flops)
 
 
-def _flops(pool: ThreadPoolExecutor, library: _Kernels, arrays: list[Array], threads: int) -> float:
+def _flops(
+    pool: ThreadPoolExecutor, library: StreamKernels, arrays: list[Array], threads: int
+) -> float:
     """Products and sums a second, of one short run on each thread."""
     addresses = [each.ctypes.data for each in arrays]
     begin = time.perf_counter()
-    list(pool.map(lambda _: library.kernels["multiply"](*addresses, ITERATIONS), range(threads)))
+    list(pool.map(lambda _: library.kernels["multiply"](*addresses, ITERATIONS, 1), range(threads)))
     seconds = time.perf_counter() - begin
-    return 2 * threads * CHAINS * library.lanes * ITERATIONS / seconds
+    return threads * library.flops(ITERATIONS) / seconds
 
 
 def _aligned(count: int) -> Array:
@@ -121,123 +123,9 @@ def _time(
     arrays: list[Array],
     threads: int,
 ) -> float:
-    part = arrays[0].size // threads // (LANES * UNROLL) * (LANES * UNROLL)
+    part = arrays[0].size // threads // STEP * STEP
     starts = [index * part * 4 for index in range(threads)]
     addresses = [[each.ctypes.data + start for each in arrays] for start in starts]
     begin = time.perf_counter()
-    list(pool.map(lambda pointers: kernel(*pointers, part), addresses))
+    list(pool.map(lambda pointers: kernel(*pointers, part, 1), addresses))
     return time.perf_counter() - begin
-
-
-class _Kernels:
-    """The compiled kernels; they live as long as this does."""
-
-    def __init__(self) -> None:
-        import llvmlite.binding as llvm
-
-        from monograph.targets.cpu.machine import host
-
-        self.lanes = host().vector_bytes // 4
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-        )
-        streams = ("read", "triad", "copy")
-        source = [*(_source(name) for name in streams), _multiply_source(self.lanes)]
-        module = llvm.parse_assembly("\n".join(source))
-        self.engine = llvm.create_mcjit_compiler(module, machine)
-        self.engine.finalize_object()
-        kind = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 3, ctypes.c_int64)
-        self.kernels = {
-            name: kind(self.engine.get_function_address(name)) for name in (*streams, "multiply")
-        }
-
-
-def _source(name: str) -> str:
-    """A loop over whole vectors of a (written), b and c (read); ``read`` writes one vector."""
-    vector = f"<{LANES} x float>"
-    body: list[str] = []
-    sums = []
-    for step in range(UNROLL):
-        body.append(f"  %i{step} = add i64 %i, {step * LANES}")
-        body += _load("b", step, vector)
-        if name == "read":
-            sums.append(f"  %s{step} = phi {vector} [zeroinitializer, %entry], [%t{step}, %loop]")
-            body.append(f"  %t{step} = fadd {vector} %s{step}, %b{step}")
-            continue
-        value = f"%b{step}"
-        if name == "triad":
-            body += _load("c", step, vector)
-            body.append(f"  %t{step} = fadd {vector} %b{step}, %c{step}")
-            value = f"%t{step}"
-        body.append(f"  %pa{step} = getelementptr float, ptr %a, i64 %i{step}")
-        body.append(f"  store {vector} {value}, ptr %pa{step}, align 32, !nontemporal !0")
-    end = ["  fence seq_cst"]
-    if name == "read":
-        end = [f"  %u0 = fadd {vector} %t0, %t1", f"  %u1 = fadd {vector} %t2, %t3"]
-        end += [f"  %u = fadd {vector} %u0, %u1", f"  store {vector} %u, ptr %a, align 4"]
-    return "\n".join(
-        [
-            f"define void @{name}(ptr %a, ptr noalias %b, ptr noalias %c, i64 %n) {{",
-            "entry:",
-            "  br label %loop",
-            "loop:",
-            "  %i = phi i64 [0, %entry], [%next, %loop]",
-            *sums,
-            *body,
-            f"  %next = add i64 %i, {LANES * UNROLL}",
-            "  %more = icmp slt i64 %next, %n",
-            "  br i1 %more, label %loop, label %done",
-            "done:",
-            *end,
-            "  ret void",
-            "}",
-            "!0 = !{i32 1}" if name == "read" else "",
-        ]
-    )
-
-
-def _multiply_source(lanes: int) -> str:
-    """Chains of products and sums of what b and c begin with; their sum goes to a."""
-    vector = f"<{lanes} x float>"
-    fma = f"llvm.fma.v{lanes}f32"
-    chains = range(CHAINS)
-    sums = [f"  %s{k} = phi {vector} [zeroinitializer, %entry], [%t{k}, %loop]" for k in chains]
-    steps = [
-        f"  %t{k} = call {vector} @{fma}({vector} %b0, {vector} %c0, {vector} %s{k})"
-        for k in chains
-    ]
-    total = [
-        f"  %u{k} = fadd {vector} {f'%u{k - 1}' if k else 'zeroinitializer'}, %t{k}" for k in chains
-    ]
-    return "\n".join(
-        [
-            f"declare {vector} @{fma}({vector}, {vector}, {vector})",
-            "define void @multiply(ptr %a, ptr %b, ptr %c, i64 %n) {",
-            "entry:",
-            "  %i0 = add i64 0, 0",
-            *_load("b", 0, vector),
-            *_load("c", 0, vector),
-            "  br label %loop",
-            "loop:",
-            "  %i = phi i64 [0, %entry], [%next, %loop]",
-            *sums,
-            *steps,
-            "  %next = add i64 %i, 1",
-            "  %more = icmp slt i64 %next, %n",
-            "  br i1 %more, label %loop, label %done",
-            "done:",
-            *total,
-            f"  store {vector} %u{CHAINS - 1}, ptr %a, align 4",
-            "  ret void",
-            "}",
-        ]
-    )
-
-
-def _load(array: str, step: int, vector: str) -> list[str]:
-    return [
-        f"  %p{array}{step} = getelementptr float, ptr %{array}, i64 %i{step}",
-        f"  %{array}{step} = load {vector}, ptr %p{array}{step}, align 4",
-    ]

@@ -21,6 +21,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -188,13 +189,17 @@ class OpenVino(Peer):
 
     def request(self, case: Case, opset: int) -> Prepared:
         """The case through one version of ONNX."""
+        return self.compiled(case, exported(case, opset))
+
+    def compiled(self, case: Case, source: bytes | Path) -> Prepared:
+        """The case through a model of OpenVINO's or ONNX's that computes it."""
         import openvino
 
         core, inputs = openvino.Core(), case.inputs
         settings = {"INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY"}
         if all(each.dtype != torch.bfloat16 for each in inputs):
             settings["INFERENCE_PRECISION_HINT"] = "f32"
-        model = core.compile_model(core.read_model(exported(case, opset)), "CPU", settings)
+        model = core.compile_model(core.read_model(source), "CPU", settings)
         request = model.create_infer_request()
 
         def give(inputs: Sequence[Tensor]) -> None:

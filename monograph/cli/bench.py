@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from monograph.cli import common
-from monograph.inspect.measure import Timing, alternate, busy_note
-from monograph.ir.types import Array
-from monograph.progress import announce
 
-OURS = "monograph"
+if TYPE_CHECKING:
+    from monograph.inspect.compare import Contender
 
 
 class Other(StrEnum):
@@ -29,6 +26,9 @@ class Other(StrEnum):
     onnxruntime = "onnxruntime"
     torch = "torch"
     inductor = "inductor"
+    openvino = "openvino"
+    xla = "xla"
+    iree = "iree"
 
 
 def bench(
@@ -42,6 +42,7 @@ def bench(
     sizes: common.Sizes = None,
     seed: common.Seed = 0,
     level: common.Level = "O2",
+    target: common.TargetName = None,
     threads: common.Threads = None,
     strict: common.Strict = False,
     cache: common.Cache = None,
@@ -61,10 +62,11 @@ def bench(
     - monograph bench net.py:model --input 'f32[8, 64]' --against torch --against inductor
     """
     from monograph.compiler import Options
+    from monograph.inspect.compare import compare
     from monograph.inspect.inputs import make_inputs, parse_sizes, split_inputs
+    from monograph.inspect.jsonable import jsonable
+    from monograph.inspect.measure import busy_note
     from monograph.inspect.models import executable_of, find_model
-    from monograph.inspect.peers import peer
-    from monograph.inspect.precise import double_precision
 
     ways, types = split_inputs(inputs or ())
     options = Options(
@@ -75,61 +77,45 @@ def bench(
         winograd_tolerance=winograd_tolerance,
         keep_weights=True,  # the graph is run in double precision, too
         passes=common.pipeline_of(passes),
+        target=target,
     )
+    chosen = parse_sizes(sizes or ())
     with common.showing_progress("measuring"):
         found = find_model(model, types)
-        executable = executable_of(found.compiled(options))
-        arrays = make_inputs(executable.graph, ways, parse_sizes(sizes or ()), seed)
-        contenders: dict[str, Callable[[], list[Array]]] = {OURS: lambda: executable.run(arrays)}
-        for other in dict.fromkeys(against or ()):
-            announce(f"preparing {other.value}")
-            contenders[other.value] = peer(other.value, found, executable, arrays, threads)
-        answers = {name: call() for name, call in contenders.items()}
-        timings = alternate(contenders, rounds)
-        announce("double precision")
-        reference = None if found.is_compiled else double_precision(executable.graph, arrays)
+        contenders = compare(
+            found,
+            lambda: executable_of(found.compiled(options)),
+            lambda executable: make_inputs(executable.graph, ways, chosen, seed),
+            [other.value for other in against or ()],
+            threads=threads,
+            rounds=rounds,
+            strict=True,
+        ).contenders
         busy = busy_note()
-    errors = {name: _error(answer, reference) for name, answer in answers.items()}
     if as_json:
-        print(json.dumps(_as_json(timings, errors), indent=2))
+        figures = {
+            each.name: {"median": each.median, "best": each.best, "error": each.error}
+            for each in contenders
+        }
+        print(json.dumps(jsonable(figures), indent=2))
     else:
-        _show(timings, errors)
+        _show(contenders)
     if busy is not None:
         print(busy, file=sys.stderr)
 
 
-def _error(answer: list[Array], reference: list[Array] | None) -> float | None:
-    """The largest error of the outputs."""
-    from monograph.inspect.precise import relative_error
-
-    if reference is None or len(answer) != len(reference):
-        return None
-    pairs = zip(answer, reference, strict=True)
-    return max((relative_error(np.asarray(a), np.asarray(b)) for a, b in pairs), default=0.0)
-
-
-def _as_json(
-    timings: dict[str, Timing], errors: dict[str, float | None]
-) -> dict[str, dict[str, float | None]]:
-    return {
-        name: {"median": timing.median, "best": timing.best, "error": errors[name]}
-        for name, timing in timings.items()
-    }
-
-
-def _show(timings: dict[str, Timing], errors: dict[str, float | None]) -> None:
+def _show(contenders: Sequence[Contender]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("")
     for heading in ("median ms", "best ms", "times ours", "error"):
         table.add_column(heading, justify="right")
-    ours = timings[OURS].median
-    for name, timing in timings.items():
-        error = errors[name]
+    for each in contenders:
+        assert each.median is not None and each.best is not None and each.times_ours is not None
         table.add_row(
-            name,
-            f"{timing.median * 1e3:.4g}",
-            f"{timing.best * 1e3:.4g}",
-            f"{timing.median / ours:.2f}",
-            "-" if error is None else f"{error:.1e}",
+            each.name,
+            f"{each.median * 1e3:.4g}",
+            f"{each.best * 1e3:.4g}",
+            f"{each.times_ours.median:.2f}",
+            "-" if each.error is None else f"{each.error:.1e}",
         )
     Console(highlight=False).print(table)

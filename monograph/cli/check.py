@@ -25,6 +25,7 @@ def check(
         list[str] | None,
         typer.Option("--input", "-i", help="An example input of a Python model: 'f32[1, 4]'."),
     ] = None,
+    target: common.TargetName = None,
     plugins: common.Plugins = None,
 ) -> None:
     """Report every unsupported op of a model, with its place and the nearest supported form.
@@ -34,7 +35,7 @@ def check(
     - monograph check model.onnx
     - monograph check net.py:model --input 'f32[1, 3, 224, 224]'
     """
-    report = check_model(model, inputs or ())
+    report = check_model(model, inputs or (), target=target)
     print(report.summary)
     for problem in report.problems:
         print(_described(problem))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -15,6 +16,7 @@ def explain(
     model: common.ModelName,
     types: common.Types = None,
     level: common.Level = "O2",
+    target: common.TargetName = None,
     threads: common.Threads = None,
     strict: common.Strict = False,
     cache: common.Cache = None,
@@ -22,22 +24,28 @@ def explain(
     passes: common.Passes = None,
     plugins: common.Plugins = None,
     sizes: common.Sizes = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="For a program to read, not a person.")
-    ] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure/--no-measure", help="Time the kernels in calls.")
+    ] = True,
+    as_json: common.AsJson = False,
 ) -> None:
     """Compile a model and say what happened, and why.
 
-    Stages with their times, nodes before and after, every kernel with the reasons for its bounds,
-    bytes moved with and without fusion, the memory plan, and what runs in the interpreter.
+    Stages with their times; nodes, kernels, bytes and memory before and after each pass; every
+    kernel with the reasons for its bounds, its time in a call, and what that is of what this
+    machine can do; the memory plan, and what runs in the interpreter.
 
     - monograph explain model.onnx
     - monograph explain net.py:model --input 'f32[1, 64]' --json
     """
     from monograph.compiler import Options
     from monograph.inspect.explain import explain_executable
-    from monograph.inspect.inputs import parse_sizes
+    from monograph.inspect.inputs import make_inputs, parse_sizes
     from monograph.inspect.models import executable_of, find_model
+    from monograph.inspect.pass_steps import PassStep, pass_steps
+    from monograph.inspect.profile import profile_calls
+    from monograph.inspect.roofline import measured_roofline
+    from monograph.inspect.stages import record_stages
 
     options = Options(
         common.level_name(level),
@@ -46,14 +54,29 @@ def explain(
         cache=cache,
         winograd_tolerance=winograd_tolerance,
         passes=common.pipeline_of(passes),
+        target=target,
     )
-    with common.showing_progress("compiling"):
+    chosen = parse_sizes(sizes or ())
+    with common.showing_progress("explaining"):
         found = find_model(model, types or ())
         compiled = found.compiled(options)
         cached = executable_of(compiled).report.cache
-        if cached == "hit":  # nothing was compiled that could be told of
-            compiled = found.compiled(replace(options, cache=False))
+        steps: Sequence[PassStep] = ()
+        if not found.is_compiled:  # a cached program has forgotten what the passes did
+            recorded = record_stages(lambda: found.compiled(replace(options, cache=False)))
+            if recorded.error is not None:
+                raise recorded.error
+            compiled = recorded.made
+            steps = pass_steps(recorded.stages, options.resolved_target, chosen)
         executable = executable_of(compiled)
-        explained = explain_executable(executable, name=model, sizes=parse_sizes(sizes or ()))
+        explained = explain_executable(executable, name=model, sizes=chosen, steps=steps)
+        if measure and executable.native is not None:
+            arrays = make_inputs(executable.graph, {}, chosen, seed=0)
+            profile = profile_calls(executable, lambda: executable.run(arrays))
+            roofline = measured_roofline(executable.native.threads)
+            explained = explained.measured(profile, roofline)
+            if explained.is_above_the_roof:
+                roofline = measured_roofline(executable.native.threads, again=True)
+                explained = explained.measured(profile, roofline)
     explained = replace(explained, cache=cached)
     print(json.dumps(explained.as_json(), indent=2) if as_json else explained)

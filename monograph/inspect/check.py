@@ -41,8 +41,9 @@ from monograph.ir.graph import Graph
 from monograph.ir.text.files import load_graph
 from monograph.ir.verify import verify
 from monograph.passes.instruments import Verify
-from monograph.passes.manager import run_pipeline
+from monograph.passes.manager import Pipeline, run_pipeline
 from monograph.passes.pipeline import pipeline_for
+from monograph.targets.names import resolve_target
 
 _WHAT_IT_TAKES = "a .onnx or .ir file, or file.py:name of a module or function"
 
@@ -78,23 +79,23 @@ class CheckReport:
             raise UnsupportedError(self.summary, self.problems, hint=hint)
 
 
-def check(model: str, inputs: Sequence[str] = ()) -> CheckReport:
+def check(model: str, inputs: Sequence[str] = (), *, target: str | None = None) -> CheckReport:
     """Look a model over, up to the generation of code; nothing is run but the exporter.
 
     What is wrong with its types is raised as the error that compiling would raise.
     """
-    named = split_name(model)
+    named, pipeline = split_name(model), (*pipeline_for("O2"), *resolve_target(target).lowering())
     if named is not None:
-        return _check_python(model, *named, inputs)
+        return _check_python(model, *named, inputs, pipeline)
     found = other_file(model, inputs, _WHAT_IT_TAKES)
     refuse_suffix(found, _WHAT_IT_TAKES, known=(".ir",))
     if found.suffix == ".ir":
-        _check_graph(load_graph(found))
+        _check_graph(load_graph(found), pipeline)
         return CheckReport(model, (), f"monograph opt {shlex.quote(model)} -O O2")
-    return _check_onnx(model, found)
+    return _check_onnx(model, found, pipeline)
 
 
-def _check_onnx(model: str, path: Path) -> CheckReport:
+def _check_onnx(model: str, path: Path, pipeline: Pipeline) -> CheckReport:
     """Report unsupported ops; without any, import the model. Its weights need not be there."""
     from monograph.frontends import onnx
 
@@ -105,20 +106,22 @@ def _check_onnx(model: str, path: Path) -> CheckReport:
         if problems:
             return CheckReport(model, problems, _again(model))
         graph = onnx.from_onnx(path, weights_may_be_absent=True)
-    _check_graph(graph)
+    _check_graph(graph, pipeline)
     notes = tuple(dict.fromkeys(str(each.message) for each in caught))
     return CheckReport(model, (), f"monograph.from_onnx({model!r})", notes=notes)
 
 
-def _check_graph(graph: Graph) -> None:
+def _check_graph(graph: Graph, pipeline: Pipeline) -> None:
     """Verify a graph, and what the passes make of it."""
     verify(graph)
     stored = (getattr(node.op, "data", None) for node in graph.walk())
     if not any(isinstance(data, AbsentData) for data in stored):
-        run_pipeline(graph, pipeline_for("O2"), (Verify(),))
+        run_pipeline(graph, pipeline, (Verify(),))
 
 
-def _check_python(model: str, path: Path, name: str, inputs: Sequence[str]) -> CheckReport:
+def _check_python(
+    model: str, path: Path, name: str, inputs: Sequence[str], pipeline: Pipeline
+) -> CheckReport:
     check_named(path, name)
     with folder_on_path(path), no_notices():
         namespace = load_file(path)
@@ -130,15 +133,17 @@ def _check_python(model: str, path: Path, name: str, inputs: Sequence[str]) -> C
             examples = declared_examples(namespace, path, model)
         # Types with free sizes stay types, and say nothing of whose model it is.
         if not (is_torch if inputs else uses_torch(namespace, target, examples)):
-            return _check_own(model, target, examples, path)
-        return _check_torch(model, spelled, target, examples, path, inputs)
+            return _check_own(model, target, examples, path, pipeline)
+        return _check_torch(model, spelled, target, examples, path, inputs, pipeline)
 
 
-def _check_own(model: str, target: Any, examples: Sequence[Any], path: Path) -> CheckReport:
+def _check_own(
+    model: str, target: Any, examples: Sequence[Any], path: Path, pipeline: Pipeline
+) -> CheckReport:
     """A graph, or a function of Monograph's own ops: what can be traced can be compiled."""
     with blaming(path, "the model cannot be traced"):
         graph = target.clone() if isinstance(target, Graph) else trace(target, *examples)
-    _check_graph(graph)
+    _check_graph(graph, pipeline)
     return CheckReport(model, (), f"monograph compile {shlex.quote(model)}")
 
 
@@ -149,6 +154,7 @@ def _check_torch(
     examples: Sequence[Any],
     path: Path,
     inputs: Sequence[str],
+    pipeline: Pipeline,
 ) -> CheckReport:
     from monograph.frontends.torch import capture, find_unsupported, from_torch
     from monograph.frontends.torch.typed_examples import example_tensors
@@ -157,7 +163,7 @@ def _check_torch(
     program = _captured(capture.export, target, tensors, free, path)
     problems = tuple(find_unsupported(program.graph_module))
     if not problems:
-        _check_graph(from_torch(program))
+        _check_graph(from_torch(program), pipeline)
     going_on = f"monograph.from_torch({spelled}, *example_inputs)"
     next_step = _again(model, inputs) if problems else going_on
     return CheckReport(model, problems, next_step, _opaque_calls(program.graph_module))

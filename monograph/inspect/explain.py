@@ -14,16 +14,24 @@ from typing import Any
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.inspect.explain_text import explanation_text
+from monograph.inspect.flops import flops
 from monograph.inspect.inputs import choose_sizes
+from monograph.inspect.jsonable import jsonable
+from monograph.inspect.pass_steps import PassStep
+from monograph.inspect.profile import Profile
+from monograph.inspect.roofline import Placement, Roofline
 from monograph.inspect.torch_graphs import ExplainedGraphs, explain_graphs, is_torch_compiled
 from monograph.inspect.traffic import bytes_of_buffer, moved_apart, moved_by
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.program.arena import Plan
-from monograph.program.code import Code, Interpret, Launch, SlotKind, flattened
+from monograph.program.code import Code, Interpret, Launch, LibraryCall, SlotKind, flattened
+from monograph.program.liveness import arena_requests, copies_of, plan_arena
 from monograph.runtime.compiled import Executable
 from monograph.runtime.kernel_summary import KernelNote, notes_of
 from monograph.targets.base import Program
 from monograph.targets.names import host_record
+
+WEIGHTS = (SlotKind.WEIGHT, SlotKind.PREPARED)
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,17 @@ class KernelExplanation:
     apart: tuple[str, ...]
     bytes_read: int
     bytes_written: int
+    bytes_weights: int = 0
+    """Of those read, bytes of weights, packed or not."""
+    flops: int | None = None
+    """Of a launch (``inspect.flops``); None of a stored program, whose nodes are not known, and of
+    kernels that only prepare what another one computes with."""
+    seconds: float | None = None
+    """Of a call, all launches together; None if nothing was measured."""
+    share: float | None = None
+    """Of a call's time."""
+    place: Placement | None = None
+    """Where it stands on this machine's roofline."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,21 @@ class Explanation:
     """Sizes that came back, and what has become of the programs for just those."""
     served_by: str | None = None
     """Which program runs at ``sizes``, and why; None if there is one for all sizes alone."""
+    steps: tuple[PassStep, ...] = ()
+    """What each pass bought, if that was looked at."""
+    library_calls: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Calls of libraries, and how many of each."""
+    seconds: float | None = None
+    """A call, measured; ``overhead`` is how many times as long measuring made it."""
+    overhead: float | None = None
+    roofline: Roofline | None = None
+    """What this machine can do at best."""
+
+    @property
+    def is_above_the_roof(self) -> bool:
+        """Whether a kernel was faster than the machine can be: that was measured while busy."""
+        places = (each.place for each in self.kernels)
+        return any(place is not None and place.reached > 1 for place in places)
 
     @property
     def interpreted(self) -> int:
@@ -126,7 +160,37 @@ class Explanation:
 
     def as_json(self) -> dict[str, object]:
         """The same as plain dictionaries and lists."""
-        return dataclasses.asdict(self)
+        written: dict[str, object] = jsonable(self)
+        return written
+
+    def measured(self, profile: Profile, roofline: Roofline) -> Explanation:
+        """The same with times, and places on a roofline."""
+        times = {each.name: each for each in profile.kernels}
+        memory = self.memory
+        held = 0 if memory is None else memory.weights + memory.prepared
+        used = 0 if memory is None else memory.inputs + memory.outputs + memory.peak
+
+        def timed(kernel: KernelExplanation) -> KernelExplanation:
+            time = times.get(kernel.name)
+            if time is None:
+                return kernel
+            runs = max(kernel.launches, time.launches)  # several may be one launch
+            others = kernel.bytes_read + kernel.bytes_written - kernel.bytes_weights
+            traffic = [(runs * kernel.bytes_weights, held), (runs * max(0, others), used)]
+            place = (
+                None
+                if kernel.flops is None
+                else roofline.place(runs * kernel.flops, traffic, time.seconds)
+            )
+            return dataclasses.replace(kernel, seconds=time.seconds, share=time.share, place=place)
+
+        return dataclasses.replace(
+            self,
+            kernels=tuple(map(timed, self.kernels)),
+            seconds=profile.undisturbed,
+            overhead=profile.overhead,
+            roofline=roofline,
+        )
 
     def __str__(self) -> str:
         return explanation_text(self)
@@ -159,9 +223,13 @@ def explain(
 
 
 def explain_executable(
-    executable: Executable, *, name: str | None = None, sizes: Mapping[str, int] | None = None
+    executable: Executable,
+    *,
+    name: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    steps: Sequence[PassStep] = (),
 ) -> Explanation:
-    """What compiling one graph did."""
+    """What compiling one graph did; ``steps`` is what its passes bought (``pass_steps``)."""
     report = executable.report
     program = executable.program if executable.is_explicable else None
     bindings = choose_sizes(executable.graph, sizes or {})
@@ -194,7 +262,19 @@ def explain_executable(
         specialised=report.specialised,
         variants=_variants(executable),
         served_by=_served_by(executable, bindings),
+        steps=tuple(steps),
+        library_calls=_library_calls(executable.code),
     )
+
+
+def _library_calls(code: Code | None) -> dict[str, int]:
+    """Libraries that a program calls instead of kernels of its own, the most frequent first."""
+    steps = () if code is None else flattened(code.steps)
+    called = [step for step in steps if isinstance(step, LibraryCall)]
+    if code is None:
+        return {}
+    names = (f"{step.library}: {code.fallbacks[step.call].op.name}" for step in called)
+    return dict(Counter(names).most_common())
 
 
 def _served_by(executable: Executable, sizes: Mapping[Symbol, int]) -> str | None:
@@ -233,10 +313,12 @@ def _variants(executable: Executable) -> dict[str, str]:
 
 
 def arena_plan(executable: Executable, bindings: Mapping[Symbol, int]) -> Plan:
-    """The layout of a native program's arena at these sizes."""
-    native = executable.native
-    assert native is not None, "a program that is interpreted has no arena"
-    return native.plan_for(tuple(bindings[symbol] for symbol in native.program.sizes))
+    """The layout of a program's arena at these sizes; for one thread, where it runs elsewhere."""
+    native, code = executable.native, executable.code
+    if native is not None:
+        return native.plan_for(tuple(bindings[symbol] for symbol in native.program.sizes))
+    assert code is not None, "a program that is interpreted has no arena"
+    return plan_arena(arena_requests(code), bindings, copies_of(code, bindings, threads=1))
 
 
 def _pass_effects(executable: Executable) -> tuple[PassEffect, ...]:
@@ -289,6 +371,7 @@ def _kernels(
 ) -> tuple[KernelExplanation, ...]:
     """The kernels; where a group takes several, each moves what its own buffers hold."""
     launches = _launches(program)
+    weights = _weight_bytes(program, sizes)
     parts = Counter(id(built.group) for built in program.kernels)
     found = []
     for built, note in zip(program.kernels, notes, strict=True):
@@ -296,8 +379,45 @@ def _kernels(
         if parts[id(built.group)] > 1 and built.kernel is not None:
             read = sum(bytes_of_buffer(each, sizes) for each in built.kernel.inputs)
             written = sum(bytes_of_buffer(each, sizes) for each in built.kernel.outputs)
-        found.append(_explained(note, launches[built.name], read, written))
-    return tuple(found)
+        found.append(
+            dataclasses.replace(
+                _explained(note, launches[built.name], read, written),
+                bytes_weights=min(weights.get(built.name, 0), read),
+            )
+        )
+    return _with_flops(program, found, sizes)
+
+
+def _with_flops(
+    program: Program, kernels: Sequence[KernelExplanation], sizes: Mapping[Symbol, int]
+) -> tuple[KernelExplanation, ...]:
+    """The arithmetic of each group at the kernel that reads the most: the others prepare for it."""
+    most: dict[int, int] = {}
+    for number, (built, kernel) in enumerate(zip(program.kernels, kernels, strict=True)):
+        best = most.setdefault(id(built.group), number)
+        if (kernel.launches > 0, kernel.bytes_read) >= (
+            kernels[best].launches > 0,
+            kernels[best].bytes_read,
+        ):
+            most[id(built.group)] = number
+    groups = {number: program.kernels[number].group for number in most.values()}
+    return tuple(
+        dataclasses.replace(kernel, flops=flops(groups[number].nodes, sizes))
+        if number in groups
+        else kernel
+        for number, kernel in enumerate(kernels)
+    )
+
+
+def _weight_bytes(code: Code, sizes: Mapping[Symbol, int]) -> dict[str, int]:
+    """For each kernel the bytes of weights that a launch reads, the most if launches differ."""
+    found: dict[str, int] = {}
+    for step in flattened(code.steps):
+        if isinstance(step, Launch):
+            read = {slot for slot in step.slots if code.slots[slot].kind in WEIGHTS}
+            nbytes = sum(evaluate_dim(code.slots[slot].nbytes, sizes) for slot in read)
+            found[step.kernel] = max(found.get(step.kernel, 0), nbytes // step.times)
+    return found
 
 
 def _explained(note: KernelNote, launches: int, read: int, written: int) -> KernelExplanation:

@@ -7,10 +7,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from monograph.inspect.profile_text import duration
 from monograph.program.arena import readable
 
 if TYPE_CHECKING:
     from monograph.inspect.explain import Explanation, KernelExplanation
+    from monograph.inspect.pass_steps import Figures
 
 WIDTH = 80
 FEW_REASONS = 3
@@ -25,6 +27,7 @@ def explanation_text(explained: Explanation) -> str:
         _summary(explained),
         _stages(explained),
         _passes(explained),
+        _steps(explained),
         _bytes(explained),
         _layouts(explained),
         _interpreter(explained),
@@ -57,6 +60,12 @@ def _summary(explained: Explanation) -> list[str]:
         lines.append(_row("counted at", chosen))
     if explained.served_by is not None:
         lines.append(_row("served by", explained.served_by))
+    for call, count in explained.library_calls.items():
+        lines.append(_row("library", f"{count:,} × {call}"))
+    if explained.seconds is not None and explained.roofline is not None:
+        cost = f"undisturbed; measuring takes {explained.overhead:.2f} ×"
+        lines.append(_row("a call", f"{duration(explained.seconds)} {cost}"))
+        lines += _wrapped(f"  {'machine at best':<17}", str(explained.roofline))
     return lines
 
 
@@ -77,8 +86,26 @@ def _passes(explained: Explanation) -> list[str]:
     lines = ["passes that changed the graph"]
     for each in explained.passes:
         did = ", ".join(f"{name} {count:,}" for name, count in each.did.items()) or "changed it"
-        lines += _wrapped(f"  {each.name:<18}", did)
+        lines += _wrapped(f"  {each.name:<20} ", did)
     return lines
+
+
+def _steps(explained: Explanation) -> list[str]:
+    """What each pass bought, row by row."""
+    if not explained.steps:
+        return []
+    head = f"{'ms':>9}{'nodes':>8}{'kernels':>9}{'moved':>12}{'alive':>12}"
+    lines = [f"{'what each pass bought':<30}{head}"]
+    lines.append(_step_row("as given", None, explained.steps[0].before))
+    for step in explained.steps:
+        lines.append(_step_row(step.name.partition("{")[0], step.seconds, step.after))
+    return lines
+
+
+def _step_row(name: str, seconds: float | None, figures: Figures) -> str:
+    took = "" if seconds is None else f"{seconds * 1e3:.1f}"
+    moved, alive = readable(figures.bytes_moved), readable(figures.peak)
+    return f"  {name:<28}{took:>9}{figures.nodes:>8,}{figures.kernels:>9,}{moved:>12}{alive:>12}"
 
 
 def _bytes(explained: Explanation) -> list[str]:
@@ -151,6 +178,7 @@ def _kernel(kernel: KernelExplanation, told: bool) -> list[str]:
         kernel.name,
         *_wrapped("  ", f"{kernel.kind} over {kernel.space}{times}; {moved}"),
         *_wrapped("  how  ", kernel.schedule),
+        *_wrapped("  time ", _time(kernel)),
     ]
     if told:
         return [*lines, "  another part of the same group"]
@@ -163,6 +191,19 @@ def _kernel(kernel: KernelExplanation, told: bool) -> list[str]:
     for reason in kernel.apart:
         lines += _wrapped("  -  ", reason)
     return lines
+
+
+def _time(kernel: KernelExplanation) -> str:
+    """How long it takes of a call, and what that is of what the machine can do."""
+    if kernel.seconds is None or kernel.share is None:
+        return ""
+    text = f"{duration(kernel.seconds)} a call, {kernel.share:.1%} of it"
+    place = kernel.place
+    if place is None:
+        return text
+    roof = "peak arithmetic" if place.bound == "compute" else f"the bandwidth of {place.bound}"
+    rates = f"{place.flops_per_second / 1e9:.3g} GFLOP/s, {place.bytes_per_second / 1e9:.3g} GB/s"
+    return f"{text}; {place.reached:.0%} of {roof} ({rates})"
 
 
 def _gathered(reasons: Sequence[str]) -> list[str]:

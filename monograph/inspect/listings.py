@@ -11,8 +11,8 @@ from monograph.inspect.planned import planned_graph
 from monograph.ir.text.printer import print_graph
 from monograph.kernel.text import kernel_text, nest_text
 from monograph.runtime.compiled import Executable
+from monograph.targets import base
 from monograph.targets.cpu.build import Program, build
-from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.plans.plan import plan_text
 
 FILES: Mapping[str, str] = {
@@ -28,30 +28,36 @@ FILES: Mapping[str, str] = {
 """The stages, in order, and the name of each one's file in a folder of all of them."""
 
 
-def listing(executable: Executable, stage: str, chip: str = "host") -> str:
-    """One stage's text. ``llvm`` and ``asm`` can be for another chip than this machine's."""
+def listing(executable: Executable, stage: str) -> str:
+    """One stage's text."""
     if stage not in FILES:
         raise InputError(f"{stage!r} is not a stage", expected=", ".join(FILES), found=repr(stage))
     if stage == "ir":
         return print_graph(executable.lowered) + "\n"
     if stage == "planned":
         return f"{planned_graph(executable)}\n"
-    return _WRITERS[stage](_program(executable, stage, chip))
+    if stage in _OF_ANY_TARGET:
+        return _OF_ANY_TARGET[stage](_compiled(executable))
+    return _WRITERS[stage](_program(executable, stage))
 
 
-def write_listings(executable: Executable, folder: Path, chip: str = "host") -> list[Path]:
+def sources(executable: Executable) -> dict[str, str]:
+    """The source of each kernel of a program, as its target writes it: LLVM IR, or Triton."""
+    return {kernel.name: kernel.text for kernel in _compiled(executable).kernels}
+
+
+def write_listings(executable: Executable, folder: Path) -> list[Path]:
     """Every stage's text, each in a file of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for stage, name in FILES.items():
         path = folder / name
-        path.write_text(listing(executable, stage, chip))
+        path.write_text(listing(executable, stage))
         written.append(path)
     return written
 
 
-def _program(executable: Executable, stage: str, chip: str) -> Program:
-    """The program, made again where another chip's is wanted, or assembly that was not kept."""
+def _compiled(executable: Executable) -> base.Program:
     program = executable.program
     if program is None:
         raise InputError(
@@ -59,18 +65,28 @@ def _program(executable: Executable, stage: str, chip: str) -> Program:
             found=executable.report.specialised
             or "a program that was loaded, without its listings",
         )
-    assert isinstance(program, Program), "listings are of programs for processors"
-    kept = chip in ("host", "cpu") and (stage != "asm" or program.compiled.assembly is not None)
-    if kept:
+    return program
+
+
+def _program(executable: Executable, stage: str) -> Program:
+    """The program, made again where assembly is wanted that was not kept."""
+    program = _compiled(executable)
+    if not isinstance(program, Program):
+        raise InputError(
+            f"{stage} is a stage of programs for processors",
+            expected=", ".join(("ir", *_OF_ANY_TARGET)),
+            hint="MONOGRAPH_DUMP=folder writes every stage of any target, its code too",
+        )
+    if stage != "asm" or program.compiled.assembly is not None:
         return program
-    return build(executable.lowered, machine_named(chip), listings=True)
+    return build(executable.lowered, program.machine, listings=True)
 
 
-def _groups(program: Program) -> str:
+def _groups(program: base.Program) -> str:
     return "\n".join(map(fusion_text, program.fusions))
 
 
-def _kernels(program: Program) -> str:
+def _kernels(program: base.Program) -> str:
     return "\n".join(
         f"# {built.name}: its op states the loops itself\n"
         if built.kernel is None
@@ -97,10 +113,12 @@ def _plans(program: Program) -> str:
     return plan_text(program.planned, {each.name: each.summary for each in program.kernels})
 
 
-_WRITERS: Mapping[str, Callable[[Program], str]] = {
+_OF_ANY_TARGET: Mapping[str, Callable[[base.Program], str]] = {
     "groups": _groups,
-    "plan": _plans,
     "kernels": _kernels,
+}
+_WRITERS: Mapping[str, Callable[[Program], str]] = {
+    "plan": _plans,
     "nests": _nests,
     "llvm": lambda program: program.text,
     "asm": _assembly,

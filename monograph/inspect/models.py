@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from monograph.bindings.loading import load
+from monograph.bindings.model_sources import is_exported, load_exported, refuse_suffix
 from monograph.bindings.models import compile_model
 from monograph.compiler import Options
 from monograph.dataclass import dataclass
@@ -37,7 +38,7 @@ from monograph.ir.verify import verify
 from monograph.progress import announce
 from monograph.runtime.compiled import CompiledModel, Executable
 
-WHAT_IT_TAKES = "a .onnx, .ir or .mono file, or file.py:name of a module or function"
+WHAT_IT_TAKES = "a .onnx, .ir, .mlir, .pt2 or .mono file, or file.py:name of a module or function"
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,15 @@ def find_model(text: str, types: Sequence[str] = ()) -> Model:
         graph = load_graph(path)
         verify(graph)
         return Model(text, path, graph)
+    if path.suffix == ".mlir":
+        from monograph.frontends.stablehlo import from_stablehlo
+
+        return Model(text, path, from_stablehlo(path))
+    if is_exported(path):
+        program = load_exported(path)
+        arguments, keywords = program.example_inputs or ((), {})
+        return Model(text, path, program, (*arguments, *keywords.values()), is_torch=True)
+    refuse_suffix(path, WHAT_IT_TAKES, (".mono", ".ir"))
     if importlib.util.find_spec("onnx") is None:
         raise InputError("reading ONNX models needs onnx", hint="pip install 'monograph[onnx]'")
     return Model(text, path, path)

@@ -37,6 +37,7 @@ from monograph.program.code import (
     flattened,
     touched,
 )
+from monograph.program.liveness import arena_requests
 from monograph.runtime.compiled import Executable
 from monograph.targets.base import Program
 
@@ -101,10 +102,8 @@ class _Planner:
         self.mapping: dict[Value, Value] = {}
         self.memory: dict[int, Value] = {}
         self.alive: dict[int, _Place] = {}
-        native = executable.native
-        assert native is not None
         plan = arena_plan(executable, choose_sizes(executable.graph, sizes))
-        slots = [request.slot for request in native.requests]
+        slots = [request.slot for request in arena_requests(program)]
         self.places = {
             slot: _Place(offset, request.size, None if over is None else slots[over])
             for slot, offset, request, over in zip(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from monograph.bindings.models import is_jax
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.frontends.trace import trace
@@ -77,6 +78,8 @@ def subject_of(model: Model) -> Subject:
     with folder_on_path(model.path), no_notices(), blame:
         if _is_torch(model.subject, model.examples):
             return _torch_subject(model)
+        if is_jax(model.subject, model.examples, None):
+            return _jax_subject(model)
         graph = trace(model.subject, *model.examples)
     leaves = flatten(model.examples)[0]
     given = () if any(isinstance(each, str) for each in leaves) else tuple(leaves)
@@ -105,6 +108,23 @@ def _onnx_subject(model: Model) -> Subject:
     return Subject(model.name, graph, (), {}, call, "ONNX Runtime")
 
 
+def _jax_subject(model: Model) -> Subject:
+    import jax
+
+    from monograph.frontends.jax import from_jax
+
+    graph = from_jax(model.subject, *model.examples)
+    leaves, structure = jax.tree_util.tree_flatten(model.examples)
+    if any(isinstance(leaf, str) for leaf in leaves) or len(leaves) != len(graph.inputs):
+        return Subject(model.name, graph)
+
+    def call(arrays: Sequence[Any]) -> list[Array]:
+        returned = model.subject(*jax.tree_util.tree_unflatten(structure, arrays))
+        return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(returned)]
+
+    return Subject(model.name, graph, tuple(map(np.asarray, leaves)), {}, call, "JAX")
+
+
 def _torch_subject(model: Model) -> Subject:
     import torch
 
@@ -119,7 +139,10 @@ def _torch_subject(model: Model) -> Subject:
     subject = model.subject
     if isinstance(subject, torch.nn.Module):
         subject.eval()
-    imported = import_torch(subject, *examples, dynamic_shapes=shapes)
+    if isinstance(subject, torch.export.ExportedProgram):
+        imported, subject = import_torch(subject), subject.module()
+    else:
+        imported = import_torch(subject, *examples, dynamic_shapes=shapes)
     leaves = torch.utils._pytree.tree_leaves(tuple(examples))
     state, given = {}, []
     for number, each in enumerate(imported.inputs):

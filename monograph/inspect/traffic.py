@@ -14,7 +14,7 @@ from monograph.ir.dims import Symbol, evaluate_dim, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType
 from monograph.kernel.expr import Buffer
-from monograph.targets.cpu.assemble.program_builder import is_view
+from monograph.targets.slot_builder import is_view
 
 Sizes = Mapping[Symbol, int]
 _PARTIAL = frozenset(("slice", "gather", "gather_elements", "gather_nd", "dynamic_slice", "take"))

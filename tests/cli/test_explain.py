@@ -36,3 +36,17 @@ def test_a_saved_program_is_explained_as_far_as_it_knows(tmp_path: Path) -> None
         for fact in ("name", "kind", "launches", "nodes", "schedule", "together", "apart"):
             assert stored[fact] == made[fact], fact
     assert "launches" in output_of("explain", path)
+
+
+def test_kernels_have_times_and_passes_what_they_bought(tmp_path: Path) -> None:
+    model = write_perceptron(tmp_path)
+    found = json.loads(output_of("explain", model, "--json"))
+    timed = [each for each in found["kernels"] if each["launches"]]
+    assert timed and all(each["seconds"] > 0 for each in timed)
+    assert sum(each["share"] for each in timed) <= 1
+    assert found["roofline"]["flops"] > 0
+    assert {step["name"].partition("{")[0] for step in found["steps"]} >= {"lower_composites"}
+    page = output_of("explain", model)
+    assert "what each pass bought" in page and "of it" in page
+    plain = json.loads(output_of("explain", model, "--json", "--no-measure"))
+    assert plain["roofline"] is None and plain["kernels"][0]["seconds"] is None

@@ -1,0 +1,147 @@
+"""An ablation as a table of 80 columns, and as a chart (SVG)."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from monograph.inspect.profile_text import duration
+from monograph.program.arena import readable
+
+if TYPE_CHECKING:
+    from monograph.inspect.ablate import Ablation, Costs, Effect
+
+NO_EFFECT = "no measurable effect"
+HEAD = f"{'':<24}{'× slower (quartiles)':>22}{'kernels':>9}{'moved':>9}{'alive':>9}{'error':>7}"
+
+
+def ablation_text(ablation: Ablation) -> str:
+    """The page: what each part buys, the most first, and what does nothing."""
+    lines = [
+        ablation.model,
+        f"  {duration(ablation.seconds)} a call, {ablation.costs.kernels:,} launches, "
+        f"{readable(ablation.costs.bytes_moved)} moved,",
+        f"  {readable(ablation.costs.peak)} alive, compiled in "
+        f"{duration(ablation.costs.compile_seconds)}",
+    ]
+    if ablation.whole is not None:
+        lines.append(f"  {ablation.whole} times as fast as with every part left out")
+    lines += ["", "left out", HEAD.rstrip(), _row("nothing", "1", ablation.costs)]
+    lines += _rows(ablation.without)
+    if ablation.alone:
+        lines += ["", "alone", HEAD.replace("slower", "faster").rstrip()]
+        lines += _rows(ablation.alone)
+    elif ablation.remark:
+        lines += ["", f"each part alone: {ablation.remark}"]
+    lines += ["", *_whole(ablation)]
+    return "\n".join(lines)
+
+
+def _whole(ablation: Ablation) -> list[str]:
+    """How much of the whole the single parts explain."""
+    without, alone = ablation.explained(ablation.without), ablation.explained(ablation.alone)
+    if without is None and alone is None:
+        return ["how much single parts explain was not measured"]
+    lines = ["of the whole, as logarithms of ratios add up, single parts explain"]
+    if without is not None:
+        lines.append(f"  {without:.0%} by what is lost without each")
+    if alone is not None:
+        lines.append(f"  {alone:.0%} by what each gains alone")
+    return lines
+
+
+def _rows(effects: Sequence[Effect]) -> list[str]:
+    """Those that count, the largest first; then those that do not, by their reason."""
+    counted = [each for each in effects if each.counts]
+    ranked = sorted(counted, key=lambda each: -abs(math.log(each.median)))
+    lines = [_row(each.part.name, str(each.speedup), each.costs) for each in ranked]
+    quiet = [each for each in effects if each.speedup is not None and not each.counts]
+    lines += [_row(each.part.name, NO_EFFECT, each.costs) for each in quiet]
+    reasons: dict[str, list[str]] = {}
+    for each in effects:
+        if each.speedup is None:
+            reasons.setdefault(each.reason or each.state.value, []).append(each.part.name)
+    for reason, names in reasons.items():
+        lines += _listed(f"  {reason}: ", names)
+    return lines
+
+
+def _row(name: str, text: str, costs: Costs | None) -> str:
+    line = f"  {name:<22}{text:>22}"
+    if costs is None:
+        return line
+    error = "-" if costs.error is None else f"{costs.error:.0e}"
+    moved, alive = _short(costs.bytes_moved), _short(costs.peak)
+    return f"{line}{costs.kernels:>9,}{moved:>9}{alive:>9}{error:>7}"
+
+
+def _short(nbytes: int) -> str:
+    """``6.9M``: bytes in a few characters."""
+    for unit, size in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if nbytes >= size:
+            return (
+                f"{nbytes / size:.3g}{unit}" if nbytes < 1000 * size else f"{nbytes // size}{unit}"
+            )
+    return str(nbytes)
+
+
+def _listed(label: str, names: Sequence[str]) -> list[str]:
+    lines, line = [], label
+    for number, name in enumerate(names):
+        word = name + ("," if number + 1 < len(names) else "")
+        if len(line) + len(word) > 79:
+            lines.append(line.rstrip())
+            line = "    "
+        line += word + " "
+    return [*lines, line.rstrip()]
+
+
+# The chart ----------------------------------------------------------------------------------------
+
+ROW, LEFT, WIDE, RIGHT = 22, 190, 420, 130
+
+
+def ablation_svg(ablation: Ablation) -> str:
+    """Bars from 1: how many times as slow without each part, with the quartiles as a line."""
+    measured = [each for each in ablation.without if each.speedup is not None]
+    ranked = sorted(measured, key=lambda each: -each.median)
+    spreads = [each.speedup for each in ranked if each.speedup is not None]
+    low = min([0.95, *(each.low for each in spreads)])
+    high = max([1.05, *(each.high for each in spreads)])
+    span = math.log(high / low)
+
+    def x(value: float) -> float:
+        return LEFT + WIDE * math.log(max(value, low) / low) / span
+
+    height = ROW * (len(ranked) + 2)
+    title = html.escape(f"{ablation.model}: times as slow without each part")
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + RIGHT}" '
+        f'height="{height}" font-family="sans-serif" font-size="12" role="img">',
+        f"<title>{title}</title>",
+        "<style>text{fill:#222}.bar{fill:#4878a8}.noise{fill:#bbb}line{stroke:#222}"
+        "@media(prefers-color-scheme:dark){text{fill:#ddd}line{stroke:#ddd}}</style>",
+        f'<text x="4" y="15" font-weight="bold">{title}</text>',
+    ]
+    for number, (each, spread) in enumerate(zip(ranked, spreads, strict=True)):
+        top = ROW * (number + 1) + 4
+        begin, end = sorted((x(1.0), x(spread.median)))
+        style = "bar" if each.counts else "noise"
+        middle = top + ROW / 2 - 3
+        said = str(spread) if each.counts else NO_EFFECT
+        lines += [
+            f'<text x="{LEFT - 8}" y="{middle + 4}" text-anchor="end">'
+            f"{html.escape(each.part.name)}</text>",
+            f'<rect class="{style}" x="{begin:.1f}" y="{top}" width="{max(end - begin, 1):.1f}" '
+            f'height="{ROW - 6}"/>',
+            f'<line x1="{x(spread.low):.1f}" x2="{x(spread.high):.1f}" y1="{middle}" '
+            f'y2="{middle}"/>',
+            f'<text x="{LEFT + WIDE + 6}" y="{middle + 4}">{html.escape(said)}</text>',
+        ]
+    lines.append(
+        f'<line x1="{x(1.0):.1f}" x2="{x(1.0):.1f}" y1="{ROW}" y2="{height - 8}" '
+        'stroke-dasharray="3 3"/>'
+    )
+    return "\n".join([*lines, "</svg>", ""])
