@@ -17,6 +17,7 @@ def bisect(
     types: common.Types = None,
     sizes: common.Sizes = None,
     level: common.Level = "O2",
+    target: common.TargetName = None,
     threads: common.Threads = None,
     passes: common.Passes = None,
     plugins: common.Plugins = None,
@@ -46,7 +47,9 @@ def bisect(
     from monograph.inspect.inputs import parse_sizes
     from monograph.inspect.subject import named_subject
 
-    options = Options(common.level_name(level), threads, passes=common.pipeline_of(passes))
+    options = Options(
+        common.level_name(level), threads, passes=common.pipeline_of(passes), target=target
+    )
     with common.showing_progress("bisecting"):
         found = bisect_model(
             named_subject(model, types or ()),

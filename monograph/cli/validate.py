@@ -16,6 +16,7 @@ def validate(
     types: common.Types = None,
     sizes: common.Sizes = None,
     level: common.Level = "O2",
+    target: common.TargetName = None,
     threads: common.Threads = None,
     winograd_tolerance: common.WinogradTolerance = None,
     passes: common.Passes = None,
@@ -45,6 +46,7 @@ def validate(
         threads,
         winograd_tolerance=winograd_tolerance,
         passes=common.pipeline_of(passes),
+        target=target,
     )
     with common.showing_progress("validating"):
         found = validate_model(

@@ -25,6 +25,7 @@ from monograph.dataclass import dataclass
 from monograph.errors import InputError, MonographError
 from monograph.inspect.bisect_text import bisection_text
 from monograph.inspect.extract import Case
+from monograph.inspect.guilty_kernel import guilty_kernels
 from monograph.inspect.jsonable import jsonable
 from monograph.inspect.reduce import MOST_TRIALS, reduce_case
 from monograph.inspect.repro import repro_text
@@ -32,13 +33,15 @@ from monograph.inspect.samples import Sample, draw_samples
 from monograph.inspect.stages import Compilation, record_stages
 from monograph.inspect.subject import Subject, subject_from
 from monograph.inspect.suspects import (
+    CALLS_AT_FIRST,
+    CALLS_TO_BE_SURE,
     broken_by_pass,
     broken_gradient,
     broken_program,
     without_passes,
     wrong_answers,
 )
-from monograph.inspect.validate import compile_options
+from monograph.inspect.validate import compile_options, options_for
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.text.printer import print_graph
@@ -59,7 +62,7 @@ class Bisection:
     kind: str | None
     """``pass``, ``program``, ``cache``, ``as given`` (an op itself) or ``gradient``."""
     step: str
-    """The pass, or what stands behind the passes."""
+    """The pass, or the kernel."""
     rewrite: str
     """The rule and the node it was applied to, the lines a pass changed, or the kernel."""
     cured_by: tuple[str, ...]
@@ -104,6 +107,8 @@ def bisect(
     model: Any,
     *inputs: Any,
     level: str = "O2",
+    passes: str | Sequence[Pass | str] | None = None,
+    target: str | None = None,
     options: Options | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
@@ -117,7 +122,7 @@ def bisect(
     smaller cases are tried.
     """
     subject = subject_from(model, inputs, dynamic_shapes=dynamic_shapes)
-    search = _Search(subject, options or Options(level), trials)
+    search = _Search(subject, options or options_for(level, passes, target), trials)
     samples = draw_samples(subject.graph, subject.given, sizes, seed, subject.state)
     return search.gradient(list(samples)) if gradient else search.run(list(samples))
 
@@ -209,11 +214,10 @@ class _Search:
                 break
         small, tried = reduce_case(case, self._fails(options), self.trials)
         cures = self._cures(small, options)
-        step = f"behind the passes: {cures[0]}" if cures else "behind the passes"
+        step, rewrite = self._kernels(small, options)
         error = compilation.error
         if isinstance(error, MonographError) and error.during:
             step = error.during
-        rewrite = self._kernels(small, options)
         return self._made(
             "program", step, rewrite, small, sample, tried, cured_by=cures, options=options
         )
@@ -238,7 +242,7 @@ class _Search:
         """Whether the program of the whole model fails on a sample."""
         if compilation.error is not None:
             return True
-        return wrong_answers(compilation.made, case) is not None
+        return wrong_answers(compilation.made, case, CALLS_AT_FIRST) is not None
 
     def _fails(self, options: Options) -> Callable[[Case], str | None]:
         return lambda case: broken_program(options, case)
@@ -259,18 +263,22 @@ class _Search:
             with ExitStack() as stack:
                 if off:
                     stack.enter_context(switched_off(*off))
-                if broken_program(chosen, case) is None:
+                if broken_program(chosen, case, CALLS_TO_BE_SURE) is None:
                     found.append(name)
         return tuple(found)
 
-    def _kernels(self, case: Case, options: Options) -> str:
-        """The kernels of the small program."""
+    def _kernels(self, case: Case, options: Options) -> tuple[str, str]:
+        """The kernel at fault, and what it computes how; or what stands in its place."""
+        announce("looking for the kernel")
         try:
-            report = compile_graph(case.graph, options).report
+            found = guilty_kernels(case, options)
         except Exception as problem:  # it is the finding, and is told elsewhere
-            return f"compiling fails: {type(problem).__name__}"
-        listed = [f"{each.name}: {each.how}" for each in report.kernels]
-        return "; ".join(listed) or "no kernel: it runs in the interpreter"
+            return "compiling", f"compiling fails: {type(problem).__name__}"
+        if not found:
+            return "the interpreter", "no kernel: it runs in the interpreter"
+        names = ", ".join(each.name for each in found)
+        step = f"kernel {names}" if len(found) == 1 else f"one of the kernels {names}"
+        return step, "; ".join(map(str, found))
 
     # The result -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,20 @@ MOST_ELEMENTS = 24
 
 _CHECKS = {
     "pass": 'found = monograph.interpret(monograph.optimize(graph, passes="{step}"), inputs)',
-    "program": "found = monograph.compile(graph, cache=False{options}).run(inputs)",
     "cache": "monograph.compile(graph, cache=True).run(inputs)\n"
     "found = monograph.compile(graph, cache=True).run(inputs)",
     "as given": "found = expected  # interpreting it is what fails",
 }
+_COMPARE = """\
+for got, want in zip(found, expected, strict=True):
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+"""
+_PROGRAM = """\
+compiled = monograph.compile(graph, cache=False{options})
+for _ in range(3):
+    leave_other_results(compiled, inputs)  # so that nothing is right by chance
+    found = compiled.run(inputs)
+"""
 _GRADIENT = """\
 from monograph.inspect.extract import Case
 from monograph.inspect.suspects import broken_gradient
@@ -46,22 +56,21 @@ def repro_text(
             weights[label] = _array_text(label, np.asarray(data.array()), saved)
     given = ", ".join(f'"{name}": {text}' for name, text in weights.items())
     loaded = 'arrays = np.load("repro.npz")\n' if saved else ""
+    tools = "from monograph.inspect.suspects import leave_other_results\n"
     lines = [
         f'"""{title}"""',
-        "import numpy as np\n\nimport monograph\n",
+        f"import numpy as np\n\nimport monograph\n{tools if kind == 'program' else ''}",
         f'{loaded}graph = monograph.parse("""\\\n{print_graph(case.graph).strip()}',
         f'"""{f", weights={{{given}}}" if given else ""})',
         f"inputs = [{', '.join(inputs)}]",
     ]
     if kind == "gradient":
         return "\n".join([*lines, _GRADIENT]), saved
-    check = _CHECKS[kind].format(step=step, options=options)
-    lines += [
-        "expected = monograph.interpret(graph, inputs)",
-        check,
-        "for got, want in zip(found, expected, strict=True):",
-        "    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)\n",
-    ]
+    lines.append("expected = monograph.interpret(graph, inputs)")
+    if kind == "program":
+        lines += [_PROGRAM.format(options=options) + indent(_COMPARE, "    ")]
+    else:
+        lines += [_CHECKS[kind].format(step=step, options=options), _COMPARE]
     return "\n".join(lines), saved
 
 

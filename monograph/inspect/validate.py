@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from monograph.api import as_pipeline
 from monograph.compiler import Options, compile_graph
 from monograph.dataclass import dataclass
-from monograph.errors import MonographError
+from monograph.errors import InputError, MonographError
 from monograph.inspect.evaluate import Evaluator, noise_of
 from monograph.inspect.jsonable import jsonable
 from monograph.inspect.precise import (
@@ -31,11 +32,14 @@ from monograph.inspect.precise import (
 from monograph.inspect.samples import Sample, draw_samples
 from monograph.inspect.stages import Compilation, Stage, record_stages
 from monograph.inspect.subject import Subject, subject_from
+from monograph.inspect.suspects import leave_other_results
 from monograph.inspect.validate_text import validation_text
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
+from monograph.passes.base import Pass
 from monograph.progress import announce
 from monograph.runtime.compiled import Executable
+from monograph.runtime.device import runs_here
 
 WORDS = ("exact", "more accurate", "within rounding", "wrong")
 """From the best to the worst."""
@@ -114,6 +118,8 @@ def validate(
     model: Any,
     *inputs: Any,
     level: str = "O2",
+    passes: str | Sequence[Pass | str] | None = None,
+    target: str | None = None,
     options: Options | None = None,
     sizes: Mapping[str, int] | None = None,
     seconds: float = DEFAULT_SECONDS,
@@ -124,10 +130,11 @@ def validate(
 
     ``model`` and ``inputs`` are what ``monograph.compile`` takes. After ``seconds`` no further
     sample is begun; the first is always finished. ``sizes`` fixes symbolic dimensions.
+    ``passes`` run instead of the level's, as ``monograph.optimize`` takes them.
     """
     started = time.perf_counter()
     subject = subject_from(model, inputs, dynamic_shapes=dynamic_shapes)
-    chosen = compile_options(options or Options(level))
+    chosen = compile_options(options or options_for(level, passes, target))
     announce("compiling")
     compilation = record_stages(lambda: compile_graph(subject.graph, chosen))
     checker = _Checker(subject, compilation)
@@ -155,8 +162,21 @@ def validate(
     )
 
 
+def options_for(
+    level: str, passes: str | Sequence[Pass | str] | None, target: str | None
+) -> Options:
+    """How to compile what is to be looked into."""
+    pipeline = None if passes is None else as_pipeline(passes)
+    return Options(level, passes=pipeline, target=target)
+
+
 def compile_options(options: Options) -> Options:
     """The options with what tools need: the passes must run, and the weights stay readable."""
+    if not runs_here(options.resolved_target.record):
+        raise InputError(
+            f"{options.resolved_target} is not this machine, and it is run to see its answers",
+            hint="look for the fault where the program will run",
+        )
     return dataclasses.replace(options, cache=False, keep_weights=True, variants=0)
 
 
@@ -282,6 +302,7 @@ class _Comparison:
     def program(self, answers: list[Any], sample: Sample) -> StepVerdict:
         """The verdict on the program."""
         try:
+            leave_other_results(self.checker.executable, sample.arrays)
             got = self.checker.executable.run(list(sample.arrays))
         except MonographError as problem:
             return self._failed(problem)

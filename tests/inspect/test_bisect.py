@@ -12,6 +12,7 @@ import monograph
 from monograph import functional as F
 from monograph.inspect.bisect import bisect
 from monograph.inspect.extract import Case, all_values, extract
+from monograph.inspect.measure import busy_note
 from monograph.inspect.reduce import reduce_case
 from monograph.passes.simplify import Simplify
 from monograph.rewrite.driver import limit_rewrites
@@ -30,6 +31,8 @@ QUICK = ("wrong rule", "batch norm without its scale", "wrong type rule", "wrong
 def test_a_planted_fault_is_found_and_named(
     fault: Fault, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    if fault.name == "missing barrier" and (busy := busy_note()) is not None:
+        pytest.skip(f"a race needs a processor for each thread: {busy}")
     monkeypatch.setenv("MONOGRAPH_CACHE", "1")
     monkeypatch.setenv("MONOGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("MONOGRAPH_VERIFY", raising=False)
