@@ -13,6 +13,7 @@ def explore(
     model: common.ModelName,
     types: common.Types = None,
     level: common.Level = "O2",
+    target: common.TargetName = None,
     threads: common.Threads = None,
     passes: common.Passes = None,
     plugins: common.Plugins = None,
@@ -43,6 +44,7 @@ def explore(
         passes,
         tuple(plugins or ()),
         parse_sizes(sizes or ()),
+        target,
     )
     explorer = Explorer(opening, timeout)
     try:

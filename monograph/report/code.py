@@ -1,4 +1,4 @@
-"""The listings of a program, cut at its kernels: loop nest, LLVM IR and assembly of each.
+"""The listings of a program, cut at its kernels: plan, loop nest, LLVM IR and assembly of each.
 
 A listing is one text for the whole program; a report shows the part of one kernel, so each text is
 cut where the definition of a kernel begins. What belongs to none (declarations, constants, the
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
-from monograph.inspect.listings import listing
+from monograph.inspect.listings import listing, sources
 from monograph.runtime.compiled import Executable
 
 MAX_LISTING_CHARACTERS = 400_000
@@ -47,13 +47,30 @@ def listings_of(executable: Executable, kernels: Sequence[str]) -> tuple[list[Li
         loaded = "this program was loaded: its listings are not stored with it"
         return [], loaded if reason is None else f"calls complete this program, since {reason}"
     found = []
+    target = executable.target
+    if target is not None and not target.name.startswith("cpu"):
+        parts = dict(cut(listing(executable, "kernels"), "kernels", kernels))
+        return [Listing("kernels", parts), Listing("source", sources(executable))], ""
     try:
+        found.append(Listing("plan", plans_by_kernel(listing(executable, "plan"))))
         for stage in _BEGINS:
             text = listing(executable, stage)
             found.append(Listing(stage, dict(cut(text, stage, kernels))))
     except InputError as error:
         return [], str(error)
     return found, ""
+
+
+_PLANNED = re.compile(r"^  kernel   (?P<name>[\w.$]+):", re.MULTILINE)
+
+
+def plans_by_kernel(text: str) -> dict[str, str]:
+    """The plans that each kernel carries out; one that equal layers share has several."""
+    parts: dict[str, list[str]] = {}
+    for plan in text.strip("\n").split("\n\n"):
+        for name in dict.fromkeys(_PLANNED.findall(plan)):
+            parts.setdefault(name, []).append(plan)
+    return {name: shorten("\n\n".join(plans)) for name, plans in parts.items()}
 
 
 def cut(text: str, stage: str, kernels: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ from monograph.inspect.explain import Explanation, explain_executable
 from monograph.passes.instruments import watching
 from monograph.report.code import Listing, listings_of
 from monograph.report.history import History, Run, stages_of
+from monograph.report.measured import Measured
 from monograph.report.program_facts import (
     arena_facts,
     group_facts,
@@ -32,6 +33,8 @@ from monograph.report.program_facts import (
 from monograph.report.sources import loaded_files, source_facts
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import Executable
+
+UNMEASURED = Measured("it was not measured")
 
 
 @dataclass
@@ -83,6 +86,7 @@ def record(executable: Executable) -> Recorded:
             shown = Executable(
                 executable.graph, executable.native, report, lowered=lowered, program=program
             )
+            shown.target, shown.foreign = executable.target, executable.foreign
             return Recorded(shown, history, history.finish(lowered))
         except EvaluationError:
             history = History()
@@ -113,15 +117,11 @@ def report_data(
     name: str | None = None,
     sizes: Mapping[str, int] | None = None,
     quotes_sources: bool = True,
-    milliseconds: float | None = None,
-    note: str = "",
+    measured: Measured = UNMEASURED,
 ) -> ReportData:
-    """What there is to show. ``quotes_sources`` puts in the lines of the user's program.
-
-    ``milliseconds`` is what a call takes, if that was measured, and ``note`` says how.
-    """
+    """What there is to show. ``quotes_sources`` puts in the lines of the user's program."""
     executable, history = recorded.executable, recorded.history
-    explained = explain_executable(executable, name=name, sizes=sizes)
+    explained = measured.explained(explain_executable(executable, name=name, sizes=sizes))
     bindings = sizes_of(executable, sizes or {})
     kernels = kernel_facts(explained)
     listings, reason = listings_of(executable, kernel_names(kernels))
@@ -133,7 +133,7 @@ def report_data(
         "threads": explained.threads,
         "sizes": dict(explained.sizes),
         "missing": recorded.missing,
-        "measured": {"call_ms": milliseconds, "note": note},
+        "measured": measured.facts(kernel_names(kernels)),
         **tables,
         "files": _files(history, quotes_sources),
         "stages": stages_of(recorded.run),

@@ -30,6 +30,7 @@ class Opening:
     passes: str | None = None
     plugins: Sequence[str] = ()
     sizes: Mapping[str, int] | None = None
+    target: str | None = None
 
     def line(self) -> str:
         """It as the worker reads it."""
@@ -41,6 +42,7 @@ class Opening:
             "passes": self.passes,
             "plugins": list(self.plugins),
             "sizes": dict(self.sizes or {}),
+            "target": self.target,
         }
         return json.dumps(given) + "\n"
 

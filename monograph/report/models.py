@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from monograph.compiler import Options
-from monograph.dataclass import dataclass
-from monograph.errors import MonographError
-from monograph.inspect.inputs import make_inputs
-from monograph.inspect.measure import alternate, busy_note
 from monograph.inspect.models import Model, executable_of
 from monograph.passes.instruments import watching
 from monograph.progress import announce
 from monograph.report.data import Recorded, ReportData, record, recorded_with, report_data
 from monograph.report.history import History
-from monograph.runtime.compiled import Executable
-
-MEASURED_ROUNDS = 15
-MAX_MEASURED_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class CallTime:
-    """What a call takes on random inputs, in milliseconds, and how that was found out."""
-
-    milliseconds: float | None
-    note: str
+from monograph.report.measured import Measured, measure
 
 
 def compile_recorded(model: Model, options: Options) -> Recorded:
@@ -48,31 +32,10 @@ def data_of(
     quotes_sources: bool,
 ) -> ReportData:
     """What a report shows of a model, measured if that is wanted."""
-    found = CallTime(None, "it was not asked for")
+    found = Measured("it was not asked for")
     if measures:
-        announce("measuring")
-        found = time_calls(recorded.executable, sizes)
+        found = measure(recorded.executable, sizes)
     announce("listings")
     return report_data(
-        recorded,
-        name=name,
-        sizes=sizes,
-        quotes_sources=quotes_sources,
-        milliseconds=found.milliseconds,
-        note=found.note,
+        recorded, name=name, sizes=sizes, quotes_sources=quotes_sources, measured=found
     )
-
-
-def time_calls(executable: Executable, sizes: Mapping[str, int]) -> CallTime:
-    """The median of some calls on random inputs; or why there is none."""
-    try:
-        inputs = make_inputs(executable.graph, {}, sizes)
-        executable.run(inputs)
-        until = time.perf_counter() + MAX_MEASURED_SECONDS
-        rounds = alternate({"call": lambda: executable.run(inputs)}, MEASURED_ROUNDS, until=until)
-    except MonographError as error:
-        return CallTime(None, f"random inputs do not suit it: {error}")
-    turns = len(rounds["call"].turns)
-    busy = busy_note()
-    note = f"the median of {turns} turns on random inputs" + ("" if busy is None else f"; {busy}")
-    return CallTime(rounds["call"].median * 1e3, note)

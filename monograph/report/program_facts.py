@@ -142,6 +142,11 @@ def kernel_facts(explained: Explanation) -> list[Json]:
             "apart": list(each.apart),
             "read": each.bytes_read,
             "written": each.bytes_written,
+            "flops": each.flops,
+            "ms": None if each.seconds is None else each.seconds * 1e3,
+            "share": each.share,
+            "bound": None if each.place is None else each.place.bound,
+            "reached": None if each.place is None else each.place.reached,
         }
         for each in explained.kernels
     ]

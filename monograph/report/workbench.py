@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ import numpy as np
 from monograph.api import as_pipeline
 from monograph.compiler import Options, compile_graph
 from monograph.dataclass import dataclass
+from monograph.entry_points import only_what_is_loaded
 from monograph.errors import InputError
+from monograph.inspect.editable_schedules import Schedules, read_tuning
 from monograph.inspect.models import executable_of, find_model
 from monograph.ir.contents import contents_of, give
 from monograph.ir.data import ArrayData, Data, MissingData
@@ -32,8 +35,10 @@ from monograph.passes.base import all_passes
 from monograph.passes.instruments import watching
 from monograph.report.data import Recorded, ReportData, recorded_with, report_data
 from monograph.report.history import History
-from monograph.report.models import compile_recorded, time_calls
+from monograph.report.measured import measure
+from monograph.report.models import compile_recorded
 from monograph.runtime.bundle import Json
+from monograph.targets.base import Tuning
 
 MAX_TEXT_CHARACTERS = 2_000_000
 MAX_NODES = 20_000
@@ -54,12 +59,15 @@ class Edit:
     passes: str = ""
     level: str = "O2"
     threads: int | None = None
+    tuning: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Choices of schedules that are overruled, by their site."""
 
     @classmethod
     def read(cls, given: Any) -> Edit:
         """An edit from JSON of a stranger; an error says what is wrong with it."""
-        if not isinstance(given, dict) or not set(given) <= {"text", "passes", "level", "threads"}:
-            raise InputError("this is not an edit", expected="text, passes, level and threads")
+        parts = ("text", "passes", "level", "threads", "tuning")
+        if not isinstance(given, dict) or not set(given) <= set(parts):
+            raise InputError("this is not an edit", expected=", ".join(parts))
         text, passes = given.get("text"), given.get("passes", "")
         level, threads = given.get("level", "O2"), given.get("threads")
         if not isinstance(text, str) or not isinstance(passes, str):
@@ -74,7 +82,7 @@ class Edit:
             raise InputError("there is no such level", expected=", ".join(LEVELS))
         if threads is not None and (type(threads) is not int or not 1 <= threads <= MAX_THREADS):
             raise InputError("threads are a number", expected=f"1 to {MAX_THREADS}")
-        return cls(text, passes, level, threads)
+        return cls(text, passes, level, threads, read_tuning(given.get("tuning", {})))
 
 
 class Workbench:
@@ -85,6 +93,7 @@ class Workbench:
         self.options = options
         self.sizes = dict(sizes)
         self._weights: dict[tuple[str, str], Data] = {}
+        self._schedules = Schedules()
 
     def open(self, types: list[str]) -> ReportData:
         """The page's first data: the model as it is."""
@@ -95,26 +104,31 @@ class Workbench:
                 found=self.name,
                 hint="explore what it was compiled from; `monograph report` shows what it holds",
             )
-        recorded = compile_recorded(model, self.options)
+        recorder = self._schedules.recorder({}, self.options.resolved_target)
+        recorded = compile_recorded(model, replace(self.options, tuning=recorder))
         graph = recorded.executable.graph
         for node in graph.walk():
             data = contents_of(node) if node.op.name == "weight" else None
             if data is not None:
                 self._weights[data.digest, str(data.type)] = data
-        return self._answer(recorded, graph, "", quotes_sources=True)
+        return self._answer(recorded, graph, "", recorder, quotes_sources=True)
 
     def edit(self, edit: Edit) -> ReportData:
         """What becomes of a graph that was edited."""
-        graph = self.parse(edit.text)
+        with only_what_is_loaded():
+            graph = self.parse(edit.text)
+            return self._compiled(edit, graph)
+
+    def _compiled(self, edit: Edit, graph: Graph) -> ReportData:
         passes = as_pipeline(edit.passes) if edit.passes.strip() else None
-        options = Options(
-            edit.level, edit.threads, cache=False, listings=True, keep_weights=True, passes=passes
-        )
+        options = replace(self.options, level=edit.level, threads=edit.threads, passes=passes)
+        recorder = self._schedules.recorder(edit.tuning, options.resolved_target)
+        options = replace(options, tuning=recorder)
         history = History()
         with watching(history):
             executable = executable_of(compile_graph(graph, options))
         recorded = recorded_with(executable, history)
-        return self._answer(recorded, graph, edit.passes, quotes_sources=False)
+        return self._answer(recorded, graph, edit.passes, recorder, quotes_sources=False)
 
     def parse(self, text: str) -> Graph:
         """The graph of a text, with the model's weights where it names them."""
@@ -140,22 +154,27 @@ class Workbench:
         return self._weights.get((digest, str(type_)))
 
     def _answer(
-        self, recorded: Recorded, graph: Graph, passes: str, *, quotes_sources: bool
+        self,
+        recorded: Recorded,
+        graph: Graph,
+        passes: str,
+        recorder: Tuning | None,
+        *,
+        quotes_sources: bool,
     ) -> ReportData:
         names = graph.symbols()
         sizes = {name: size for name, size in self.sizes.items() if name in names}
-        found = time_calls(recorded.executable, sizes)
         data = report_data(
             recorded,
             name=self.name,
             sizes=sizes,
             quotes_sources=quotes_sources,
-            milliseconds=found.milliseconds,
-            note=found.note,
+            measured=measure(recorded.executable, sizes),
         )
         data.facts["text"] = print_graph(graph)
         data.facts["passes"] = passes
         data.facts["known_passes"] = list(all_passes())
+        data.facts["sites"] = self._schedules.facts(recorder)
         return data
 
 

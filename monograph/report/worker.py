@@ -48,6 +48,7 @@ def _options(first: dict[str, Any]) -> Options:
         listings=True,
         keep_weights=True,
         passes=None if passes is None else as_pipeline(passes),
+        target=first["target"],
     )
 
 

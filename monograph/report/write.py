@@ -9,6 +9,7 @@ from typing import Any
 
 from monograph.errors import InputError
 from monograph.report.data import executable_behind, record, report_data
+from monograph.report.measured import Measured
 from monograph.report.page import page_html
 
 
@@ -17,8 +18,8 @@ def report_html(
 ) -> str:
     """The report of a compiled model, as the text of an HTML file."""
     recorded = record(executable_behind(model))
-    note = "compiled.report does not call the model: `monograph report` does"
-    return page_html(report_data(recorded, name=name, sizes=sizes, note=note))
+    unmeasured = Measured("compiled.report does not call the model: `monograph report` does")
+    return page_html(report_data(recorded, name=name, sizes=sizes, measured=unmeasured))
 
 
 def write_report(

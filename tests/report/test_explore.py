@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import monograph
+from monograph import functional as F
 from monograph.compiler import Options
 from monograph.errors import InputError, MonographError
 from monograph.report.explorer import Explorer, Opening
@@ -238,3 +239,43 @@ def test_ctrl_c_ends_it_and_its_worker(tmp_path: Path) -> None:
     output, errors = child.communicate(timeout=60)
     assert child.returncode == 0, errors
     assert output.endswith("ended\n")
+
+
+def test_a_schedule_is_turned_to_what_was_offered_and_to_nothing_else(tmp_path: Path) -> None:
+    monograph.save_graph(
+        monograph.trace(lambda x: F.exp(x) + x, "f32[64, 4096]"), tmp_path / "s.ir"
+    )
+    edited = Workbench(str(tmp_path / "s.ir"), Options(cache=False, listings=True), {})
+    opened: Any = edited.open([]).facts
+    site = next(each for each in opened["sites"] if each["knobs"].get("width"))
+    width = site["knobs"]["width"][0]
+    tuning = {site["digest"]: {"width": width}}
+    turned: Any = edited.edit(Edit.read({"text": opened["text"], "tuning": tuning})).facts
+    (now,) = (each for each in turned["sites"] if each["digest"] == site["digest"])
+    assert now["edits"] == {"width": width}
+    schedules = [kernel["schedule"] for kernel in turned["kernels"]]
+    assert any(f", {width})" in schedule for schedule in schedules)
+    assert schedules != [kernel["schedule"] for kernel in opened["kernels"]]
+    for wrong in ({"width": width + 1}, {"height": 3}, {"../width": 1}):
+        with pytest.raises(MonographError, match="cannot be turned"):
+            edited.edit(Edit.read({"text": opened["text"], "tuning": {site["digest"]: wrong}}))
+
+
+@pytest.mark.parametrize(
+    "tuning", [[], {"": {}}, {"../x": {}}, {"ab" * 8: 3}, {"ab" * 8: {"a": ""}}]
+)
+def test_what_is_no_tuning_is_refused(tuning: Any) -> None:
+    with pytest.raises(InputError):
+        Edit.read({"text": GRAPH, "tuning": tuning})
+
+
+def test_an_edit_imports_no_other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(group: str) -> Any:
+        raise AssertionError("an edit looked for entry points")
+
+    edited = bench(tmp_path)
+    monkeypatch.setattr("monograph.entry_points._found", fail)
+    with pytest.raises(MonographError, match="there is no op called"):
+        edited.edit(Edit.read({"text": GRAPH.replace("exp(", "others.exp(")}))
+    with pytest.raises(MonographError, match="there is no pass called"):
+        edited.edit(Edit.read({"text": GRAPH, "passes": "others"}))

@@ -16,9 +16,10 @@ from monograph.errors import InputError
 from monograph.ir.graph import Graph
 from monograph.report.code import Listing, cut
 from monograph.report.data import record, report_data
+from monograph.report.measured import measure
 from monograph.report.page import pack, page_html, unpack
 from monograph.report.write import report_html
-from tests.cli.running import invoke
+from tests.cli.running import invoke, write_perceptron
 
 EVIL = "</script><img src=x onerror=alert(1)><!--"
 
@@ -82,10 +83,13 @@ def test_every_node_that_runs_belongs_to_a_kernel() -> None:
 
 def test_each_kernel_has_its_own_listing_at_every_stage() -> None:
     data = report_data(record(monograph.compile(mlp, *TYPES).executable))
+    launched = {name for step in data.facts["steps"] for name in step["kernels"]}  # type: ignore[union-attr, index, call-overload]
+    assert launched <= set(data.listings[0].parts), "each has a plan"
     names = [kernel["name"] for kernel in data.facts["kernels"]]  # type: ignore[union-attr, index, call-overload]
-    assert [each.stage for each in data.listings] == ["kernels", "nests", "llvm", "asm"]
+    assert [each.stage for each in data.listings] == ["plan", "kernels", "nests", "llvm", "asm"]
     for listing in data.listings:
-        assert set(names) <= set(listing.parts), listing.stage
+        expected = launched if listing.stage == "plan" else set(names)
+        assert expected <= set(listing.parts), listing.stage
     llvm = next(each for each in data.listings if each.stage == "llvm")
     for name in names:
         assert f"@{name}(" in llvm.parts[name]
@@ -201,3 +205,35 @@ def test_listings_are_packed_apart_from_the_facts() -> None:
         found = re.search(rf'id="data-listing-{listing.stage}">([^<]*)<', text)
         assert found is not None
         assert Listing(listing.stage, unpack(found[1])) == listing  # type: ignore[arg-type]
+
+
+def test_a_program_for_a_gpu_shows_its_source() -> None:
+    pytest.importorskip("triton")
+    compiled = monograph.compile(mlp, *TYPES, target="gpu:sm_90", cache=False)
+    data = report_data(record(compiled.executable), measured=measure(compiled.executable, {}))
+    assert [each.stage for each in data.listings] == ["kernels", "source"]
+    assert all("@triton.jit" in text for text in data.listings[1].parts.values())
+    note = data.facts["measured"]["note"]  # type: ignore[index, call-overload]
+    assert note.startswith("it was not called: this program was compiled for another target")
+
+
+def test_times_are_those_of_the_kernels() -> None:
+    executable = monograph.compile(mlp, *TYPES, keep_weights=True).executable
+    facts: Any = report_data(record(executable), measured=measure(executable, {})).facts
+    timed = [kernel for kernel in facts["kernels"] if kernel["ms"]]
+    assert timed and all(0 < kernel["share"] <= 1 for kernel in timed)
+    assert sum(kernel["ms"] for kernel in timed) <= 1.5 * facts["measured"]["call_ms"]
+    spans = facts["measured"]["spans"]
+    names = {facts["kernels"][row[0]]["name"] for row in spans["rows"] if isinstance(row[0], int)}
+    assert names >= {kernel["name"] for kernel in timed}
+    assert all(0 <= began <= ended <= spans["call"] for _, _, began, ended in spans["rows"])
+    assert [level["name"] for level in facts["measured"]["levels"]] == ["L2", "L3", "memory"]
+
+
+def test_a_report_says_whether_the_model_is_right(tmp_path: Path) -> None:
+    model, page = write_perceptron(tmp_path), tmp_path / "r.html"
+    done = invoke("report", model, "-o", str(page), "--validate", "--no-measure")
+    assert done.exit_code == 0, done.exception or done.output
+    found = facts_in(page.read_text())["validation"]
+    assert found["word"] in ("exact", "more accurate", "within rounding")
+    assert found["program"]["name"] == "compiled program"

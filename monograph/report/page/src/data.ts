@@ -32,8 +32,22 @@ export interface KernelFacts {
   apart: string[];
   read: number;
   written: number;
+  /** Of a call, all launches together. */
   ms?: number | null;
+  /** Of one launch. */
   flops?: number | null;
+  share?: number | null;
+  bound?: string | null;
+  reached?: number | null;
+}
+
+/** A call as it happened, in microseconds: kernel (its number, or a name), thread, begin, end. */
+export interface Spans {
+  call: number;
+  threads: number;
+  rows: [number | string, number, number, number][];
+  left_out: number;
+  memory: [number, number][];
 }
 
 export interface StepFacts {
@@ -43,7 +57,6 @@ export interface StepFacts {
   copies: number;
   chunks?: number;
   threads?: number;
-  ms?: number | null;
 }
 
 export type Slot = [string, number, number, number, number, number];
@@ -68,8 +81,10 @@ export interface Facts {
   measured: {
     call_ms: number | null;
     note?: string;
-    peak_gflops?: number | null;
-    bandwidth_gbs?: number | null;
+    overhead?: number;
+    peak_gflops?: number;
+    levels?: { name: string; gbs: number }[];
+    spans?: Spans;
   };
   ops: string[];
   families: string[];
@@ -105,6 +120,40 @@ export interface Facts {
   no_listings: string;
   text?: string;
   passes?: string;
+  sites?: Site[];
+  validation?: Validation;
+}
+
+export interface StepVerdict {
+  name: string;
+  word: string;
+  difference: number | string;
+  error: number | string | null;
+  other_error: number | string | null;
+  drift: number | string | null;
+  sample: string;
+  remark: string;
+}
+
+/** What `monograph validate` found. */
+export interface Validation {
+  word: string;
+  first_wrong: string | null;
+  framework: string;
+  samples: string[];
+  skipped: string[];
+  steps: StepVerdict[];
+  program: StepVerdict | null;
+}
+
+/** A kernel whose schedule may be changed: what was chosen, and the values that knobs may be turned to. */
+export interface Site {
+  digest: string;
+  name: string;
+  choice: string;
+  launches: number;
+  knobs: Record<string, number[]>;
+  edits: Record<string, number>;
 }
 
 export type Change = "added" | "changed";

@@ -3,6 +3,7 @@
 
 import { button, h, milliseconds, replace } from "./dom";
 import { Facts, Model } from "./data";
+import { SchedulesView } from "./schedules_view";
 
 export interface Answer {
   facts?: Facts;
@@ -19,6 +20,9 @@ export class EditView {
   private status = h("p", { class: "status", role: "status", "aria-live": "polite" });
   private error = h("pre", { class: "error", role: "alert", hidden: true, tabindex: 0 });
   private run: HTMLButtonElement;
+  private schedules = new SchedulesView(() => replace(this.status, "changed: compile to see what it takes"));
+  /** What a call took before the edit, to compare with. */
+  private before: number | null;
 
   constructor(
     model: Model,
@@ -26,6 +30,8 @@ export class EditView {
     private answered: (answer: Answer) => void,
   ) {
     const { facts } = model;
+    this.before = facts.measured.call_ms;
+    this.schedules.show(facts.sites ?? []);
     this.text = h("textarea", { spellcheck: "false", "aria-label": "The graph as text", autocapitalize: "off", wrap: "off" });
     this.text.value = facts.text ?? "";
     this.passes = h("input", { type: "text", "aria-label": "Passes to run", spellcheck: "false", placeholder: "the level's own" });
@@ -45,6 +51,7 @@ export class EditView {
       h("div", { class: "controls" }, h("label", {}, "Level ", this.level), h("label", { class: "wide" }, "Passes ", this.passes), h("label", {}, "Threads ", this.threads), this.run, this.status),
       this.error,
       this.text,
+      this.schedules.element,
       h("p", { class: "meta" }, "Weights are named by digest: those of the model keep their contents, others are filled with random numbers. Ctrl + Enter compiles."),
     );
   }
@@ -59,13 +66,16 @@ export class EditView {
       const response = await fetch(this.address, {
         method: "POST",
         headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ text: this.text.value, passes: this.passes.value, level: this.level.value, threads: Number(this.threads.value) }),
+        body: JSON.stringify({ text: this.text.value, passes: this.passes.value, level: this.level.value, threads: Number(this.threads.value), tuning: this.schedules.tuning }),
       });
       const answer = (await response.json()) as Answer;
       if (answer.error !== undefined) this.fail(answer.error);
       else {
         const ms = answer.facts?.measured.call_ms;
-        replace(this.status, `compiled in ${milliseconds(performance.now() - started)}${ms ? `, a call takes ${milliseconds(ms)}` : ""}`);
+        const was = ms && this.before ? ` (before: ${milliseconds(this.before)}, ${(this.before / ms).toFixed(2)} times as fast)` : "";
+        replace(this.status, `compiled in ${milliseconds(performance.now() - started)}${ms ? `, a call takes ${milliseconds(ms)}${was}` : ""}`);
+        this.before = ms ?? null;
+        this.schedules.show(answer.facts?.sites ?? []);
         this.answered(answer);
       }
     } catch (error) {

@@ -3,6 +3,7 @@
 
 import { cssColor, h, replace } from "./dom";
 import { Box, place, Placed } from "./layout";
+import { Layouts } from "./layouts";
 import { GraphAt, GraphNode, isStored, Model, OUTPUT_IDS } from "./data";
 
 const LINE = 14;
@@ -26,15 +27,20 @@ interface Colors {
   tint: Record<string, string>;
 }
 
-interface Scene {
+/** A graph that is to be laid out. */
+interface Sketch {
   graph: GraphAt;
   nodes: GraphNode[];
   boxes: Box[];
   position: Map<number, number>;
+  labels: string[];
+  pairs: [number, number][];
+}
+
+interface Scene extends Sketch {
   placed: Placed;
   /** Edges by the position of either end. */
   touching: Map<number, number[]>;
-  labels: string[];
 }
 
 export interface GraphEvents {
@@ -60,6 +66,11 @@ export class GraphView {
   private moved = 0;
   private needsFit = true;
   private tooltip: HTMLElement;
+  private waiting = h("div", { class: "laying-out", role: "status", hidden: true });
+  private layouts = new Layouts((share) => this.wait(share));
+  /** The scene that is wanted, which may still be laid out. */
+  private wanted = "";
+  private toReveal: number | null = null;
   withStored = false;
   /** How long the last frame took to draw, in milliseconds: what a test of speed reads. */
   lastFrame = 0;
@@ -74,32 +85,54 @@ export class GraphView {
         "Graph. Arrow down and up follow values to a user or a producer, left and right go to the next node in order, plus and minus zoom, 0 fits the graph.",
     });
     this.tooltip = h("div", { class: "tooltip", hidden: true, "aria-hidden": "true" });
-    this.element = h("div", { class: "graph" }, this.canvas, this.tooltip);
+    this.element = h("div", { class: "graph" }, this.canvas, this.waiting, this.tooltip);
     this.context = this.canvas.getContext("2d")!;
     this.listen();
     new ResizeObserver(() => this.resize()).observe(this.element);
   }
 
+  /** Shows a stage; a large graph appears when it is laid out, and until then the one before. */
   show(stage: number): void {
     const key = `${stage}/${this.withStored}`;
-    let scene = this.scenes.get(key);
-    if (!scene) {
-      const started = performance.now();
-      scene = this.make(this.model.graphAt(stage));
+    this.wanted = key;
+    const known = this.scenes.get(key);
+    if (known) {
+      this.reach(known);
+      return;
+    }
+    const started = performance.now();
+    const sketch = this.sketch(this.model.graphAt(stage));
+    const made = (placed: Placed): void => {
       this.lastLayout = performance.now() - started;
+      const scene = finished(sketch, placed);
       this.scenes.set(key, scene);
       for (const old of this.scenes.keys()) if (this.scenes.size > 8 && old !== key) this.scenes.delete(old);
-    }
+      if (this.wanted === key) this.reach(scene);
+    };
+    if (Layouts.atOnce(sketch.boxes.length)) made(place(sketch.boxes, sketch.pairs));
+    else this.layouts.place(sketch.boxes, sketch.pairs, made);
+  }
+
+  private reach(scene: Scene): void {
+    this.waiting.hidden = true;
     const anchor = this.screenPlace(this.selected);
     this.scene = scene;
     if (this.needsFit) this.fitWidth();
     else if (anchor) this.keep(anchor);
+    if (this.toReveal !== null && scene.position.has(this.toReveal)) this.reveal(this.toReveal);
+    this.toReveal = null;
     this.draw();
+  }
+
+  private wait(share: number): void {
+    this.waiting.hidden = false;
+    replace(this.waiting, `Laying out the graph… ${Math.round(share * 100)} %`);
   }
 
   select(node: number | null, center: boolean): void {
     this.selected = node;
-    if (center) this.reveal(node);
+    if (center && this.waiting.hidden) this.reveal(node);
+    else if (center) this.toReveal = node;
     this.draw();
   }
 
@@ -167,7 +200,7 @@ export class GraphView {
 
   // Making a scene ---------------------------------------------------------------------------------
 
-  private make(graph: GraphAt): Scene {
+  private sketch(graph: GraphAt): Sketch {
     const nodes = this.withStored ? graph.nodes : graph.nodes.filter((node) => !isStored(node));
     const position = new Map(nodes.map((node, at) => [node.id, at]));
     const labels = nodes.map((node) => this.label(node));
@@ -183,16 +216,8 @@ export class GraphView {
         if (from !== undefined && from < to) pairs.push([from, to]);
       }
     });
-    const placed = place(boxes, [...new Map(pairs.map((pair) => [`${pair[0]}>${pair[1]}`, pair])).values()]);
-    const touching = new Map<number, number[]>();
-    placed.edges.forEach((edge, k) => {
-      for (const end of [edge.from, edge.to]) {
-        const known = touching.get(end);
-        if (known) known.push(k);
-        else touching.set(end, [k]);
-      }
-    });
-    return { graph, nodes, boxes, position, placed, touching, labels };
+    const once = new Map(pairs.map((pair) => [`${pair[0]}>${pair[1]}`, pair]));
+    return { graph, nodes, boxes, position, labels, pairs: [...once.values()] };
   }
 
   private label(node: GraphNode): string {
@@ -502,6 +527,18 @@ export class GraphView {
     const next = at < 0 ? 0 : (at + direction + scene.nodes.length) % scene.nodes.length;
     this.events.select(scene.nodes[next]!.id);
   }
+}
+
+function finished(sketch: Sketch, placed: Placed): Scene {
+  const touching = new Map<number, number[]>();
+  placed.edges.forEach((edge, k) => {
+    for (const end of [edge.from, edge.to]) {
+      const known = touching.get(end);
+      if (known) known.push(k);
+      else touching.set(end, [k]);
+    }
+  });
+  return { ...sketch, placed, touching };
 }
 
 function clamp(scale: number): number {

@@ -55,8 +55,9 @@ interface Relative {
   height: number;
 }
 
-/** Places boxes, which stand in an order of evaluation; edges are pairs of their positions. */
-export function place(boxes: Box[], pairs: [number, number][]): Placed {
+/** Places boxes, which stand in an order of evaluation; edges are pairs of their positions. How far it
+ * is, from 0 to 1, is told block by block. */
+export function place(boxes: Box[], pairs: [number, number][], progress: (share: number) => void = () => {}): Placed {
   const count = boxes.length;
   const x = new Float32Array(count);
   const y = new Float32Array(count);
@@ -82,6 +83,7 @@ export function place(boxes: Box[], pairs: [number, number][]): Placed {
   let left = Infinity;
   let right = -Infinity;
   blocks.forEach((block, k) => {
+    progress(k / blocks.length);
     const own = inside[k]!.map(([from, to]): [number, number] => [from - block.begin, to - block.begin]);
     const targets = entering[k]!.map(([, to]) => to - block.begin);
     const shape = boxes.slice(block.begin, block.end).map((box) => `${box.width}×${box.height}`);

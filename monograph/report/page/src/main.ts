@@ -6,6 +6,7 @@ import { EditView } from "./edit_view";
 import { GraphView } from "./graph_view";
 import { inspect } from "./inspector";
 import { KernelsView } from "./kernels_view";
+import { serveLayouts } from "./layouts";
 import { MemoryView } from "./memory_view";
 import { overview } from "./overview";
 import { Search } from "./search";
@@ -252,4 +253,6 @@ function expose(page: Page): void {
   (window as unknown as { monograph: Page }).monograph = page;
 }
 
-void start();
+// Large graphs are laid out by this very script in a worker, where there is no document.
+if (typeof document === "undefined") serveLayouts();
+else void start();

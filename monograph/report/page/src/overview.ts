@@ -1,7 +1,7 @@
 // The first thing to see: what the model became, pass by pass, in figures.
 
 import { button, bytes, h, integer, milliseconds, percent, plural } from "./dom";
-import { Model } from "./data";
+import { Model, Validation } from "./data";
 import { Go } from "./inspector";
 
 export function overview(model: Model, go: Go): HTMLElement {
@@ -20,7 +20,7 @@ export function overview(model: Model, go: Go): HTMLElement {
     "section",
     { class: "view overview", "aria-label": "Overview" },
     h("div", { class: "cards" }, ...cards.map(([label, value, note]) => h("div", { class: "card" }, h("h3", {}, label), h("p", { class: "value" }, value), h("p", { class: "meta" }, note)))),
-    h("div", { class: "columns" }, passes(model, go), h("div", {}, stages(model), facts.missing ? notice(facts.missing) : null, summary.specialised ? notice(`Calls complete this program, since ${summary.specialised}`) : null, fallbacks.length ? interpreted(fallbacks) : null, machine(model))),
+    h("div", { class: "columns" }, h("div", {}, passes(model, go), facts.validation ? checks(facts.validation) : null), h("div", {}, stages(model), facts.missing ? notice(facts.missing) : null, summary.specialised ? notice(`Calls complete this program, since ${summary.specialised}`) : null, fallbacks.length ? interpreted(fallbacks) : null, machine(model))),
   );
 }
 
@@ -34,7 +34,7 @@ function passes(model: Model, go: Go): HTMLElement {
     return h(
       "tr",
       {},
-      h("td", {}, button(stage.name, () => go({ view: "graph", stage: k, node: null }), { class: "link code" })),
+      h("td", {}, button(stage.name.replace(/\{.*\}$/, "{…}"), () => go({ view: "graph", stage: k, node: null }), { class: "link code", title: stage.name })),
       h("td", { class: "figure" }, integer(count)),
       h("td", { class: `figure ${change < 0 ? "less" : change > 0 ? "more" : ""}` }, change ? `${change > 0 ? "+" : "−"}${integer(Math.abs(change))}` : k ? "±0" : ""),
       h("td", { class: "figure" }, stage.ms === null ? "" : `${stage.ms.toFixed(2)} ms`),
@@ -82,4 +82,24 @@ function interpreted(fallbacks: [string, number][]): HTMLElement {
 
 function notice(text: string): HTMLElement {
   return h("div", { class: "panel notice", role: "note" }, h("h2", {}, "Not shown"), h("p", {}, text));
+}
+
+/** Whether each pass, and the program, kept the answer. */
+function checks(found: Validation): HTMLElement {
+  const steps = [...found.steps, ...(found.program ? [found.program] : [])];
+  const figure = (value: number | string | null) => (typeof value === "number" ? (value === 0 ? "0" : value.toExponential(1)) : (value ?? "–"));
+  const head = ["Step", "Verdict", "Moved by", "Error", "Before", "In f64"];
+  return h(
+    "div",
+    { class: `panel ${found.word === "wrong" ? "notice" : ""}` },
+    h("h2", {}, `Is it right? ${found.word}${found.first_wrong ? `, first after ${found.first_wrong}` : ""}`),
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, ...head.map((each, k) => h("th", { scope: "col", class: k > 1 ? "figure" : "" }, each)))),
+      h("tbody", {}, ...steps.map((each) => h("tr", { title: each.remark }, h("td", { class: "code" }, each.name.replace(/\{.*\}$/, "{…}")), h("td", {}, each.word), ...[each.difference, each.error, each.other_error, each.drift].map((value) => h("td", { class: "figure" }, figure(value)))))),
+    ),
+    h("p", { class: "meta" }, `${plural(found.samples.length, "sample")}: ${found.samples.join(", ")}. Errors are norms against double precision, of the answer after each step and before it.`),
+    ...found.skipped.map((each) => h("p", { class: "meta" }, `Not run: ${each}`)),
+  );
 }
