@@ -46,6 +46,14 @@ SizeRanges: TypeAlias = Annotated[
     typer.Option("--size", help="Fix a symbolic dimension, batch=1, or bound it: height=32..640."),
 ]
 Level: TypeAlias = Annotated[str, typer.Option("--level", "-O", help="O0 to O3.")]
+TargetName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="What to compile for: cpu, cpu:aarch64…; MONOGRAPH_TARGET decides if not, then "
+        "this machine.",
+    ),
+]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option("--threads", min=1, help="The most threads that a call may use.")
 ]

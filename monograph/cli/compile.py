@@ -36,6 +36,7 @@ def compile(
     types: common.Types = None,
     sizes: common.SizeRanges = None,
     level: common.Level = "O2",
+    target: common.TargetName = None,
     threads: common.Threads = None,
     strict: common.Strict = False,
     cache: common.Cache = None,
@@ -53,12 +54,7 @@ def compile(
         Stage | None,
         typer.Option("--emit", help="Print the program as it is at one stage of its making."),
     ] = None,
-    chip: Annotated[
-        str,
-        typer.Option(
-            "--chip", help="Whose code --emit llvm and asm show: host, aarch64, riscv64, wasm32."
-        ),
-    ] = "host",
+    chip: Annotated[str | None, typer.Option("--chip", hidden=True)] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -72,7 +68,7 @@ def compile(
     - monograph compile model.onnx --size batch=1 --size height=32..640 -o model.mono
     - monograph compile model.onnx --variant batch=1 --variant batch=8 -o model.mono
     - monograph compile net.py:model --input 'f32[1, 64]' --emit kernels
-    - monograph compile model.ir --emit asm --chip aarch64
+    - monograph compile model.ir --emit asm --target cpu:aarch64
     - monograph compile model.ir -o stages/
     - monograph compile model.onnx --plugin my_passes.py -p cse,my_pass,dce
     """
@@ -81,6 +77,9 @@ def compile(
     from monograph.inspect.listings import listing
     from monograph.inspect.models import executable_of, find_model
 
+    if chip is not None:
+        print(f"--chip is now --target cpu:{chip}", file=sys.stderr)
+        target = f"cpu:{chip}"
     options = Options(
         common.level_name(level),
         threads,
@@ -90,6 +89,7 @@ def compile(
         winograd_tolerance=winograd_tolerance,
         sizes=parse_size_ranges(sizes or ()),
         passes=common.pipeline_of(passes),
+        target=target,
         variants=len(variants) if variants else None,
     )
     wanted = [parse_sizes(each.split(",")) for each in variants or ()]
@@ -104,8 +104,8 @@ def compile(
         executable = executable_of(compiled)
         for each in wanted:
             executable.add_variant(each)
-        shown = None if emit is None else listing(executable, emit.value, chip)
-        files = [] if output is None else _write(compiled, executable, output, chip, wanted)
+        shown = None if emit is None else listing(executable, emit.value)
+        files = [] if output is None else _write(compiled, executable, output, wanted)
     seconds = time.perf_counter() - started
     if shown is not None:
         sys.stdout.write(shown)
@@ -119,7 +119,6 @@ def _write(
     compiled: CompiledModel,
     executable: Executable,
     output: Path,
-    chip: str,
     variants: Sequence[Mapping[str, int]],
 ) -> list[Path]:
     from monograph.inspect.listings import write_listings
@@ -132,7 +131,7 @@ def _write(
             hint="--emit prints a listing: send it to a file with >",
         )
     try:
-        return write_listings(executable, output, chip)
+        return write_listings(executable, output)
     except OSError as problem:
         raise InputError(f"{output} cannot be written: {problem.strerror}") from problem
 

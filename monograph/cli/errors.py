@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+import traceback
 
 from monograph.errors import MonographError
 
@@ -20,6 +21,17 @@ def error_text(error: MonographError) -> str:
         line if len(line) <= width or line.strip() in quoted else _wrapped(line, width)
         for line in lines
     )
+
+
+def internal_error_text(error: Exception) -> str:
+    """An error that nobody foresaw: its kind and where it was raised, and what to do about it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    problem = MonographError(
+        f"{type(error).__name__}: {error}",
+        where=f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None,
+        hint="this is a fault of Monograph's own: please report it with what --debug prints",
+    )
+    return error_text(problem)
 
 
 def _quoted(error: MonographError) -> set[str]:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 import monograph
 from monograph.cli import (
+    ablate,
     bench,
     bisect,
+    cache,
     check,
+    compare,
     compile,
+    convert,
+    doctor,
     explain,
     explore,
+    inspect,
     ops,
     opt,
+    profile,
     quantize,
     report,
     run,
@@ -24,14 +34,16 @@ from monograph.cli import (
     tune,
     validate,
 )
-from monograph.cli.errors import error_text
+from monograph.cli import list as list_command
+from monograph.cli.errors import error_text, internal_error_text
+from monograph.cli.exit_codes import BROKEN_PIPE, ERROR, INTERNAL
 from monograph.errors import MonographError
+from monograph.logs import follow_environment
 
 app = typer.Typer(
     name="monograph",
     help="A graph compiler for machine learning that you can read like a book.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
@@ -39,21 +51,33 @@ app.command("tour")(tour.tour)
 app.command("compile")(compile.compile)
 app.command("run")(run.run)
 app.command("bench")(bench.bench)
+app.command("compare")(compare.compare)
+app.command("profile")(profile.profile)
 app.command("tune")(tune.tune)
+app.command("convert")(convert.convert)
 app.command("quantize")(quantize.quantize)
 app.command("explain")(explain.explain)
 app.command("report")(report.report)
+app.command("ablate")(ablate.ablate)
 app.command("explore")(explore.explore)
+app.command("inspect")(inspect.inspect)
 app.command("opt")(opt.opt)
 app.command("check")(check.check)
 app.command("validate")(validate.validate)
 app.command("bisect")(bisect.bisect)
 app.command("ops")(ops.ops)
+app.command("list")(list_command.list_items)
+app.add_typer(cache.app)
+app.command("doctor")(doctor.doctor)
 
 
 @app.callback(invoke_without_command=True)
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Show the traceback of an error; may stand anywhere."),
+    ] = False,
 ) -> None:
     """A graph compiler for machine learning that you can read like a book."""
     if version:
@@ -61,13 +85,36 @@ def root(
         raise typer.Exit
 
 
-def main() -> None:
-    """Run the command line; an error that we foresaw prints without a traceback, exit code 1."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line, and exit with one of the codes of ``exit_codes``.
+
+    An error that we foresaw prints what is wrong; any other is a fault of Monograph's own, and says
+    so. Both have a traceback with ``--debug`` alone.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    stdout = sys.stdout
     try:
-        app()
+        follow_environment()
+        try:
+            app([each for each in given if each != "--debug"])
+        finally:
+            stdout.flush()  # here, where a reader that went away can be told from an error
+            if sys.stdout is not stdout:  # it went away earlier: click puts another in its place
+                raise BrokenPipeError
     except MonographError as error:
+        _show_traceback(debug)
         print(error_text(error), file=sys.stderr)
-        sys.exit(1)
+        sys.exit(ERROR)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # Python flushes it once more
+        sys.exit(BROKEN_PIPE)
+    except Exception as error:  # which nobody foresaw
+        _show_traceback(debug)
+        print(internal_error_text(error), file=sys.stderr)
+        sys.exit(INTERNAL)
+
+
+def _show_traceback(debug: bool) -> None:
+    if debug:
+        traceback.print_exc()

@@ -40,6 +40,7 @@ def run(
         Other | None, typer.Option("--compare", help="Hold the outputs against another's.")
     ] = None,
     level: common.Level = "O2",
+    target: common.TargetName = None,
     threads: common.Threads = None,
     timeout: common.Timeout = None,
     strict: common.Strict = False,
@@ -72,6 +73,7 @@ def run(
         winograd_tolerance=winograd_tolerance,
         keep_weights=True,  # the graph is run in double precision, too
         passes=common.pipeline_of(passes),
+        target=target,
     )
     with common.showing_progress("compiling"):
         found = find_model(model, types)

@@ -23,6 +23,7 @@ def tune(
         typer.Option("--budget", "-b", min=0.1, help="Seconds to search, compiling included."),
     ] = 3 * DEFAULT_SECONDS,
     level: common.Level = "O3",
+    target: common.TargetName = None,
     threads: common.Threads = None,
     strict: common.Strict = False,
     plugins: common.Plugins = None,
@@ -45,7 +46,9 @@ def tune(
     from monograph.inspect.measure import busy_note
     from monograph.inspect.models import executable_of, find_model
 
-    options = Options(common.level_name(level), threads, strict, budget=budget, again=True)
+    options = Options(
+        common.level_name(level), threads, strict, budget=budget, again=True, target=target
+    )
     with common.showing_progress("tuning"):
         found = find_model(model, types or ())
         if found.is_compiled:

@@ -25,6 +25,7 @@ from typing import BinaryIO
 
 from monograph import __version__
 from monograph.config import Config
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.runtime.atomic import is_temporary, replacing
 from monograph.runtime.bundle import Bundle
@@ -33,6 +34,7 @@ from monograph.runtime.container import (
     ArtifactError,
     open_regular,
     read_container,
+    read_manifest,
     write_container,
 )
 
@@ -106,6 +108,22 @@ def open_cache(config: Config) -> Cache | None:
         return None
 
 
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry as it lies on disk; ``kind`` is None if the file is damaged."""
+
+    key: str
+    nbytes: int
+    used: float
+    """When it was last read or written, in seconds since 1970."""
+    kind: str | None
+    """``program``, ``index`` (which of a program's weights decide its code), ``tuning``,
+    ``roofline``, or ``runtime`` (code that every program needs)."""
+    model: str
+    nodes: int | None
+    target: str
+
+
 class Cache:
     """Bundles by key, in one folder on disk. Safe to share between threads and processes."""
 
@@ -148,6 +166,48 @@ class Cache:
             if self._usable(create=False):
                 for name, _ in self._files():
                     _remove(self._folder / name)
+
+    def unusable(self) -> str | None:
+        """Why the folder cannot be used; None if it can, or is not there yet."""
+        try:
+            return _distrust(os.lstat(self._folder))
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            return problem.strerror
+
+    def entries(self) -> list[StoredEntry]:
+        """Every entry, the one that was used last first."""
+        if not self._usable(create=False):
+            return []
+        found = [self._entry(name, status) for name, status in self._files() if _is_entry(name)]
+        return sorted(found, key=lambda entry: entry.used, reverse=True)
+
+    def remove(self, key: str) -> None:
+        """Remove an entry."""
+        if self._usable(create=False):
+            _remove(self._path(key))
+
+    def _entry(self, name: str, status: os.stat_result) -> StoredEntry:
+        key = name.removesuffix(_SUFFIX)
+        try:
+            with _open_own(self._folder / name) as file:
+                kept_under, manifest = read_manifest(file, name)
+        except (ArtifactError, OSError):
+            kept_under, manifest = None, {}
+        about = manifest.get("about")
+        told = about if isinstance(about, dict) and kept_under == key else {}
+        kind = str(told.get("kind", "other")) if kept_under == key else None
+        nodes = told.get("nodes")
+        return StoredEntry(
+            key,
+            status.st_size,
+            status.st_mtime,
+            kind,
+            str(told.get("model", "")),
+            nodes if isinstance(nodes, int) else None,
+            str(told.get("target", "")),
+        )
 
     def size(self) -> int:
         """Bytes that all entries take together."""

@@ -38,7 +38,7 @@ def test_every_stage_is_shown(tmp_path: Path, stage: str, what: str) -> None:
 
 
 def test_assembly_for_another_chip_is_shown(tmp_path: Path) -> None:
-    text = output_of("compile", write_graph(tmp_path), "--emit", "asm", "--chip", "aarch64")
+    text = output_of("compile", write_graph(tmp_path), "--emit", "asm", "--target", "cpu:aarch64")
     assert "fmla" in text or "fmadd" in text
 
 
@@ -88,7 +88,7 @@ def test_strict_refuses_what_only_the_interpreter_runs(tmp_path: Path) -> None:
         (("{model}", "-o", "{folder}/program.txt"), "neither a .mono file nor a folder"),
         (("{model}", "--level", "7"), "'O7' is not an optimisation level"),
         (("{model}", "--input", "f32[4]"), "example inputs are for Python models only"),
-        (("{model}", "--emit", "asm", "--chip", "abacus"), "'abacus' is not a processor"),
+        (("{model}", "--emit", "asm", "--target", "cpu:abacus"), "'abacus' is not a processor"),
     ],
 )
 def test_what_cannot_be_done_is_told(

@@ -1,0 +1,97 @@
+"""What holds for every command: exit codes, tracebacks, completion."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from monograph.cli import exit_codes
+from monograph.cli import main as command_line
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "import sys; sys.argv[0] = 'monograph'; from monograph.cli.main import main; main()"
+
+
+def monograph(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={"COLUMNS": "80", "PATH": "", "NO_COLOR": "1", **environment},
+        cwd=ROOT,
+    )
+
+
+def test_an_error_has_a_traceback_with_debug_alone() -> None:
+    plain = monograph("opt", "missing.ir")
+    assert plain.returncode == exit_codes.ERROR
+    assert "Traceback" not in plain.stderr
+    assert plain.stderr.startswith("error: there is no file 'missing.ir'")
+    for arguments in (("--debug", "opt", "missing.ir"), ("opt", "missing.ir", "--debug")):
+        told = monograph(*arguments)
+        assert told.returncode == exit_codes.ERROR
+        assert "Traceback" in told.stderr and plain.stderr in told.stderr
+
+
+def test_an_error_that_nobody_foresaw_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: list[str]) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(command_line, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["tour"])
+    assert ended.value.code == exit_codes.INTERNAL
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ZeroDivisionError: by nothing")
+    assert f"{__file__}:" in printed and "--debug" in printed and "Traceback" not in printed
+
+
+def test_a_command_that_does_not_exist() -> None:
+    assert monograph("complie").returncode == 2
+
+
+def test_a_wrong_log_setting_is_an_error_before_anything_runs() -> None:
+    done = monograph("--version", MONOGRAPH_LOG="nothing")
+    assert done.returncode == exit_codes.ERROR
+    assert "names 'nothing'" in done.stderr
+
+
+def test_who_reads_the_output_may_go_away() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "list", "ops"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+    )
+    os.close(writing)
+    assert done.returncode == exit_codes.BROKEN_PIPE, done.stderr
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("monograph ca", ["cache"]),
+        ("monograph cache p", ["prune"]),
+        ("monograph list ta", ["targets"]),
+        ("monograph validate --se", ["--seed", "--seconds"]),
+    ],
+)
+def test_completion_knows_commands_options_and_values(words: str, expected: list[str]) -> None:
+    done = monograph(
+        _MONOGRAPH_COMPLETE="complete_bash",
+        COMP_WORDS=words,
+        COMP_CWORD=str(len(words.split()) - 1),
+    )
+    assert sorted(done.stdout.split()) == sorted(expected), done.stderr
