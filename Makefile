@@ -57,12 +57,19 @@ page: ## Build the report's script and style anew (needs node; the result is com
 	cd monograph/report/page && npm ci --no-audit --no-fund && npm run build
 
 .PHONY: test-gpu
-test-gpu: $(STAMP) ## Run the Triton kernels, and every op's samples, on a GPU and compare
+test-gpu: $(STAMP) ## Run Triton kernels, op samples and whole models on a GPU and compare
 	$(BIN)/python -m tests.targets.gpu.kernels --device cuda
 	$(BIN)/python -m tests.targets.gpu.samples --device cuda --blocks --dtypes
+	$(BIN)/python -m tests.targets.gpu.check --dtypes
+	$(BIN)/python -m tests.targets.gpu.models
+
+.PHONY: bench-gpu
+bench-gpu: $(STAMP) ## Time programs and models on a GPU beside torch (BENCH_ARGS='BERT --peers eager')
+	$(BIN)/python -m benchmarks.gpu $(BENCH_ARGS)
 
 .PHONY: conformance
 conformance: $(STAMP) ## Run ONNX's suite, torch's OpInfo samples and JAX's harnesses, and count
+	$(BIN)/python -m tests.exporters.claims
 	$(BIN)/python -m tests.frontends.onnx.conformance --target $(TARGET)
 	$(BIN)/python -m tests.frontends.torch.opinfo --workers 2 --target $(TARGET)
 	$(BIN)/python -m tests.frontends.torch.opinfo --workers 2 --target $(TARGET) --errors

@@ -30,6 +30,7 @@ from tests.models.verdict import Array, Verdict, Word, error_of, judge, judge_al
 from tests.targets.running import Runner
 
 WAYS = ("torch", "onnx", "train")
+ROUND_TRIP = "round trip"
 MOVES = 6
 """How many times a training step is repeated with weights moved by a rounding."""
 
@@ -89,6 +90,7 @@ def check(model: Model, way: str, cache: Path | None = None, target: str = "inte
     """One model, one way, on a target."""
     result = Result(model.name, way, runner=Runner(target))
     reasons = {"torch": model.no_torch, "onnx": model.no_onnx, "train": model.no_train}
+    reasons[ROUND_TRIP] = model.no_torch
     excuse = reasons[way]
     if excuse is not None:
         result.excuse = excuse
@@ -96,9 +98,13 @@ def check(model: Model, way: str, cache: Path | None = None, target: str = "inte
     with warnings.catch_warnings(), contextlib.suppress(Stopped):
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
-        {"torch": _through_torch, "onnx": _through_onnx, "train": _training_step}[way](
-            model, result, cache
-        )
+        take = {
+            "torch": _through_torch,
+            "onnx": _through_onnx,
+            "train": _training_step,
+            ROUND_TRIP: _round_trip,
+        }
+        take[way](model, result, cache)
     return result
 
 
@@ -123,6 +129,27 @@ def _through_onnx(model: Model, result: Result, cache: Path | None) -> None:
     _compare_outputs(graph, arrays, module, inputs, result)
 
 
+def _round_trip(model: Model, result: Result, cache: Path | None) -> None:
+    """torch to our graph, to ONNX, to our graph again, to StableHLO, to jaxlib."""
+    from monograph.exporters.onnx import to_onnx
+    from monograph.exporters.runtimes import run_stablehlo
+    from monograph.exporters.stablehlo import to_stablehlo
+
+    module, inputs = model.build(), model.example()
+    with result.step("torch in"):
+        graph = import_torch(torch.export.export(module, inputs, strict=False)).graph
+    with result.step("onnx out"):
+        content = to_onnx(graph).SerializeToString()
+    with result.step("onnx in"):
+        again = from_onnx(content)
+    with result.step("stablehlo out"):
+        text = to_stablehlo(again)
+    result.nodes = len(again)
+    with result.step("jaxlib"):
+        got = run_stablehlo(text, list(map(to_numpy, inputs)))
+    _compare_with_eager(got, module, inputs, result)
+
+
 def _compare_outputs(
     graph: Graph, arrays: Any, module: Flat, inputs: Sequence[Tensor], result: Result
 ) -> None:
@@ -131,6 +158,12 @@ def _compare_outputs(
         verify(graph)
     with result.step("run"):
         got = result.runner(graph, arrays)
+    _compare_with_eager(got, module, inputs, result)
+
+
+def _compare_with_eager(
+    got: Sequence[Array], module: Flat, inputs: Sequence[Tensor], result: Result
+) -> None:
     with result.step("reference"), torch.no_grad():
         eager = [to_numpy(output) for output in module(*inputs)]
         exact = [to_numpy(output) for output in doubled(module)(*map(as_double, inputs))]
