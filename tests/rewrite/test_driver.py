@@ -180,11 +180,11 @@ def test_time_grows_with_the_number_of_nodes(shape):
         for _ in range(count):
             values.append((values[-1] if shape == "chain" else x) * one)
         graph.set_outputs(values[-1:] if shape == "chain" else values)
-        start = time.perf_counter()
+        start = time.thread_time()
         report = drive(graph, ONE, TANH)
         assert report.rules["one"].hits == count
         assert len(graph) == 0
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     small, large = seconds(2_000), seconds(16_000)
     assert large < 8 * small * 4 + 0.5
