@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen
 from torch.utils import _pytree
 
@@ -66,6 +67,7 @@ class _Plain(torch.nn.Module):
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__()
+        _LazyGraphModule.force_recompile(module)  # a lazy one's forward is a stand-in until then
         own = {key: held for key, held in vars(module).items() if key not in ("train", "eval")}
         vars(self).update(own)
         self._forward = type(module).forward

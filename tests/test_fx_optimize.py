@@ -84,6 +84,18 @@ def test_nested_arguments_and_results_keep_their_form() -> None:
     torch.testing.assert_close(found["parts"], expected["parts"])
 
 
+def test_a_backend_of_torch_compile_may_optimise_its_graph() -> None:
+    seen = []
+
+    def backend(graph_module: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Any:
+        seen.append(monograph.fx.optimize(graph_module, *examples))
+        return seen[-1].forward
+
+    model, x = Wasteful().eval(), torch.randn(3, 4)
+    torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
+    assert linear_count(seen[0]) == 1 and len(targets(seen[0])) == 3
+
+
 def test_buffers_that_are_written_are_written_by_the_result() -> None:
     class Counter(torch.nn.Module):
         def __init__(self) -> None:

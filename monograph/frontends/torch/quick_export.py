@@ -11,8 +11,8 @@ import importlib.util
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -27,40 +27,60 @@ def quick_export() -> Iterator[None]:
     """While it is on, graphs are exported in less time, and are the same."""
     with ExitStack() as stack:
         if importlib.util.find_spec(LAZY) is not None:  # as in all versions that we know
-            stack.enter_context(importlib.import_module(LAZY)._use_lazy_graph_module(True))
+            stack.enter_context(LAZY_GRAPHS)
         if hasattr(torch.fx.proxy, "CapturedTraceback"):
             stack.enter_context(SHORT_STACKS)
         yield
 
 
-class ShortStacks:
-    """While somebody is inside, torch's tracing records stacks as ``Frames``.
+class SharedContext:
+    """A change of torch's globals that several threads share.
 
-    Several threads may be: the first one in changes torch, and the last one out changes it back.
+    The first one in makes the change, and the last one out takes it back. Were each to put back
+    what it found, the one that came second and left last would put back the change itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, change: Callable[[], AbstractContextManager[None]]) -> None:
+        self._change = change
         self._inside = 0
         self._lock = threading.Lock()
-        self._original: Any = None
+        self._entered = ExitStack()
 
     def __enter__(self) -> None:
-        proxy: Any = torch.fx.proxy
         with self._lock:
             if self._inside == 0:
-                self._original = proxy.CapturedTraceback
-                proxy.CapturedTraceback = Frames
+                self._entered.enter_context(self._change())
             self._inside += 1
 
     def __exit__(self, *raised: object) -> None:
-        proxy: Any = torch.fx.proxy
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
-                proxy.CapturedTraceback = self._original
+                self._entered.close()
 
 
-SHORT_STACKS = ShortStacks()
+def _lazy_graphs() -> AbstractContextManager[None]:
+    """Graph modules that write their Python when it is asked for."""
+    changed: AbstractContextManager[None] = importlib.import_module(LAZY)._use_lazy_graph_module(
+        True
+    )
+    return changed
+
+
+@contextmanager
+def _short_stacks() -> Iterator[None]:
+    """Torch's tracing records stacks as ``Frames``."""
+    proxy: Any = torch.fx.proxy
+    original = proxy.CapturedTraceback
+    proxy.CapturedTraceback = Frames
+    try:
+        yield
+    finally:
+        proxy.CapturedTraceback = original
+
+
+LAZY_GRAPHS = SharedContext(_lazy_graphs)
+SHORT_STACKS = SharedContext(_short_stacks)
 
 
 class Frames:

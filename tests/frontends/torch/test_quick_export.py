@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.fx._lazy_graph_module
 import torch.fx.proxy
 
 from monograph.frontends.torch.quick_export import quick_export
@@ -40,12 +41,17 @@ def test_an_exported_program_still_runs() -> None:
     torch.testing.assert_close(program.module()(x), model(x))
 
 
-def test_torch_is_as_it_was_when_the_last_export_ends() -> None:
+def changed_in_torch() -> tuple[Any, bool]:
     proxy: Any = torch.fx.proxy
-    before = proxy.CapturedTraceback
+    return proxy.CapturedTraceback, torch.fx._lazy_graph_module._use_lazy_graph_module_flag
+
+
+def test_torch_is_as_it_was_when_the_last_export_ends() -> None:
+    before = changed_in_torch()
     first, second = quick_export(), quick_export()
     with first:
         second.__enter__()
-    assert proxy.CapturedTraceback is not before
+    during = changed_in_torch()
+    assert during[0] is not before[0] and during[1] is True
     second.__exit__(None, None, None)
-    assert proxy.CapturedTraceback is before
+    assert changed_in_torch() == before
