@@ -148,14 +148,19 @@ _V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"
 _V4 = f"{_V3},+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl"
 OTHERS = {
     "aarch64": ("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32),
+    "aarch64-dotprod": ("aarch64-unknown-linux-gnu", "generic", "+neon,+dotprod", 16, 32),
     "riscv64": ("riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c", 16, 32),
     "wasm32": ("wasm32-unknown-unknown", "generic", "+simd128", 16, 16),
     "x86-64-v2": ("x86_64-unknown-linux-gnu", "x86-64-v2", _V2, 16, 16),
     "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3", _V3, 32, 16),
     "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4", _V4, 64, 32),
-    "x86-64": ("x86_64-unknown-linux-gnu", "x86-64-v3", "", 32, 16),
+    "x86-64-vnni": ("x86_64-unknown-linux-gnu", "x86-64-v4", f"{_V4},+avx512vnni", 64, 32),
+    "x86-64": ("x86_64-unknown-linux-gnu", "x86-64-v3", _V3, 32, 16),
 }
-"""Chips that code can be emitted for, by short name."""
+"""Chips that code can be emitted for, by short name.
+
+Their features are all that the code needs: a loader compares them with what its processor has.
+"""
 
 
 def machine_named(name: str) -> Machine:
