@@ -36,3 +36,13 @@ def test_columns_lose_as_little_with_any_number_of_rows_and_what_is_fused(rows: 
     compiled = monograph.compile(lambda x: F.sum(x, 0, keepdims=True) + x * 0.0, f"f32[{rows}, 64]")
     exact = x.astype(np.float64).sum(0)
     assert np.mean(np.abs(compiled(x)[0] - exact) / exact) < 5e-8
+
+
+@pytest.mark.parametrize("rows", (48, 96, 128))
+def test_columns_of_a_batch_lose_no_more_than_eager(rows: int) -> None:
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).uniform(0.5, 2, (rows, 256)).astype(np.float32)
+    compiled = monograph.compile(lambda x: F.sum(x, 0), f"f32[{rows}, 256]")
+    exact = x.astype(np.float64).sum(0)
+    eager = torch.from_numpy(x).sum(0).numpy()
+    assert np.linalg.norm(compiled(x) - exact) < 1.3 * np.linalg.norm(eager - exact)

@@ -27,8 +27,9 @@ TILE = 4096
 """Elements of a long row that one parallel iteration takes."""
 LINE = 64
 """Bytes in a cache line."""
-PARTIAL = 64
-"""Elements that one running sum takes before it is added to another."""
+MAX_TERMS_PER_SUM = 16
+"""Terms that one running sum takes before it is added to another: as many as eager's do, whose
+error a longer one exceeds."""
 LONGEST_SUM = 2048
 """Elements that a running sum takes at most, whatever the vectors: its error grows with them."""
 SHORT = 4
@@ -338,7 +339,7 @@ def _across(
         tile=width,
         along_tiles=bool(jam),
         jam=jam,
-        partial=PARTIAL,
+        partial=MAX_TERMS_PER_SUM,
         streaming=frozenset(),
         grain=max(1, WORK // max(per_tile, 1)),
     )
@@ -365,7 +366,7 @@ def _columns(
         vector=(vector,),
         width=width,
         tile=width,
-        partial=PARTIAL if is_long else 0,
+        partial=MAX_TERMS_PER_SUM if is_long else 0,
         keep=not is_long,
         streaming=_streaming(kernel, machine),
         grain=max(1, WORK // max(work_of(kernel) * length, 1)),

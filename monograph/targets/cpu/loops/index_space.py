@@ -2,7 +2,7 @@
 
 jam(i, 4)      o[i] = f(i), i < 4*n    →   o[4*i] = f(4*i), … o[4*i+3] = f(4*i+3), i < n
 block(i, 8)    o[i] = f(i), i < 8*n    →   o[8*ib+ii] = f(8*ib+ii), ib < n, ii < 8
-partial(64)    sum(r: x[r])            →   sum(r8: sum(r9 < 64: x[64*r8+r9]))
+partial(16)    sum(r: x[r])            →   sum(r8: sum(r9 < 16: x[16*r8+r9]))
 """
 
 from __future__ import annotations
