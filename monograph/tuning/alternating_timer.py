@@ -13,6 +13,9 @@ from monograph.progress import announce
 BLOCK_SECONDS = 0.005
 """About how long a turn lasts; one call, if a call takes longer."""
 
+WARM_SECONDS = 0.001
+"""After a pause the first calls find cold caches and a slow clock: for so long nothing is timed."""
+
 QUIET_SECONDS = 0.05
 """Threads of some peers (ONNX Runtime's) spin for tens of milliseconds after a call."""
 
@@ -65,9 +68,12 @@ def alternate(
 def _turn(
     call: Callable[[], object], calls: int, quiet: float, before: Callable[[], object] | None
 ) -> float:
-    """Quiet, until the threads of who went before sleep; once untimed, so that ours wake; then."""
+    """Quiet, until the threads of who went before sleep; some calls untimed, to warm up; then."""
     time.sleep(quiet)
+    warm = time.perf_counter() + (WARM_SECONDS if before is None else 0)
     call()
+    while time.perf_counter() < warm:
+        call()
     if before is not None:
         before()
     started = time.perf_counter()
@@ -77,7 +83,14 @@ def _turn(
 
 
 def _calls_in_turn(call: Callable[[], object]) -> int:
+    """How many calls fill a turn. Single calls are too cold to tell: ever more are timed."""
     call()
-    started = time.perf_counter()
-    call()
-    return max(1, round(BLOCK_SECONDS / max(time.perf_counter() - started, 1e-7)))
+    calls = 1
+    while True:
+        started = time.perf_counter()
+        for _ in range(calls):
+            call()
+        took = time.perf_counter() - started
+        if took > BLOCK_SECONDS / 2:
+            return max(1, round(calls * BLOCK_SECONDS / took))
+        calls *= 2
