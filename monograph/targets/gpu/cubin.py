@@ -90,7 +90,11 @@ def _compile(chip: Chip, kernel: TritonKernel, function: Any) -> MachineCode:
         compiled = triton.compile(
             source,
             target=GPUTarget(chip.backend, chip.architecture, chip.warp),
-            options={"num_warps": kernel.warps, "num_stages": kernel.stages},
+            options={
+                "num_warps": kernel.warps,
+                "num_stages": kernel.stages,
+                "enable_fp_fusion": True,  # the default before Triton 3.10, where it is not
+            },
         )
     except Exception as problem:
         raise UnsupportedError(
@@ -100,13 +104,15 @@ def _compile(chip: Chip, kernel: TritonKernel, function: Any) -> MachineCode:
         ) from problem
     found = compiled.metadata
     threads = found.num_warps * chip.warp
+    # Triton 3.6 and 3.7 make no tensor descriptors for AMD's chips, and name no memory for them.
+    scratch = getattr(found, "global_scratch_size", 0)
     return MachineCode(
         compiled.asm[chip.code_suffix],
         found.name,
         threads,
         found.shared,
         parameter_kinds(kernel),
-        found.global_scratch_size,
+        scratch,
     )
 
 

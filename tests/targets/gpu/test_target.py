@@ -114,5 +114,36 @@ def test_without_a_gpu_the_error_says_what_to_do(compiled: Any, tmp_path: Path) 
         monograph.load(path)
 
 
+@pytest.mark.parametrize("chip", ["gfx942", "sm_80"])
+def test_programs_are_compiled_for_chips_that_nobody_has_here(chip: str) -> None:
+    def both(x: Any) -> Any:
+        return F.exp(x) * 2.0, F.softmax(x, -1)
+
+    compiled = monograph.compile(both, "f32[64, 64]", target=f"gpu:{chip}", cache=False)
+    assert compiled.report.fallbacks == ()
+    modules = read_modules(compiled.executable.code.object)
+    assert len(modules) == 2
+    assert all(each.image.startswith(b"\x7fELF") for each in modules.values())
+    assert all(each.scratch == 0 for each in modules.values())
+
+
+def test_products_are_fused_with_sums_whatever_tritons_default_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import triton
+
+    made, compile_ = list[Any](), triton.compile
+    monkeypatch.setattr(
+        triton,
+        "compile",
+        lambda *given, **named: made.append(compile_(*given, **named)) or made[-1],
+    )
+    with triton.knobs.language.scope():
+        triton.knobs.language.default_fp_fusion = False
+        monograph.compile(lambda x, y, z: x * y + z, *["f32[64, 64]"] * 3, target=CHIP, cache=False)
+    (kernel,) = made
+    assert kernel.metadata.enable_fp_fusion
+
+
 def test_an_empty_object_has_no_kernels() -> None:
     assert read_modules(write_modules({})) == {}
