@@ -40,15 +40,20 @@ from monograph.targets.cpu.machine import Compiled, Machine
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "build" / "replay"
-PROCESSORS = 8
-"""What the described machine is said to have; no program depends on how many there really are."""
 CACHES = (32 << 10, 1 << 20, 16 << 20)
+THREADS = 8
 MACHINES = {
     "avx512": Machine(
-        "x86_64-unknown-linux-gnu", "znver4", "+avx512f,+avx512vnni,+avx512bf16", 64, 32, *CACHES
+        "x86_64-unknown-linux-gnu",
+        "znver4",
+        "+avx512f,+avx512vnni,+avx512bf16",
+        64,
+        32,
+        *CACHES,
+        THREADS,
     ),
-    "avx2": Machine("x86_64-unknown-linux-gnu", "x86-64-v3", "", 32, 16, *CACHES),
-    "neon": Machine("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32, *CACHES),
+    "avx2": Machine("x86_64-unknown-linux-gnu", "x86-64-v3", "", 32, 16, *CACHES, THREADS),
+    "neon": Machine("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32, *CACHES, THREADS),
 }
 QUICK_MODELS = ("bert", "llama", "resnet", "mobilenet-v2", "t5", "whisper")
 QUICK_WORKLOADS = ("convolution", "attention", "rows", "pointwise", "narrow")
@@ -168,9 +173,8 @@ def generated_text(graph: Graph, machine: Machine) -> str:
 
 @contextmanager
 def _without_llvm() -> Iterator[None]:
-    """Within it LLVM makes an empty object of every text, and there are so many processors."""
+    """Within it LLVM makes an empty object of every text."""
     replaced: dict[str, Callable[..., Any]] = {
-        "monograph.targets.cpu.target.processor_count": lambda: PROCESSORS,
         "monograph.targets.cpu.build.compile_text": lambda *_, **__: Compiled(b""),
         "monograph.targets.cpu.parts.compile_text": lambda *_, **__: Compiled(b""),
     }

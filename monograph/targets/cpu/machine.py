@@ -7,7 +7,6 @@ and another chip is another ``Machine``.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from monograph.config import Config
+from monograph.config import Config, processor_count
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.types import DType, i8, i16, u8
@@ -68,6 +67,8 @@ class Machine:
     l2: int
     l3: int
     """Bytes in the caches: a core's own two, and the last one."""
+    threads: int
+    """How many threads a call may have: those of this process where it is the host."""
 
     @property
     def dots(self) -> Mapping[str, DotInstruction]:
@@ -114,6 +115,8 @@ def _dot_instructions(triple: str, features: frozenset[str]) -> Mapping[str, Dot
 
 
 HOST_FALLBACK = (32 << 10, 512 << 10, 16 << 20)
+OTHER_THREADS = 8
+"""Threads of a processor that is not here: its code is the same wherever it is compiled."""
 
 
 def host() -> Machine:
@@ -123,11 +126,11 @@ def host() -> Machine:
     what they are: LLVM makes several of one where a vector is wider than the processor's.
     """
     config = Config.from_environment()
-    return _described(config.vector_bytes, config.vector_registers)
+    return _described(config.vector_bytes, config.vector_registers, processor_count())
 
 
 @cache
-def _described(vector_bytes: int | None, registers: int | None) -> Machine:
+def _described(vector_bytes: int | None, registers: int | None, threads: int) -> Machine:
     """The processor, with other vectors than it has if numbers are given."""
     _initialize()
     features = llvm.get_host_cpu_features()
@@ -140,6 +143,7 @@ def _described(vector_bytes: int | None, registers: int | None) -> Machine:
         vector_bytes or found_bytes,
         registers or found_registers,
         *_caches(),
+        threads,
     )
 
 
@@ -172,7 +176,8 @@ def machine_named(name: str) -> Machine:
             f"{name!r} is not a processor", expected=", ".join(("host", *OTHERS)), found=repr(name)
         )
     _initialize_all()
-    return Machine(*OTHERS[name], *HOST_FALLBACK)
+    threads = 1 if name.startswith("wasm") else OTHER_THREADS
+    return Machine(*OTHERS[name], *HOST_FALLBACK, threads)
 
 
 def _vectors(triple: str, features: set[str]) -> tuple[int, int]:
@@ -315,8 +320,3 @@ class Library:
 def function_pointer(address: int, result: type | None, *arguments: type) -> object:
     """A native function as something Python calls."""
     return ctypes.CFUNCTYPE(result, *arguments)(address)
-
-
-def processor_count() -> int:
-    """How many processors this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

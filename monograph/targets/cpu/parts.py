@@ -17,9 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from monograph.config import processor_count
 from monograph.errors import InputError
 from monograph.priority import lower_this_thread, may_wait
-from monograph.targets.cpu.machine import Compiled, Machine, compile_text, processor_count
+from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

@@ -25,7 +25,7 @@ from monograph.targets.cpu.assemble.steps import computes
 from monograph.targets.cpu.attention.attend import DECOMPOSE_ATTENTION
 from monograph.targets.cpu.build import CpuAssembled, Program, assemble, emit
 from monograph.targets.cpu.knobs import edited
-from monograph.targets.cpu.machine import Machine, processor_count
+from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.products.blocked import widest_blocked_weights
 from monograph.targets.cpu.tuning import Edits, Recorder, Tuning
 
@@ -75,7 +75,7 @@ class CpuTarget(Target):
     def lowering(self, *, fusion: bool = True) -> Pipeline:
         """Lowering, then loops over the images of a batch that does not stay in cache."""
         passes = (DecomposeBlockedLinear(bits=widest_blocked_weights(self.machine)), *LOWERING)
-        tiled = TileBatch(near=self.machine.l2, processors=processor_count())
+        tiled = TileBatch(near=self.machine.l2, processors=self.machine.threads)
         return (*passes, tiled) if fusion else passes
 
     def computes(self, node: Node) -> bool:

@@ -22,7 +22,6 @@ from monograph.targets.cpu.machine import (
     function_pointer,
     host,
     machine_named,
-    processor_count,
 )
 
 ADD = "define i64 @add(i64 %a, i64 %b) {\n  %c = add i64 %a, %b\n  ret i64 %c\n}\n"
@@ -144,7 +143,3 @@ def test_code_is_unloaded_with_the_library() -> None:
         Library(code)
     gc.collect()
     assert executable_pages() < before + 25
-
-
-def test_processors_are_counted() -> None:
-    assert 1 <= processor_count() <= (os.cpu_count() or 1)
