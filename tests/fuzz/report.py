@@ -118,13 +118,19 @@ def width(case: Case) -> str:
     return dict(case.settings).get("MONOGRAPH_VECTOR_BYTES", "own")
 
 
+def registers(case: Case) -> str:
+    """How many vector registers a case was compiled for."""
+    return dict(case.settings).get("MONOGRAPH_VECTOR_REGISTERS", "own")
+
+
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Counts by dtype, by vector width, by route, then of all."""
+    """Counts by dtype, by vector width, by registers, by route, then of all."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     for outcome in outcomes:
         keys = [
             f"dtype {main_dtype(outcome.case)}",
             f"vector {width(outcome.case)}",
+            f"registers {registers(outcome.case)}",
             f"route {_route(outcome.case)}",
             "total",
         ]

@@ -20,15 +20,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.fuzz import layers, pointwise, reductions, views
-from tests.fuzz.check import Case, check, draw_case
+from tests.fuzz.check import Case, Verdict, check, draw_case
 from tests.fuzz.definitions import Definitions
 from tests.fuzz.oracle import Answers, judge, nudge
 from tests.fuzz.programs import Model, Program, Statement
-from tests.fuzz.report import as_python, bucket
+from tests.fuzz.report import as_python, bucket, table
 from tests.fuzz.routes import Mode
 from tests.fuzz.scope import Drawn, Scope
 from tests.fuzz.shrink import shrink
 from tests.fuzz.values import CONTENTS, DTYPES, LAYOUTS, Source, make
+from tests.fuzz.workers import Outcome
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = 75
@@ -187,6 +188,37 @@ def test_a_crash_and_an_endless_loop_end_no_more_than_their_own_case() -> None:
     ended = run_python("-c", CRASHES)
     assert "crash SIGSEGV" in ended.stdout, ended.stderr
     assert "timeout no answer" in ended.stdout, ended.stderr
+
+
+VERIFIED = """
+import os
+from monograph.config import Config
+from tests.fuzz import check, workers
+workers.check = lambda case: check.Verdict(f"verified={Config.from_environment().verify}")
+del os.environ["MONOGRAPH_VERIFY"]
+print("unset", workers.run_case(check.draw_case(3), 10).verdict.status)
+os.environ["MONOGRAPH_VERIFY"] = "0"
+print("0", workers.run_case(check.draw_case(3), 10).verdict.status)
+"""
+
+
+def test_random_programs_are_verified_unless_one_says_no() -> None:
+    ended = run_python("-c", VERIFIED)
+    assert ended.stdout.splitlines() == ["unset verified=True", "0 verified=False"], ended.stderr
+
+
+def test_the_table_counts_by_dtype_width_registers_and_route() -> None:
+    settings = (("MONOGRAPH_VECTOR_BYTES", "64"), ("MONOGRAPH_VECTOR_REGISTERS", "16"))
+    program = Program((Source("x0", (2,), "bfloat16"),), (), ("x0",))
+    outcomes = [
+        Outcome(Case(program, Mode("onnx"), settings), Verdict("right"), 1.0, 0),
+        Outcome(Case(program, Mode()), Verdict("crash"), 1.0, 1),
+    ]
+    rows = {line[:22].strip(): line[22:].split() for line in table(outcomes).splitlines()}
+    right, crash = ["1", "1", *"·" * 9], ["1", "·", "·", "1", *"·" * 7]
+    assert rows["registers 16"] == rows["vector 64"] == rows["route onnx"] == right
+    assert rows["registers own"] == rows["vector own"] == rows["route compile"] == crash
+    assert rows["dtype bfloat16"] == rows["total"] == ["2", "1", "·", "1", *"·" * 7]
 
 
 def answers(eager: Sequence[float], dtype: torch.dtype = torch.float32, **options: bool) -> Answers:
