@@ -80,12 +80,24 @@ def draw_samples(
             for k, value in enumerate(graph.inputs)
         )
         named = {symbol.name: size for symbol, size in bindings.items()}
-        shown = ", ".join(f"{name}={size}" for name, size in named.items())
-        yield Sample(f"{contents} ({shown})" if shown else contents, arrays, named)
+        yield Sample(_name(contents, bindings), arrays, named)
 
 
-def _extreme_sizes(graph: Graph, fixed: Mapping[str, int]) -> Iterator[dict[Symbol, int]]:
-    """The smallest, the largest and an odd size of each symbol, as far as that fits in memory."""
+def oversized(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[str]:
+    """The samples that are not drawn, because an input of them would be too large."""
+    extremes = _extreme_sizes(graph, dict(sizes or {}), fitting=False)
+    return [_name("normal", bindings) for bindings in extremes]
+
+
+def _name(contents: str, bindings: Mapping[Symbol, int]) -> str:
+    shown = ", ".join(f"{symbol.name}={size}" for symbol, size in bindings.items())
+    return f"{contents} ({shown})" if shown else contents
+
+
+def _extreme_sizes(
+    graph: Graph, fixed: Mapping[str, int], *, fitting: bool = True
+) -> Iterator[dict[Symbol, int]]:
+    """The smallest, the largest and an odd size of each symbol: those that fit, or the others."""
     free = [symbol for symbol in graph.symbols().values() if symbol.name not in fixed]
     if not free:
         return
@@ -93,7 +105,7 @@ def _extreme_sizes(graph: Graph, fixed: Mapping[str, int]) -> Iterator[dict[Symb
     for pick in (_smallest, _odd, _largest):
         chosen = {symbol.name: pick(symbol) for symbol in free}
         bindings = choose_sizes(graph, {**fixed, **chosen})
-        if bindings not in seen and _fits(graph, bindings):
+        if bindings not in seen and _fits(graph, bindings) == fitting:
             seen.append(bindings)
             yield bindings
 

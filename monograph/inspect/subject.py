@@ -72,7 +72,7 @@ def subject_of(model: Model) -> Subject:
     if isinstance(model.subject, Graph):
         given = tuple(each for each in model.examples if not isinstance(each, str))
         return Subject(model.name, model.subject, given)
-    if model.path.suffix == ".onnx":
+    if isinstance(model.subject, Path):
         return _onnx_subject(model)
     blame = blaming(model.path, "the model cannot be captured", only_own=True)
     with folder_on_path(model.path), no_notices(), blame:

@@ -29,7 +29,7 @@ from monograph.inspect.precise import (
     precision_of,
     relative_error,
 )
-from monograph.inspect.samples import Sample, draw_samples
+from monograph.inspect.samples import Sample, draw_samples, oversized
 from monograph.inspect.stages import Compilation, Stage, record_stages
 from monograph.inspect.subject import Subject, subject_from
 from monograph.inspect.suspects import leave_other_results
@@ -43,6 +43,8 @@ from monograph.runtime.device import runs_here
 
 WORDS = ("exact", "more accurate", "within rounding", "wrong")
 """From the best to the worst."""
+NOT_CHECKED = "not checked"
+"""The word where no sample could be run."""
 DEFAULT_SECONDS = 60.0
 """After which no further sample is begun."""
 DRIFT_ULPS = 64
@@ -76,7 +78,7 @@ class Validation:
     framework: str
     samples: tuple[str, ...]
     skipped: tuple[str, ...]
-    """Samples that there was no time for, or that the graph refuses, with the reason."""
+    """Samples that are too large, that there was no time for, or that the graph refuses."""
     passes_run: int
     steps: tuple[StepVerdict, ...]
     """One for every pass that changed the graph."""
@@ -88,15 +90,18 @@ class Validation:
     @property
     def word(self) -> str:
         """The worst word: of a step that is wrong, or else of the program."""
+        if self.first_wrong is not None:
+            return "wrong"
+        if not self.samples:
+            return NOT_CHECKED
         ends = [] if self.program is None else [self.program]
-        wrong = [each.word for each in (*self.steps, *ends) if each.word == "wrong"]
         last = ends or self.steps[-1:]
-        return wrong[0] if wrong else worst_word([each.word for each in last])
+        return worst_word([each.word for each in last])
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing is wrong."""
-        return self.word != "wrong"
+        """Whether something was compared, and nothing is wrong."""
+        return self.word not in ("wrong", NOT_CHECKED)
 
     @property
     def first_wrong(self) -> str | None:
@@ -140,7 +145,7 @@ def validate(
     checker = _Checker(subject, compilation)
     drawn = list(draw_samples(subject.graph, subject.given, sizes, seed, subject.state))
     begun: list[str] = []
-    skipped: list[str] = []
+    skipped = [f"{name}: too large to be made up" for name in oversized(subject.graph, sizes)]
     for sample in drawn:
         if begun and time.perf_counter() - started > seconds:
             skipped.append(f"{sample.name}: no time left of {seconds:g} s")
@@ -224,7 +229,7 @@ class _Checker:
     def steps(self) -> list[StepVerdict]:
         """The worst that was found of each stage."""
         return [
-            _worst(found) if found else StepVerdict(stage.name, "exact", remark="not run")
+            _worst(found) if found else StepVerdict(stage.name, NOT_CHECKED)
             for stage, found in zip(self.stages, self._found, strict=True)
         ]
 

@@ -14,6 +14,7 @@ MEANINGS = {
     "more accurate": "nearer to double precision than {framework}",
     "within rounding": "as near to double precision as {framework}, but for rounding",
     "wrong": "an answer is not the model's",
+    "not checked": "no sample could be run; inputs that the model takes are needed",
 }
 
 
@@ -36,7 +37,7 @@ def _verdict(found: Validation) -> str:
 
 
 def _compared(found: Validation) -> str:
-    ran = f"{count(len(found.samples), 'sample')}: {', '.join(found.samples)}"
+    ran = f"{count(len(found.samples), 'sample')}: {', '.join(found.samples) or 'none'}"
     changed = f"{len(found.steps)} of {count(found.passes_run, 'pass')} changed the graph"
     return f"{ran}; {changed}; {found.seconds:.1f} s"
 

@@ -34,6 +34,7 @@ def double(x):
 
 net, wrong, number = Net(), Wrong(), 5
 """
+TOOLS = ("validate", "bisect", "ablate", "compare", "profile", "report", "explore")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def told(folder: Path, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return text
 
 
-@pytest.mark.parametrize("command", ["check", "explain", "compile", "run", "bench", "tune"])
+@pytest.mark.parametrize("command", ["check", "explain", "compile", "run", "bench", "tune", *TOOLS])
 @pytest.mark.parametrize(
     ("file", "problem"),
     [
@@ -97,7 +98,7 @@ def test_files_that_are_no_models(
     assert problem in told(folder, command, file, monkeypatch=monkeypatch)
 
 
-@pytest.mark.parametrize("command", ["explain", "run", "bench"])
+@pytest.mark.parametrize("command", ["explain", "run", "bench", "compare", "profile", "report"])
 @pytest.mark.parametrize(
     ("file", "problem"), [("cut.mono", "is damaged"), ("empty.mono", "is not an artifact")]
 )
@@ -105,6 +106,14 @@ def test_programs_that_are_damaged(
     folder: Path, command: str, file: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert problem in told(folder, command, file, monkeypatch=monkeypatch)
+
+
+@pytest.mark.parametrize("command", ["validate", "bisect", "explore"])
+def test_programs_that_are_compiled_already_have_no_graph(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = told(folder, command, "whole.mono", monkeypatch=monkeypatch)
+    assert "no graph" in text
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,14 @@ class Doubled(Pass):
         graph.set_outputs([graph.outputs[0] * 2.0])
         return PassResult(True)
 """
+REFUSES = """\
+graph @main(%table: f32[1, 4], %i: i64[3]) -> (f32[3, 4]) {
+  %one = constant(1) : i64[]
+  %next = add(%i, %one) : i64[3]
+  %rows = take(%table, %next) {axis = 0} : f32[3, 4]
+  return %rows
+}
+"""
 
 
 def test_a_page_says_the_verdict_and_fits_the_terminal(tmp_path: Path) -> None:
@@ -46,3 +54,12 @@ def test_a_wrong_pass_is_named_and_ends_with_a_code_of_its_own(tmp_path: Path) -
     done = invoke("validate", write_perceptron(tmp_path), *arguments)
     assert done.exit_code == FINDING
     assert "first after doubled_for_a_test" in " ".join(done.stdout.split())
+
+
+def test_nothing_compared_ends_with_the_code_of_a_finding(tmp_path: Path) -> None:
+    """A look-up in a table of one row refuses every index that is made up for it."""
+    path = tmp_path / "take.ir"
+    path.write_text(REFUSES)
+    done = invoke("validate", str(path))
+    assert done.exit_code == FINDING
+    assert "not checked" in done.stdout

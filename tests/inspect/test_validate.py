@@ -14,8 +14,10 @@ from monograph.dataclass import dataclass
 from monograph.inspect.evaluate import Evaluator
 from monograph.inspect.samples import draw_samples
 from monograph.inspect.validate import validate
+from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
+from monograph.ir.types import TensorType, f32
 from monograph.passes.base import Pass, PassResult
 from monograph.passes.dce import DeadCodeElimination
 
@@ -106,6 +108,24 @@ def test_a_sample_that_the_graph_refuses_is_skipped_and_named() -> None:
     found = validate(graph)
     assert not found.samples
     assert found.skipped
+
+
+def test_nothing_compared_is_a_verdict_of_its_own() -> None:
+    graph = monograph.trace(lambda t, i: F.take(t, i + 1, 0), "f32[1, 4]", "i64[3]")
+    found = validate(graph)
+    assert found.word == "not checked"
+    assert not found.is_right
+    assert found.first_wrong is None
+    assert "the same bits" not in str(found)
+    assert {each.word for each in found.steps} <= {"not checked"}
+
+
+def test_sizes_that_are_too_large_to_be_made_up_are_named() -> None:
+    size = Symbol("n", 1, 1 << 30)
+    graph = monograph.trace(lambda x: F.exp(x), TensorType(f32, (size, 2)))
+    found = validate(graph)
+    assert "normal (n=1073741824): too large to be made up" in found.skipped
+    assert any("n=1)" in sample for sample in found.samples)
 
 
 def test_results_are_json() -> None:
