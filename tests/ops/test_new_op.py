@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import monograph
+from monograph.exporters.onnx import to_onnx
 from monograph.ir import op as ops
 from monograph.ir.build import Operand
 from monograph.ir.graph import Node, Value
@@ -91,3 +92,37 @@ def test_onnx_is_read() -> None:
     read = monograph.from_onnx(oh.make_model(graph, opset_imports=opsets))
     assert "test.wave(" in str(read)
     np.testing.assert_allclose(monograph.interpret(read, [X])[0], expected(X), rtol=1e-6)
+
+
+def test_onnx_is_written() -> None:
+    """In its own domain, also in a local function and in a loop's body; it reads back."""
+
+    @op("test.twice", traits=Trait.ELEMENTWISE)
+    class Twice(Unary):
+        """wave(wave(x))"""
+
+        def decompose(self, x: Value) -> Value:
+            return wave(wave(x))
+
+    shape = "f32[7, 11]"
+
+    def function(x: Value) -> Any:
+        (last,) = monograph.functional.while_loop(
+            lambda values: monograph.functional.sum(values[0]) < 0.0,
+            lambda values: [wave(values[0]) + 1.0],
+            [wave(x)],
+        )
+        return last, unary_float(Twice(), x)
+
+    graph = monograph.trace(function, shape)
+    model = to_onnx(graph)
+    onnx.checker.check_model(model)
+    assert ("test.wave", 1) in [(each.domain, each.version) for each in model.opset_import]
+    assert [node.op_type for node in model.graph.node if node.domain == "test.wave"] == ["Wave"]
+    assert [node.op_type for node in model.functions[0].node] == ["Wave", "Wave"]
+    for found, wanted in zip(
+        monograph.interpret(monograph.from_onnx(model), [X]),
+        monograph.interpret(graph, [X]),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -13,7 +13,15 @@ from onnx import FunctionProto, NodeProto, helper
 
 from monograph.dataclass import dataclass
 from monograph.exporters.onnx.registry import expansion_of
-from monograph.exporters.onnx.scope import DOMAIN, Names, Scope, Term, dtype_in
+from monograph.exporters.onnx.scope import (
+    DOMAIN,
+    Names,
+    Scope,
+    Term,
+    dtype_in,
+    nested_nodes,
+    other_domains,
+)
 from monograph.ir.build import cast_to
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node, Value, infer_types
@@ -100,7 +108,9 @@ class Functions:
             helper.make_node("Constant", [], [proto.name], value=_unnamed(proto))
             for proto in scope.initializers
         ]
-        imports = [helper.make_opsetid("", self.writer.opset), helper.make_opsetid(DOMAIN, 1)]
+        others = (DOMAIN, *other_domains(scope.nodes))
+        imports = [helper.make_opsetid("", self.writer.opset)]
+        imports += [helper.make_opsetid(domain, 1) for domain in others]
         proto = helper.make_function(
             DOMAIN, op.name, inputs, outputs, [*constants, *scope.nodes], imports
         )
@@ -116,11 +126,10 @@ class Functions:
 
 def _names_read(nodes: Sequence[NodeProto]) -> Iterator[str]:
     """Every name that nodes, and the bodies in them, read."""
-    for node in nodes:
+    for node in nested_nodes(nodes):
         yield from node.input
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from _names_read(attribute.g.node)
                 yield from (output.name for output in attribute.g.output)
 
 

@@ -16,7 +16,7 @@ from monograph.exporters.onnx import external
 from monograph.exporters.onnx.complex_numbers import without_complex
 from monograph.exporters.onnx.emitter import Emitter
 from monograph.exporters.onnx.protos import first_opset, value_info
-from monograph.exporters.onnx.scope import DOMAIN, Term, dtype_in
+from monograph.exporters.onnx.scope import DOMAIN, Term, dtype_in, other_domains
 from monograph.exporters.onnx.writer import ModelWriter, NotWrittenError
 from monograph.ir.graph import Graph, Value
 from monograph.ir.types import UnrankedType, ValueType
@@ -130,9 +130,10 @@ def _model(
         scope.nodes, graph.name, declared, list(outputs), scope.initializers, value_info=inner
     )
     functions = writer.functions.protos
+    written = [*scope.nodes, *(node for function in functions for node in function.node)]
+    others = [*([DOMAIN] if functions else []), *other_domains(written)]
     imports = [helper.make_opsetid("", writer.opset)]
-    if functions:
-        imports.append(helper.make_opsetid(DOMAIN, 1))
+    imports += [helper.make_opsetid(domain, 1) for domain in others]
     return helper.make_model(
         proto,
         functions=functions,

@@ -102,8 +102,14 @@ def converter_of(op: Op) -> Converter | None:
 
 
 def _same(node: Any) -> Exported:
-    """An op that ONNX has as it is, in the dtypes that ONNX Runtime has it in."""
-    name = node.op.onnx_name
+    """An op that ONNX has as it is, in the dtypes that ONNX Runtime has it in.
+
+    One of another domain (``my.domain::Wave``) is for the runtime that has that domain to compute.
+    """
+    domain, _, name = node.op.onnx_name.rpartition("::")
+    if domain:
+        made: Sequence[Term] = node.write(name, node.inputs, node.result_dtypes(), domain=domain)
+        return made
     return node.emit(name, *node.inputs) if node.runs(name, node.dtype) else None
 
 

@@ -7,7 +7,7 @@ their scope lasts, so that each is written once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,20 @@ class Term:
 def dtype_in(type_: ValueType) -> DType | None:
     """The dtype of a tensor's type; None for a sequence or an optional."""
     return type_.dtype if isinstance(type_, TensorType | UnrankedType) else None
+
+
+def nested_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Nodes, and those of the bodies in them."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from nested_nodes(attribute.g.node)
+
+
+def other_domains(nodes: Iterable[NodeProto]) -> list[str]:
+    """The domains of nodes that are neither ONNX's own ops nor local functions."""
+    return sorted({node.domain for node in nested_nodes(nodes)} - {"", DOMAIN})
 
 
 class Names:
