@@ -33,4 +33,4 @@ def _stored_dtypes(graph: Graph) -> set[str]:
 
 
 def _is_plain(name: str) -> bool:
-    return name in ("i8", "u8", "i32", "f8e4m3fn", "f8e5m2")
+    return name in ("i8", "u8", "i32")

@@ -8,6 +8,8 @@ from monograph.exporters.onnx.context import ExportContext
 from monograph.exporters.onnx.protos import CODES
 from monograph.exporters.onnx.registry import Exported, exports
 from monograph.ir.types import DType, dtype_of, f32
+from monograph.ops.conv import Conv
+from monograph.ops.linalg import Linear, Matmul
 from monograph.ops.quant import Dequantize, Quantize
 
 SINCE = {
@@ -39,11 +41,24 @@ def _granularity(node: ExportContext[Any]) -> dict[str, int]:
     return attributes
 
 
+def _is_second_factor(node: ExportContext[Any]) -> bool:
+    """Whether a product reads the result as its weight."""
+    products = (Conv, Linear, Matmul)
+    uses = node.node.result.uses
+    return any(use.position == 1 and isinstance(use.node.op, products) for use in uses)
+
+
 @exports(Quantize)
 def quantize(node: ExportContext[Quantize]) -> Exported:
-    """A NaN becomes 0; ONNX Runtime makes it the lowest number."""
+    """A NaN becomes 0; ONNX Runtime makes it the lowest number.
+
+    Before opset 21 the zero point says the dtype. Of floats ONNX Runtime then takes it for the
+    lowest number, and a relu before for one that changes nothing: such floats are decomposed.
+    """
     target = node.op.dtype
     inputs = node.inputs
+    if target.is_float and node.opset < 21:
+        return None
     if not all(term.dtype is f32 for term in inputs[:2]) or not _known(node, target):
         return None
     attributes: dict[str, Any] = _granularity(node)
@@ -59,7 +74,14 @@ def quantize(node: ExportContext[Quantize]) -> Exported:
 
 @exports(Dequantize)
 def dequantize(node: ExportContext[Dequantize]) -> Exported:
-    """dequantize → DequantizeLinear."""
+    """dequantize → DequantizeLinear.
+
+    Of two DequantizeLinear around a product ONNX Runtime makes a product of integers without
+    asking what is stored. The second operand of a product of 8-bit floats is thus a cast and a
+    multiplication.
+    """
+    if node.dtype.is_float and _is_second_factor(node):
+        return None
     known = _known(node, node.dtype) or node.dtype is dtype_of("i32")
     if node.op.dtype is not f32 or node.inputs[1].dtype is not f32 or not known:
         return None
