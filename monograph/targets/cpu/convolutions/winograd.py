@@ -83,9 +83,10 @@ def plan_winograd(launches: StepBuilder, request: GroupRequest) -> KernelPlan | 
     node = _main(group)
     if node is None:
         return Refusal("winograd", "it is no convolution")
-    found = find(group, node, request.outputs, request.layouts)
+    refused = unfit(node)
+    found = None if refused else find(group, node, request.outputs, request.layouts)
     if found is None:
-        return Refusal("winograd", "its windows are not 3×3 at stride 1 or 2")
+        return Refusal("winograd", refused or "what is computed around it is not of single pixels")
     weights = [found.values[buffer.name] for buffer in found.convolution.weight_buffers()]
     constant = all(value not in wanted and launches.is_weight(value) for value in weights)
     choice = choose(found.convolution, launches.machine, constant, launches.tolerance)
@@ -125,7 +126,7 @@ def find(
     op, result = node.op, node.results[0]
     assert isinstance(op, Conv)
     place = group.places.get(result)
-    if place is None or not _fits(op, x, weight, result) or _spread(place) != _long_axes(group):
+    if place is None or unfit(node) or _spread(place) != _long_axes(group):
         return None
     lowering = GroupLowering(group.nodes, layouts)
     lowering.inside.discard(result)
@@ -173,15 +174,34 @@ def find(
     return Found(convolution, {buffer.name: value for value, buffer in lowering.inputs.items()})
 
 
-def _fits(op: Conv, x: Value, weight: Value, result: Value) -> bool:
-    """Whether its windows are 3×3 at stride 1 or 2, and there are some."""
-    if x.rank != 4 or weight.shape[2:] != (TAPS, TAPS) or result.dtype not in (f32, f16, bf16):
-        return False
+def unfit(node: Node) -> str | None:
+    """Why the method is not for a convolution; None if it is."""
+    x, weight, *_ = node.operands
+    op, result = node.op, node.results[0]
+    assert isinstance(op, Conv)
+    if x.rank != 4 or weight.shape[2:] != (TAPS, TAPS):
+        return "its windows are not 3×3"
+    if result.dtype not in (f32, f16, bf16):
+        return f"it sums in {result.dtype}, and the transforms are in f32"
     if op.stride not in ((1, 1), (2, 2)) or (op.stride != (1, 1) and op.dilation != (1, 1)):
-        return False
+        return "its windows are not at stride 1, or at stride 2 without gaps"
     if not all(isinstance(dim, int) for dim in weight.shape[:2]):
-        return False
-    return all(provably_at_least(dim, 1) for dim in (*x.shape[2:], *result.shape[2:]))
+        return "its channels are not of a fixed number"
+    if not all(_touches_nothing_or_something(op, x, result, axis) for axis in range(2)):
+        return "its image may be empty where its result is not, or its result may be of no pixel"
+    return None
+
+
+def _touches_nothing_or_something(op: Conv, x: Value, result: Value, axis: int) -> bool:
+    """Whether an image that has no pixel to be read has no result either, so no tile either.
+
+    Beside an image, the nearest pixel is read in place of one that does not exist.
+    """
+    size, count = x.shape[2 + axis], result.shape[2 + axis]
+    if provably_at_least(size, 1) and provably_at_least(count, 1):
+        return True
+    span = op.dilation[axis] * (TAPS - 1) + 1
+    return sum(op.padding[axis]) < span
 
 
 def _spread(place: Place) -> set[int]:
