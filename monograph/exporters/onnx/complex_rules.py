@@ -245,9 +245,10 @@ def sign(node: Node, x: Pair) -> Pair:
 
 @rule(e.Power)
 def power(node: Node, a: Pair, b: Pair) -> Pair:
-    """exp(b log a); of 0 it is 0, and anything to the 0 is 1."""
+    """exp(b log a); 0 to what has a positive real part is 0, and anything to the 0 is 1."""
     found = exponential(product(b, logarithm(a)))
-    of_zero = e.logical_and(e.equal(a.real, 0.0), e.equal(a.imag, 0.0))
+    is_zero = e.logical_and(e.equal(a.real, 0.0), e.equal(a.imag, 0.0))
+    of_zero = e.logical_and(is_zero, b.real > 0.0)
     to_zero = e.logical_and(e.equal(b.real, 0.0), e.equal(b.imag, 0.0))
     parts = (e.where(of_zero, 0.0, part) for part in found)
     return Pair(*(e.where(to_zero, one, part) for one, part in zip((1.0, 0.0), parts, strict=True)))

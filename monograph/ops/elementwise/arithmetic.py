@@ -289,6 +289,9 @@ class Power(Binary):
         yield Sample(cls(), (bases[:, None], exponents), "whole and half exponents", False)
         whole = np.array([-3, -2, -1, 0, 1, 2, 3, 40], np.int64)
         yield Sample(cls(), (whole[:, None], whole), "i64", False)
+        zeros = np.zeros(6, np.complex64)
+        powers = np.array([-1, -1 + 1j, 1j, 0, 1 + 1j, 2], np.complex64)
+        yield Sample(cls(), (zeros, powers), "of complex zero", False)
 
 
 def _float_power(a: Array, b: Array) -> Array:
