@@ -17,6 +17,20 @@ def _plain(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda _, *tensors: function(*tensors)
 
 
+def _power(_: Any, a: Tensor, b: Tensor) -> Tensor:
+    """torch's powers, but for a complex zero, of which its vector code gives infinity or NaN.
+
+    1 where the exponent is 0, 0 where its real part is positive, and NaN elsewhere.
+    """
+    found = torch.pow(a, b)
+    if not a.is_complex():
+        return found
+    undefined = torch.full_like(found, complex(math.nan, math.nan))
+    of_zero = torch.where(b.real > 0, torch.zeros_like(found), undefined)
+    of_zero = torch.where(b == 0, torch.ones_like(found), of_zero)
+    return torch.where(a == 0, of_zero, found)
+
+
 def _integer_safe(divide: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     """Division that torch traps or leaves undefined for integers: by 0 and by -1."""
 
@@ -85,7 +99,7 @@ TORCH: dict[str, Callable[..., Any]] = {
     "truncate_divide": _integer_safe(_truncate_divide),
     "remainder": _integer_safe(torch.remainder),
     "fmod": _integer_safe(torch.fmod),
-    "power": _plain(torch.pow),
+    "power": _power,
     "maximum": _plain(torch.maximum),
     "minimum": _plain(torch.minimum),
     "atan2": _plain(torch.atan2),
