@@ -29,8 +29,10 @@ from monograph.frontends.onnx.order import (
     NodeFacts,
     describe_node,
     facts_of,
+    free_names,
     shorten,
     sorted_nodes,
+    subgraphs,
 )
 from monograph.frontends.onnx.registry import Converter, Results, find_converter
 from monograph.frontends.onnx.scope import Scope
@@ -345,7 +347,7 @@ class Importer:
         ranked = all(value is None or isinstance(value.type, TensorType) for value in node.inputs)
         may_defer, self._may_defer = self._may_defer, True
         if found is None:
-            return self._expand(node, schema, may_defer)
+            return self.expand(node, may_defer)
         if ranked or found.any_types:
             return self._try(found, node, may_defer)
         if not may_defer:
@@ -360,8 +362,9 @@ class Importer:
                 raise
             return defer(node, error)
 
-    def _expand(self, node: OnnxNode, schema: functions.Schema | None, may_defer: bool) -> Results:
-        """Convert the body that ONNX gives for an op which has no converter."""
+    def expand(self, node: OnnxNode, may_defer: bool = True) -> Results:
+        """Convert the body that ONNX gives for an op which has no converter, or none that fits."""
+        schema = functions.schema_of(canonical_domain(node.proto.domain), node.op_type, node.opset)
         if schema is None or not functions.has_body(schema):
             raise InputError(f"{node.name} is not supported")
         unranked = any(
@@ -407,6 +410,9 @@ class Importer:
         label = node.proto.name or next((name for name in node.proto.output if name), node.op_type)
         opsets = {**node.scope.opsets, **opset_versions(function.opset_import, function.name)}
         scope = Scope(opsets, None, f"{node.scope.prefix}{label}/", depth)
+        # A body that the call hands over is inlined with the names that it reads around the call.
+        captured = (name for graph in subgraphs(node.proto) for name in free_names(graph))
+        scope.values.update({name: self.find(name, node.scope) for name in captured})
         given = [*node.inputs, *[None] * (len(function.input) - len(node.inputs))]
         scope.values.update(zip(function.input, given, strict=True))
         return scope

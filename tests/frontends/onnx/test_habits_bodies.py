@@ -10,6 +10,8 @@ import onnx
 import pytest
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from monograph.frontends.onnx import from_onnx
+from monograph.ir.interpret import interpret
 from tests.frontends.onnx.ort import agree
 
 X = np.linspace(-2, 3, 12, dtype=np.float32).reshape(3, 4)
@@ -123,6 +125,32 @@ def test_loops_in_loops_that_read_what_is_carried_outside() -> None:
     )
     loop = node("Loop", ["n", "", "x"], ["y"], body=outer)
     agree(made([loop], {"x": X}, weights={"n": np.array(3, np.int64)}), {"x": X})
+
+
+@pytest.mark.parametrize("made_by", ["SequenceConstruct", "SplitToSequence"])
+def test_a_body_for_each_element_reads_what_is_around_it(made_by: str) -> None:
+    inputs = ["x", "x"] if made_by == "SequenceConstruct" else ["x"]
+    scaled = body([node("Mul", ["e", "k"], ["f"])], [value("e")], [value("f")])
+    nodes = [
+        node("Exp", ["one"], ["k"]),
+        node(made_by, inputs, ["parts"]),
+        node("SequenceMap", ["parts"], ["mapped"], body=scaled),
+        node("ConcatFromSequence", ["mapped"], ["y"], axis=0),
+    ]
+    agree(made(nodes, {"x": X}, weights={"one": np.float32(1)}), {"x": X})
+
+
+def test_a_body_for_each_element_that_does_not_say_what_it_makes() -> None:
+    e, f = onnx.ValueInfoProto(name="e"), onnx.ValueInfoProto(name="f")
+    raised = body([node("Exp", ["e"], ["f"])], [e], [f])
+    nodes = [
+        node("SequenceConstruct", ["x", "x"], ["parts"]),
+        node("SequenceMap", ["parts"], ["mapped"], body=raised),
+        node("SequenceAt", ["mapped", "last"], ["y"]),
+    ]
+    graph = from_onnx(made(nodes, {"x": X}, weights={"last": np.array(1)}))
+    (result,) = interpret(graph, {"x": X})
+    np.testing.assert_allclose(result, np.exp(X), rtol=1e-6)
 
 
 # Functions.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from monograph import functional as F
+from monograph.frontends.onnx.converters.control import run
 from monograph.frontends.onnx.node import OnnxNode
-from monograph.frontends.onnx.registry import converter
+from monograph.frontends.onnx.registry import Results, converter
 from monograph.frontends.onnx.types import value_type
 from monograph.ir.build import apply
 from monograph.ir.graph import Value
@@ -73,6 +76,34 @@ def concat_from_sequence(node: OnnxNode) -> Value:
     """The elements of a sequence as one tensor."""
     axis, new_axis = node.integer("axis"), bool(node.integer("new_axis", 0))
     return apply(ops.ConcatFromSequence(axis, node.fresh("joined"), new_axis), node.input(0))
+
+
+@converter("SequenceMap", any_types=True)
+def sequence_map(node: OnnxNode) -> Results:
+    """A body applied to each element: unrolled if the elements are known, else ONNX's own loop.
+
+    Operands behind the first are sequences too, or tensors that each application reads.
+    """
+    body, operands = node.graph("body"), node.given()
+    sequences = [value for value in operands if isinstance(value.type, SequenceType)]
+    elements = {value: _elements(value) for value in sequences}
+    counts = {None if each is None else len(each) for each in elements.values()}
+    count = counts.pop() if len(counts) == 1 else None
+    if count is None:
+        return node.importer.expand(node)
+    results = [
+        run(node, body, [each[k] if (each := elements.get(x)) else x for x in operands], "body")
+        for k in range(count)
+    ]
+    return [apply(ops.SequenceConstruct(), *column) for column in zip(*results, strict=True)]
+
+
+def _elements(sequence: Value) -> Sequence[Value] | None:
+    """The elements of a sequence that is made of known ones; None if it is not."""
+    made = sequence.producer
+    return (
+        made.operands if made is not None and isinstance(made.op, ops.SequenceConstruct) else None
+    )
 
 
 @converter("Optional", any_types=True)

@@ -62,6 +62,8 @@ from monograph.targets.cpu.llvm.reductions import Partial, reduction_of
 from monograph.targets.cpu.llvm.tails import Tail, TailKind, is_at_least, tail_mask, tail_of
 from monograph.targets.cpu.llvm.values import ALIGNMENT, ValueEmitter
 
+MOST_STACK = 4 << 20
+"""Bytes of scratch that a kernel may keep on a thread's stack, which has at least twice as many."""
 MANY_LINES = 64
 """Cache lines of a row from which on it pays to write them past the cache wherever it begins."""
 RUN = 32
@@ -113,6 +115,7 @@ class NestEmitter(ValueEmitter):
         name = self.function.name("row")
         memory = memory_type(buffer.dtype)
         padded = -(-upper // 64) * 64
+        assert padded * buffer.dtype.bits <= 8 * MOST_STACK, f"{buffer} overflows the stack"
         self.entry.line(f"{name} = alloca [{padded} x {memory}], align {ALIGNMENT}")
         return name
 

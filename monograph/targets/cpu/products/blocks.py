@@ -6,6 +6,8 @@ smaller of its size and what is left.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_max, dim_min
 from monograph.kernel import expr as e
@@ -15,6 +17,8 @@ from monograph.targets.cpu.products.tiles import Tiling
 
 SQUARE = 8
 """Steps of k and columns that are turned in registers together."""
+MOST_SUMS = 1 << 20
+"""Bytes of a thread's stack that the sums of a block may take."""
 
 
 def depth_loops(
@@ -78,6 +82,16 @@ def blocks_of(tiling: Tiling, tiles: Dim) -> Blocks:
     count = 1 + many * (count - 1)
     panels = 1 + many * (tiling.block_panels - 1)
     return Blocks(count, ceiling(tiles, count), panels)
+
+
+def with_bounded_sums(tiling: Tiling, element: int) -> Tiling:
+    """Smaller blocks, if the sums that wait between rounds of k would outgrow a thread's stack."""
+    most = max(1, MOST_SUMS // (tiling.height * tiling.columns * element))
+    if not tiling.depth or tiling.block_tiles * tiling.block_panels <= most:
+        return tiling
+    panels = min(tiling.block_panels, most)
+    tiles = min(tiling.block_tiles, most // panels)
+    return replace(tiling, block_tiles=tiles, block_panels=panels)
 
 
 def clipped(name: str, count: Dim, first: Dim, size: Dim, most: int) -> Axis:

@@ -48,6 +48,7 @@ from monograph.targets.cpu.products.blocks import (
     clipped,
     depth_loops,
     largest_extent,
+    with_bounded_sums,
 )
 from monograph.targets.cpu.products.packing import (
     GROUP,
@@ -125,6 +126,7 @@ class _ProductBuilder:
         right: Buffer | None,
         stored: Tiles | None,
     ) -> None:
+        tiling = with_bounded_sums(tiling, contraction.reduction.dtype.bits // 8)
         self.contraction = contraction
         self.tiling = tiling
         self.stored = stored

@@ -304,6 +304,8 @@ class _Chooser:
         tiles = max(1, likely(segments[0].count)) if segments else groups_of(likely(rows), height)
         in_blocks = self.right is Reading.PACKED and not self.is_whole()
         most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
+        if depth:
+            most = min(most, max(1, SUMS // (height * width * self.element)))
         block_tiles = groups_of(tiles, groups_of(tiles, most))
         if self.is_by_rows():
             most_rows = HELD_ROWS if self.weights is Weights.LEFT else BLOCK_ROWS

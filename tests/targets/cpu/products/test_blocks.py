@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
-from monograph.targets.cpu.products.blocks import Blocks, blocks_of, clipped
+from monograph.targets.cpu.products.blocks import (
+    MOST_SUMS,
+    Blocks,
+    blocks_of,
+    clipped,
+    with_bounded_sums,
+)
 from monograph.targets.cpu.products.tiles import Reading, Tiling
 
 TILES = Symbol("tiles", 1, None)
@@ -43,3 +51,16 @@ def test_the_last_block_may_be_smaller() -> None:
     axis = clipped("tile", 50, block * 21, 21, 21)
     assert not isinstance(axis.extent, int)
     assert [evaluate_dim(axis.extent, {block: number}) for number in range(3)] == [21, 21, 8]
+
+
+@pytest.mark.parametrize("tiles", [1, 21, 1 << 18])
+@pytest.mark.parametrize("panels", [1, 8, 1 << 12])
+def test_the_sums_of_a_block_fit_the_stack(tiles: int, panels: int) -> None:
+    asked = replace(PLAIN, block_tiles=tiles, block_panels=panels)
+    found = with_bounded_sums(asked, 4)
+    size = found.block_tiles * found.block_panels * PLAIN.height * PLAIN.columns * 4
+    assert 0 < size <= MOST_SUMS
+    fits = tiles * panels * PLAIN.height * PLAIN.columns * 4 <= MOST_SUMS
+    assert (found == asked) == fits
+    whole = replace(asked, depth=0)
+    assert with_bounded_sums(whole, 4) is whole

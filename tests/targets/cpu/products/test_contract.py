@@ -482,3 +482,14 @@ def test_a_weight_of_bytes_is_what_its_scales_make_of_it(rows: int, group: int) 
     (got,) = compile_graph(monograph.trace(function, x), Options(cache=False))(x)
     weight = np.repeat(scales[..., 0], group, 1).astype(np.float64) * w
     np.testing.assert_allclose(got, x @ weight.T, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_sums_of_any_number_of_rows_fit_the_stack(dtype: str) -> None:
+    types = f"{dtype}[a, b, c, 600]", f"{dtype}[600, 8]"
+    compiled = monograph.compile(lambda x, w: x @ w, *types)
+    x, w = (np.ones(shape, dtype.replace("f", "float")) for shape in ((2, 3, 5, 600), (600, 8)))
+    np.testing.assert_array_equal(compiled(x, w), np.full((2, 3, 5, 8), 600))
+    many = tiling(1 << 20, 600, 8, weights=Weights.NONE)
+    assert many.depth
+    assert many.block_tiles * many.height * many.columns * 4 <= 1 << 20
