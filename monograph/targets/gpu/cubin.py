@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from monograph.cpu_quota import cpu_quota
@@ -28,6 +29,7 @@ from monograph.targets.gpu.source import TritonKernel
 
 ALIGNMENT = 16
 """Bytes that every buffer's address is a multiple of: the widest load."""
+_READING = Lock()
 _FLOATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
 
@@ -73,17 +75,37 @@ def _element(dtype: DType) -> str:
     return "i8" if dtype.kind is Kind.BOOL else "u8"
 
 
+@cache
+def _source_class() -> Any:
+    """Triton's source of a kernel, read by one thread at a time.
+
+    Reading it is Python, which threads do not speed up, and ``ast.parse`` of CPython 3.11 and
+    early 3.12 counts depth for all threads together: two at once fail with a SystemError.
+    """
+    from triton.compiler import ASTSource
+
+    class Source(ASTSource):  # type: ignore[misc]  # triton ships no type information
+        def hash(self) -> Any:
+            with _READING:
+                return super().hash()
+
+        def make_ir(self, *arguments: Any, **options: Any) -> Any:
+            with _READING:
+                return super().make_ir(*arguments, **options)
+
+    return Source
+
+
 def _compile(chip: Chip, kernel: TritonKernel, function: Any) -> MachineCode:
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
 
     signature = signature_of(kernel)
     aligned = [["tt.divisibility", ALIGNMENT]]
     attributes = {
         (k,): aligned for k, kind in enumerate(signature.values()) if kind.startswith("*")
     }
-    source = ASTSource(
+    source = _source_class()(
         fn=function, signature=signature, constexprs=dict(kernel.blocks), attrs=attributes
     )
     try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import time
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from monograph.program.code import Launch, LibraryCall
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.container import ArtifactError
 from monograph.runtime.storage import read_code, write_code
+from monograph.targets.gpu import cubin
 from monograph.targets.gpu.driver import has_gpu
 from monograph.targets.gpu.modules import read_modules, write_modules
 from monograph.targets.names import resolve_target
@@ -125,6 +129,30 @@ def test_programs_are_compiled_for_chips_that_nobody_has_here(chip: str) -> None
     assert len(modules) == 2
     assert all(each.image.startswith(b"\x7fELF") for each in modules.values())
     assert all(each.scratch == 0 for each in modules.values())
+
+
+def test_one_thread_at_a_time_reads_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """CPython 3.11 counts the depth of a syntax tree for all threads together."""
+    parse, reading, overlaps = ast.parse, Lock(), []
+
+    def slowly(*given: Any, **named: Any) -> Any:
+        alone = reading.acquire(blocking=False)
+        overlaps.append(not alone)
+        time.sleep(0.005)
+        if alone:
+            reading.release()
+        return parse(*given, **named)
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cubin, "cpu_quota", lambda: 4)
+    monkeypatch.setattr(ast, "parse", slowly)
+
+    def both(x: Any) -> Any:
+        return F.exp(x) * 3.0, F.softmax(x * 0.5, -1), F.softmax(x * 0.25, 0)
+
+    monograph.compile(both, "f32[64, 64]", target="gpu:sm_80", cache=False)
+    assert overlaps
+    assert not any(overlaps)
 
 
 def test_products_are_fused_with_sums_whatever_tritons_default_is(
