@@ -24,6 +24,18 @@ from monograph.onnxruntime.environment import (
     set_default_logger_verbosity,
     set_seed,
 )
+from monograph.onnxruntime.memory import (
+    OrtAllocatorType,
+    OrtArenaCfg,
+    OrtDevice,
+    OrtDeviceMemoryType,
+    OrtDeviceVendorId,
+    OrtMemoryInfo,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
+)
 from monograph.onnxruntime.model_facts import ModelMetadata, NodeArg
 from monograph.onnxruntime.options import (
     ExecutionMode,
@@ -32,9 +44,10 @@ from monograph.onnxruntime.options import (
     OptionWarning,
     RunOptions,
     SessionOptions,
+    set_global_thread_pool_sizes,
 )
 from monograph.onnxruntime.session import InferenceSession
-from monograph.onnxruntime.values import OrtDevice, OrtMemoryInfo, OrtValue, copy_tensors
+from monograph.onnxruntime.values import OrtValue, copy_tensors
 
 __all__ = [
     "ExecutionMode",
@@ -45,12 +58,20 @@ __all__ = [
     "ModelMetadata",
     "NodeArg",
     "OptionWarning",
+    "OrtAllocatorType",
+    "OrtArenaCfg",
     "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtMemType",
     "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
     "OrtValue",
     "RunOptions",
     "SessionOptions",
     "copy_tensors",
+    "create_and_register_allocator",
+    "create_and_register_allocator_v2",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
@@ -60,5 +81,6 @@ __all__ = [
     "get_version_string",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
     "set_seed",
 ]

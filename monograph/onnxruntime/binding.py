@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from monograph.ir.types import Array
-from monograph.onnxruntime.values import (
-    CPU,
-    OrtValue,
-    OrtValueVector,
-    check_device,
-    element_dtype,
-    memory_at,
-)
+from monograph.onnxruntime.memory import CPU, check_device
+from monograph.onnxruntime.values import OrtValue, OrtValueVector, element_dtype, memory_at
 
 if TYPE_CHECKING:
     from monograph.onnxruntime.session import InferenceSession

@@ -6,28 +6,7 @@ import warnings
 
 import monograph
 from monograph.onnxruntime.options import OptionWarning
-
-PROVIDER = "CPUExecutionProvider"
-
-KNOWN_PROVIDERS = (
-    "TensorrtExecutionProvider",
-    "CUDAExecutionProvider",
-    "MIGraphXExecutionProvider",
-    "ROCMExecutionProvider",
-    "OpenVINOExecutionProvider",
-    "DnnlExecutionProvider",
-    "QNNExecutionProvider",
-    "NnapiExecutionProvider",
-    "CoreMLExecutionProvider",
-    "ACLExecutionProvider",
-    "DmlExecutionProvider",
-    "WebGpuExecutionProvider",
-    "XnnpackExecutionProvider",
-    "CANNExecutionProvider",
-    "AzureExecutionProvider",
-    PROVIDER,
-)
-"""Those that ONNX Runtime has builds for."""
+from monograph.onnxruntime.providers import KNOWN_PROVIDERS, PROVIDER
 
 
 def get_available_providers() -> list[str]:

@@ -24,14 +24,31 @@ class OptionWarning(UserWarning):
     """An option that was accepted and has no effect here."""
 
 
-class _Members(IntEnum):
+_global_threads: list[int] = []
+
+
+def set_global_thread_pool_sizes(
+    intra_op_num_threads: int = 0, inter_op_num_threads: int = 0
+) -> None:
+    """Give the sessions of ``use_per_session_threads = False`` this many threads a call, once."""
+    if _global_threads:
+        raise exceptions.Fail("Global thread pools have already been created, cannot replace them")
+    _global_threads.append(int(intra_op_num_threads))
+
+
+def global_threads() -> int | None:
+    """The number that was set; 0 for as many as there are."""
+    return _global_threads[0] if _global_threads else None
+
+
+class PrintedMember(IntEnum):
     """Printed with its class, as ONNX Runtime's are."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
 
 
-class GraphOptimizationLevel(_Members):
+class GraphOptimizationLevel(PrintedMember):
     """How much to optimise: levels O0, O1 and O2 of this compiler."""
 
     ORT_DISABLE_ALL = 0
@@ -47,14 +64,14 @@ LEVELS = {
 }
 
 
-class ExecutionMode(_Members):
+class ExecutionMode(PrintedMember):
     """Whether nodes run beside each other; here, the threads of a call share each kernel."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
-class ExecutionOrder(_Members):
+class ExecutionOrder(PrintedMember):
     """In what order nodes run."""
 
     DEFAULT = 0
@@ -124,6 +141,7 @@ class SessionOptions(_Options):
         "inter_op_num_threads",
         "use_per_session_threads",
     )
+    use_per_session_threads: bool
     enable_profiling: bool
     graph_optimization_level: GraphOptimizationLevel
     intra_op_num_threads: int
@@ -144,9 +162,23 @@ class SessionOptions(_Options):
         changed = [
             name for name in self._without_effect if getattr(self, name) != self._defaults[name]
         ]
+        if global_threads() is not None and "use_per_session_threads" in changed:
+            changed.remove("use_per_session_threads")
         return changed + [
             name for name in self.entries if name not in (EXTERNAL_FILE, EXTERNAL_SIZE)
         ]
+
+    @property
+    def threads(self) -> int | None:
+        """How many a call may use; None for as many as there are."""
+        shared = global_threads()
+        if shared is None:
+            return self.intra_op_num_threads or None
+        if self.use_per_session_threads:
+            raise RuntimeError(
+                "use_per_session_threads must be false when using a global thread pool"
+            )
+        return shared or None
 
     def add_session_config_entry(self, key: str, value: str, /) -> None:
         """Set an entry of the configuration."""

@@ -82,7 +82,7 @@ class Programs:
 
     def _compile_options(self) -> Options:
         level = LEVELS.get(self._options.graph_optimization_level, "O2")
-        return Options(level, self._options.intra_op_num_threads or None)
+        return Options(level, self._options.threads)
 
     def _write_optimized(self, model: LoadedModel) -> None:
         """The graph after the passes of the level, as an ONNX file."""

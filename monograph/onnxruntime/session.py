@@ -15,14 +15,17 @@ import numpy as np
 from monograph.errors import MonographError
 from monograph.ir.types import Array
 from monograph.onnxruntime.binding import IOBinding
-from monograph.onnxruntime.environment import KNOWN_PROVIDERS, PROVIDER, get_available_providers
+from monograph.onnxruntime.environment import get_available_providers
 from monograph.onnxruntime.exceptions import Fail, InvalidArgument, failed, unreadable
 from monograph.onnxruntime.feeds import arrange
+from monograph.onnxruntime.memory import OrtMemoryInfo, session_memory
 from monograph.onnxruntime.model_facts import ModelMetadata, NodeArg, metadata
+from monograph.onnxruntime.native import NativeSession
 from monograph.onnxruntime.options import OptionWarning, RunOptions, SessionOptions
 from monograph.onnxruntime.profile import Profile
 from monograph.onnxruntime.programs import Programs
-from monograph.onnxruntime.values import OrtMemoryInfo, OrtValue, OrtValueVector, contents_of
+from monograph.onnxruntime.providers import KNOWN_PROVIDERS, check_and_normalize_provider_args
+from monograph.onnxruntime.values import OrtValue, OrtValueVector, contents_of
 
 Feed = Mapping[str, Any]
 
@@ -41,7 +44,10 @@ class InferenceSession:
         if not isinstance(path_or_bytes, str | bytes | bytearray | memoryview | os.PathLike):
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
         self._options = sess_options or SessionOptions()
-        _check_providers(providers, provider_options)
+        try:
+            _provider_names(providers, provider_options)
+        except ValueError as error:  # as there, the processor runs the model all the same
+            warnings.warn(f"{error} The processor runs the model", OptionWarning, stacklevel=2)
         _warn_of_ignored(self._options)
         self._profile: Profile | None = None
         if self._options.enable_profiling:
@@ -94,12 +100,9 @@ class InferenceSession:
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         """Choose providers: there is one."""
-        given = [providers] if isinstance(providers, str) else providers or ()
-        for each in given:
-            name = each[0] if isinstance(each, tuple) else each
+        for name in _provider_names(providers, provider_options):
             if name not in KNOWN_PROVIDERS:
                 raise RuntimeError(f"Unknown Provider Type: {name}")
-        _check_providers(providers, provider_options)
 
     def enable_fallback(self) -> None:
         """Accepted: there is one provider, and nothing to fall back on."""
@@ -109,15 +112,20 @@ class InferenceSession:
 
     def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
         """Where inputs are read."""
-        return [OrtMemoryInfo() for _ in self._inputs]
+        return [session_memory() for _ in self._inputs]
 
     def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
         """Where outputs are written."""
-        return [OrtMemoryInfo() for _ in self._outputs]
+        return [session_memory() for _ in self._outputs]
 
     def get_input_epdevices(self) -> list[None]:
         """No input is on a device of a plug-in."""
         return [None for _ in self._inputs]
+
+    @property
+    def _sess(self) -> NativeSession:
+        """The session of ONNX Runtime's compiled module, which programs reach for by this name."""
+        return NativeSession(self)
 
     # Running --------------------------------------------------------------------------------------
 
@@ -252,27 +260,9 @@ def _own(result: Any, items: Sequence[Any]) -> Any:
     return result
 
 
-def _check_providers(providers: Any, options: Any) -> None:
-    """Warn of providers that there are not, as ONNX Runtime does; the processor runs the model."""
-    if options is not None and (providers is None or len(options) != len(providers)):
-        warnings.warn(
-            "provider_options should be a list of the same length as providers; the processor has "
-            "no options",
-            OptionWarning,
-            stacklevel=3,
-        )
-    given = [providers] if isinstance(providers, str) else providers or ()
-    names = [each[0] if isinstance(each, tuple) else each for each in given]
-    for name in names:
-        if not isinstance(name, str):
-            raise ValueError("providers should be names, or tuples of a name and its options.")
-        if name != PROVIDER:
-            warnings.warn(
-                f"Specified provider '{name}' is not in available provider names. "
-                f"Available providers: '{PROVIDER}', which runs the model",
-                UserWarning,
-                stacklevel=3,
-            )
+def _provider_names(providers: Any, options: Any) -> list[str]:
+    given = [providers] if isinstance(providers, str) else providers
+    return check_and_normalize_provider_args(given, options, get_available_providers())[0]
 
 
 def _warn_of_ignored(options: SessionOptions) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from onnx import TensorProto
@@ -17,69 +16,8 @@ from onnx import TensorProto
 from monograph.frontends.onnx.types import dtype_of_code
 from monograph.ir.types import Array, dtype_of
 from monograph.onnxruntime.exceptions import InvalidArgument
+from monograph.onnxruntime.memory import CPU, OrtDevice, OrtMemoryInfo, check_device
 from monograph.onnxruntime.model_facts import array_type, element_code
-
-CPU = "cpu"
-_DEVICES = {CPU: 0, "cuda": 1, "gpu": 1, "dml": 1, "fpga": 2, "npu": 3, "cann": 3, "webgpu": 1}
-
-
-class OrtDevice:
-    """Where a value lies: in the processor's memory, here."""
-
-    def __init__(self, device_type: int = 0, mem_type: int = 0, device_id: int = 0) -> None:
-        self._device_type = device_type
-        self._mem_type = mem_type
-        self._device_id = device_id
-
-    @staticmethod
-    def make(ort_device_name: str, device_id: int = 0, vendor_id: int = -1) -> OrtDevice:
-        """A device by its name."""
-        return OrtDevice(_device_number(ort_device_name), 0, device_id)
-
-    cpu, cuda, gpu, dml, fpga, npu, cann, webgpu = (
-        staticmethod(partial(_DEVICES.__getitem__, name)) for name in _DEVICES
-    )
-
-    @staticmethod
-    def default_memory() -> int:
-        """The number of ordinary memory."""
-        return 0
-
-    def device_type(self) -> int:
-        """The number of its type."""
-        return self._device_type
-
-    def device_mem_type(self) -> int:
-        """The number of its kind of memory."""
-        return self._mem_type
-
-    def device_id(self) -> int:
-        """Which one of its type it is."""
-        return self._device_id
-
-
-class OrtMemoryInfo:
-    """The memory that an input or output of a session is in."""
-
-    name = "Cpu"
-    device_id = 0
-
-
-def check_device(device: str | OrtDevice) -> None:
-    """Refuse devices other than the processor, where no value can be."""
-    number = device.device_type() if isinstance(device, OrtDevice) else _device_number(device)
-    if number != 0:
-        raise RuntimeError(
-            f"Can't allocate memory on the device {device}: monograph.onnxruntime runs models on "
-            "the processor"
-        )
-
-
-def _device_number(name: str) -> int:
-    known = _DEVICES.get(name.lower())
-    if known is None:
-        raise RuntimeError(f"Unsupported device type: {name}")
-    return known
 
 
 class _Capsule:
@@ -93,6 +31,32 @@ class _Capsule:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
+
+
+class _TensorHead(ctypes.Structure):
+    """How the tensor in a DLPack capsule begins."""
+
+    _fields_: ClassVar = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("kind", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+    ]
+
+
+_UNSIGNED = 1
+"""The kind of unsigned integers in DLPack."""
+
+
+def is_dlpack_uint8_tensor(capsule: Any) -> bool:
+    """Whether bytes are in a DLPack capsule: they may stand for truth values."""
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    head = _TensorHead.from_address(pointer_of(capsule, b"dltensor"))
+    return (head.kind, head.bits) == (_UNSIGNED, 8)
 
 
 class OrtValue:
@@ -149,6 +113,10 @@ class OrtValue:
     @property
     def _ortvalue(self) -> OrtValue:
         """Itself: programs reach for the value of ONNX Runtime's compiled module by this name."""
+        return self
+
+    def _get_c_value(self) -> OrtValue:
+        """The same."""
         return self
 
     def numpy(self) -> Array:

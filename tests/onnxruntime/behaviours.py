@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -165,6 +166,38 @@ def an_unknown_provider_cannot_be_set(ort: Any) -> Any:
         raised = kind(lambda: session.set_providers(["NoSuchProvider"]))
     session.set_providers(["CPUExecutionProvider"])
     return raised in ("RuntimeError", "ValueError"), session.get_providers()
+
+
+@behaviour
+def providers_that_make_no_sense_are_refused_when_set(ort: Any) -> Any:
+    session = ort.InferenceSession(model())
+    name = "CPUExecutionProvider"
+    given = [
+        ([3], None), ([name], 3), ([name], ["no"]), ([(name, 3)], None), ([[name, {}]], None),
+        ([(name, {})], [{}]), ([name], [{}, {}]),
+    ]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = [ort.InferenceSession(model(), None, *each).get_providers() for each in given]
+    return [kind(lambda each=each: session.set_providers(*each)) for each in given], made  # type: ignore[misc]
+
+
+@behaviour
+def providers_are_normalized(ort: Any) -> Any:
+    collection = import_module(f"{ort.__name__}.capi.onnxruntime_inference_collection")
+    normalize = collection.check_and_normalize_provider_args
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = [
+            normalize(*each, ["a", "b"])
+            for each in (
+                (None, [{}]),
+                ([("a", {1: 2}), "b"], None),
+                (["a", "b", "a"], [{"x": 1}, {}, {"y": 2}]),
+                (("c",), None),
+            )
+        ]
+    return found, [str(each.message).split(" names.")[0] for each in caught]
 
 
 @behaviour
@@ -622,6 +655,85 @@ def no_value_is_on_a_gpu(ort: Any) -> Any:
     return kind(lambda: ort.OrtValue.ortvalue_from_numpy(X, "cuda", 0))
 
 
+@behaviour
+def a_capsule_tells_whether_it_holds_bytes(ort: Any) -> Any:
+    state = import_module(f"{ort.__name__}.capi.onnxruntime_pybind11_state")
+    make = ort.OrtValue.ortvalue_from_numpy
+    capsules = [make(np.ones(2, dtype))._ortvalue.to_dlpack() for dtype in ("u1", "f4", "i1")]
+    return [state.is_dlpack_uint8_tensor(each) for each in capsules]
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+
+def _told(info: Any) -> tuple[Any, ...]:
+    return (
+        info.name, info.device_id, str(info.mem_type), str(info.allocator_type),
+        str(info.device_mem_type), info.device_vendor_id,
+    )  # fmt: skip
+
+
+@behaviour
+def devices_have_numbers_and_makers(ort: Any) -> Any:
+    devices = [ort.OrtDevice.make(name, 1) for name in ("cpu", "cuda", "dml", "npu", "cann")]
+    numbers = [(each.device_type(), each.device_id(), each.device_mem_type()) for each in devices]
+    makers = {name: int(number) for name, number in ort.OrtDeviceVendorId.__members__.items()}
+    unknown = kind(lambda: ort.OrtDevice.make("abacus", 0)) != "none"
+    return numbers, [each.device_vendor_id() for each in devices], makers, unknown
+
+
+@behaviour
+def memory_is_described(ort: Any) -> Any:
+    arena, default = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, ort.OrtMemType.DEFAULT
+    own = ort.OrtMemoryInfo("Cpu", arena, 0, default)
+    other = ort.OrtMemoryInfo.create_v2(
+        "Test",
+        ort.OrtMemoryInfoDeviceType.CPU,
+        0,
+        0,
+        ort.OrtDeviceMemoryType.DEFAULT,
+        128,
+        arena,
+    )
+    wrong = problem(lambda: ort.OrtMemoryInfo("Elsewhere", arena, 0, default))
+    session = ort.InferenceSession(model())
+    infos = [*session.get_input_memory_infos(), *session.get_output_memory_infos()]
+    return _told(own), _told(other), wrong, [_told(each) for each in infos]
+
+
+@behaviour
+def kinds_of_memory_have_members(ort: Any) -> Any:
+    kinds = (
+        ort.OrtAllocatorType, ort.OrtMemType, ort.OrtDeviceMemoryType, ort.OrtMemoryInfoDeviceType,
+    )  # fmt: skip
+    return [
+        {name: int(member) for name, member in each.__members__.items()} for each in kinds
+    ], str(ort.OrtMemType.CPU_INPUT)
+
+
+@behaviour
+def arenas_are_configured_and_registered(ort: Any) -> Any:
+    names = (
+        "max_mem", "arena_extend_strategy", "initial_chunk_size_bytes", "max_dead_bytes_per_chunk",
+        "initial_growth_chunk_size_bytes", "max_power_of_two_extend_bytes",
+    )  # fmt: skip
+    made = [ort.OrtArenaCfg(8, 0, 4, 2), ort.OrtArenaCfg({"max_mem": 3, names[-1]: 17})]
+    wrong = [
+        kind(lambda: ort.OrtArenaCfg({"depth": 1})),
+        kind(lambda: ort.OrtArenaCfg(8, 0, 4)),
+        kind(lambda: ort.OrtArenaCfg("8", 0, 4, 2)),
+    ]
+    arena = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    info = ort.OrtMemoryInfo("Cpu", arena, 0, ort.OrtMemType.DEFAULT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ort.create_and_register_allocator(info, None)
+        ort.create_and_register_allocator_v2("CPUExecutionProvider", info, {}, made[0])
+        register = ort.create_and_register_allocator_v2
+        elsewhere = kind(lambda: register("CUDAExecutionProvider", info, {}, None))
+    return [[getattr(each, name) for name in names] for each in made], wrong, elsewhere
+
+
 # IOBinding ----------------------------------------------------------------------------------------
 
 
@@ -706,3 +818,20 @@ def a_cleared_binding_is_empty(ort: Any) -> Any:
     binding.bind_output("y")
     session.run_with_iobinding(binding)
     return [each.tolist() for each in binding.copy_outputs_to_cpu()]
+
+
+@behaviour
+def the_compiled_modules_session_and_binding(ort: Any) -> Any:
+    state = import_module(f"{ort.__name__}.capi.onnxruntime_pybind11_state")
+    session = ort.InferenceSession(model())
+    value = ort.OrtValue.ortvalue_from_numpy(X)
+    vector = session._sess.run_with_ort_values({"x": value._get_c_value()}, ["z"], None)
+    binding, target = state.SessionIOBinding(session._sess), np.zeros_like(X)
+    device = state.OrtDevice(state.OrtDevice.cpu(), state.OrtDevice.default_memory(), 0)
+    binding.bind_input("x", device, TensorProto.FLOAT, X.shape, X.ctypes.data)
+    binding.bind_output("z", device, TensorProto.FLOAT, X.shape, target.ctypes.data)
+    binding.bind_output("y", device)
+    session._sess.run_with_iobinding(binding, None)
+    binding.bind_input("x", X + 1)
+    outputs = [each.tolist() for each in binding.copy_outputs_to_cpu()]
+    return type(vector).__name__, vector[0].numpy().tolist(), target.tolist(), outputs

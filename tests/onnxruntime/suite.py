@@ -21,7 +21,9 @@ from typing import Any
 
 import pytest
 
-FILES = ("onnxruntime_test_python.py", "onnxruntime_test_python_iobinding.py")
+FILES = tuple(
+    f"onnxruntime_test_python{part}.py" for part in ("", "_iobinding", "_global_threadpool")
+)
 
 
 class Counter:
@@ -45,7 +47,8 @@ class Counter:
 
 def take_its_place() -> None:
     """Make ``import onnxruntime`` find our module, and its parts by their names there."""
-    for name in ("", ".capi", ".capi._pybind_state", ".capi.onnxruntime_pybind11_state"):
+    parts = ("_pybind_state", "onnxruntime_inference_collection", "onnxruntime_pybind11_state")
+    for name in ("", ".capi", *(f".capi.{part}" for part in parts)):
         sys.modules[f"onnxruntime{name}"] = importlib.import_module(f"monograph.onnxruntime{name}")
     missing = ModuleType("onnxruntime.missing")
     sys.modules.setdefault("onnxruntime.missing", missing)

@@ -50,3 +50,34 @@ def test_an_error_names_its_cause() -> None:
 def test_onnxruntime_itself_is_not_needed() -> None:
     program = "import sys, monograph.onnxruntime; assert 'onnxruntime' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+GLOBAL_THREADS = """
+import importlib, sys
+ort = importlib.import_module(sys.argv[1])
+from tests.onnxruntime.behaviours import kind, model
+ort.set_global_thread_pool_sizes(2, 2)
+print(kind(lambda: ort.set_global_thread_pool_sizes(3)))
+print(kind(lambda: ort.InferenceSession(model())))
+options = ort.SessionOptions()
+options.use_per_session_threads = False
+print(kind(lambda: ort.InferenceSession(model(), options)))
+"""
+
+
+def test_threads_for_all_sessions_are_chosen_once() -> None:
+    """In processes of their own: the number stays for the whole process."""
+    words, told = ("Fail", "RuntimeError", "none"), []
+    for module in ("monograph.onnxruntime", "onnxruntime"):
+        command = [sys.executable, "-W", "error", "-c", GLOBAL_THREADS, module]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        told.append([line for line in done.stdout.splitlines() if line in words])
+    assert told == [list(words)] * 2
+
+
+def test_allocators_of_the_program_are_named_as_without_effect() -> None:
+    info = ours.OrtMemoryInfo(
+        "Cpu", ours.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ours.OrtMemType.DEFAULT
+    )
+    with pytest.warns(ours.OptionWarning, match="plans the memory"):
+        ours.create_and_register_allocator(info, None)
