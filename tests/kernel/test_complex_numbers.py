@@ -12,9 +12,10 @@ from monograph.compiler import Options, compile_graph
 from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Value
+from monograph.ir.interpret import interpret
 from monograph.ir.types import Array, TensorType, c64, i64, type_of_array
 from monograph.kernel.lower import is_lowerable
-from monograph.ops import cumulative, elementwise, joining, linalg, reduce, shape
+from monograph.ops import cumulative, elementwise, index, joining, linalg, reduce, shape
 from tests.kernel.build import kernel_of
 
 STRICT = Options(strict=True, cache=False)
@@ -73,6 +74,41 @@ def test_moves_sums_and_products_need_no_interpreter() -> None:
     np.testing.assert_allclose(total, joined.sum(0), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(moved, joined.reshape(7, 26))
     np.testing.assert_allclose(size, np.abs(x * y - y), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axes"), [("[3, 4, 5]", 1), ("[n, 4, 5]", (0, 2)), ("[n, m, 5]", None)]
+)
+def test_products_along_axes_need_no_interpreter(sizes: str, axes: Any) -> None:
+    x = numbers(3, 4, 5)
+    for keepdims in (False, True):
+        graph = trace(lambda x, keepdims=keepdims: reduce.prod(x, axes, keepdims), f"c64{sizes}")
+        (found,) = compile_graph(graph, STRICT).run([x])
+        np.testing.assert_allclose(found, np.prod(x, axes, keepdims=keepdims), rtol=1e-5)
+
+
+def test_a_product_of_no_complex_numbers_is_one() -> None:
+    (found,) = run(lambda x: reduce.prod(x, 0), numbers(0, 3))
+    np.testing.assert_array_equal(found, np.ones(3, np.complex64))
+
+
+@pytest.mark.parametrize("mode", ["set", "add", "multiply"])
+def test_writing_where_data_says_needs_no_interpreter(mode: str) -> None:
+    x, updates = numbers(4, 3), numbers(5, 3, seed=1)
+    places = np.array([[0], [2], [2], [1], [2]])
+    columns = np.array([[0, 1, 1], [2, 2, 2], [0, 1, 2], [1, 1, 0]])
+
+    def several(x: Value, places: Value, updates: Value, columns: Value) -> list[Value]:
+        return [
+            index.scatter(x, places, updates, mode),
+            index.scatter_within(x, places - 1, updates, mode),
+            index.put_along_axis(x, columns, updates[:4], 1, mode),
+        ]
+
+    graph = trace(several, *map(type_of_array, (x, places, updates, columns)))
+    found = run(several, x, places, updates, columns)
+    for mine, expected in zip(found, interpret(graph, [x, places, updates, columns]), strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class ScatterWithin(Op):
     """``scatter``, but an update whose index vector lies outside of ``x`` is dropped."""
 
     mode: str = "set"
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
         return Scatter(self.mode).infer(x, indices, updates)

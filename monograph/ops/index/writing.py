@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -85,6 +86,7 @@ class Scatter(Op):
     """
 
     mode: str = "set"
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
         check_mode(self.name, self.mode, x, updates)
@@ -180,6 +182,7 @@ class PutAlongAxis(Op):
 
     axis: int
     mode: str = "set"
+    complex_loops: ClassVar[bool] = True
 
     def infer(self, x: TensorType, indices: TensorType, values: TensorType) -> TensorType:
         check_mode(self.name, self.mode, x, values)
