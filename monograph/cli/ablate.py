@@ -32,6 +32,7 @@ def ablate(
     winograd_tolerance: common.WinogradTolerance = None,
     passes: common.Passes = None,
     plugins: common.Plugins = None,
+    report: common.ReportFile = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Switch off each part of the compiler in turn, and measure what it bought.
@@ -43,6 +44,7 @@ def ablate(
     - monograph ablate model.onnx --budget 60
     - monograph ablate net.py:model --input 'f32[8, 64]' --chart ablation.svg
     """
+    from monograph.cli import report_file
     from monograph.compiler import Options
     from monograph.inspect.ablate import ablate as ablate_graph
     from monograph.inspect.ablate_text import ablation_svg
@@ -50,6 +52,7 @@ def ablate(
     from monograph.inspect.measure import busy_note
     from monograph.inspect.models import executable_of, find_model
 
+    page = report_file.checked(report)
     ways, types = split_inputs(inputs or ())
     options = Options(
         common.level_name(level),
@@ -66,6 +69,7 @@ def ablate(
             graph, options, arrays, name=model, budget=budget, rounds=rounds, alone=alone
         )
         busy = busy_note()
+        report_file.write(page, found, options, sizes, made)
     print(json.dumps(made.as_json(), indent=2) if as_json else made)
     if chart is not None:
         chart.write_text(ablation_svg(made), encoding="utf-8")

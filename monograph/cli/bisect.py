@@ -31,6 +31,7 @@ def bisect(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where to write the repro.")
     ] = Path("repro.py"),
+    report: common.ReportFile = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Find the rewrite that makes a model's answer wrong, and write a short program that shows it.
@@ -42,23 +43,29 @@ def bisect(
     - monograph bisect net.py:model --input 'f32[batch, 64]' -o fault.py
     - monograph bisect net.py:model --gradient
     """
+    from monograph.cli import report_file
     from monograph.compiler import Options
     from monograph.inspect.bisect import bisect as bisect_model
     from monograph.inspect.inputs import parse_sizes
-    from monograph.inspect.subject import named_subject
+    from monograph.inspect.models import find_model
+    from monograph.inspect.subject import subject_of
+
+    page = report_file.checked(report)
 
     options = Options(
         common.level_name(level), threads, passes=common.pipeline_of(passes), target=target
     )
     with common.showing_progress("bisecting"):
+        named = find_model(model, types or ())
         found = bisect_model(
-            named_subject(model, types or ()),
+            subject_of(named),
             options=options,
             sizes=parse_sizes(sizes or ()),
             seed=seed,
             gradient=gradient,
             trials=trials,
         )
+        report_file.write(page, named, options, sizes, found)
     if found.is_found:
         found.save(output)
     print(json.dumps(found.as_json(), indent=2) if as_json else found)

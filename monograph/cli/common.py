@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -106,6 +107,12 @@ Passes: TypeAlias = Annotated[
 ]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="For a program to read, not a person.")
+]
+ReportFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", metavar="FILE.html", help="Write a page about the model with it, too."
+    ),
 ]
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of random inputs.")]
 

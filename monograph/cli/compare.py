@@ -31,6 +31,7 @@ def compare(
     winograd_tolerance: common.WinogradTolerance = None,
     passes: common.Passes = None,
     plugins: common.Plugins = None,
+    report: common.ReportFile = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Hold a compiled model against other runtimes and compilers: answers, times, memory.
@@ -42,12 +43,15 @@ def compare(
     - monograph compare model.onnx --with onnxruntime,openvino
     - monograph compare net.py:model --input 'f32[8, 64]' --json
     """
+    from monograph.cli import report_file
     from monograph.compiler import Options
     from monograph.inspect.compare import compare as compare_all
+    from monograph.inspect.compare import names_in
     from monograph.inspect.inputs import make_inputs, parse_sizes, split_inputs
     from monograph.inspect.measure import busy_note
     from monograph.inspect.models import executable_of, find_model
 
+    page = report_file.checked(report)
     ways, types = split_inputs(inputs or ())
     options = Options(
         common.level_name(level),
@@ -65,12 +69,13 @@ def compare(
             found,
             lambda: executable_of(found.compiled(replace(options, cache=False))),
             lambda executable: make_inputs(executable.graph, ways, chosen, seed),
-            [name.strip() for name in others.split(",") if name.strip()],
+            names_in(others),
             threads=threads,
             rounds=rounds,
             budget=budget,
         )
         busy = busy_note()
+        report_file.write(page, found, options, sizes, comparison)
     print(json.dumps(comparison.as_json(), indent=2) if as_json else comparison)
     if busy is not None:
         print(busy, file=sys.stderr)

@@ -25,6 +25,7 @@ def validate(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, help="After which no further sample is begun.")
     ] = 60.0,
+    report: common.ReportFile = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Run every pass before and after on many inputs, then the compiled program.
@@ -36,10 +37,14 @@ def validate(
     - monograph validate model.onnx
     - monograph validate net.py:model --input 'f32[batch, 64]' --json
     """
+    from monograph.cli import report_file
     from monograph.compiler import Options
     from monograph.inspect.inputs import parse_sizes
-    from monograph.inspect.subject import named_subject
+    from monograph.inspect.models import find_model
+    from monograph.inspect.subject import subject_of
     from monograph.inspect.validate import validate as validate_model
+
+    page = report_file.checked(report)
 
     options = Options(
         common.level_name(level),
@@ -49,13 +54,15 @@ def validate(
         target=target,
     )
     with common.showing_progress("validating"):
+        named = find_model(model, types or ())
         found = validate_model(
-            named_subject(model, types or ()),
+            subject_of(named),
             options=options,
             sizes=parse_sizes(sizes or ()),
             seconds=seconds,
             seed=seed,
         )
+        report_file.write(page, named, options, sizes, found)
     print(json.dumps(found.as_json(), indent=2) if as_json else found)
     if not found.is_right:
         raise typer.Exit(FINDING)

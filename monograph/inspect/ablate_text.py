@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from monograph.inspect.ablate import Ablation, Costs, Effect
 
 NO_EFFECT = "no measurable effect"
-HEAD = f"{'':<24}{'× slower (quartiles)':>22}{'kernels':>9}{'moved':>9}{'alive':>9}{'error':>7}"
+HEAD = (
+    f"{'':<24}{'× slower (quartiles)':>21}{'kernels':>8}{'moved':>6}{'alive':>6}"
+    f"{'compile':>8}{'error':>7}"
+)
 
 
 def ablation_text(ablation: Ablation) -> str:
@@ -69,22 +72,23 @@ def _rows(effects: Sequence[Effect]) -> list[str]:
 
 
 def _row(name: str, text: str, costs: Costs | None) -> str:
-    line = f"  {name:<22}{text:>22}"
+    line = f"  {name:<22}{text:>21}"
     if costs is None:
         return line
     error = "-" if costs.error is None else f"{costs.error:.0e}"
     moved, alive = _short(costs.bytes_moved), _short(costs.peak)
-    return f"{line}{costs.kernels:>9,}{moved:>9}{alive:>9}{error:>7}"
+    compiled = f"{costs.compile_seconds:.3g}s"
+    return f"{line}{costs.kernels:>8,}{moved:>6}{alive:>6}{compiled:>8}{error:>7}"
 
 
 def _short(nbytes: int) -> str:
-    """``6.9M``: bytes in a few characters."""
-    for unit, size in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
-        if nbytes >= size:
-            return (
-                f"{nbytes / size:.3g}{unit}" if nbytes < 1000 * size else f"{nbytes // size}{unit}"
-            )
-    return str(nbytes)
+    """``6.9M``: bytes in five characters."""
+    value, unit = float(nbytes), ""
+    for larger in "KMGT":
+        if value < 999.5:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.3g}{unit}"
 
 
 def _listed(label: str, names: Sequence[str]) -> list[str]:

@@ -179,6 +179,11 @@ def compare(
     return Comparison(model.name, len(timings[OURS].turns), (*found, *missing))
 
 
+def names_in(text: str) -> list[str]:
+    """The names in a list like ``onnxruntime,torch``."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _prepare(name: str, make: Callable[[], Call]) -> _Ready:
     """Compile, and call once: some compile then."""
     announce(f"preparing {name}")

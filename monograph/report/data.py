@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -19,6 +19,7 @@ from monograph.errors import EvaluationError, InputError
 from monograph.inspect.explain import Explanation, explain_executable
 from monograph.passes.instruments import watching
 from monograph.report.code import Listing, listings_of
+from monograph.report.findings import Finding, finding_facts
 from monograph.report.history import History, Run, stages_of
 from monograph.report.measured import Measured
 from monograph.report.program_facts import (
@@ -118,6 +119,7 @@ def report_data(
     sizes: Mapping[str, int] | None = None,
     quotes_sources: bool = True,
     measured: Measured = UNMEASURED,
+    findings: Sequence[Finding] = (),
 ) -> ReportData:
     """What there is to show. ``quotes_sources`` puts in the lines of the user's program."""
     executable, history = recorded.executable, recorded.history
@@ -145,6 +147,7 @@ def report_data(
         "summary": _summary(explained),
         "listings": [each.stage for each in listings],
         "no_listings": reason,
+        **dict(map(finding_facts, findings)),
     }
     return ReportData(facts, listings)
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from monograph.errors import InputError
 from monograph.report.data import executable_behind, record, report_data
+from monograph.report.findings import Finding
 from monograph.report.measured import Measured
 from monograph.report.page import page_html
 
 
 def report_html(
-    model: Any, *, name: str | None = None, sizes: Mapping[str, int] | None = None
+    model: Any,
+    *,
+    name: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    findings: Sequence[Finding] = (),
 ) -> str:
     """The report of a compiled model, as the text of an HTML file."""
     recorded = record(executable_behind(model))
     unmeasured = Measured("compiled.report does not call the model: `monograph report` does")
-    return page_html(report_data(recorded, name=name, sizes=sizes, measured=unmeasured))
+    data = report_data(recorded, name=name, sizes=sizes, measured=unmeasured, findings=findings)
+    return page_html(data)
 
 
 def write_report(
@@ -28,10 +34,12 @@ def write_report(
     *,
     name: str | None = None,
     sizes: Mapping[str, int] | None = None,
+    findings: Sequence[Finding] = (),
 ) -> Path:
     """Write the report of a compiled model to one HTML file, and say where it is."""
     target = html_path(path)
-    target.write_text(report_html(model, name=name, sizes=sizes), encoding="utf-8")
+    text = report_html(model, name=name, sizes=sizes, findings=findings)
+    target.write_text(text, encoding="utf-8")
     return target
 
 

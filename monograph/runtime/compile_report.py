@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
@@ -50,17 +50,18 @@ class CompileReport:
     subject: weakref.ref[Executable] | None = field(default=None, repr=False, compare=False)
     """The program that this is the report of."""
 
-    def __call__(self, path: str | os.PathLike[str]) -> Path:
+    def __call__(self, path: str | os.PathLike[str], *, findings: Sequence[Any] = ()) -> Path:
         """Write a page about the program: graph at every pass, kernels, code, memory.
 
-        ``compiled.report("r.html")`` is one HTML file that needs nothing else.
+        ``compiled.report("r.html")`` is one HTML file that needs nothing else. ``findings`` are
+        what ``validate``, ``bisect``, ``ablate`` and ``compare`` returned, to be shown, too.
         """
         executable = None if self.subject is None else self.subject()
         if executable is None:
             raise InputError("the program that this report is about no longer exists")
         from monograph.report.write import write_report
 
-        return write_report(executable, path)
+        return write_report(executable, path, findings=findings)
 
 
 def write_report(report: CompileReport) -> dict[str, Json]:

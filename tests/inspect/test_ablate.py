@@ -80,10 +80,22 @@ def test_the_page_and_the_chart_say_so(ablation: Ablation) -> None:
     assert max(map(len, lines[1:])) <= 80
     (row,) = [line for line in lines if line.strip().startswith("tiled_products")]
     found = effect(ablation, "tiled_products")
+    assert found.costs is not None and f" {found.costs.compile_seconds:.3g}s " in row
     assert (str(found.speedup) if found.counts else "no measurable effect") in row
+    assert "compile" in next(line for line in lines if "slower" in line).split()
     root = ElementTree.fromstring(ablation_svg(ablation))
     texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "tiled_products" in texts
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [(0, "0"), (999, "999"), (1000, "0.977K"), (640 << 10, "640K"), (1023 << 10, "0.999M")],
+)
+def test_bytes_take_few_characters(nbytes: int, text: str) -> None:
+    costs = Costs(1, nbytes, nbytes, 1.0, None)
+    page = str(Ablation("m", 1.0, costs, None, None, (), (), remark="none"))
+    assert f" {text} " in next(line for line in page.splitlines() if "  nothing" in line)
 
 
 def test_rules_of_a_group_are_vetoed() -> None:

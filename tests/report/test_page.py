@@ -18,6 +18,7 @@ from monograph.report.explorer import Explorer, Opening
 from monograph.report.server import ExplorerServer
 from monograph.report.write import write_report
 from tests.report.browser import Browser, browser, needs_chromium
+from tests.report.findings import all_findings
 from tests.report.test_explore import GRAPH
 from tests.report.test_report import EVIL, TYPES, evil_graph, mlp
 
@@ -157,6 +158,48 @@ def test_every_control_has_a_name(window: Browser, small: Path) -> None:
             ".map(e => e.outerHTML.slice(0, 120))"
         )
         assert unnamed == [], view
+
+
+def test_what_was_found_out_is_shown(window: Browser, tmp_path: Path) -> None:
+    compiled = monograph.compile(mlp, *TYPES, cache=False)
+    show(window, compiled.report(tmp_path / "r.html", findings=all_findings(EVIL)), "#overview")
+    assert "without fusion 3.59 (2.96–4.16) × as slow" in text_of(window, ".overview")
+    window.run("document.body.focus()")
+    window.press("5")
+    window.wait("document.querySelector('.findings')?.getBoundingClientRect().height > 100")
+    titles = window.run(
+        "return [...document.querySelectorAll('.findings h2')].map(e => e.innerText)"
+    )
+    assert titles == [
+        "At fault: simplify",
+        "Is it right? within rounding",
+        "Beside others",
+        "What each part of the compiler buys",
+    ]
+    rows = window.run(
+        "return [...document.querySelectorAll('.findings tbody tr')]"
+        ".map(row => [...row.cells].map(cell => cell.innerText.trim()).filter(Boolean))"
+    )
+    assert ["torch", "9.00 ms", "3.00 (2.50–3.50)", "2.0e-7", "within rounding"] in [
+        row[:5] for row in rows
+    ]
+    assert ["cse", "no measurable effect", "10", "13.0 MiB"] in [row[:4] for row in rows]
+    assert ["fusion", "3.59 (2.96–4.16)"] in [row[:2] for row in rows]
+    assert "iree did not run: it is not installed" in text_of(window, ".findings")
+    assert "nothing to do in this model: dce" in text_of(window, ".findings")
+    assert f"rule planted: {EVIL}" in text_of(window, ".findings .told")
+    drawn = window.run(
+        "return [...document.querySelectorAll('.findings rect')].map(e => e.getBBox().width)"
+    )
+    assert len(drawn) == 5 and max(drawn) > 20
+    assert window.run("return document.images.length") == 0
+    assert window.log() == []
+
+
+def test_a_report_without_findings_has_no_place_for_them(window: Browser, small: Path) -> None:
+    show(window, small, "#findings")
+    assert "Findings" not in text_of(window, ".tabs")
+    assert window.run("return document.querySelector('.overview') !== null")
 
 
 def test_light_and_dark_are_legible(small: Path) -> None:

@@ -14,12 +14,14 @@ import monograph
 from monograph import functional as F
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
+from monograph.report import models
 from monograph.report.code import Listing, cut
 from monograph.report.data import record, report_data
 from monograph.report.measured import measure
 from monograph.report.page import pack, page_html, unpack
 from monograph.report.write import report_html
-from tests.cli.running import invoke, write_perceptron
+from tests.cli.running import invoke, write_graph, write_perceptron
+from tests.report.findings import all_findings
 
 EVIL = "</script><img src=x onerror=alert(1)><!--"
 
@@ -113,6 +115,18 @@ def test_the_arena_is_the_plan_that_runs() -> None:
     plan = executable.native.plan_for(())
     assert facts["arena"]["peak"] == plan.peak
     assert [slot[1] for slot in facts["arena"]["slots"]] == list(plan.offsets)
+
+
+def test_what_was_found_out_is_in_the_report(tmp_path: Path) -> None:
+    compiled = monograph.compile(mlp, *TYPES)
+    facts = facts_in(compiled.report(tmp_path / "r.html", findings=all_findings()).read_text())
+    assert facts["validation"]["program"]["name"] == "simplify"
+    assert [each["part"]["name"] for each in facts["ablation"]["without"]][1] == "fusion"
+    assert facts["ablation"]["explained_alone"] > 0
+    assert [each["name"] for each in facts["comparison"]["contenders"]][2] == "iree"
+    assert facts["bisection"]["step"] == "simplify"
+    with pytest.raises(InputError, match="shows no such finding"):
+        compiled.report(tmp_path / "r.html", findings=["fine"])
 
 
 def test_names_in_a_model_cannot_become_markup(tmp_path: Path) -> None:
@@ -237,3 +251,36 @@ def test_a_report_says_whether_the_model_is_right(tmp_path: Path) -> None:
     found = facts_in(page.read_text())["validation"]
     assert found["word"] in ("exact", "more accurate", "within rounding")
     assert found["program"]["name"] == "compiled program"
+
+
+@pytest.mark.parametrize(
+    ("command", "fact"),
+    [
+        (("validate",), "validation"),
+        (("bisect",), "bisection"),
+        (("ablate", "--budget", "2", "--no-alone"), "ablation"),
+        (("compare", "--with", "", "--rounds", "1"), "comparison"),
+    ],
+)
+def test_commands_write_what_they_find_to_a_report(
+    tmp_path: Path, command: tuple[str, ...], fact: str
+) -> None:
+    page = tmp_path / "r.html"
+    name, *arguments = command
+    done = invoke(name, write_graph(tmp_path), *arguments, "--report", str(page))
+    assert done.exit_code == 0, done.exception or done.output
+    facts = facts_in(page.read_text())
+    assert facts[fact] and facts["stages"]
+    nowhere = invoke(name, write_graph(tmp_path), *arguments, "--report", "r.pdf")
+    assert isinstance(nowhere.exception, InputError)
+
+
+def test_a_report_compares_and_ablates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "ABLATION_SECONDS", 2.0)
+    page = tmp_path / "r.html"
+    arguments = ("--ablate", "--compare", "torch", "--no-measure")
+    done = invoke("report", write_graph(tmp_path), "-o", str(page), *arguments)
+    assert done.exit_code == 0, done.exception or done.output
+    facts = facts_in(page.read_text())
+    assert [each["name"] for each in facts["comparison"]["contenders"]] == ["monograph", "torch"]
+    assert facts["ablation"]["without"]

@@ -122,6 +122,9 @@ export interface Facts {
   passes?: string;
   sites?: Site[];
   validation?: Validation;
+  ablation?: Ablation;
+  comparison?: Comparison;
+  bisection?: Bisection;
 }
 
 export interface StepVerdict {
@@ -144,6 +147,77 @@ export interface Validation {
   skipped: string[];
   steps: StepVerdict[];
   program: StepVerdict | null;
+}
+
+/** A ratio: its median over rounds, and the quartiles. */
+export interface Spread {
+  median: number;
+  low: number;
+  high: number;
+}
+
+/** What a program costs beside time. */
+export interface Costs {
+  kernels: number;
+  bytes_moved: number;
+  peak: number;
+  compile_seconds: number;
+  error: number | string | null;
+}
+
+/** What one part of the compiler buys; without a speedup, `state` or `reason` says why. */
+export interface Effect {
+  part: { kind: string; name: string };
+  state: string;
+  speedup: Spread | null;
+  costs: Costs | null;
+  reason: string;
+}
+
+/** What `monograph ablate` measured. */
+export interface Ablation {
+  seconds: number;
+  costs: Costs;
+  whole: Spread | null;
+  without: Effect[];
+  alone: Effect[];
+  remark: string;
+  explained_without: number | null;
+  explained_alone: number | null;
+}
+
+/** One way to run the model; without a median it did not run, and `reason` says why. */
+export interface Contender {
+  name: string;
+  reason: string;
+  median: number | null;
+  times_ours: Spread | null;
+  error: number | string | null;
+  verdict: string;
+  remark: string;
+  compile_seconds: number | null;
+  memory: number | null;
+}
+
+/** What `monograph compare` measured. */
+export interface Comparison {
+  rounds: number;
+  contenders: Contender[];
+}
+
+/** What `monograph bisect` found; `kind` is null where nothing is wrong. */
+export interface Bisection {
+  kind: string | null;
+  step: string;
+  rewrite: string;
+  cured_by: string[];
+  symptom: string;
+  sample: string;
+  nodes: number;
+  nodes_left: number;
+  repro: string;
+  tried: number;
+  seconds: number;
 }
 
 /** A kernel whose schedule may be changed: what was chosen, and the values that knobs may be turned to. */

@@ -3,6 +3,7 @@
 import { button, h, plural, replace } from "./dom";
 import { Facts, GraphNode, Listings, Model, unpack } from "./data";
 import { EditView } from "./edit_view";
+import { findings, headlines } from "./findings_view";
 import { GraphView } from "./graph_view";
 import { inspect } from "./inspector";
 import { KernelsView } from "./kernels_view";
@@ -13,7 +14,7 @@ import { Search } from "./search";
 import { SourcePane } from "./source_pane";
 import { read, State, View, write } from "./state";
 
-const NAMES: Record<View, string> = { overview: "Overview", graph: "Graph", kernels: "Kernels", memory: "Memory", edit: "Edit" };
+const NAMES: Record<View, string> = { overview: "Overview", graph: "Graph", kernels: "Kernels", memory: "Memory", findings: "Findings", edit: "Edit" };
 const LEGEND = ["contraction", "reduction", "pointwise", "shape", "data", "control", "other"];
 
 class Page {
@@ -37,7 +38,7 @@ class Page {
   constructor(
     private model: Model,
     listings: Listings,
-    private editor: EditView | null,
+    editor: EditView | null,
   ) {
     const go = (change: Partial<State>) => this.go(change);
     this.graphView = new GraphView(model, { select: (node) => this.go({ node }), announce: (text) => this.announce(text) });
@@ -49,6 +50,7 @@ class Page {
     this.slider.addEventListener("input", () => this.go({ stage: Number(this.slider.value), node: this.state.node }, true));
     this.views = { graph: this.makeGraph(), kernels: this.kernelsView.element };
     if (editor) this.views.edit = editor.element;
+    if (headlines(model.facts).length) this.views.findings = findings(model.facts);
     this.root = h("div", { class: "page" }, this.head(), this.main, this.live);
     if (!model.facts.stages.length) delete this.views.graph;
   }
@@ -153,7 +155,7 @@ class Page {
   }
 
   private drawTabs(view: View): void {
-    const shown = (Object.keys(NAMES) as View[]).filter((each) => (each !== "edit" || this.editor) && (each !== "graph" || this.views.graph));
+    const shown = (Object.keys(NAMES) as View[]).filter((each) => !["edit", "findings", "graph"].includes(each) || this.views[each]);
     replace(this.tabs, ...shown.map((each) => h("button", { type: "button", role: "tab", "aria-selected": String(each === view), click: () => this.go({ view: each }) }, NAMES[each])));
   }
 
@@ -207,7 +209,7 @@ class Page {
   onKey(event: KeyboardEvent): void {
     const target = event.target as HTMLElement;
     if (target.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
-    const views: Record<string, View> = { "1": "overview", "2": "graph", "3": "kernels", "4": "memory" };
+    const views: Record<string, View> = { "1": "overview", "2": "graph", "3": "kernels", "4": "memory", "5": "findings" };
     if (event.key === "/") {
       event.preventDefault();
       this.search.focus();

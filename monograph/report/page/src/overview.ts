@@ -1,7 +1,8 @@
 // The first thing to see: what the model became, pass by pass, in figures.
 
 import { button, bytes, h, integer, milliseconds, percent, plural } from "./dom";
-import { Model, Validation } from "./data";
+import { Model } from "./data";
+import { headlines } from "./findings_view";
 import { Go } from "./inspector";
 
 export function overview(model: Model, go: Go): HTMLElement {
@@ -20,7 +21,7 @@ export function overview(model: Model, go: Go): HTMLElement {
     "section",
     { class: "view overview", "aria-label": "Overview" },
     h("div", { class: "cards" }, ...cards.map(([label, value, note]) => h("div", { class: "card" }, h("h3", {}, label), h("p", { class: "value" }, value), h("p", { class: "meta" }, note)))),
-    h("div", { class: "columns" }, h("div", {}, passes(model, go), facts.validation ? checks(facts.validation) : null), h("div", {}, stages(model), facts.missing ? notice(facts.missing) : null, summary.specialised ? notice(`Calls complete this program, since ${summary.specialised}`) : null, fallbacks.length ? interpreted(fallbacks) : null, machine(model))),
+    h("div", { class: "columns" }, h("div", {}, passes(model, go)), h("div", {}, found(model, go), stages(model), facts.missing ? notice(facts.missing) : null, summary.specialised ? notice(`Calls complete this program, since ${summary.specialised}`) : null, fallbacks.length ? interpreted(fallbacks) : null, machine(model))),
   );
 }
 
@@ -84,22 +85,9 @@ function notice(text: string): HTMLElement {
   return h("div", { class: "panel notice", role: "note" }, h("h2", {}, "Not shown"), h("p", {}, text));
 }
 
-/** Whether each pass, and the program, kept the answer. */
-function checks(found: Validation): HTMLElement {
-  const steps = [...found.steps, ...(found.program ? [found.program] : [])];
-  const figure = (value: number | string | null) => (typeof value === "number" ? (value === 0 ? "0" : value.toExponential(1)) : (value ?? "–"));
-  const head = ["Step", "Verdict", "Moved by", "Error", "Before", "In f64"];
-  return h(
-    "div",
-    { class: `panel ${found.word === "wrong" ? "notice" : ""}` },
-    h("h2", {}, `Is it right? ${found.word}${found.first_wrong ? `, first after ${found.first_wrong}` : ""}`),
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, ...head.map((each, k) => h("th", { scope: "col", class: k > 1 ? "figure" : "" }, each)))),
-      h("tbody", {}, ...steps.map((each) => h("tr", { title: each.remark }, h("td", { class: "code" }, each.name.replace(/\{.*\}$/, "{…}")), h("td", {}, each.word), ...[each.difference, each.error, each.other_error, each.drift].map((value) => h("td", { class: "figure" }, figure(value)))))),
-    ),
-    h("p", { class: "meta" }, `${plural(found.samples.length, "sample")}: ${found.samples.join(", ")}. Errors are norms against double precision, of the answer after each step and before it.`),
-    ...found.skipped.map((each) => h("p", { class: "meta" }, `Not run: ${each}`)),
-  );
+/** What the checks and measurements say, in a line each. */
+function found(model: Model, go: Go): HTMLElement | null {
+  const lines = headlines(model.facts);
+  if (!lines.length) return null;
+  return h("div", { class: "panel" }, h("h2", {}, "Findings"), h("ul", { class: "links" }, ...lines.map((line) => h("li", {}, button(line, () => go({ view: "findings" }), { class: "link" })))));
 }

@@ -1,6 +1,6 @@
 // What is being looked at. It lives in the address, so that the browser's own Back goes back.
 
-export type View = "overview" | "graph" | "kernels" | "memory" | "edit";
+export type View = "overview" | "graph" | "kernels" | "memory" | "findings" | "edit";
 
 export interface State {
   view: View;
@@ -24,7 +24,7 @@ export const START: State = {
   listing: "nests",
 };
 
-const VIEWS: View[] = ["overview", "graph", "kernels", "memory", "edit"];
+const VIEWS: View[] = ["overview", "graph", "kernels", "memory", "findings", "edit"];
 
 export function write(state: State): string {
   const parts = new URLSearchParams();
