@@ -52,6 +52,7 @@ def ablate(
     from monograph.inspect.measure import busy_note
     from monograph.inspect.models import executable_of, find_model
 
+    common.check_folder(chart)
     page = report_file.checked(report)
     ways, types = split_inputs(inputs or ())
     options = Options(

@@ -50,6 +50,7 @@ def bisect(
     from monograph.inspect.models import find_model
     from monograph.inspect.subject import subject_of
 
+    common.check_folder(output)
     page = report_file.checked(report)
 
     options = Options(

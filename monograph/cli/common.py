@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from monograph.api import as_pipeline
+from monograph.errors import InputError
 from monograph.passes.manager import Pipeline
 from monograph.progress import listening
 
@@ -115,6 +116,12 @@ ReportFile: TypeAlias = Annotated[
     ),
 ]
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of random inputs.")]
+
+
+def check_folder(path: Path | None) -> None:
+    """That a file can be written there: said before minutes of work, not after them."""
+    if path is not None and not path.parent.is_dir():
+        raise InputError("there is no such folder", found=str(path.parent))
 
 
 def pipeline_of(passes: str | None) -> Pipeline | None:

@@ -45,6 +45,7 @@ def profile(
     from monograph.inspect.models import executable_of, find_model
     from monograph.inspect.profile import profile_calls
 
+    common.check_folder(output)
     ways, types = split_inputs(inputs or ())
     options = Options(
         common.level_name(level),

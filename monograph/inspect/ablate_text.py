@@ -88,7 +88,7 @@ def _short(nbytes: int) -> str:
         if value < 999.5:
             break
         value, unit = value / 1024, larger
-    return f"{value:.3g}{unit}"
+    return f"{value:.3g}{unit}" if value >= 1 else f"{value:.2g}{unit}"
 
 
 def _listed(label: str, names: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import monograph
+import monograph.inspect.models
 from monograph.cli import main as command_line
 from monograph.cli.errors import error_text
 from monograph.errors import InputError, MonographError
@@ -223,3 +224,20 @@ def test_functions_of_another_kind_of_thing() -> None:
     ):
         with pytest.raises(InputError, match=problem):
             wrong()
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "name"),
+    [
+        ("profile", "-o", "trace.json"),
+        ("ablate", "--chart", "chart.svg"),
+        ("bisect", "-o", "repro.py"),
+        ("validate", "--report", "r.html"),
+    ],
+)
+def test_a_place_that_is_not_there_is_said_before_the_work(
+    folder: Path, command: str, option: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monograph.inspect.models, "find_model", None)  # is not come to
+    text = told(folder, command, "graph.ir", option, f"nowhere/{name}", monkeypatch=monkeypatch)
+    assert text.splitlines()[0] == "error: there is no such folder"

@@ -90,7 +90,7 @@ def test_the_page_and_the_chart_say_so(ablation: Ablation) -> None:
 
 @pytest.mark.parametrize(
     ("nbytes", "text"),
-    [(0, "0"), (999, "999"), (1000, "0.977K"), (640 << 10, "640K"), (1023 << 10, "0.999M")],
+    [(0, "0"), (999, "999"), (1000, "0.98K"), (640 << 10, "640K"), (1000 << 10, "0.98M")],
 )
 def test_bytes_take_few_characters(nbytes: int, text: str) -> None:
     costs = Costs(1, nbytes, nbytes, 1.0, None)

@@ -135,7 +135,8 @@ function effects(title: string, ratio: string, all: Effect[], whole: Costs | nul
     reasons.set(reason, [...(reasons.get(reason) ?? []), each.part.name]);
   }
   const idle = [...reasons].map(([reason, names]) => h("p", { class: "meta" }, `${reason}: ${names.join(", ")}`));
-  return [h("h3", {}, title), table(["Part", "", ratio, "Kernels", "Moved", "Alive", "Compiled in", "Error"], rows), ...idle];
+  const head = ["Part", "", ratio, "Kernels", "Moved", "Alive", "Compiled in", "Error"];
+  return [h("h3", {}, title), ...(rows.length ? [table(head, rows)] : []), ...idle];
 }
 
 function costCells(costs: Costs | null): HTMLElement[] {
