@@ -9,6 +9,7 @@ VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
+NIGHTLY_ARGS ?=
 REPLAY_ARGS ?= --against HEAD
 FAMILY ?=
 TARGET ?= interpreter
@@ -34,6 +35,7 @@ help: ## Show this list
 	@echo "  FAMILY=matmul         one family of benchmarks: matmul, convolution, attention, models, …"
 	@echo "  BENCH_ARGS='--quick'  pass more arguments to benchmarks.native"
 	@echo "  FUZZ_ARGS='--seed 7'  pass more arguments to tests.fuzz"
+	@echo "  NIGHTLY_ARGS='--suite ONNX,models'  pass more arguments to tests.nightly"
 	@echo "  REPLAY_ARGS='--quick --against main'  what to replay, and what to compare with"
 
 .PHONY: demo
@@ -89,8 +91,8 @@ fuzz: $(STAMP) ## Compile 300 random programs every way, compare, and make small
 	$(BIN)/python -W ignore -m tests.fuzz $(FUZZ_ARGS)
 
 .PHONY: nightly
-nightly: $(STAMP) ## Compile 10,000 random programs, others each time (hours)
-	$(BIN)/python -W ignore -m tests.fuzz --programs 10000 $(FUZZ_ARGS)
+nightly: $(STAMP) ## Run every suite on every target with new random draws, in one table (hours)
+	$(BIN)/python -W ignore -m tests.nightly $(NIGHTLY_ARGS)
 
 .PHONY: replay
 replay: $(STAMP) ## Compare the generated code with that of the last commit, byte for byte

@@ -16,6 +16,7 @@ from monograph.ir.interpret import interpret
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.ir.verify import verify
+from tests.properties.draws import seed_of
 from tests.properties.graphs import graphs
 from tests.properties.meaning import all_values
 
@@ -54,7 +55,7 @@ def slope(graph: Graph, inputs: Sequence[Array], direction: Sequence[Array], ste
 def test_gradients_agree_with_central_differences(part: int) -> None:
     checked: set[str] = set()
 
-    @seed(part)
+    @seed(seed_of(part))
     @settings(
         max_examples=GRAPHS + GRAPHS // 2,
         deadline=None,

@@ -22,6 +22,7 @@ from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.ir.verify import verify
 from monograph.passes.base import Pass, all_passes, make_pass
+from tests.properties.draws import seed_of
 from tests.properties.graphs import programs
 from tests.properties.meaning import (
     Rounding,
@@ -139,7 +140,7 @@ def test_passes_keep_the_meaning_of_random_graphs(part: int) -> None:
     seen: set[str] = set()
     ran: set[str] = set()
 
-    @seed(part)
+    @seed(seed_of(part))
     @settings(SETTINGS, max_examples=GRAPHS + GRAPHS // 4)
     @given(programs())
     def check(drawn: tuple[Graph, list[Array]]) -> None:
@@ -169,7 +170,7 @@ def test_fast_math_is_right_for_finite_numbers() -> None:
     """Rules that treat floats as real numbers hold, within rounding, while nothing overflows."""
     each = make_pass("simplify{fast_math=true}")
 
-    @seed(PARTS)
+    @seed(seed_of(PARTS))
     @settings(SETTINGS, max_examples=300)
     @given(programs(finite=True))
     def check(drawn: tuple[Graph, list[Array]]) -> None:

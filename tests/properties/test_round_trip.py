@@ -10,6 +10,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.text.parser import parse
 from monograph.ir.text.printer import print_graph
 from monograph.ir.verify import verify
+from tests.properties.draws import seed_of
 from tests.properties.graphs import graphs
 
 GRAPHS = 300
@@ -24,7 +25,7 @@ def weights_of(graph: Graph) -> dict[str, object]:
 def test_text_reads_back_as_the_same_graph(part: int) -> None:
     seen: set[str] = set()
 
-    @seed(part)
+    @seed(seed_of(part))
     @settings(
         max_examples=GRAPHS,
         deadline=None,

@@ -12,6 +12,7 @@ pytest.importorskip("onnx")
 from tests.frontends.onnx import backend, conformance
 
 ALL = 2033
+PARTS = 4
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,17 @@ def test_a_test_passes_compiled(
     outcome = conformance.run_test(name)
     assert not outcome.reason, outcome.detail
     assert bool(outcome.interpreted) is (name == "test_string_concat_cpu")
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_tenth_test_passes_compiled(
+    tests: dict[str, Any], part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend.RUNNER, "target", "cpu")
+    names = sorted(set(tests) - set(conformance.KNOWN) - {"skipped"})[::10]
+    outcomes = [conformance.run_test(name) for name in names[part::PARTS]]
+    assert len(outcomes) >= 200 // PARTS
+    assert not [f"{each.name}: {each.reason}" for each in outcomes if each.reason]
 
 
 @pytest.mark.slow

@@ -16,6 +16,9 @@ from tests.frontends.torch.opinfo_report import OpResult, core_ops, print_report
 
 NAMES = [label(op) for op in ops()]
 WRONG = [label(op) for op in ops(errors=True)]
+PARTS = 4
+SAMPLES = 4
+"""Samples of an op that the usual run compiles."""
 OWN = (
     *("add", "pow", "where", "clamp", "lerp", "frexp", "nextafter", "div.floor_rounding"),
     *("view", "permute", "split", "cat", "diagonal", "as_strided.partial_views", "slice_scatter"),
@@ -36,6 +39,14 @@ def test_compiled_samples_agree_with_eager(name: str) -> None:
     result = run_op(NAMES.index(name), Options(target="cpu"))
     assert result.samples > 0
     assert result.count("agree") == result.samples, result.reasons
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_sixth_op_agrees_with_eager_compiled(part: int) -> None:
+    chosen = range(0, len(NAMES), 6)[part::PARTS]
+    results = [run_op(number, Options(target="cpu", limit=SAMPLES)) for number in chosen]
+    assert len(results) >= 100 // PARTS
+    assert not unexpected(results)
 
 
 @pytest.mark.parametrize("name", ["cat", "gather", "nn.functional.batch_norm"])

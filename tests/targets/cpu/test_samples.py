@@ -1,7 +1,8 @@
 """Every op's samples on the processor, held against the interpreter; see ``samples.py``.
 
-The usual run compiles the samples as their ops give them. The slow ones take every dtype that an op
-supports, with fusion and without: ``python -m tests.targets.cpu.test_samples`` prints the counts.
+The usual run compiles the samples as their ops give them, with every pass and with none. The slow
+ones take every dtype that an op supports, with fusion and without: ``python -m
+tests.targets.cpu.test_samples`` prints the counts.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def _batches() -> list[list[tuple[str, Sample]]]:
 BATCHES = _batches()
 
 
-def _options(*, fusion: bool = True) -> Options:
-    return Options(level="O0", fusion=fusion, cache=False)
+def _options(level: str = "O0", *, fusion: bool = True) -> Options:
+    return Options(level=level, fusion=fusion, cache=False)
 
 
 def _assert_right(outcomes: Iterable[Outcome]) -> None:
@@ -42,9 +43,10 @@ def _assert_right(outcomes: Iterable[Outcome]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("level", ["O0", "O2"])
 @pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: f"{batch[0][0]}..{batch[-1][0]}")
-def test_samples_are_right(batch: Sequence[tuple[str, Sample]]) -> None:
-    _assert_right(check(cases(batch, every_dtype=False), _options()))
+def test_samples_are_right(batch: Sequence[tuple[str, Sample]], level: str) -> None:
+    _assert_right(check(cases(batch, every_dtype=False), _options(level)))
 
 
 @pytest.mark.slow
