@@ -140,7 +140,7 @@ def test_two_packages_may_not_have_one_name(site: Path, tmp_path: Path) -> None:
 
 
 def test_a_target_of_a_package_compiles_and_runs(site: Path, tmp_path: Path) -> None:
-    blocks = FENCE.findall((ROOT / "docs" / "tutorials" / "own-target.md").read_text())
+    blocks = FENCE.findall((ROOT / "docs" / "16-add-a-target.md").read_text())
     groups = tomllib.loads(next(body for language, body in blocks if language == "toml"))
     code = (ROOT / "tests" / "targets" / "toy" / "target.py").read_text()
     code += (

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 SAYS = {
+    "classifier": r"native code agrees: True",
     "inspect_irs": r"leaky_relu in FX agrees: True",
     "inspect_passes": r"O2: 30 → \d nodes, \d+ steps, checked",
     "jax_transformer": r"gradient: agrees with jax.jit",
