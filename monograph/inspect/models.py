@@ -97,7 +97,8 @@ def find_model(text: str, types: Sequence[str] = ()) -> Model:
 
         return Model(text, path, from_stablehlo(path))
     if is_exported(path):
-        program = load_exported(path)
+        with no_notices():
+            program = load_exported(path)
         arguments, keywords = program.example_inputs or ((), {})
         return Model(text, path, program, (*arguments, *keywords.values()), is_torch=True)
     refuse_suffix(path, WHAT_IT_TAKES, (".mono", ".ir"))

@@ -298,4 +298,5 @@ def _view(graph: Graph, name: str) -> View:
     try:
         return View(name, title, tuple(read(graph)))
     except MonographError as problem:
-        return View(name, title, (), problem.message)
+        hint = "" if problem.hint is None else f" ({problem.hint})"
+        return View(name, title, (), problem.message + hint)

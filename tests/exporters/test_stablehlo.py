@@ -51,8 +51,9 @@ def test_hlo_text_is_parsed_and_run() -> None:
 
 def test_symbolic_sizes_are_fixed_or_named() -> None:
     graph = monograph.trace(block, "f32[batch, 4]", "f32[4, 3]")
-    with pytest.raises(UnsupportedError, match="batch is free"):
+    with pytest.raises(UnsupportedError, match="batch is free") as caught:
         to_stablehlo(graph)
+    assert "--size batch=8" in str(caught.value) and "sizes={'batch': 8}" in str(caught.value)
     arrays = arrays_of((7, 4), (4, 3))
     found = run_stablehlo(to_stablehlo(graph, {"batch": 7}), arrays)
     for a, b in zip(found, monograph.interpret(graph, arrays), strict=True):

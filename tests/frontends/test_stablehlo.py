@@ -102,7 +102,10 @@ def test_files_of_text_and_bytecode_load(tmp_path: Path) -> None:
 def test_what_is_no_module_is_called_so(tmp_path: Path) -> None:
     path = tmp_path / "other.mlir"
     path.write_text("something else")
-    with pytest.raises(InputError, match="not a StableHLO module"):
+    with pytest.raises(InputError, match=r"other\.mlir is not a StableHLO module"):
+        from_stablehlo(path)
+    path.write_text("func.func @first() { return }")
+    with pytest.raises(InputError, match=r"other\.mlir is a module without a function main"):
         from_stablehlo(path)
     with pytest.raises(InputError, match="no file"):
         from_stablehlo(tmp_path / "missing.mlir")

@@ -18,6 +18,7 @@ from monograph.exporters.runtimes import run_torch
 from monograph.inspect.conversion import WRITABLE, Format, convert, format_for, write_files
 from monograph.inspect.subject import Subject, subject_from
 from monograph.ir.graph import Graph
+from tests.cli.running import invoke
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -94,3 +95,13 @@ def test_an_unknown_suffix_lists_the_known_ones() -> None:
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         write_files(tmp_path / "missing" / "model.dot", {".dot": b"digraph {}"})
+
+
+def test_a_damaged_program_of_torch_is_one_error_and_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "damaged.pt2"
+    path.write_bytes(b"something else")
+    result = invoke("convert", str(path), str(tmp_path / "out.onnx"))
+    assert result.exit_code == 1
+    assert not caplog.records and "Traceback" not in result.output

@@ -79,6 +79,38 @@ def test_lines_of_one_source_line_meet(views: list[View]) -> None:
     )
 
 
+class Layers(torch.nn.Module):
+    """Three layers that share a table of positions, which XLA computes in front of all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Layer() for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = torch.arange(4)[:, None] >= 1
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+
+class Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.linear(torch.where(mask, x, 0.0).softmax(-1)) * mask
+
+
+def test_places_come_in_the_order_of_the_model_whatever_xla_moves() -> None:
+    graph = subject_from(Layers().eval(), [torch.ones(4, 4)]).graph
+    views = views_of(graph, ["hlo", "fx", "monograph"])
+    groups = align(views)
+    assert all(group.lines[2] for group in groups), [group.place for group in groups]
+    layers = [group.place[:8] for group in groups if group.place.startswith("layers.")]
+    assert layers == sorted(layers) and len(set(layers)) == 3
+
+
 def test_control_flow_is_counted() -> None:
     import monograph
     from monograph import functional as F
@@ -118,3 +150,11 @@ def test_a_problem_is_printed_where_an_ir_cannot_say_the_model() -> None:
     views = views_of(graph, ["relay", "fx"])
     assert "Relay: Relay cannot say rfft" in text_of("spectrum", views)
     assert "Relay cannot say rfft" in page_of("spectrum", views)
+
+
+def test_an_ir_of_known_sizes_says_how_to_fix_them(net: Path) -> None:
+    command = ("inspect", f"{net}:model", "--as", "hlo,monograph", "--input", "f32[batch, 8]")
+    result = invoke(*command)
+    assert result.exit_code == 0, result.exception
+    assert "batch is free (fix it: --size batch=8" in " ".join(result.output.split())
+    assert "cannot say it" not in invoke(*command, "--size", "batch=3").output

@@ -1,7 +1,7 @@
 """Graphs as StableHLO text, which XLA, IREE and others compile: ``to_stablehlo``.
 
 An op that StableHLO has no word for is decomposed; what is left over is an error that names it.
-Sizes must be known: ``to_stablehlo(graph, {"batch": 8})`` fixes symbolic ones.
+Sizes must be known: ``to_stablehlo(graph, sizes={"batch": 8})`` fixes symbolic ones.
 """
 
 from __future__ import annotations
@@ -35,6 +35,6 @@ def to_stablehlo(
     if free:
         raise UnsupportedError(
             f"StableHLO is written for known sizes, and {', '.join(free)} is free",
-            hint=f"fix it: --size {free[0]}=8, or to_stablehlo(graph, {{{free[0]!r}: 8}})",
+            hint=f"fix it: --size {free[0]}=8, or to_stablehlo(graph, sizes={{{free[0]!r}: 8}})",
         )
     return Emitter(TABLE.lower(static), locations).module()

@@ -24,18 +24,16 @@ def from_stablehlo(source: str | Path | bytes) -> Graph:
         raise InputError("reading StableHLO needs jaxlib", hint="pip install 'monograph[jax]'")
     from monograph.frontends.stablehlo.reader import read_module
 
-    return read_module(_contents(source))
-
-
-def _contents(source: str | Path | bytes) -> str | bytes:
-    if isinstance(source, bytes):
-        return source
-    if isinstance(source, str) and ("\n" in source or "func.func" in source):
-        return source
+    if isinstance(source, bytes) or (isinstance(source, str) and _is_text(source)):
+        return read_module(source)
     path = Path(source)
     if not path.is_file():
         raise InputError(
             f"there is no file {str(source)!r:.200}",
             expected="the path of an .mlir file, the text of a module, or its bytecode",
         )
-    return path.read_bytes()
+    return read_module(path.read_bytes(), str(path))
+
+
+def _is_text(source: str) -> bool:
+    return "\n" in source or "func.func" in source

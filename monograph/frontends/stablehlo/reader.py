@@ -28,23 +28,24 @@ MAX_CALL_DEPTH = 200
 """How deep functions may call one another: a file must not exhaust the stack."""
 
 
-def read_module(contents: str | bytes) -> Graph:
-    """The graph of the function that is called main, or of the only public one."""
+def read_module(contents: str | bytes, origin: str = "this") -> Graph:
+    """The graph of the function that is called main; ``origin`` is what errors call the module."""
     context = mlir.make_ir_context()
     with context:
-        module = _parsed(context, contents)
+        module = _parsed(context, contents, origin)
         functions = {}
         for each in module.body.operations:
             if each.operation.name == "func.func":
                 functions[ir.StringAttr(each.attributes["sym_name"]).value] = each
         if "main" not in functions:
             raise InputError(
-                "the module has no function main", found=", ".join(functions) or "no function"
+                f"{origin} is a module without a function main",
+                found=", ".join(functions) or "no function",
             )
         return Reader(functions).read(functions["main"])
 
 
-def _parsed(context: Any, contents: str | bytes) -> Any:
+def _parsed(context: Any, contents: str | bytes, origin: str) -> Any:
     """A module of text, bytecode or a portable artifact; MLIR verifies it."""
     try:
         if isinstance(contents, bytes) and contents.startswith(PORTABLE):
@@ -52,7 +53,7 @@ def _parsed(context: Any, contents: str | bytes) -> Any:
         return ir.Module.parse(contents)
     except (ir.MLIRError, ValueError, RuntimeError) as error:
         raise InputError(
-            "this is not a StableHLO module",
+            f"{origin} is not a StableHLO module",
             expected="MLIR's text or bytecode, or a portable artifact",
             found=str(error)[:400],
         ) from error
