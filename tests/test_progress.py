@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 
 import pytest
@@ -25,7 +26,9 @@ def test_a_compiler_tells_its_stages_in_order() -> None:
     assert "nobody listens" not in heard
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, seconds: float, *, terminal: bool) -> str:
+def shown(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, *, terminal: bool, stage: str = "kernels"
+) -> str:
     stream = io.StringIO()
     monkeypatch.setattr(
         common,
@@ -34,7 +37,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, seconds: float, *, terminal: bool) ->
     )
     monkeypatch.setattr(common, "PATIENCE", 0.2)
     with common.showing_progress("compiling"):
-        announce("kernels", 3, 8)
+        announce(stage, 3, 8)
         time.sleep(seconds)
     return stream.getvalue()
 
@@ -43,6 +46,14 @@ def test_a_bar_shows_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(monkeypatch, 0.6, terminal=True)
     assert "compiling: kernels" in text
     assert "3/8" in text
+
+
+def test_a_long_stage_leaves_room_for_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(monkeypatch, 0.6, terminal=True, stage="a pass with many options, " * 9)
+    lines = re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text))
+    drawn = [line for line in lines if "compiling: a pass" in line]
+    assert drawn and max(map(len, lines)) <= 80
+    assert all("3/8" in line and "0:00:0" in line for line in drawn)
 
 
 def test_what_is_quick_or_not_on_a_terminal_shows_nothing(

@@ -11,6 +11,7 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from monograph.api import as_pipeline
 from monograph.errors import InputError
@@ -143,11 +144,13 @@ def showing_progress(what: str) -> Iterator[None]:
         return
     progress = Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
+        # A long stage is cut short: how far it is, and for how long already, stays in view.
+        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),
+        BarColumn(bar_width=20),
         TextColumn("{task.fields[parts]}"),
         TimeElapsedColumn(),
         console=console,
+        expand=True,
         transient=True,
         redirect_stdout=False,
     )

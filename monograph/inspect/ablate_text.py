@@ -24,7 +24,7 @@ def ablation_text(ablation: Ablation) -> str:
     """The page: what each part buys, the most first, and what does nothing."""
     lines = [
         ablation.model,
-        f"  {duration(ablation.seconds)} a call, {ablation.costs.kernels:,} launches, "
+        f"  {duration(ablation.seconds)} a call, {_launches(ablation.costs)}, "
         f"{readable(ablation.costs.bytes_moved)} moved,",
         f"  {readable(ablation.costs.peak)} alive, compiled in "
         f"{duration(ablation.costs.compile_seconds)}",
@@ -40,6 +40,10 @@ def ablation_text(ablation: Ablation) -> str:
         lines += ["", f"each part alone: {ablation.remark}"]
     lines += ["", *_whole(ablation)]
     return "\n".join(lines)
+
+
+def _launches(costs: Costs) -> str:
+    return "1 launch" if costs.kernels == 1 else f"{costs.kernels:,} launches"
 
 
 def _whole(ablation: Ablation) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from monograph.dataclass import dataclass
 from monograph.deadline import call_limit
 from monograph.inspect.precise import precision_of, widened
+from monograph.ir.contents import contents_of
 from monograph.ir.data import Data, raw_bytes
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node
@@ -45,6 +46,8 @@ class Evaluator:
         self._bytes = 0
         self._known: OrderedDict[Any, tuple[_Item, ...]] = OrderedDict()
         self._wide: dict[Data, Data] = {}
+        self._digests: dict[Data, bytes | None] = {}
+        """Of weights, which every form of a graph holds, and which are most of a model's bytes."""
 
     def forget(self) -> None:
         """Let go of all results; those of other inputs are of no use."""
@@ -89,6 +92,12 @@ class Evaluator:
         self, node: Node, items: Sequence[_Item], bindings: dict[Symbol, int]
     ) -> tuple[_Item, ...]:
         operands = [item.value for item in items]
+        data = contents_of(node)
+        if data is not None:
+            (value,) = evaluate_node(node, operands, bindings)
+            if data not in self._digests:
+                self._digests[data] = _item(value).digest
+            return (_Item(value, self._digests[data]),)
         digests = tuple(item.digest for item in items)
         if node.regions or node.has_effect or None in digests or not digests:
             return tuple(map(_item, evaluate_node(node, operands, bindings)))
@@ -128,8 +137,12 @@ def noise_of(
 def _item(value: Any) -> _Item:
     if not isinstance(value, np.ndarray):
         return _Item(value, None)
-    described = f"{value.dtype}{value.shape}".encode()
-    return _Item(value, hashlib.blake2b(described + raw_bytes(value), digest_size=16).digest())
+    state = hashlib.blake2b(f"{value.dtype}{value.shape}".encode(), digest_size=16)
+    if value.dtype.hasobject:
+        state.update(raw_bytes(value))
+    else:
+        state.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    return _Item(value, state.digest())
 
 
 def _bytes_of(items: Sequence[_Item]) -> int:

@@ -99,6 +99,9 @@ def _steps(explained: Explanation) -> list[str]:
     lines.append(_step_row("as given", None, explained.steps[0].before))
     for step in explained.steps:
         lines.append(_step_row(step.name.partition("{")[0], step.seconds, step.after))
+    more = explained.launches - explained.steps[-1].after.kernels
+    if more > 0:
+        lines.append(f"  launches that prepare operands or put results together, beside: {more:,}")
     return lines
 
 

@@ -48,5 +48,7 @@ def test_kernels_have_times_and_passes_what_they_bought(tmp_path: Path) -> None:
     assert {step["name"].partition("{")[0] for step in found["steps"]} >= {"lower_composites"}
     page = output_of("explain", model)
     assert "what each pass bought" in page and "of it" in page
+    more = found["launches"] - found["steps"][-1]["after"]["kernels"]
+    assert (f"or put results together, beside: {more}" in page) == (more > 0)
     plain = json.loads(output_of("explain", model, "--json", "--no-measure"))
     assert plain["roofline"] is None and plain["kernels"][0]["seconds"] is None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.inspect import suspects
 from monograph.inspect.bisect import bisect
 from monograph.inspect.extract import Case, all_values, extract
 from monograph.inspect.measure import busy_note
@@ -53,6 +55,24 @@ def test_a_model_without_a_fault_has_none() -> None:
     found = bisect(MODEL())
     assert not found.is_found
     assert json.loads(json.dumps(found.as_json()))["kind"] is None
+
+
+def test_equal_answers_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[bytes] = []
+    right = suspects.judge
+
+    def judge(got: Any, *others: Any) -> Any:
+        judged.append(got.tobytes())
+        return right(got, *others)
+
+    monkeypatch.setattr(suspects, "judge", judge)
+    executable = monograph.compile(lambda x: F.exp(x), "f32[40]", cache=False).executable
+    case = Case(executable.graph, (np.linspace(-1, 1, 40, dtype="f4"),))
+    assert suspects.wrong_answers(executable, case, calls=5) is None
+    assert len(judged) == 1
+    answers = iter([np.zeros(40, "f4")])
+    monkeypatch.setattr(executable, "run", lambda inputs: [next(answers, np.ones(40, "f4"))])
+    assert suspects.wrong_answers(executable, case, calls=5), "another answer is judged again"
 
 
 def test_rewrites_can_be_limited_and_are_logged() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options
 from monograph.dataclass import dataclass
+from monograph.inspect import evaluate
 from monograph.inspect.evaluate import Evaluator
 from monograph.inspect.samples import draw_samples
 from monograph.inspect.validate import validate
@@ -140,6 +143,35 @@ def test_remembered_results_are_the_interpreters_and_follow_the_inputs() -> None
         x = np.random.default_rng(seed).normal(size=(3, 40)).astype("f4")
         for graph in (GRAPH, monograph.optimize(GRAPH)):
             assert np.array_equal(evaluator.run(graph, [x])[0], interpret(graph, [x])[0])
+
+
+def test_weights_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[int] = []
+    right = evaluate._item
+
+    def item(value: Any) -> Any:
+        hashed.append(value.size)
+        return right(value)
+
+    monkeypatch.setattr(evaluate, "_item", item)
+    weight = np.random.default_rng(0).normal(size=(7, 11)).astype("f4")
+    graph = monograph.trace(lambda x: x @ x.graph.add_weight("w", weight) * 1.0, "f32[3, 7]")
+    evaluator = Evaluator()
+    for form in (graph, monograph.optimize(graph)):
+        evaluator.run(form, [np.ones((3, 7), "f4")])
+        evaluator.run_wide(form, [np.ones((3, 7), "f4")])
+    assert hashed.count(weight.size) == 2, "once in either precision"
+
+
+def test_values_of_every_kind_are_remembered() -> None:
+    """Strings, 16-bit floats, single numbers, transposed and empty arrays have digests, too."""
+    values = [
+        np.array(["a", "b"], object), np.ones(3, ml_dtypes.bfloat16), np.array(1, "f4"),
+        np.arange(6.0).reshape(2, 3).T, np.zeros((0, 2), "f4"),
+    ]  # fmt: skip
+    digests = [evaluate._item(value).digest for value in values]
+    assert len(set(digests)) == len(values) and None not in digests
+    assert evaluate._item(values[3].copy()).digest == digests[3]
 
 
 def test_indices_stay_inside_the_table_that_they_are_looked_up_in() -> None:
