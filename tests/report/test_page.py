@@ -102,9 +102,14 @@ def test_the_slider_moves_through_the_passes_and_says_what_changed(
     window.press("\ue014")  # arrow right
     window.wait("monograph.state.stage === 1")
     assert window.run("return monograph.model.graphAt(1).nodes.some(n => n.change)")
-    assert text_of(window, ".stage-name").startswith(
-        str(window.run("return monograph.model.facts.stages[1].name"))
-    )
+    names = [
+        str(each) for each in window.run("return monograph.model.facts.stages.map(s => s.name)")
+    ]
+    assert text_of(window, ".stage-name").startswith(names[1].partition("{")[0])
+    (lowering,) = [name for name in names if name.startswith("lower_composites{")]
+    window.run(f"monograph.go({{view: 'graph', stage: {names.index(lowering)}, node: null}})")
+    assert text_of(window, ".stage-name").startswith("lower_composites{…} ")
+    assert text_of(window, ".pane.right code.line") == lowering
 
 
 def test_the_graph_is_walked_with_the_keyboard_and_told(window: Browser, small: Path) -> None:

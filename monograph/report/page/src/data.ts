@@ -230,6 +230,11 @@ export interface Site {
   edits: Record<string, number>;
 }
 
+/** A pass without the options that it ran with, which can be many. */
+export function shortPass(name: string): string {
+  return name.replace(/\{.*\}$/, "{…}");
+}
+
 export type Change = "added" | "changed";
 
 export interface GraphNode {

@@ -1,15 +1,15 @@
 // What other commands found out about the model: whether it is right, what each part of the compiler
 // buys, how it stands beside others, and what is at fault.
 
-import { Ablation, Bisection, Comparison, Contender, Costs, Effect, Facts, Spread, Validation } from "./data";
+import { Ablation, Bisection, Comparison, Contender, Costs, Effect, Facts, shortPass, Spread, Validation } from "./data";
 import { bytes, Child, h, integer, milliseconds, percent, plural, svg } from "./dom";
 
 /** What there is to say, in a line each; nothing if nothing was asked. */
 export function headlines(facts: Facts): string[] {
   const { validation, ablation, comparison, bisection } = facts;
   const lines: string[] = [];
-  if (validation) lines.push(`Is it right? ${validation.word}${validation.first_wrong ? `, first after ${validation.first_wrong}` : ""}`);
-  if (bisection) lines.push(bisection.kind === null ? "At fault: nothing" : `At fault: ${bisection.step}`);
+  if (validation) lines.push(`Is it right? ${validation.word}${validation.first_wrong ? `, first after ${shortPass(validation.first_wrong)}` : ""}`);
+  if (bisection) lines.push(bisection.kind === null ? "At fault: nothing" : `At fault: ${shortPass(bisection.step)}`);
   if (ablation) {
     const best = ranked(ablation.without)[0];
     lines.push(best ? `Ablation: without ${best.part.name} ${times(best.speedup!)} × as slow` : "Ablation: no part has a measurable effect");
@@ -83,12 +83,12 @@ function bar(spread: Spread | null, { low, high }: Scale, style: string): HTMLEl
 function checks(found: Validation): HTMLElement {
   const steps = [...found.steps, ...(found.program ? [found.program] : [])];
   const rows = steps.map((each) =>
-    h("tr", { title: each.remark }, h("td", { class: "code" }, each.name.replace(/\{.*\}$/, "{…}")), h("td", {}, each.word), ...[each.difference, each.error, each.other_error, each.drift].map((value) => figure(error(value)))),
+    h("tr", { title: each.remark }, h("td", { class: "code" }, shortPass(each.name)), h("td", {}, each.word), ...[each.difference, each.error, each.other_error, each.drift].map((value) => figure(error(value)))),
   );
   return h(
     "div",
     { class: `panel ${found.word === "wrong" ? "notice" : ""}` },
-    h("h2", {}, `Is it right? ${found.word}${found.first_wrong ? `, first after ${found.first_wrong}` : ""}`),
+    h("h2", {}, `Is it right? ${found.word}${found.first_wrong ? `, first after ${shortPass(found.first_wrong)}` : ""}`),
     table(["Step", "Verdict", "Moved by", "Error", "Before", "In f64"], rows),
     h("p", { class: "meta" }, `${plural(found.samples.length, "sample")}: ${found.samples.join(", ")}. Errors are norms against double precision, of the answer after each step and before it.`),
     ...found.skipped.map((each) => h("p", { class: "meta" }, `Not run: ${each}`)),
@@ -177,7 +177,7 @@ function fault(found: Bisection): HTMLElement {
   return h(
     "div",
     { class: "panel notice" },
-    h("h2", {}, `At fault: ${found.step}`),
+    h("h2", {}, `At fault: ${shortPass(found.step)}`),
     h("dl", { class: "told" }, ...rows.flatMap(([label, value]) => [h("dt", {}, label), h("dd", {}, value)])),
     h("h3", {}, "A program that shows it"),
     h("pre", { class: "nodes", tabindex: 0, "aria-label": "A program that shows it" }, found.repro.trimEnd()),

@@ -2,7 +2,7 @@
 // kernel that computes it and why, and links to all of them.
 
 import { bytes, button, Child, h, plural } from "./dom";
-import { GraphAt, GraphNode, isStored, Model } from "./data";
+import { GraphAt, GraphNode, isStored, Model, shortPass } from "./data";
 import { State } from "./state";
 
 export type Go = (change: Partial<State>) => void;
@@ -126,7 +126,8 @@ function summary(model: Model, graph: GraphAt, go: Go): HTMLElement {
   return h(
     "div",
     {},
-    h("header", { class: "inspected" }, h("span", { class: "chip plain" }, stage.phase), h("h2", {}, stage.name)),
+    h("header", { class: "inspected" }, h("span", { class: "chip plain" }, stage.phase), h("h2", {}, shortPass(stage.name))),
+    shortPass(stage.name) === stage.name ? null : h("code", { class: "line" }, stage.name),
     h(
       "p",
       { class: "meta" },

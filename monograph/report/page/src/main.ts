@@ -1,7 +1,7 @@
 // The page: a head, views to choose from, and one state that all of them show.
 
 import { button, h, plural, replace } from "./dom";
-import { Facts, GraphNode, Listings, Model, unpack } from "./data";
+import { Facts, GraphNode, Listings, Model, shortPass, unpack } from "./data";
 import { EditView } from "./edit_view";
 import { findings, headlines } from "./findings_view";
 import { GraphView } from "./graph_view";
@@ -168,8 +168,8 @@ class Page {
       this.sourcePane.show(graph);
       this.graphView.show(stage);
       const facts = this.model.facts.stages[stage]!;
-      replace(this.sliderLabel, h("strong", {}, facts.name), ` ${stage + 1} of ${this.model.facts.stages.length} · ${plural(this.model.nodeCount(stage), "node")}`);
-      this.slider.setAttribute("aria-valuetext", `${facts.name}, ${stage + 1} of ${this.model.facts.stages.length}`);
+      replace(this.sliderLabel, h("strong", { title: facts.name }, shortPass(facts.name)), ` ${stage + 1} of ${this.model.facts.stages.length} · ${plural(this.model.nodeCount(stage), "node")}`);
+      this.slider.setAttribute("aria-valuetext", `${shortPass(facts.name)}, ${stage + 1} of ${this.model.facts.stages.length}`);
     }
     const found = node === null ? undefined : graph.byId.get(node);
     const group = found ? this.model.groupsOf(found) : null;

@@ -1,7 +1,7 @@
 // The first thing to see: what the model became, pass by pass, in figures.
 
 import { button, bytes, h, integer, milliseconds, percent, plural } from "./dom";
-import { Model } from "./data";
+import { Model, shortPass } from "./data";
 import { headlines } from "./findings_view";
 import { Go } from "./inspector";
 
@@ -35,7 +35,7 @@ function passes(model: Model, go: Go): HTMLElement {
     return h(
       "tr",
       {},
-      h("td", {}, button(stage.name.replace(/\{.*\}$/, "{…}"), () => go({ view: "graph", stage: k, node: null }), { class: "link code", title: stage.name })),
+      h("td", {}, button(shortPass(stage.name), () => go({ view: "graph", stage: k, node: null }), { class: "link code", title: stage.name })),
       h("td", { class: "figure" }, integer(count)),
       h("td", { class: `figure ${change < 0 ? "less" : change > 0 ? "more" : ""}` }, change ? `${change > 0 ? "+" : "−"}${integer(Math.abs(change))}` : k ? "±0" : ""),
       h("td", { class: "figure" }, stage.ms === null ? "" : `${stage.ms.toFixed(2)} ms`),
