@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Column
 
 from monograph.api import as_pipeline
+from monograph.cli import completion
 from monograph.errors import InputError
 from monograph.passes.manager import Pipeline
 from monograph.progress import listening
@@ -48,11 +49,15 @@ SizeRanges: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--size", help="Fix a symbolic dimension, batch=1, or bound it: height=32..640."),
 ]
-Level: TypeAlias = Annotated[str, typer.Option("--level", "-O", help="O0 to O3.")]
+Level: TypeAlias = Annotated[
+    str,
+    typer.Option("--level", "-O", help="O0 to O3.", autocompletion=completion.levels),
+]
 TargetName: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--target",
+        autocompletion=completion.targets,
         help="What to compile for: cpu, cpu:aarch64…; MONOGRAPH_TARGET decides if not, then "
         "this machine.",
     ),
@@ -105,7 +110,12 @@ Plugins: TypeAlias = Annotated[
 ]
 Passes: TypeAlias = Annotated[
     str | None,
-    typer.Option("-p", "--passes", help="Passes to run instead of the level's: cse,dce."),
+    typer.Option(
+        "-p",
+        "--passes",
+        autocompletion=completion.passes,
+        help="Passes to run instead of the level's: cse,dce.",
+    ),
 ]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="For a program to read, not a person.")

@@ -9,14 +9,19 @@ from typing import Annotated
 
 import typer
 
-from monograph.cli import common, exit_codes
+from monograph.cli import common, completion, exit_codes
 
 
 def compare(
     model: common.ModelName,
     inputs: common.Inputs = None,
     others: Annotated[
-        str, typer.Option("--with", help="Who to compare with, separated by commas.")
+        str,
+        typer.Option(
+            "--with",
+            autocompletion=completion.peers,
+            help="Who to compare with, separated by commas.",
+        ),
     ] = "onnxruntime,torch,inductor,openvino,xla,iree",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Turns for each.")] = 15,
     budget: Annotated[

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from monograph.api import optimize_with_report
+from monograph.cli import completion
 from monograph.cli.common import Plugins, level_name
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
@@ -29,10 +30,21 @@ def opt(
     ] = None,
     passes: Annotated[
         str | None,
-        typer.Option("-p", "--passes", help="Passes to run, in order: cse,dce."),
+        typer.Option(
+            "-p",
+            "--passes",
+            autocompletion=completion.passes,
+            help="Passes to run, in order: cse,dce.",
+        ),
     ] = None,
     level: Annotated[
-        str | None, typer.Option("-O", "--level", help="Run a level's pipeline: O0 to O3.")
+        str | None,
+        typer.Option(
+            "-O",
+            "--level",
+            autocompletion=completion.levels,
+            help="Run a level's pipeline: O0 to O3.",
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the graph there.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from monograph.cli import common
+from monograph.cli import common, completion
 from monograph.cli.exit_codes import FINDING
 
 
@@ -37,7 +37,10 @@ def report(
     others: Annotated[
         str | None,
         typer.Option(
-            "--compare", metavar="NAMES", help="Compare with others, too: onnxruntime,torch."
+            "--compare",
+            metavar="NAMES",
+            autocompletion=completion.peers,
+            help="Compare with others, too: onnxruntime,torch.",
         ),
     ] = None,
     sources: Annotated[
