@@ -48,7 +48,8 @@ from monograph.runtime.program_cache import Found, Watch, program_cache, settled
 from monograph.runtime.weight_ownership import follow_program, hold, hold_all, snapshot_weights
 from monograph.specialize.loading import keep_what_variants_need, load_program, stage_of
 from monograph.specialize.nonempty import Otherwise, assume_nonempty
-from monograph.targets.base import BuildOptions, Program, Tuning
+from monograph.targets.base import Assembled, BuildOptions, Program, Tuning
+from monograph.targets.plan import plan_text
 from monograph.targets.strides import usable_strides
 
 __all__ = ["Options", "build_program", "compile_graph"]
@@ -202,6 +203,7 @@ def build_program(
         with closing(target.assemble(graph, groups, asked)) as assembled:
             for each in instruments:
                 each.stage("kernels", "txt", lambda: "\n".join(map(str, assembled.kernels)))
+                each.stage("plans", "txt", lambda: _plans(assembled))
                 each.stage("assembled", "txt", assembled.listing)
             if _ASSEMBLE.isEnabledFor(DEBUG):
                 _ASSEMBLE.debug("%s", assembled.listing())
@@ -226,6 +228,10 @@ def build_program(
     report.kernels = notes_of(program.kernels)
     _refuse_if_strict(options, report)
     return program
+
+
+def _plans(assembled: Assembled) -> str:
+    return plan_text(assembled.planned, assembled.summaries)
 
 
 def _times(program: Program) -> str:

@@ -29,6 +29,7 @@ class Stage(StrEnum):
     nests = "nests"
     llvm = "llvm"
     asm = "asm"
+    code = "code"
 
 
 def compile(

@@ -13,7 +13,7 @@ from monograph.kernel.text import kernel_text, nest_text
 from monograph.runtime.compiled import Executable
 from monograph.targets import base
 from monograph.targets.cpu.build import Program, build
-from monograph.targets.cpu.plans.plan import plan_text
+from monograph.targets.plan import plan_text
 
 FILES: Mapping[str, str] = {
     "ir": "graph.ir",
@@ -24,6 +24,7 @@ FILES: Mapping[str, str] = {
     "nests": "nests.txt",
     "llvm": "program.ll",
     "asm": "program.s",
+    "code": "program.txt",
 }
 """The stages, in order, and the name of each one's file in a folder of all of them."""
 
@@ -41,6 +42,13 @@ def listing(executable: Executable, stage: str) -> str:
     return _WRITERS[stage](_program(executable, stage))
 
 
+def stages_of(program: base.Program) -> tuple[str, ...]:
+    """The stages that a program of its target has, each text once."""
+    if isinstance(program, Program):
+        return tuple(stage for stage in FILES if stage != "code")
+    return tuple(stage for stage in FILES if stage not in _WRITERS)
+
+
 def sources(executable: Executable) -> dict[str, str]:
     """The source of each kernel of a program, as its target writes it: LLVM IR, or Triton."""
     return {kernel.name: kernel.text for kernel in _compiled(executable).kernels}
@@ -50,8 +58,8 @@ def write_listings(executable: Executable, folder: Path) -> list[Path]:
     """Every stage's text, each in a file of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for stage, name in FILES.items():
-        path = folder / name
+    for stage in stages_of(_compiled(executable)):
+        path = folder / FILES[stage]
         path.write_text(listing(executable, stage))
         written.append(path)
     return written
@@ -73,9 +81,7 @@ def _program(executable: Executable, stage: str) -> Program:
     program = _compiled(executable)
     if not isinstance(program, Program):
         raise InputError(
-            f"{stage} is a stage of programs for processors",
-            expected=", ".join(("ir", *_OF_ANY_TARGET)),
-            hint="MONOGRAPH_DUMP=folder writes every stage of any target, its code too",
+            f"{stage} is a stage of programs for processors", expected=", ".join(stages_of(program))
         )
     if stage != "asm" or program.compiled.assembly is not None:
         return program
@@ -109,16 +115,17 @@ def _assembly(program: Program) -> str:
     return program.compiled.assembly
 
 
-def _plans(program: Program) -> str:
+def _plans(program: base.Program) -> str:
     return plan_text(program.planned, {each.name: each.summary for each in program.kernels})
 
 
 _OF_ANY_TARGET: Mapping[str, Callable[[base.Program], str]] = {
     "groups": _groups,
+    "plan": _plans,
     "kernels": _kernels,
+    "code": lambda program: program.text,
 }
 _WRITERS: Mapping[str, Callable[[Program], str]] = {
-    "plan": _plans,
     "nests": _nests,
     "llvm": lambda program: program.text,
     "asm": _assembly,

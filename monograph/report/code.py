@@ -49,8 +49,10 @@ def listings_of(executable: Executable, kernels: Sequence[str]) -> tuple[list[Li
     found = []
     target = executable.target
     if target is not None and not target.name.startswith("cpu"):
+        plans = plans_by_kernel(listing(executable, "plan"))
         parts = dict(cut(listing(executable, "kernels"), "kernels", kernels))
-        return [Listing("kernels", parts), Listing("source", sources(executable))], ""
+        source = Listing("source", sources(executable))
+        return [Listing("plan", plans), Listing("kernels", parts), source], ""
     try:
         found.append(Listing("plan", plans_by_kernel(listing(executable, "plan"))))
         for stage in _BEGINS:

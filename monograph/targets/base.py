@@ -9,7 +9,7 @@ and ``emit`` makes code of that. A target is one folder, and ``targets.names`` f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from monograph.ir.graph import Graph, Node, Value
     from monograph.kernel.kernel import Kernel
     from monograph.passes.manager import Pipeline
+    from monograph.targets.plan import PlannedKernel
 
 
 class Tuning(Protocol):
@@ -115,6 +116,8 @@ class Program(Code):
     """For each group of the whole graph, in order, the number of steps when it is done."""
     conversions: tuple[Conversion, ...]
     """The copies from one layout to another that are left."""
+    planned: tuple[PlannedKernel, ...] = field(default=(), kw_only=True)
+    """How each kernel is computed that no equal one was before, and why."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +142,19 @@ class Assembled(ABC):
     def kernels(self) -> tuple[Kernel, ...]:
         """What its kernels compute, but those whose ops state the loops themselves."""
 
+    @property
+    def planned(self) -> Sequence[PlannedKernel]:
+        """How each kernel is computed, and why; none of a target that has one way alone."""
+        return ()
+
+    @property
+    def summaries(self) -> Mapping[str, str]:
+        """How each kernel is computed, in a line, by its name."""
+        return {}
+
     @abstractmethod
     def listing(self) -> str:
-        """What there is to see of it: slots, steps, and how each kernel is computed."""
+        """What there is to see of it beside its plans: slots, steps, loops."""
 
     @abstractmethod
     def close(self) -> None:

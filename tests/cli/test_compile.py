@@ -31,6 +31,7 @@ def test_a_compiled_model_is_summed_up_in_a_line(tmp_path: Path) -> None:
         ("llvm", "define"),
         ("asm", "k0_dot_general"),
         ("planned", "%gelu_memory = alloc()"),
+        ("code", "define"),
     ],
 )
 def test_every_stage_is_shown(tmp_path: Path, stage: str, what: str) -> None:

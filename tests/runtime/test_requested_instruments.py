@@ -34,7 +34,7 @@ def test_compiling_writes_the_graph_after_every_pass(
         text = (tmp_path / name).read_text()
         assert print_graph(parse(text)) == text.split("\n", 1)[1].rstrip("\n")
     stages = [name.split("_", 1)[1] for name in names[len(graphs) :]]
-    assert stages == ["groups.txt", "kernels.txt", "assembled.txt", "code.ll"]
+    assert stages == ["groups.txt", "kernels.txt", "plans.txt", "assembled.txt", "code.ll"]
     text = next(tmp_path.glob("*_kernels.txt")).read_text()
     assert "\n".join(map(str, parse_kernels(text))) in text and "exp(" in text
     assert [int(name.split("_")[0]) for name in names] == list(range(len(names)))

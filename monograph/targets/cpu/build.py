@@ -9,7 +9,7 @@ only turn out to be equal as text are compiled once (``parts``).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from monograph.dataclass import dataclass
@@ -29,8 +29,8 @@ from monograph.targets.cpu.assemble.steps import StepBuilder, computes
 from monograph.targets.cpu.entry_point.entry import entry_text
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 from monograph.targets.cpu.parts import Parts
-from monograph.targets.cpu.plans.plan import PlannedKernel, plan_text
 from monograph.targets.cpu.tuning import Tuning
+from monograph.targets.plan import PlannedKernel
 
 ATTRIBUTES = """
 attributes #0 = { nounwind alignstack=64 "no-trapping-math"="true" }
@@ -49,8 +49,6 @@ class Program(base.Program):
     kernels: tuple[BuiltKernel, ...]
     machine: Machine
     compiled: Compiled
-    planned: tuple[PlannedKernel, ...]
-    """How each kernel is computed that no equal one was before, and why."""
 
 
 @dataclass
@@ -69,6 +67,16 @@ class CpuAssembled(Assembled):
         built = self.steps.kernels.values()
         return tuple(each.kernel for each in built if each.kernel is not None)
 
+    @property
+    def planned(self) -> Sequence[PlannedKernel]:
+        """How each kernel is computed that no equal one was before, and why."""
+        return self.steps.planned
+
+    @property
+    def summaries(self) -> Mapping[str, str]:
+        """The schedule or tiling of each kernel."""
+        return {each.name: each.summary for each in self.steps.kernels.values()}
+
     def listing(self) -> str:
         """The slots and steps, then every kernel with its loops."""
         kernels = (
@@ -76,9 +84,7 @@ class CpuAssembled(Assembled):
             for each in self.steps.kernels.values()
         )
         steps = program_text(self.steps.slots, self.steps.prepare, self.steps.steps)
-        summaries = {each.name: each.summary for each in self.steps.kernels.values()}
-        plans = plan_text(self.steps.planned, summaries)
-        return "\n".join([steps, plans, *kernels])
+        return "\n".join([steps, *kernels])
 
     def close(self) -> None:
         """Give up kernels that nobody waits for."""
@@ -143,8 +149,8 @@ def emit(assembled: CpuAssembled) -> Program:
         tuple(steps.conversions),
         steps.machine,
         compiled,
-        tuple(steps.planned),
         codes=module.codes,
+        planned=tuple(steps.planned),
     )
 
 

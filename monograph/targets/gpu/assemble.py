@@ -21,7 +21,7 @@ from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, LibraryCall, Slot, SlotKind
 from monograph.progress import announce
 from monograph.targets.gpu.chip import Chip
-from monograph.targets.gpu.choices import prefers_library
+from monograph.targets.gpu.choices import why_library
 from monograph.targets.gpu.group_kernel import lower_flat, write_attention, write_lowered
 from monograph.targets.gpu.joint_products import join_products
 from monograph.targets.gpu.layouts import choose_layouts
@@ -29,6 +29,7 @@ from monograph.targets.gpu.libraries import library_of
 from monograph.targets.gpu.plan import KernelSequence
 from monograph.targets.gpu.source import TritonKernel
 from monograph.targets.gpu.views import StridedView, is_read_in_place, view_of
+from monograph.targets.plan import KernelPlan, PlannedKernel
 from monograph.targets.slot_builder import SlotBuilder, is_view
 
 
@@ -74,8 +75,8 @@ class StepBuilder(SlotBuilder):
         self.chip = chip
         self.layouts: Mapping[Value, Layout] = {}
         """How the values lie that are not row-major."""
-        self.refusals: dict[str, str] = {}
-        """Why no family writes a node that the host or a library computes, by its op."""
+        self.planned: list[PlannedKernel] = []
+        """How each kernel is computed that no equal one was before."""
         self.kernels: dict[str, GpuKernel] = {}
         self.known: dict[str, KnownSequence] = {}
         """Kernels by the digest of what they compute: twelve equal layers have one layer's."""
@@ -126,15 +127,15 @@ class StepBuilder(SlotBuilder):
             return
         if group.kind is Kind.OPAQUE and is_read_in_place(first, self.chip):
             return
-        if group.kind is Kind.OPAQUE and prefers_library(first, self.chip):
-            self.alone(first)
+        why = why_library(first, self.chip) if group.kind is Kind.OPAQUE else None
+        if why is not None:
+            self.alone(group, first, why)
             return
         try:
             self.computed(group, first)
         except UnsupportedError as refusal:
             for node in group.nodes:
-                self.refusals.setdefault(node.op.name, refusal.message)
-                self.alone(node)
+                self.alone(group, node, refusal.message)
 
     def computed(self, group: Group, first: Node) -> None:
         """The launches of a group, of kernels that there are already if one computes the same."""
@@ -175,6 +176,8 @@ class StepBuilder(SlotBuilder):
         known = self.known.get(digest)
         if known is None:
             known = self.known[digest] = KnownSequence(sequence, self.noted(group, sequence))
+            names = tuple(kernel.name for kernel in known.kernels)
+            self.planned.append(PlannedKernel(group.name, sequence.plan, names))
         slots = {f"b{k}": self.slot(value) for k, value in enumerate(inputs)}
         slots |= {f"o{k}": self.slot(value) for k, value in enumerate(outputs)}
         for buffer in known.sequence.scratch:
@@ -207,11 +210,14 @@ class StepBuilder(SlotBuilder):
             made.append(self.kernels[name])
         return tuple(made)
 
-    def alone(self, node: Node) -> None:
+    def alone(self, group: Group, node: Node, why: str) -> None:
         """A node by a library of the device, or by the interpreter on the host."""
         if is_stored(node) or is_view(node):
             return
         library = library_of(node) if self.chip.backend == "cuda" else None
+        family = "interpreter" if library is None else "library"
+        choice = None if library is None else library.name
+        self.planned.append(PlannedKernel(group.name, KernelPlan(family, why, choice)))
         if library is None:
             self.interpret(node)
             return

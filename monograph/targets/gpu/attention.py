@@ -25,13 +25,13 @@ from monograph.targets.gpu.expressions import ExpressionWriter
 from monograph.targets.gpu.plan import (
     Configuration,
     KernelSequence,
-    Refusal,
     divide_up,
     next_power_of_two,
 )
 from monograph.targets.gpu.scalars import type_text
 from monograph.targets.gpu.sequential import SEQUENTIAL
 from monograph.targets.gpu.source import SourceWriter, TritonKernel
+from monograph.targets.plan import KernelPlan, Refusal
 
 LOG2_E = 1.4426950408889634
 MAX_DEPTH = 256
@@ -70,14 +70,26 @@ def attention_candidates(
         writer = _AttentionWriter(name, op, packed, each)
         kernel = writer.write(comment)
         if writer.parts == 1:
-            found.append(KernelSequence((kernel,), (), each.microseconds))
+            found.append(KernelSequence((kernel,), _planned(each)))
             continue
         joined = writer.joining_kernel()
         steps = SEQUENTIAL.configure(joined)
         assert not isinstance(steps, Refusal)
         kernels = (kernel, SEQUENTIAL.write(joined, steps[0], comment))
-        found.append(KernelSequence(kernels, writer.kernel.outputs, each.microseconds))
+        scratch = writer.kernel.outputs
+        found.append(KernelSequence(kernels, _planned(each, scratch), scratch))
     return tuple(found)
+
+
+def _planned(configuration: Configuration, scratch: tuple[Buffer, ...] = ()) -> KernelPlan:
+    split = "; keys are cut in parts, which a second kernel joins" if scratch else ""
+    return KernelPlan(
+        "attention",
+        f"scores are streamed, never stored{split}",
+        configuration,
+        scratch,
+        microseconds=configuration.microseconds,
+    )
 
 
 def _with_packed_heads(op: Attention, operands: AttentionOperands) -> AttentionOperands:

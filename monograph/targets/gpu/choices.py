@@ -6,7 +6,6 @@ from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Node
 from monograph.ir.types import bf16, f16
 from monograph.ops.attention import Attention
-from monograph.ops.conv import Conv
 from monograph.ops.linalg import DotGeneral
 from monograph.targets.gpu.chip import Chip
 from monograph.targets.gpu.libraries import library_of
@@ -17,17 +16,24 @@ MIN_SIDE = 16
 
 def prefers_library(node: Node, chip: Chip) -> bool:
     """Whether a library computes a node better than a kernel of ours, or only a library does."""
+    return why_library(node, chip) is not None
+
+
+def why_library(node: Node, chip: Chip) -> str | None:
+    """Why a library computes a node; None if a kernel of ours had better."""
     if chip.backend != "cuda" or library_of(node) is None:
-        return False
+        return None
     match node.op:
         case DotGeneral():
-            return _is_large_product(node, node.op)
-        case Conv():
-            return True
+            if not _is_large_product(node, node.op):
+                return None
+            return f"all sides of the product have at least {MIN_SIDE}"
         case Attention():
-            return node.operands[0].dtype in (f16, bf16)
+            if node.operands[0].dtype not in (f16, bf16):
+                return None
+            return "an attention of 16-bit floats"
         case _:
-            return True
+            return "no family writes it"
 
 
 def _is_aligned(row: Dim) -> bool:

@@ -11,13 +11,14 @@ from monograph.errors import UnsupportedError
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.shortening import with_short_formulas
-from monograph.targets.gpu.plan import Configuration, Family, KernelSequence, Refusal
+from monograph.targets.gpu.plan import Configuration, Family, KernelSequence
 from monograph.targets.gpu.pointwise import POINTWISE, TRANSPOSE
 from monograph.targets.gpu.products import PRODUCT
 from monograph.targets.gpu.reductions import ROWS
 from monograph.targets.gpu.sequential import SEQUENTIAL
 from monograph.targets.gpu.source import TritonKernel
 from monograph.targets.gpu.split import split_kernel
+from monograph.targets.plan import KernelPlan, Refusal
 
 FAMILIES: tuple[Family, ...] = (TRANSPOSE, POINTWISE, PRODUCT, ROWS, SEQUENTIAL)
 """Each has configurations of a kernel, or refuses with a reason; the first that has any is used."""
@@ -37,10 +38,10 @@ def candidates(
     An error names the families that refused, and why.
     """
     short = with_short_formulas(kernel)
-    family, configurations = _configure(short)
-    plans = [_Plan((_Step(short, family, each),)) for each in configurations]
+    family, configurations, refusals = _configure(short)
+    plans = [_Plan((_Step(short, family, each),), refusals) for each in configurations]
     for parts in family.splits(short):
-        plans += _split_plan(short, parts)
+        plans += _split_plan(short, parts, refusals)
     plans.sort(key=lambda plan: plan.microseconds)
     worth = [x for x in plans if x.microseconds <= slowdown * plans[0].microseconds]
     return tuple(plan.write(comment) for plan in worth[:most])
@@ -54,7 +55,7 @@ def kernel_sequence(kernel: Kernel, comment: tuple[str, ...] = ()) -> KernelSequ
 def single_kernel(kernel: Kernel, comment: tuple[str, ...] = ()) -> TritonKernel:
     """The fastest candidate that is one launch, for a caller that can give no scratch."""
     short = with_short_formulas(kernel)
-    family, configurations = _configure(short)
+    family, configurations, _ = _configure(short)
     return family.write(short, configurations[0], comment)
 
 
@@ -72,7 +73,10 @@ class _Plan:
     """Steps that compute a kernel one after the other; nothing is written yet."""
 
     steps: tuple[_Step, ...]
+    refusals: tuple[Refusal, ...]
     scratch: tuple[Buffer, ...] = ()
+    parts: int = 1
+    """Into how many its reductions are cut."""
 
     @property
     def microseconds(self) -> float:
@@ -82,29 +86,44 @@ class _Plan:
         kernels = tuple(
             step.family.write(step.kernel, step.configuration, comment) for step in self.steps
         )
-        return KernelSequence(kernels, self.scratch, self.microseconds)
+        return KernelSequence(kernels, self.described(), self.scratch)
+
+    def described(self) -> KernelPlan:
+        """The plan as every target's is."""
+        family = self.steps[0].family
+        split = f"; its reductions are cut in {self.parts}" if self.parts > 1 else ""
+        return KernelPlan(
+            family.name,
+            family.reason + split,
+            ", then ".join(str(step.configuration) for step in self.steps),
+            self.scratch,
+            microseconds=self.microseconds,
+            refusals=self.refusals,
+        )
 
 
-def _configure(kernel: Kernel) -> tuple[Family, tuple[Configuration, ...]]:
-    """The first family that computes a kernel, and its configurations, best first."""
-    refusals = []
+def _configure(
+    kernel: Kernel,
+) -> tuple[Family, tuple[Configuration, ...], tuple[Refusal, ...]]:
+    """The first family that computes a kernel, its configurations, best first, and who refused."""
+    refusals = list[Refusal]()
     for family in FAMILIES:
         found = family.configure(kernel)
         if not isinstance(found, Refusal):
-            return family, tuple(sorted(found, key=lambda each: each.microseconds))
-        refusals.append(f"{family.name}: {found.reason}")
-    raise UnsupportedError(
-        f"no family of GPU kernels computes {kernel.name}: {'; '.join(refusals)}"
-    )
+            best_first = tuple(sorted(found, key=lambda each: each.microseconds))
+            return family, best_first, tuple(refusals)
+        refusals.append(found.by(family.name))
+    told = "; ".join(f"{each.family}: {each.reason}" for each in refusals)
+    raise UnsupportedError(f"no family of GPU kernels computes {kernel.name}: {told}")
 
 
-def _split_plan(kernel: Kernel, parts: int) -> list[_Plan]:
+def _split_plan(kernel: Kernel, parts: int, refusals: tuple[Refusal, ...]) -> list[_Plan]:
     """The kernel with its reductions in parts, each stage in its best configuration."""
     split = split_kernel(kernel, parts)
     if split is None:
         return []
     steps = []
     for stage in split.stages:
-        family, configurations = _configure(stage)
+        family, configurations, _ = _configure(stage)
         steps.append(_Step(stage, family, configurations[0]))
-    return [_Plan(tuple(steps), split.scratch)]
+    return [_Plan(tuple(steps), refusals, split.scratch, parts)]

@@ -24,13 +24,7 @@ from monograph.ir.dims import Dim
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel
 from monograph.targets.gpu.source import TritonKernel
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a family does not compute a kernel."""
-
-    reason: str
+from monograph.targets.plan import KernelPlan, Refusal
 
 
 @dataclass(frozen=True)
@@ -43,12 +37,18 @@ class Configuration:
     stages: int = 2
     microseconds: float = 0.0
 
+    def __str__(self) -> str:
+        blocks = ", ".join(f"{name} {size}" for name, size in self.blocks.items())
+        return f"{blocks}; {self.warps} warps, {self.stages} stages"
+
 
 @dataclass(frozen=True)
 class Family:
     """A way to compute kernels: which configurations it has of one, and its source in each."""
 
     name: str
+    reason: str
+    """Why a kernel that it does not refuse is computed so."""
     configure: Callable[[Kernel], tuple[Configuration, ...] | Refusal]
     """Best first."""
     write: Callable[[Kernel, Configuration, tuple[str, ...]], TritonKernel]
@@ -61,10 +61,10 @@ class KernelSequence:
     """What computes a group of nodes: kernels in the order of their launches."""
 
     kernels: tuple[TritonKernel, ...]
+    plan: KernelPlan
+    """Which family computes it and in which configuration, and why no earlier one does."""
     scratch: tuple[Buffer, ...] = ()
     """Memory for what one kernel leaves to another."""
-    microseconds: float = 0.0
-    """The predicted time."""
 
 
 def divide_up(total: Dim, size: int) -> Dim:

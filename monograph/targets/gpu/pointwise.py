@@ -13,8 +13,9 @@ from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time
 from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
-from monograph.targets.gpu.plan import Configuration, Family, Refusal, divide_up
+from monograph.targets.gpu.plan import Configuration, Family, divide_up
 from monograph.targets.gpu.source import SourceWriter, TritonKernel
+from monograph.targets.plan import Refusal
 
 BLOCK_ELEMENTS = 1024
 """Elements of a program: eight to a thread, which a thread loads in 16 or 32 bytes."""
@@ -56,7 +57,9 @@ def write_pointwise(
     return writer.finish("pointwise", (divide_up(total, block),), configuration, comment)
 
 
-POINTWISE = Family("pointwise", configure_pointwise, write_pointwise)
+POINTWISE = Family(
+    "pointwise", "each element is computed by itself", configure_pointwise, write_pointwise
+)
 
 
 def configure_transpose(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
@@ -108,7 +111,12 @@ def write_transpose(
     return writer.finish("transpose", grid, configuration, comment)
 
 
-TRANSPOSE = Family("transpose", configure_transpose, write_transpose)
+TRANSPOSE = Family(
+    "transpose",
+    "it reads along one axis and writes along another: tiles of both",
+    configure_transpose,
+    write_transpose,
+)
 
 
 def _transposed_axes(kernel: Kernel) -> tuple[Axis, Axis] | None:

@@ -23,9 +23,10 @@ from monograph.kernel.kernel import Kernel
 from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time, waves
 from monograph.targets.gpu.joint_products import as_contractions
 from monograph.targets.gpu.persistent import PersistentWriter, is_described
-from monograph.targets.gpu.plan import Configuration, Family, Refusal, divide_up, next_power_of_two
+from monograph.targets.gpu.plan import Configuration, Family, divide_up, next_power_of_two
 from monograph.targets.gpu.product_writer import ProductWriter, narrowed, without_cast
 from monograph.targets.gpu.source import TritonKernel
+from monograph.targets.plan import Refusal
 
 MIN_TILE_SIDE = 16
 """The least rows, columns and steps of k that a tensor core multiplies."""
@@ -183,7 +184,13 @@ def split_product(kernel: Kernel) -> tuple[int, ...]:
     )
 
 
-PRODUCT = Family("product", configure_product, write_product, split_product)
+PRODUCT = Family(
+    "product",
+    "a product of tiles, on tensor cores where they multiply its dtype",
+    configure_product,
+    write_product,
+    split_product,
+)
 
 
 def _multiplied_dtype(contractions: tuple[Contraction, ...]) -> DType | None:

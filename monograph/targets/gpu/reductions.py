@@ -22,12 +22,12 @@ from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
 from monograph.targets.gpu.plan import (
     Configuration,
     Family,
-    Refusal,
     divide_up,
     next_power_of_two,
 )
 from monograph.targets.gpu.scalars import literal_text, type_text
 from monograph.targets.gpu.source import SourceWriter, TritonKernel
+from monograph.targets.plan import Refusal
 
 MIN_LANES = 32
 """Reduced elements from which they lie in lanes instead of being walked through."""
@@ -109,7 +109,13 @@ def write_rows(
     return _Rows(kernel, space, configuration).write(comment)
 
 
-ROWS = Family("rows", configure_rows, write_rows, split_rows)
+ROWS = Family(
+    "rows",
+    "a program reduces whole rows, whose elements lie in its lanes",
+    configure_rows,
+    write_rows,
+    split_rows,
+)
 
 
 @dataclass(frozen=True)

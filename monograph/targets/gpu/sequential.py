@@ -12,10 +12,11 @@ from monograph.kernel.expr import Reduce
 from monograph.kernel.kernel import Kernel
 from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time
 from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
-from monograph.targets.gpu.plan import Configuration, Family, Refusal, divide_up
+from monograph.targets.gpu.plan import Configuration, Family, divide_up
 from monograph.targets.gpu.reductions import COMBINED, HELPER_OF, POSITIONS, neutral_text
 from monograph.targets.gpu.scalars import type_text
 from monograph.targets.gpu.source import SourceWriter, TritonKernel
+from monograph.targets.plan import Refusal
 
 BLOCK_ELEMENTS = 256
 MIN_BLOCK = 64
@@ -51,7 +52,12 @@ def write_sequential(
     return writer.finish("sequential", grid, configuration, comment)
 
 
-SEQUENTIAL = Family("sequential", configure_sequential, write_sequential)
+SEQUENTIAL = Family(
+    "sequential",
+    "each lane walks through what its own element is reduced from",
+    configure_sequential,
+    write_sequential,
+)
 
 
 def _walk(writer: ExpressionWriter, expr: Reduce) -> str:

@@ -9,7 +9,7 @@ one. What differs between chips is in ``Chip``.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import ClassVar
 
@@ -34,6 +34,7 @@ from monograph.targets.gpu.choices import prefers_library
 from monograph.targets.gpu.cubin import compile_kernels
 from monograph.targets.gpu.modules import write_modules
 from monograph.targets.gpu.views import is_read_in_place
+from monograph.targets.plan import PlannedKernel
 
 FORMULAS = (
     *("acos", "acosh", "asin", "asinh", "atanh", "cosh", "log10", "log_sigmoid"),
@@ -56,8 +57,6 @@ class Program(base.Program):
 
     kernels: tuple[GpuKernel, ...]
     chip: Chip
-    refusals: Mapping[str, str]
-    """Why no kernel of ours computes an op that a library or the host computes."""
 
 
 @dataclass
@@ -73,6 +72,16 @@ class GpuAssembled(Assembled):
         """What its kernels compute, but for those of attention."""
         built = self.steps.kernels.values()
         return tuple(each.kernel for each in built if each.kernel is not None)
+
+    @property
+    def planned(self) -> Sequence[PlannedKernel]:
+        """How each group is computed, by which configuration or library, and why."""
+        return self.steps.planned
+
+    @property
+    def summaries(self) -> Mapping[str, str]:
+        """Family, blocks and warps of each kernel."""
+        return {each.name: each.summary for each in self.steps.kernels.values()}
 
     def listing(self) -> str:
         """The slots and steps, then how each kernel is computed."""
@@ -147,5 +156,5 @@ class GpuTarget(Target):
             ends=tuple(steps.ends),
             conversions=(),
             chip=self.chip,
-            refusals=dict(steps.refusals),
+            planned=tuple(steps.planned),
         )

@@ -13,7 +13,8 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.errors import MonographError
+from monograph.errors import InputError, MonographError
+from monograph.inspect.listings import listing, write_listings
 from monograph.program.code import Launch, LibraryCall
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.container import ArtifactError
@@ -43,6 +44,21 @@ def test_a_product_is_the_librarys_and_what_follows_is_one_kernel(compiled: Any)
     (note,) = compiled.report.kernels
     assert note.how.startswith("rows:") and len(note.nodes) == 7
     assert compiled.report.fallbacks == ()
+
+
+def test_plans_say_what_computes_each_group_and_who_refused(compiled: Any, tmp_path: Path) -> None:
+    product, rows = compiled.executable.program.planned
+    assert (product.plan.family, product.plan.choice) == ("library", "cuBLAS")
+    assert rows.plan.family == "rows" and rows.plan.microseconds > 0
+    assert [each.family for each in rows.plan.refusals] == ["transpose", "pointwise", "product"]
+    assert rows.kernels == tuple(each.name for each in compiled.executable.program.kernels)
+    written = {
+        path.name: path.read_text() for path in write_listings(compiled.executable, tmp_path)
+    }
+    assert "not      product: it is no matrix product" in written["plan.txt"]
+    assert written["program.txt"] == compiled.executable.program.text
+    with pytest.raises(InputError, match="nests is a stage of programs for processors"):
+        listing(compiled.executable, "nests")
 
 
 def test_machine_code_is_stored_and_read_back(compiled: Any) -> None:

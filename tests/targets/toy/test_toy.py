@@ -79,5 +79,5 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
 def test_every_stage_is_dumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MONOGRAPH_DUMP", str(tmp_path))
     monograph.compile(model, "f32[8, 16]", target="toy")
-    stages = [path.name.split("_", 1)[1] for path in sorted(tmp_path.iterdir())][-4:]
-    assert stages == ["groups.txt", "kernels.txt", "assembled.txt", "code.txt"]
+    stages = [path.name.split("_", 1)[1] for path in sorted(tmp_path.iterdir())][-5:]
+    assert stages == ["groups.txt", "kernels.txt", "plans.txt", "assembled.txt", "code.txt"]

@@ -60,14 +60,13 @@ from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
 from monograph.targets.cpu.plans.plan import (
     GroupRequest,
-    KernelPlan,
     KernelRequest,
-    PlannedKernel,
-    Refusal,
+    Launchable,
     choose_plan,
 )
 from monograph.targets.cpu.products.blocked import plan_blocked_linear
 from monograph.targets.cpu.tuning import Tuning
+from monograph.targets.plan import PlannedKernel, Refusal
 
 
 class StepBuilder(Launches):
@@ -183,7 +182,7 @@ class StepBuilder(Launches):
         request = GroupRequest(group, kernels, flat, outputs, wanted, layouts)
         written = [self.slot(value) for value in outputs] if wanted else []
         found = choose_plan(GROUP_FAMILIES, self, request)
-        if isinstance(found, KernelPlan):
+        if isinstance(found, Launchable):
             with self.carrying_out(group, found):
                 found.launch(self, (), written)
             return
@@ -221,13 +220,14 @@ class StepBuilder(Launches):
                 fill_border(self, group, slot, value.dtype, value.shape, layout, filling)
 
     @contextmanager
-    def carrying_out(self, group: Group, plan: KernelPlan) -> Iterator[None]:
+    def carrying_out(self, group: Group, found: Launchable) -> Iterator[None]:
         """Note a plan, and the kernels that are launched for it meanwhile."""
-        first, steps = len(self.steps), self.steps
-        planned = PlannedKernel(group.name, replace(plan, refusals=self.refusals + plan.refusals))
-        self.planned.append(planned)
+        first, steps, place = len(self.steps), self.steps, len(self.planned)
+        plan = replace(found.plan, refusals=self.refusals + found.plan.refusals)
+        self.planned.append(PlannedKernel(group.name, plan))
         yield
-        planned.kernels = tuple(each.kernel for each in steps[first:] if isinstance(each, Launch))
+        kernels = tuple(each.kernel for each in steps[first:] if isinstance(each, Launch))
+        self.planned[place] = PlannedKernel(group.name, plan, kernels)
 
     def launch(
         self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
@@ -264,7 +264,7 @@ class StepBuilder(Launches):
     ) -> None:
         """Steps for a kernel, by the first family that has a plan for it."""
         plan = choose_plan(KERNEL_FAMILIES, self, KernelRequest(group, flat, read))
-        assert isinstance(plan, KernelPlan), "the last family computes any kernel"
+        assert isinstance(plan, Launchable), "the last family computes any kernel"
         with self.carrying_out(group, plan):
             plan.launch(self, read, written)
 

@@ -29,8 +29,9 @@ from monograph.targets.cpu.attention.operands import copied_operands, lie_apart
 from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_pieces
 from monograph.targets.cpu.attention.tiles import AttentionTile, stream
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.plans.plan import KernelPlan
+from monograph.targets.cpu.plans.plan import Launchable
 from monograph.targets.cpu.tuning import Launcher
+from monograph.targets.plan import KernelPlan
 
 QUERIES = 256
 """Queries of a tile."""
@@ -57,7 +58,7 @@ def is_streamed(node: Node) -> bool:
     return DECOMPOSE_ATTENTION.is_supported(node)
 
 
-def plan_attention(launches: Launches, group: Group) -> KernelPlan | None:
+def plan_attention(launches: Launches, group: Group) -> Launchable | None:
     """A group that holds an attention; None if it holds none."""
     node = next((node for node in group.nodes if is_streamed(node)), None)
     if node is None:
@@ -73,7 +74,8 @@ def plan_attention(launches: Launches, group: Group) -> KernelPlan | None:
             _apart(launches, group, node)
 
     rest = "" if is_whole else "; the rest of its group reads it in another arrangement"
-    return KernelPlan("attention", f"scores are streamed, never stored{rest}", launch)
+    plan = KernelPlan("attention", f"scores are streamed, never stored{rest}")
+    return Launchable(plan, launch)
 
 
 def _launch(

@@ -59,7 +59,8 @@ from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
 from monograph.targets.cpu.loops.choose_schedule import WORK, likely
 from monograph.targets.cpu.loops.nest import substituted
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.plans.plan import GroupRequest, KernelPlan, KernelRequest, Refusal
+from monograph.targets.cpu.plans.plan import GroupRequest, KernelRequest, Launchable
+from monograph.targets.plan import KernelPlan, Refusal
 
 PLANE_BYTES = 1 << 17
 """The largest channel that is copied on the way: it should stay near."""
@@ -71,11 +72,11 @@ FEW_TAPS = 25
 """Taps up to which a short row is read in whole, shorter vectors."""
 
 
-def plan_depthwise(launches: Launches, request: KernelRequest) -> KernelPlan | Refusal:
+def plan_depthwise(launches: Launches, request: KernelRequest) -> Launchable | Refusal:
     """A convolution of each channel by itself, if the kernel is one."""
     depthwise = as_depthwise(request.flat)
     if depthwise is None:
-        return Refusal("depthwise", "it is no convolution of each channel by itself")
+        return Refusal("it is no convolution of each channel by itself")
     names = [buffer.name for buffer in request.flat.inputs]
 
     def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
@@ -83,33 +84,33 @@ def plan_depthwise(launches: Launches, request: KernelRequest) -> KernelPlan | R
         _launch(launches, request.group, depthwise, None, slots, written)
 
     reason = "each channel is convolved by itself, and neighbours share what they read"
-    return KernelPlan("depthwise", reason, launch)
+    return Launchable(KernelPlan("depthwise", reason), launch)
 
 
-def plan_planes(launches: Launches, request: GroupRequest) -> KernelPlan | Refusal:
+def plan_planes(launches: Launches, request: GroupRequest) -> Launchable | Refusal:
     """The same of a row-major image, each channel of which is given its border on the way."""
     flat, values, wanted = request.flat, request.inputs, request.wanted
     if not wanted:
-        return Refusal("depthwise planes", "it reads no image in another layout")
+        return Refusal("it reads no image in another layout")
     depthwise = as_depthwise(flat)
     if depthwise is None or depthwise.has_channels_last or len(wanted) != 1:
-        return Refusal("depthwise planes", "it is no convolution of each channel of one image")
+        return Refusal("it is no convolution of each channel of one image")
     if depthwise.is_narrow:
-        return Refusal("depthwise planes", "its border may hold another number than zero")
+        return Refusal("its border may hold another number than zero")
     ((x, layout),) = wanted.items()
     name = flat.inputs[values.index(x)].name
     plane = as_plane(depthwise, x.shape, layout)
     if plane is None or depthwise.image.buffer.name != name:
-        return Refusal("depthwise planes", "a channel with its border is too large to copy")
+        return Refusal("a channel with its border is too large to copy")
 
     def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
         slots = {b.name: launches.slot(v) for b, v in zip(flat.inputs, values, strict=True)}
         _launch(launches, request.group, depthwise, plane, slots, written)
 
     reason = "each channel of a row-major image is given its border on the way"
-    return KernelPlan(
-        "depthwise planes", reason, launch, scratch=(plane.target,), layouts={x.name: layout}
-    )
+    layouts = {x.name: layout}
+    planned = KernelPlan("depthwise planes", reason, scratch=(plane.target,), layouts=layouts)
+    return Launchable(planned, launch)
 
 
 def _launch(

@@ -24,7 +24,8 @@ from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout
 from monograph.ops.conv import Conv
-from monograph.targets.cpu.plans.plan import GroupRequest, KernelPlan, Refusal
+from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
+from monograph.targets.plan import KernelPlan, Refusal
 
 if TYPE_CHECKING:
     from monograph.targets.cpu.assemble.steps import StepBuilder
@@ -54,14 +55,14 @@ def has_patches(group: Group, layouts: Mapping[Value, Layout]) -> bool:
     return apart and not padded and prod(op.stride) > 1
 
 
-def plan_patches(launches: StepBuilder, request: GroupRequest) -> KernelPlan | Refusal:
+def plan_patches(launches: StepBuilder, request: GroupRequest) -> Launchable | Refusal:
     """Gather what separate windows read, then multiply."""
     group, inputs = request.group, request.inputs
     if request.wanted or len(request.kernels) != 1 or not has_patches(group, launches.layouts):
-        return Refusal("patches", "it is no row-major convolution of separate windows")
+        return Refusal("it is no row-major convolution of separate windows")
     found = gathered(group, request.kernels[0][0], inputs)
     if found is None:
-        return Refusal("patches", "its image is read in more than one way")
+        return Refusal("its image is read in more than one way")
     (patches,) = found.gather.outputs
 
     def launch(launches: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
@@ -72,7 +73,7 @@ def plan_patches(launches: StepBuilder, request: GroupRequest) -> KernelPlan | R
         launches.launch(group, flatten(found.product), given, made)
 
     reason = "its windows do not overlap: the pixels are gathered once, then multiplied"
-    return KernelPlan("patches", reason, launch, scratch=(patches,))
+    return Launchable(KernelPlan("patches", reason, scratch=(patches,)), launch)
 
 
 def gathered(group: Group, kernel: Kernel, inputs: Sequence[Value]) -> Gathered | None:

@@ -28,9 +28,10 @@ from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import Layout
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.assemble.program_builder import Launches
-from monograph.targets.cpu.plans.plan import GroupRequest, KernelPlan, Refusal
+from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
 from monograph.targets.cpu.products.contract import launch_product
 from monograph.targets.cpu.products.tiling import Weights, choose_tiling, is_worth_tiling
+from monograph.targets.plan import KernelPlan, Refusal
 
 FEW_CHANNELS = 4
 """Channels under which they are better off apart."""
@@ -159,20 +160,20 @@ def _part(
     return Kernel(f"{name}_windows", inputs, (windows,), axes, (store,))
 
 
-def plan_windows(launches: Launches, request: GroupRequest) -> KernelPlan | Refusal:
+def plan_windows(launches: Launches, request: GroupRequest) -> Launchable | Refusal:
     """Lay out the rows of a picture as its windows read them, then multiply."""
     group = request.group
     if request.wanted or len(request.kernels) != 1 or not has_windows(group, launches.layouts):
-        return Refusal("windows", "it is no convolution of a picture between row-major ends")
+        return Refusal("it is no convolution of a picture between row-major ends")
     kernel, inputs = request.kernels[0]
     x = next(node.operands[0] for node in group.nodes if isinstance(node.op, Conv))
     windows = in_windows(group, kernel, kernel.inputs[inputs.index(x)])
     if windows is None:
-        return Refusal("windows", "its picture is read in more than one way")
+        return Refusal("its picture is read in more than one way")
     flat = flatten(windows.product)
     contraction = as_contraction(flat)
     if contraction is None or not is_worth_tiling(contraction, Weights.NONE):
-        return Refusal("windows", "there is too little to multiply for tiles to pay")
+        return Refusal("there is too little to multiply for tiles to pay")
     contraction, tiling = choose_tiling(_by_rows(contraction), launches.machine, Weights.NONE)
     buffer = windows.windows
 
@@ -191,7 +192,7 @@ def plan_windows(launches: Launches, request: GroupRequest) -> KernelPlan | Refu
         launch_product(launches, group, contraction, tiling, slots, made)
 
     reason = "a picture's rows are laid out as its windows read them, then multiplied"
-    return KernelPlan("windows", reason, launch, tiling, (buffer,))
+    return Launchable(KernelPlan("windows", reason, tiling, (buffer,)), launch)
 
 
 def _by_rows(contraction: Contraction) -> Contraction:

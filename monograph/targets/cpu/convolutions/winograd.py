@@ -40,7 +40,8 @@ from monograph.targets.cpu.convolutions.winograd_loops import (
 )
 from monograph.targets.cpu.loops.choose_schedule import WORK, likely
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.plans.plan import GroupRequest, KernelPlan, Refusal
+from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
+from monograph.targets.plan import KernelPlan, Refusal
 
 if TYPE_CHECKING:
     from monograph.targets.cpu.assemble.steps import StepBuilder
@@ -77,21 +78,21 @@ class Found:
     values: Mapping[str, Value]
 
 
-def plan_winograd(launches: StepBuilder, request: GroupRequest) -> KernelPlan | Refusal:
+def plan_winograd(launches: StepBuilder, request: GroupRequest) -> Launchable | Refusal:
     """The kernels of a 3×3 convolution, if this is one and the method wins."""
     group, wanted = request.group, request.wanted
     node = _main(group)
     if node is None:
-        return Refusal("winograd", "it is no convolution")
+        return Refusal("it is no convolution")
     refused = unfit(node)
     found = None if refused else find(group, node, request.outputs, request.layouts)
     if found is None:
-        return Refusal("winograd", refused or "what is computed around it is not of single pixels")
+        return Refusal(refused or "what is computed around it is not of single pixels")
     weights = [found.values[buffer.name] for buffer in found.convolution.weight_buffers()]
     constant = all(value not in wanted and launches.is_weight(value) for value in weights)
     choice = choose(found.convolution, launches.machine, constant, launches.tolerance)
     if choice.plan is None:
-        return Refusal("winograd", choice.reason, weighed=True)
+        return Refusal(choice.reason, weighed=True)
     kernels = Winograd(found.convolution, choice.plan)
 
     def launch(launches: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
@@ -104,7 +105,8 @@ def plan_winograd(launches: StepBuilder, request: GroupRequest) -> KernelPlan | 
     scratch = (kernels.input_planes,) if choice.plan.whole else ()
     name = f"{choice.plan.transform.name}, {choice.plan.rows}×{choice.plan.columns} in registers"
     layouts = {value.name: layout for value, layout in wanted.items()}
-    return KernelPlan("winograd", choice.reason, launch, name, scratch, layouts, choice.share)
+    plan = KernelPlan("winograd", choice.reason, name, scratch, layouts, choice.share)
+    return Launchable(plan, launch)
 
 
 def _main(group: Group) -> Node | None:

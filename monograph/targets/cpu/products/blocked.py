@@ -37,9 +37,10 @@ from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopNest, Statement, Write
 from monograph.ops.blocked_linear import BlockedLinear
 from monograph.targets.cpu.machine import DotInstruction, Machine
-from monograph.targets.cpu.plans.plan import KernelPlan
+from monograph.targets.cpu.plans.plan import Launchable
 from monograph.targets.cpu.products.dots import word_of_bytes
 from monograph.targets.cpu.products.tile_terms import in_lanes, less
+from monograph.targets.plan import KernelPlan
 
 if TYPE_CHECKING:
     from monograph.targets.cpu.assemble.program_builder import Launches
@@ -104,7 +105,7 @@ class BlockedProduct:
         return f"{tile} unpack({self.weight} to bytes in registers)"
 
 
-def plan_blocked_linear(machine: Machine, group: Group, node: Node) -> KernelPlan | None:
+def plan_blocked_linear(machine: Machine, group: Group, node: Node) -> Launchable | None:
     """The plan of a blocked product; None where no instruction multiplies bytes."""
     dot = machine.small_byte_dot()
     if dot is None or node.operands[2].dtype.bits > widest_blocked_weights(machine):
@@ -115,7 +116,7 @@ def plan_blocked_linear(machine: Machine, group: Group, node: Node) -> KernelPla
         _launch(launches, group, node, product)
 
     reason = "small integers are multiplied four to an instruction, and scaled once a block"
-    return KernelPlan("blocked product", reason, launch, product)
+    return Launchable(KernelPlan("blocked product", reason, product), launch)
 
 
 def widest_blocked_weights(machine: Machine) -> int:

@@ -20,7 +20,7 @@ from monograph.kernel.shortening import with_short_formulas
 from monograph.ops.conv import Conv
 from monograph.program.code import Launch
 from monograph.targets.cpu.assemble.program_builder import Launches
-from monograph.targets.cpu.plans.plan import KernelPlan, KernelRequest, Refusal
+from monograph.targets.cpu.plans.plan import KernelRequest, Launchable
 from monograph.targets.cpu.products.blocks import round_size
 from monograph.targets.cpu.products.dots import in_dots
 from monograph.targets.cpu.products.packing import panels_of, rows_of, tiles_of, tiles_read
@@ -38,6 +38,7 @@ from monograph.targets.cpu.products.tiling import (
 )
 from monograph.targets.cpu.products.widening import narrowed
 from monograph.targets.cpu.tuning import Launcher
+from monograph.targets.plan import KernelPlan, Refusal
 
 if TYPE_CHECKING:
     from monograph.targets.cpu.assemble.steps import StepBuilder
@@ -48,20 +49,20 @@ MoreInputs: TypeAlias = tuple[str | Kernel, ...]
 makes of them first."""
 
 
-def plan_product(launches: Launches, request: KernelRequest) -> KernelPlan | Refusal:
+def plan_product(launches: Launches, request: KernelRequest) -> Launchable | Refusal:
     """A contraction in tiles, if the kernel is one that is worth it."""
     group, flat, inputs = request.group, request.flat, request.read
     contraction = as_contraction(with_short_formulas(flat))
     if contraction is None:
-        return Refusal("product", "it is no sum of products of two operands")
+        return Refusal("it is no sum of products of two operands")
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
     weights = _weights(launches, contraction, slots)
     if not is_worth_tiling(contraction, weights):
-        return Refusal("product", "there is too little to multiply for tiles to pay")
+        return Refusal("there is too little to multiply for tiles to pay")
     pieces = in_pieces(contraction, PIECES) if is_worth_cutting(contraction) else None
     if pieces is not None:
         parts = plan_product(launches, replace(request, flat=pieces.parts))
-        if isinstance(parts, KernelPlan):
+        if isinstance(parts, Launchable):
             return _split_k(group, pieces, parts)
     contraction, more = _of_integers(launches, contraction, inputs, weights)
     contraction, tiling = choose_tiling(
@@ -89,10 +90,10 @@ def plan_product(launches: Launches, request: KernelRequest) -> KernelPlan | Ref
     }
     scratch = tuple(b for each in more if isinstance(each, Kernel) for b in each.outputs)
     reason = f"a product that is worth tiles; {held[weights]}"
-    return KernelPlan("product", reason, launch, tiling, scratch)
+    return Launchable(KernelPlan("product", reason, tiling, scratch), launch)
 
 
-def _split_k(group: Group, pieces: Pieces, parts: KernelPlan) -> KernelPlan:
+def _split_k(group: Group, pieces: Pieces, parts: Launchable) -> Launchable:
     """Products over parts of k, and their sum."""
 
     def launch(launches: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
@@ -101,9 +102,9 @@ def _split_k(group: Group, pieces: Pieces, parts: KernelPlan) -> KernelPlan:
         rest = [*(read[k] for k in pieces.rest_inputs), *made]
         launches.launch_flat(group, pieces.rest, rest, written)
 
-    scratch = (*pieces.parts.outputs, *parts.scratch)
-    reason = f"k is split in {PIECES}, since there are few results; {parts.reason}"
-    return KernelPlan("product", reason, launch, parts.choice, scratch)
+    scratch = (*pieces.parts.outputs, *parts.plan.scratch)
+    reason = f"k is split in {PIECES}, since there are few results; {parts.plan.reason}"
+    return Launchable(KernelPlan("product", reason, parts.plan.choice, scratch), launch)
 
 
 def _weights(launches: Launches, contraction: Contraction, slots: Mapping[str, int]) -> Weights:

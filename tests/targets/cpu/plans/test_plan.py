@@ -13,8 +13,8 @@ from monograph.switches import switched_off
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
-from monograph.targets.cpu.plans.plan import PlannedKernel, plan_text
 from monograph.targets.cpu.target import LOWER_COMPOSITES
+from monograph.targets.plan import PlannedKernel, plan_text
 
 MACHINE = machine_named("x86-64")
 
