@@ -58,6 +58,10 @@ test-page: $(STAMP) ## Open reports in a headless Chromium (apt-get install chro
 page: ## Build the report's script and style anew (needs node; the result is committed)
 	cd monograph/report/page && npm ci --no-audit --no-fund && npm run build
 
+.PHONY: pictures
+pictures: $(STAMP) ## Draw the pictures of the book anew (the result is committed)
+	$(BIN)/python -m docs.pictures
+
 .PHONY: test-gpu
 test-gpu: $(STAMP) ## Run Triton kernels, op samples and whole models on a GPU and compare
 	$(BIN)/python -m tests.targets.gpu.kernels --device cuda

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 SAYS = {
     "classifier": r"native code agrees: True",
+    "digits": r"16 images: native code agrees with the interpreter: True",
     "inspect_irs": r"leaky_relu in FX agrees: True",
     "inspect_passes": r"O2: 30 → \d nodes, \d+ steps, checked",
     "jax_transformer": r"gradient: agrees with jax.jit",
