@@ -32,6 +32,7 @@ def from_torch(
 ) -> Graph:
     """The graph of a PyTorch module, function, ExportedProgram or FX GraphModule.
 
+    Examples are tensors, or types such as ``"f32[batch, 4]"``, whose names are free sizes.
     ``dynamic_shapes`` is what ``torch.export`` takes; its dimensions become symbols. Weights share
     torch's memory. With ``training``, parameters are inputs and buffers that change are updates.
     """

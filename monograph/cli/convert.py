@@ -44,6 +44,7 @@ def convert(
     from monograph.inspect.subject import named_subject
 
     format_ = format_for(output, to)
+    common.check_folder(output)
     with common.showing_progress("converting"):
         subject = named_subject(model, types or ())
         made = convert_model(subject, format_, parse_sizes(sizes or ()), seed)

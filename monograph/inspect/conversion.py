@@ -120,12 +120,14 @@ def convert(
     if written.run is None or reason:
         return Conversion(format_.title, written.files, None, "", remark=reason)
     words, differences, remarks, others = [], [0.0], [], subject.framework_name
+    refusal = "no sample can be drawn"
     for sample in _samples(subject, graph, sizes or {}, seed):
         announce(f"comparing on {sample.name}")
         try:
             expected = _expected(subject, graph, sample)
-        except MonographError:
-            continue  # inputs that the model itself refuses say nothing
+        except MonographError as error:  # inputs that the model itself refuses say nothing
+            refusal = f"the model refuses every sampled input ({error.message})"
+            continue
         reference = double_precision(graph, sample.arrays)
         answers = written.run(sample.arrays)
         for number, (got, other) in enumerate(zip(answers, expected, strict=True)):
@@ -138,8 +140,7 @@ def convert(
                 remarks.append(f"%{name} on {sample.name}: {verdict.remark or 'other numbers'}")
     count = len(words) // max(len(graph.outputs), 1)
     if not count:
-        reason = "the model refuses every sampled input"
-        return Conversion(format_.title, written.files, None, "", remark=reason)
+        return Conversion(format_.title, written.files, None, "", remark=refusal)
     remark = remarks[0] if remarks else ""
     word = worst_word(words)
     return Conversion(format_.title, written.files, word, others, max(differences), count, remark)

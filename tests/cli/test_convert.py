@@ -45,3 +45,9 @@ def test_the_format_is_named_where_the_suffix_is_another(model: Path) -> None:
     result = invoke("convert", str(model), str(out), "--to", "dot")
     assert result.exit_code == 0 and out.read_text().startswith("digraph")
     assert invoke("convert", str(model), str(out), "--to", "tflite").exit_code == 1
+
+
+def test_a_folder_that_is_missing_is_named_before_the_work(model: Path) -> None:
+    result = invoke("convert", str(model), str(model.parent / "missing" / "model.onnx"))
+    assert result.exit_code == 1 and "no such folder" in str(result.exception)
+    assert "ONNX:" not in result.output

@@ -98,6 +98,13 @@ def test_scan(reverse: bool) -> None:
     assert "Scan" in kinds(model)
 
 
+def test_a_scan_that_keeps_its_last_carry_alone() -> None:
+    graph = trace(lambda start, xs: F.scan(lambda c, x: (c * 2.0 + x, ()), start, xs)[0],
+                  "f32[3]", "f32[4, 3]")  # fmt: skip
+    model = assert_exports(graph, [X[0], np.ones((4, 3), np.float32)])
+    assert "Scan" in kinds(model)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [0, 1, 3])
 def test_a_scan_that_may_have_no_step(reverse: bool, length: int) -> None:

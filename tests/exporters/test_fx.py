@@ -52,6 +52,15 @@ def test_sizes_stay_free(write: Any, sizes: tuple[int, int]) -> None:
         np.testing.assert_allclose(one.numpy(), other, 1e-5)
 
 
+@pytest.mark.parametrize(("dtype", "numpy"), [("u8", "u1"), ("i8", "i1"), ("i32", "i4")])
+def test_integers_are_pooled_through_floats(dtype: str, numpy: str) -> None:
+    graph = monograph.trace(lambda x: F.max_pool(x, 3, 2, 1), f"{dtype}[1, 2, 7]")
+    limits = np.iinfo(numpy)
+    x = np.linspace(limits.min, limits.max, 14).astype(limits.dtype).reshape(1, 2, 7)
+    got = to_fx(graph)(torch.from_numpy(x))
+    np.testing.assert_array_equal(got.numpy(), monograph.interpret(graph, [x])[0])
+
+
 def test_torchscript_is_saved_and_loaded(tmp_path: Path) -> None:
     def model(x: Any) -> Any:
         return F.while_loop(lambda c: F.less(F.sum(c), 100.0), lambda c: c * 2.0, F.exp(x))

@@ -28,6 +28,7 @@ from monograph.frontends.torch.program import (
     import_program,
 )
 from monograph.frontends.torch.size_one import export_any_size, has_hints
+from monograph.frontends.torch.typed_examples import example_tensors, has_types
 from monograph.ir.graph import Graph
 
 __all__ = [
@@ -50,10 +51,13 @@ def from_torch(
 ) -> Graph:
     """The graph of a module, function, ExportedProgram or FX GraphModule.
 
-    ``dynamic_shapes`` is what ``torch.export`` takes; its dimensions become symbols. The module is
-    read in eval mode, its parameters as weights that share torch's memory. With ``training`` it is
-    read in training mode, and its parameters are inputs, so that the graph can be differentiated.
+    ``dynamic_shapes`` is what ``torch.export`` takes; its dimensions become symbols. An example may
+    be a type, ``"f32[batch, 8]"``, whose names are free sizes. The module is read in eval mode, its
+    parameters as weights that share torch's memory. With ``training`` it is read in training mode,
+    and its parameters are inputs, so that the graph can be differentiated.
     """
+    if has_types(example_inputs) and dynamic_shapes is None:
+        example_inputs, dynamic_shapes = example_tensors(example_inputs)
     return import_torch(
         target,
         *example_inputs,

@@ -42,6 +42,11 @@ def test_sizes_of_one_name_are_the_same_and_examples_nest() -> None:
         torch.testing.assert_close(compiled(x, pair), module(x, pair))
 
 
+def test_reading_alone_takes_types_too() -> None:
+    graph = monograph.from_torch(torch.nn.Linear(8, 4).eval(), "f32[batch, 8]")
+    assert str(graph.inputs[0].type) == "f32[batch, 8]"
+
+
 def test_known_sizes_stay_known() -> None:
     compiled = monograph.compile(torch.nn.Linear(8, 4).eval(), "f32[5, 8]")
     assert not compiled.executable.graph.symbols()

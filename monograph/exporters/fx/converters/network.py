@@ -9,7 +9,7 @@ import torch
 from monograph.exporters.fx.emitter import TABLE, FxEmitter, Term, refuse_empty, refuse_uncomputed
 from monograph.ir.dims import provably_equal
 from monograph.ir.graph import Node
-from monograph.ir.types import Kind, bool_
+from monograph.ir.types import Kind, bool_, f32, f64
 from monograph.ops.attention import Attention
 from monograph.ops.batch_norm import BatchNorm
 from monograph.ops.conv.convolution import Conv
@@ -140,22 +140,46 @@ def _refuse_pool(node: Node) -> str | None:
         return "torch pads a pool alike on both sides, by half a window at most"
     if op.ceil_mode:
         return "torch leaves windows out that begin in the padding"
-    if node.operands[0].dtype.kind is not Kind.FLOAT:
-        return "torch pools floats"
     return refuse_uncomputed(node)
 
 
-@TABLE.writes(MaxPool, unless=_refuse_pool)
+def _refuse_max_pool(node: Node) -> str | None:
+    """Integers are pooled as floats that hold them all; dilation can leave a window all padding."""
+    op, dtype = node.op, node.operands[0].dtype
+    assert isinstance(op, MaxPool)
+    if dtype.kind is not Kind.FLOAT and (
+        not dtype.is_integer or dtype.bits > 32 or any(step != 1 for step in op.dilation)
+    ):
+        return "torch pools floats, and integers of at most 32 bits without dilation through them"
+    return _refuse_pool(node)
+
+
+@TABLE.writes(MaxPool, unless=_refuse_max_pool)
 def _max_pool(emitter: FxEmitter, node: Node, op: MaxPool) -> Term:
     (x,) = emitter.operands(node)
-    function = MAX_POOLS[len(op.kernel)]
+    own = node.result.dtype
+    if own.is_integer:
+        x = emitter.cast(x, f32 if own.bits <= 16 else f64)
     padding = [low for low, _ in op.padding]
-    return emitter.call(
-        function, x, list(op.kernel), list(op.stride), padding, list(op.dilation), op.ceil_mode
+    made = emitter.call(
+        MAX_POOLS[len(op.kernel)],
+        x,
+        list(op.kernel),
+        list(op.stride),
+        padding,
+        list(op.dilation),
+        op.ceil_mode,
     )
+    return emitter.cast(made, own) if own.is_integer else made
 
 
-@TABLE.writes(AvgPool, unless=_refuse_pool)
+def _refuse_average_pool(node: Node) -> str | None:
+    if node.operands[0].dtype.kind is not Kind.FLOAT:
+        return "torch averages floats"
+    return _refuse_pool(node)
+
+
+@TABLE.writes(AvgPool, unless=_refuse_average_pool)
 def _avg_pool(emitter: FxEmitter, node: Node, op: AvgPool) -> Term:
     (x,) = emitter.operands(node)
     padding = [low for low, _ in op.padding]

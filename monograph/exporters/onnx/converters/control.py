@@ -100,8 +100,9 @@ def _as_scan(node: ExportContext[control.Scan]) -> list[Term]:
         "body": graph,
         "num_scan_inputs": op.sequences,
         "scan_input_directions": [int(op.reverse)] * op.sequences,
-        "scan_output_directions": [int(op.reverse)] * stacked,
     }
+    if stacked:  # an empty list has no type in ONNX
+        attributes["scan_output_directions"] = [int(op.reverse)] * stacked
     return node.write("Scan", [*carries, *sequences], node.result_dtypes(), attributes)
 
 
