@@ -35,7 +35,7 @@ def shown(
         "Console",
         lambda **_: Console(file=stream, force_terminal=terminal, width=80, legacy_windows=False),
     )
-    monkeypatch.setattr(common, "PATIENCE", 0.2)
+    monkeypatch.setattr(common, "SECONDS_WITHOUT_PROGRESS", 0.2)
     with common.showing_progress("compiling"):
         announce(stage, 3, 8)
         time.sleep(seconds)

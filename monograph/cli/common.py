@@ -19,7 +19,7 @@ from monograph.errors import InputError
 from monograph.passes.manager import Pipeline
 from monograph.progress import listening
 
-PATIENCE = 2.0
+SECONDS_WITHOUT_PROGRESS = 2.0
 """Seconds after which a person wants to see that something happens."""
 
 ModelName: TypeAlias = Annotated[
@@ -176,7 +176,7 @@ def showing_progress(what: str) -> Iterator[None]:
             parts=parts,
         )
 
-    later = threading.Timer(PATIENCE, progress.start)
+    later = threading.Timer(SECONDS_WITHOUT_PROGRESS, progress.start)
     later.start()
     try:
         with listening(show):

@@ -8,20 +8,20 @@ from monograph.ir.op import Family, Trait
 from monograph.ir.types import TensorType, i64
 from monograph.ops.slicing import PadBorder
 
-FEW_ROWS = 16
+MIN_PARALLEL_ROWS = 16
 """Fewer rows than this keep too few threads busy to be worth one visit each."""
-LARGE_ROW = 1 << 15
+MIN_SPLIT_ROW_ELEMENTS = 1 << 15
 """Elements from which a row is worth splitting among threads."""
-SHARED_BYTES = 1 << 16
+MIN_SHARED_BYTES = 1 << 16
 """Bytes from which reading a value once instead of twice is worth a larger kernel."""
-MOST_NODES = 40
+MAX_SIBLING_NODES = 40
 """Nodes up to which kernels are joined for what they read in common."""
-LARGEST = 96
+MAX_KERNEL_WORK = 96
 """How large a kernel may grow (``Group.size``): by then its arithmetic outweighs a round trip."""
-CHEAP = 4
+MAX_RECOMPUTED_INSTRUCTIONS = 4
 """Instructions an element up to which computing again beats a round trip through memory."""
 
-LONGEST = 16
+MAX_PRODUCERS_VISITED = 16
 """Ops above a node that are looked at."""
 
 
@@ -43,7 +43,7 @@ def is_free(node: Node) -> bool:
     return node.op.has(Trait.MOVE) or node.op.has(Trait.GENERATOR)
 
 
-def is_position(node: Node | None, reach: int = LONGEST) -> bool:
+def is_position(node: Node | None, reach: int = MAX_PRODUCERS_VISITED) -> bool:
     """Whether a node's result is arithmetic of ``iota`` and single numbers: of positions."""
     if node is None or not reach:
         return False

@@ -20,12 +20,12 @@ from enum import Enum
 
 from monograph.dataclass import dataclass
 from monograph.fusion.cost import (
-    CHEAP,
-    FEW_ROWS,
-    LARGE_ROW,
-    LARGEST,
-    MOST_NODES,
-    SHARED_BYTES,
+    MAX_KERNEL_WORK,
+    MAX_RECOMPUTED_INSTRUCTIONS,
+    MAX_SIBLING_NODES,
+    MIN_PARALLEL_ROWS,
+    MIN_SHARED_BYTES,
+    MIN_SPLIT_ROW_ELEMENTS,
     amount,
     is_free,
     nbytes,
@@ -285,7 +285,7 @@ class _Fuser:
         """What forbids a merge whatever the places are."""
         if source.kind is Kind.OPAQUE:
             return f"{source.nodes[0].op.name} has no loops to share"
-        if source.size() + group.size() > LARGEST:
+        if source.size() + group.size() > MAX_KERNEL_WORK:
             return "together they would be too long a formula"
         if source.kind is Kind.WINDOW or group.kind is Kind.WINDOW:
             return "windows overlap, so elements would be computed several times"
@@ -404,7 +404,9 @@ class _Fuser:
             return "its kernel has other results"
         if value in self.exported or any(use.node not in group.nodes for use in value.uses):
             return "others read it too"
-        is_dear = source.work() > CHEAP and not self.is_prologue(source, group)
+        is_dear = source.work() > MAX_RECOMPUTED_INSTRUCTIONS and not self.is_prologue(
+            source, group
+        )
         if _grows(value, group) and is_dear:
             return "each element is read several times, and costs more to compute than to read"
         places: dict[Value, Place | None] = dict.fromkeys(source.places)
@@ -430,9 +432,9 @@ class _Fuser:
         if is_image(source.nodes, group.nodes):
             return False
         free = all(map(is_free, source.nodes))
-        limit = 0 if group.kind in (Kind.CONTRACTION, Kind.WINDOW) else CHEAP
+        limit = 0 if group.kind in (Kind.CONTRACTION, Kind.WINDOW) else MAX_RECOMPUTED_INSTRUCTIONS
         if self.is_prologue(source, group):
-            limit = CHEAP
+            limit = MAX_RECOMPUTED_INSTRUCTIONS
         if not free and (source.work() > limit or bytes_read(source.inputs()) > nbytes(value)):
             return False
         if any(node.has_effect for node in source.nodes):
@@ -458,7 +460,7 @@ class _Fuser:
     def join_siblings(self) -> None:
         """Merge kernels that read the same large value in the same order: it is then read once."""
         for value in self.read_values():
-            if nbytes(value) < SHARED_BYTES:
+            if nbytes(value) < MIN_SHARED_BYTES:
                 continue
             readers = dict.fromkeys(
                 self.home[use.node] for use in value.uses if use.node in self.home
@@ -487,7 +489,7 @@ class _Fuser:
 
     def joined(self, first: Group, second: Group, value: Value) -> Group | None:
         """Two kernels that do not need each other as one."""
-        if len(first.nodes) + len(second.nodes) > MOST_NODES:
+        if len(first.nodes) + len(second.nodes) > MAX_SIBLING_NODES:
             return None
         a, b = first.places.get(value), second.places.get(value)
         if a is None or b is None or self.needs(first, second) or self.needs(second, first):
@@ -563,7 +565,7 @@ def _is_made_for_rows(node: Node) -> bool:
     if not readers or not all(reader.op.has(Trait.REDUCTION) for reader in readers):
         return False
     shared = (any(use.node is not node for use in operand.uses) for operand in node.operands)
-    return work(node) <= CHEAP and all(shared)
+    return work(node) <= MAX_RECOMPUTED_INSTRUCTIONS and all(shared)
 
 
 def _moves_rows(node: Node) -> bool:
@@ -586,7 +588,12 @@ def _has_few_long_rows(group: Group) -> bool:
         return False
     rows = shape_product(group.space[axis] for axis in group.rows)
     row = shape_product(dim for axis, dim in enumerate(group.space) if axis not in group.rows)
-    return isinstance(rows, int) and isinstance(row, int) and rows < FEW_ROWS and row > LARGE_ROW
+    return (
+        isinstance(rows, int)
+        and isinstance(row, int)
+        and rows < MIN_PARALLEL_ROWS
+        and row > MIN_SPLIT_ROW_ELEMENTS
+    )
 
 
 def _grows(value: Value, group: Group) -> bool:

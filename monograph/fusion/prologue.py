@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monograph.fusion.cost import CHEAP, nbytes, work
+from monograph.fusion.cost import MAX_RECOMPUTED_INSTRUCTIONS, nbytes, work
 from monograph.ir.dims import shape_product
 from monograph.ir.graph import Node, Output, Value
 from monograph.ir.op import Trait
@@ -34,7 +34,7 @@ def is_prologue(
     if not products or not all(isinstance(each, DotGeneral) for each in products):
         return False
     made = max(nbytes(value) for value in outputs)
-    return sum(map(work, source)) <= CHEAP and 2 * bytes_read(read) <= made
+    return sum(map(work, source)) <= MAX_RECOMPUTED_INSTRUCTIONS and 2 * bytes_read(read) <= made
 
 
 def is_widened_for_products(node: Node) -> bool:

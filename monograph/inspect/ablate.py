@@ -47,8 +47,8 @@ from monograph.switches import SWITCHES, switched_off
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.target import CpuTarget
 
-ROUNDS = 9
-BUDGET = 120.0
+TIMING_ROUNDS = 9
+BUDGET_SECONDS = 120.0
 """Seconds for all of it, unless it is said."""
 SLOW_SHARE = 0.05
 """A single call may take this part of the budget; what takes longer is not measured."""
@@ -264,8 +264,8 @@ def ablate(
     inputs: Sequence[Array],
     *,
     name: str = "",
-    budget: float = BUDGET,
-    rounds: int = ROUNDS,
+    budget: float = BUDGET_SECONDS,
+    rounds: int = TIMING_ROUNDS,
     alone: bool = True,
 ) -> Ablation:
     """Leave out each part in turn, then add each to nothing, for as long as the budget lasts."""

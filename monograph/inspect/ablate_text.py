@@ -108,7 +108,7 @@ def _listed(label: str, names: Sequence[str]) -> list[str]:
 
 # The chart ----------------------------------------------------------------------------------------
 
-ROW, LEFT, WIDE, RIGHT = 22, 190, 420, 130
+ROW_HEIGHT, LEFT_WIDTH, CHART_WIDTH, RIGHT_WIDTH = 22, 190, 420, 130
 
 
 def ablation_svg(ablation: Ablation) -> str:
@@ -121,12 +121,12 @@ def ablation_svg(ablation: Ablation) -> str:
     span = math.log(high / low)
 
     def x(value: float) -> float:
-        return LEFT + WIDE * math.log(max(value, low) / low) / span
+        return LEFT_WIDTH + CHART_WIDTH * math.log(max(value, low) / low) / span
 
-    height = ROW * (len(ranked) + 2)
+    height = ROW_HEIGHT * (len(ranked) + 2)
     title = html.escape(f"{ablation.model}: times as slow without each part")
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + RIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT_WIDTH + CHART_WIDTH + RIGHT_WIDTH}" '
         f'height="{height}" font-family="sans-serif" font-size="12" role="img">',
         f"<title>{title}</title>",
         "<style>text{fill:#222}.bar{fill:#4878a8}.noise{fill:#bbb}line{stroke:#222}"
@@ -134,22 +134,22 @@ def ablation_svg(ablation: Ablation) -> str:
         f'<text x="4" y="15" font-weight="bold">{title}</text>',
     ]
     for number, (each, spread) in enumerate(zip(ranked, spreads, strict=True)):
-        top = ROW * (number + 1) + 4
+        top = ROW_HEIGHT * (number + 1) + 4
         begin, end = sorted((x(1.0), x(spread.median)))
         style = "bar" if each.counts else "noise"
-        middle = top + ROW / 2 - 3
+        middle = top + ROW_HEIGHT / 2 - 3
         said = str(spread) if each.counts else NO_EFFECT
         lines += [
-            f'<text x="{LEFT - 8}" y="{middle + 4}" text-anchor="end">'
+            f'<text x="{LEFT_WIDTH - 8}" y="{middle + 4}" text-anchor="end">'
             f"{html.escape(each.part.name)}</text>",
             f'<rect class="{style}" x="{begin:.1f}" y="{top}" width="{max(end - begin, 1):.1f}" '
-            f'height="{ROW - 6}"/>',
+            f'height="{ROW_HEIGHT - 6}"/>',
             f'<line x1="{x(spread.low):.1f}" x2="{x(spread.high):.1f}" y1="{middle}" '
             f'y2="{middle}"/>',
-            f'<text x="{LEFT + WIDE + 6}" y="{middle + 4}">{html.escape(said)}</text>',
+            f'<text x="{LEFT_WIDTH + CHART_WIDTH + 6}" y="{middle + 4}">{html.escape(said)}</text>',
         ]
     lines.append(
-        f'<line x1="{x(1.0):.1f}" x2="{x(1.0):.1f}" y1="{ROW}" y2="{height - 8}" '
+        f'<line x1="{x(1.0):.1f}" x2="{x(1.0):.1f}" y1="{ROW_HEIGHT}" y2="{height - 8}" '
         'stroke-dasharray="3 3"/>'
     )
     return "\n".join([*lines, "</svg>", ""])

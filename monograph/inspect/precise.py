@@ -21,8 +21,8 @@ from monograph.ir.interpret import interpret
 from monograph.ir.op import make
 from monograph.ir.types import Array, DType, TensorType, ValueType, bf16, c64, c128, f16, f32, f64
 
-ROUNDING = 1.2e-7
-FEW = 1000
+F32_ROUNDING = 1.2e-7
+MIN_RELIABLE_ELEMENTS = 1000
 """Elements under which an error may be small by luck."""
 SLACK_ULPS = 8
 """What may differ beside the other answer's error, in units of eps of the element."""
@@ -106,7 +106,7 @@ def judge(got: Array, other: Array, reference: Array | None, noisy: Noise | None
     if np.array_equal(got, other, equal_nan=_is_float(got)):
         return Verdict("exact", 0.0, error, other_error, _sign_remark(got, other))
     if reference is None or error is None or other_error is None:
-        limit = 100 * ROUNDING if got.dtype.itemsize >= 4 else 0.02
+        limit = 100 * F32_ROUNDING if got.dtype.itemsize >= 4 else 0.02
         word = "within rounding" if difference <= limit else "wrong"
         return Verdict(word, difference, error, other_error)
     wrong = _wrong_elements(got, other, reference)
@@ -136,7 +136,7 @@ def _wrong_elements(got: Array, other: Array, reference: Array) -> Array:
         error = np.where(finite, abs(_wide(got) - _wide(reference)), 0)
         other_error = np.where(finite, abs(_wide(other) - _wide(reference)), 0)
         slack = np.where(finite, _slack(got, reference), 0)
-    factor = 3 if got.size < FEW or got.dtype.itemsize < 4 else 2
+    factor = 3 if got.size < MIN_RELIABLE_ELEMENTS or got.dtype.itemsize < 4 else 2
     apart = error > factor * other_error.max(initial=0.0) + slack
     allowed = factor * np.linalg.norm(other_error) + np.linalg.norm(slack)
     if not apart.any() and np.linalg.norm(error) > allowed:

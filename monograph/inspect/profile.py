@@ -27,11 +27,11 @@ from monograph.runtime.kernel_summary import KernelNote
 if TYPE_CHECKING:
     from monograph.runtime.compiled import CompiledModel
 
-CALLS = 20
+RECORDED_CALLS = 20
 """Recorded calls, unless they take too long."""
-SECONDS = 5.0
-"""How long calls may go on, once there were ``FEWEST``."""
-FEWEST = 3
+MAX_SECONDS = 5.0
+"""How long calls may go on, once there were ``MIN_CALLS``."""
+MIN_CALLS = 3
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Profile:
 def profile(
     model: CompiledModel,
     *inputs: Any,
-    calls: int = CALLS,
-    seconds: float = SECONDS,
+    calls: int = RECORDED_CALLS,
+    seconds: float = MAX_SECONDS,
     name: str | None = None,
     **named: Any,
 ) -> Profile:
@@ -123,12 +123,12 @@ def profile_calls(
     executable: Executable,
     call: Callable[[], object],
     *,
-    calls: int = CALLS,
-    seconds: float = SECONDS,
+    calls: int = RECORDED_CALLS,
+    seconds: float = MAX_SECONDS,
     name: str = "",
 ) -> Profile:
     """The profile of a call that runs an executable."""
-    for _ in range(FEWEST):  # the first ones complete programs and pack weights
+    for _ in range(MIN_CALLS):  # the first ones complete programs and pack weights
         call()
     announce("compiling the recording")
     timeline = Timeline(executable)
@@ -137,7 +137,7 @@ def profile_calls(
     until = time.perf_counter() + seconds
     gc.collect()
     for number in range(calls):
-        if number >= FEWEST and time.perf_counter() > until:
+        if number >= MIN_CALLS and time.perf_counter() > until:
             break
         announce("calls", number, calls)
         call()  # so that the threads are awake

@@ -17,7 +17,7 @@ from monograph.targets.cpu.machine import Library, compile_text, function_pointe
 LANES, UNROLL = 8, 4
 STEP = LANES * UNROLL
 """Numbers of f32 that the streams' loops take in one turn; an array's length is a multiple."""
-CHAINS = 12
+PRODUCTS_IN_FLIGHT = 12
 """Products in flight at a time, enough to hide the latency of each."""
 
 ARRAYS_MOVED = {"read": 1, "copy": 2, "triad": 3, "cached_triad": 3}
@@ -41,7 +41,7 @@ class StreamKernels:
 
     def flops(self, length: int) -> int:
         """Products and sums of ``multiply`` for a length."""
-        return 2 * CHAINS * self.lanes * length
+        return 2 * PRODUCTS_IN_FLIGHT * self.lanes * length
 
     def _function(self, name: str) -> Callable[..., None]:
         arguments = (*(ctypes.c_void_p,) * 3, *(ctypes.c_int64,) * 2)
@@ -80,7 +80,7 @@ def _multiply(lanes: int) -> str:
     """Chains of products and sums of what b and c begin with; their sum goes to a."""
     vector = f"<{lanes} x float>"
     fma = f"llvm.fma.v{lanes}f32"
-    chains = range(CHAINS)
+    chains = range(PRODUCTS_IN_FLIGHT)
     sums = [f"  %s{k} = phi {vector} [zeroinitializer, %pass], [%t{k}, %loop]" for k in chains]
     steps = [
         f"  %t{k} = call {vector} @{fma}({vector} %b0, {vector} %c0, {vector} %s{k})"
@@ -89,7 +89,7 @@ def _multiply(lanes: int) -> str:
     total = [
         f"  %u{k} = fadd {vector} {f'%u{k - 1}' if k else 'zeroinitializer'}, %t{k}" for k in chains
     ]
-    total.append(f"  store {vector} %u{CHAINS - 1}, ptr %a, align 4")
+    total.append(f"  store {vector} %u{PRODUCTS_IN_FLIGHT - 1}, ptr %a, align 4")
     first = ["  %i0 = add i64 0, 0", *_load("b", 0, vector), *_load("c", 0, vector)]
     declared = f"declare {vector} @{fma}({vector}, {vector}, {vector})\n"
     return declared + _in_loops("multiply", 1, sums, steps, total, first)

@@ -31,9 +31,9 @@ CALLS_AT_FIRST = 12
 """How often the whole program is called before it is said to be right."""
 CALLS_TO_BE_SURE = 40
 """How often it is called before something is said to cure it."""
-STEP = 2.0**-20
+SLOPE_STEP = 2.0**-20
 """How far inputs are moved to measure a slope in double precision."""
-MOST_SLOPE_ERROR = 1e-4
+MAX_SLOPE_ERROR = 1e-4
 
 
 def broken_by_pass(each: Pass, case: Case) -> str | None:
@@ -122,7 +122,7 @@ def broken_gradient(case: Case) -> str | None:
             slope = _slope(evaluator, graph, arrays, place, direction)
             claimed = float(np.sum(found[number] * direction))
             scale = max(abs(slope), abs(claimed), 1e-3)
-            if np.isfinite(slope) and not abs(claimed - slope) <= MOST_SLOPE_ERROR * scale:
+            if np.isfinite(slope) and not abs(claimed - slope) <= MAX_SLOPE_ERROR * scale:
                 name = graph.inputs[place].name
                 return f"the gradient of %{name} is {claimed:.6g}, the slope {slope:.6g}"
     except MonographError:
@@ -136,9 +136,9 @@ def _slope(
     sides = []
     for sign in (1, -1):
         moved = [*arrays]
-        moved[place] = arrays[place] + sign * STEP * direction
+        moved[place] = arrays[place] + sign * SLOPE_STEP * direction
         sides.append(float(evaluator.run(graph, moved)[0]))
-    return (sides[0] - sides[1]) / (2 * STEP)
+    return (sides[0] - sides[1]) / (2 * SLOPE_STEP)
 
 
 def _scalar(graph: Graph) -> Graph:

@@ -21,7 +21,7 @@ from monograph.kernel.kernel import Kernel, Store
 
 SUMMED = (f32, f64, i32)
 """What a tile sums in; narrower operands are widened as they are packed."""
-WORTHWHILE = 1 << 14
+MIN_MULTIPLICATIONS = 1 << 14
 """Multiplications from which tiles pay."""
 
 

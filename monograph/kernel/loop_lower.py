@@ -47,11 +47,11 @@ from monograph.kernel.loops import (
 )
 from monograph.kernel.lower import GroupLowering, NodeLowering, Position, is_native
 
-WORK = 1 << 15
+MIN_INSTRUCTIONS_PER_TASK = 1 << 15
 """Steps of a loop that are worth handing to a thread."""
-FEW_LANES = 4
+MIN_LANES = 4
 """Neighbours from which a vector is worth its remainder."""
-LIKELY = 64
+TYPICAL_LOOP_EXTENT = 64
 """A size to plan with where nothing is known."""
 
 
@@ -227,7 +227,7 @@ class LoopLowering(NodeLowering):
     def parallel(self, extents: Shape, *, lanes: bool = False) -> Iterator[Position]:
         assert not self.in_nest, "parallel loops do not nest"
         self.in_nest, self.statements, self.complaint, self.locals = True, [], "", {}
-        if lanes and isinstance(extents[-1], int) and extents[-1] < FEW_LANES:
+        if lanes and isinstance(extents[-1], int) and extents[-1] < MIN_LANES:
             lanes = False
         width = self._width(extents[-1], 8) if lanes else 1
         outer = (*extents[:-1], -(-extents[-1] // width)) if lanes else extents
@@ -268,7 +268,7 @@ class LoopLowering(NodeLowering):
             sizes=tuple(sorted(sizes, key=lambda symbol: symbol.name)),
             parallel=parallel,
             extent=extent,
-            grain=max(1, WORK // max(_steps(body), 1)),
+            grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(_steps(body), 1)),
             body=body,
             complaint=self.complaint,
             volatile=frozenset(written),
@@ -299,7 +299,7 @@ class LoopLowering(NodeLowering):
             yield e.index(axis.symbol)
         inner = tuple(body)
         kind, width = LoopKind.SERIAL, 1
-        if lanes and not (isinstance(extent, int) and extent < FEW_LANES):
+        if lanes and not (isinstance(extent, int) and extent < MIN_LANES):
             kind, width = LoopKind.VECTOR, self._width(extent, registers)
         self.statements.append(Loop(axis.symbol, 0, extent, inner, kind, width))
 
@@ -438,7 +438,7 @@ def _steps(body: Statements) -> int:
         if isinstance(statement, Loop):
             times = max(1, _likely(statement.extent) // statement.width)
         elif isinstance(statement, While):
-            times = LIKELY
+            times = TYPICAL_LOOP_EXTENT
         total += 1 + inner * times
     return total
 
@@ -449,5 +449,5 @@ def _likely(dim: Dim) -> int:
         return dim
     lower, upper = dim.bounds()
     if upper is None:
-        return max(lower or 0, LIKELY)
+        return max(lower or 0, TYPICAL_LOOP_EXTENT)
     return max(1, ((lower or 0) + upper) // 2)

@@ -18,9 +18,9 @@ from monograph.ir.types import bool_, i64
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Expr, Index, Literal
 
-LARGEST = 1 << 62
+MAX_EXACT = 1 << 62
 """What no number may exceed that is computed exactly here and would wrap around as data."""
-SMALL = 1 << 14
+MAX_FACTOR = 1 << 14
 """A factor that no size in memory, below 2**48, overflows with."""
 
 _EXACT: dict[str, Callable[[Dim, Dim], Dim]] = {
@@ -91,9 +91,9 @@ def _is_exact(dim: Dim) -> bool:
     """Whether arithmetic that wraps around gives the same."""
     low, high = _bounds(dim)
     if low is not None and high is not None:
-        return low > -LARGEST and high < LARGEST
+        return low > -MAX_EXACT and high < MAX_EXACT
     assert isinstance(dim, SymbolicDim)
-    return all(len(atoms) <= 1 and abs(factor) <= SMALL for atoms, factor in dim.terms())
+    return all(len(atoms) <= 1 and abs(factor) <= MAX_FACTOR for atoms, factor in dim.terms())
 
 
 def _larger(left: Dim, right: Dim) -> int | None:

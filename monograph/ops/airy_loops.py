@@ -10,11 +10,16 @@ from collections.abc import Sequence
 
 from monograph.ir.lower import LoopBuilder
 from monograph.ir.types import f64
-from monograph.ops.special_bessel import AIRY_AT_ZERO, AIRY_SLOPE, NODES, wave_coefficients
+from monograph.ops.special_bessel import (
+    AIRY_AT_ZERO,
+    AIRY_SLOPE,
+    QUADRATURE_NODES,
+    wave_coefficients,
+)
 from monograph.ops.special_loops import Number, Variable, for_each_element
 
-TERMS = 59
-FROM, TO = -7.0, 1.0
+SERIES_TERMS = 59
+SERIES_FROM, SERIES_TO = -7.0, 1.0
 """Where the power series is taken."""
 
 
@@ -24,9 +29,9 @@ def lower_airy(b: LoopBuilder) -> None:
     def value(operands: Sequence[Number]) -> Number:
         (x,) = operands
         result = Variable(x.where(x.apply("abs").equals(math.inf), 0.0, math.nan))
-        right = b.apply("logical_and", x.of(TO).less(x), x.less(math.inf))
-        left = b.apply("logical_and", x.less(FROM), x.of(-math.inf).less(x))
-        near = (x.apply("greater_equal", FROM), x.apply("less_equal", TO))
+        right = b.apply("logical_and", x.of(SERIES_TO).less(x), x.less(math.inf))
+        left = b.apply("logical_and", x.less(SERIES_FROM), x.of(-math.inf).less(x))
+        near = (x.apply("greater_equal", SERIES_FROM), x.apply("less_equal", SERIES_TO))
         middle = b.apply("logical_and", *(side.scalar for side in near))
         with b.when(right):
             result.set(_decay(b, x))
@@ -44,7 +49,7 @@ def _series(b: LoopBuilder, x: Number) -> Number:
     cube = x * x * x
     even, odd = Variable(x.of(AIRY_AT_ZERO)), Variable(-AIRY_SLOPE * x)
     total = Variable(even.get() + odd.get())
-    with b.loop(TERMS) as k:
+    with b.loop(SERIES_TERMS) as k:
         step = Number(b, b.cast((k + 1) * 3, f64))
         even.set(even.get() * cube / (step * (step - 1.0)))
         odd.set(odd.get() * cube / (step * (step + 1.0)))
@@ -58,9 +63,9 @@ def _decay(b: LoopBuilder, x: Number) -> Number:
     reach = 40.0 / depth
     end = (reach + reach.apply("sqrt") * (2.0 + reach).apply("sqrt")).apply("log1p")
     root = depth.apply("sqrt") * math.sqrt(2.0)
-    step = end / float(NODES)
+    step = end / float(QUADRATURE_NODES)
     total = Variable(x.of(0.5))
-    with b.loop(NODES) as node:
+    with b.loop(QUADRATURE_NODES) as node:
         t = step * Number(b, b.cast(node + 1, f64))
         arc = root * (t * 0.5).apply("sinh")
         bell = (-(arc * arc)).apply("exp")

@@ -20,10 +20,10 @@ from monograph.ops.rotation_loops import Recorder
 
 EPSILON = 2.0**-53
 TOLERANCE = 64 * EPSILON
-SMALLEST = 2.0**-1000
-ROWS = 4
+MIN_MAGNITUDE = 2.0**-1000
+ROWS_PER_STEP = 4
 """Rows that are visited at once."""
-LANES = 8
+PARTIAL_SUMS = 8
 """Partial sums of a product of two rows."""
 LEFT, RIGHT = 0, 1
 
@@ -62,7 +62,7 @@ class Bidiagonal:
             b.temporary(f64, vector),
             b.temporary(f64, vector),
             b.temporary(dtype, vector),
-            b.temporary(dtype, (*batch, ROWS, LANES)),
+            b.temporary(dtype, (*batch, ROWS_PER_STEP, PARTIAL_SUMS)),
         )
 
 
@@ -91,10 +91,10 @@ def _reflect_from_left(
     with b.loop(width, lanes=True) as k:
         b.store(t.sums, [*at, step + 1 + k], n.of(0.0))
     rows = t.rows - step
-    with b.loop(rows // ROWS) as block:
-        _add_rows(b, t, at, step, [step + block * ROWS + k for k in range(ROWS)])
-    with b.loop(rows % ROWS) as k:
-        _add_rows(b, t, at, step, [step + rows // ROWS * ROWS + k])
+    with b.loop(rows // ROWS_PER_STEP) as block:
+        _add_rows(b, t, at, step, [step + block * ROWS_PER_STEP + k for k in range(ROWS_PER_STEP)])
+    with b.loop(rows % ROWS_PER_STEP) as k:
+        _add_rows(b, t, at, step, [step + rows // ROWS_PER_STEP * ROWS_PER_STEP + k])
     with b.loop(width, lanes=True) as k:
         taken = n.product(tau, b.load(t.sums, [*at, step + 1 + k]))
         b.store(t.sums, [*at, step + 1 + k], taken)
@@ -130,10 +130,12 @@ def _make_right(b: LoopBuilder, t: Bidiagonal, at: Position, step: Scalar) -> No
 def _in_blocks(b: LoopBuilder, t: Bidiagonal, at: Position, step: Scalar) -> None:
     """Both reflectors applied to the rows below ``step``, a few at a time."""
     rows = t.rows - 1 - step
-    with b.loop(rows // ROWS) as block:
-        _reflect_rows(b, t, at, step, [step + 1 + block * ROWS + k for k in range(ROWS)])
-    with b.loop(rows % ROWS) as k:
-        _reflect_rows(b, t, at, step, [step + 1 + rows // ROWS * ROWS + k])
+    with b.loop(rows // ROWS_PER_STEP) as block:
+        _reflect_rows(
+            b, t, at, step, [step + 1 + block * ROWS_PER_STEP + k for k in range(ROWS_PER_STEP)]
+        )
+    with b.loop(rows % ROWS_PER_STEP) as k:
+        _reflect_rows(b, t, at, step, [step + 1 + rows // ROWS_PER_STEP * ROWS_PER_STEP + k])
 
 
 def _reflect_rows(
@@ -150,22 +152,22 @@ def _reflect_rows(
         b.store(t.matrix, place, value)
         return value
 
-    whole = width // LANES
-    with b.loop(LANES, lanes=True) as lane:
+    whole = width // PARTIAL_SUMS
+    with b.loop(PARTIAL_SUMS, lanes=True) as lane:
         totals = [b.variable(b.cast(n.of(0.0), t.matrix.dtype)) for _ in rows]
         with b.loop(whole) as piece:
-            column = step + 1 + piece * LANES + lane
+            column = step + 1 + piece * PARTIAL_SUMS + lane
             u = b.load(t.matrix, [*at, step, column])
             for row, factor, total in zip(rows, factors, totals, strict=True):
                 total.set(n.plus_product(total.get(), changed(row, factor, column), u))
         for number, total in enumerate(totals):
             b.store(t.partial, [*at, b.index(number), lane], total.get())
     sums = [b.variable(b.cast(n.of(0.0), t.matrix.dtype)) for _ in rows]
-    with b.loop(LANES) as lane:
+    with b.loop(PARTIAL_SUMS) as lane:
         for number, total in enumerate(sums):
             total.set(n.sum(total.get(), b.load(t.partial, [*at, b.index(number), lane])))
-    with b.loop(width % LANES) as k:
-        column = step + 1 + whole * LANES + k
+    with b.loop(width % PARTIAL_SUMS) as k:
+        column = step + 1 + whole * PARTIAL_SUMS + k
         u = b.load(t.matrix, [*at, step, column])
         for row, factor, total in zip(rows, factors, sums, strict=True):
             total.set(n.plus_product(total.get(), changed(row, factor, column), u))
@@ -237,7 +239,7 @@ class Iteration:
         def hangs_together() -> Scalar:
             row = b.clamp(start.get() - 1, 0, self.t.columns)
             sizes = n.sum(n.magnitude(self.d(row)), n.magnitude(self.d(start.get())))
-            bound = n.plus_product(n.of(SMALLEST), sizes, n.of(EPSILON))
+            bound = n.plus_product(n.of(MIN_MAGNITUDE), sizes, n.of(EPSILON))
             matters = n.no(n.at_most(n.magnitude(self.e(row)), bound))
             return n.both(n.less(b.index(0), start.get()), matters)
 

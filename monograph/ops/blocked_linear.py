@@ -30,9 +30,9 @@ from monograph.ops.shape import reshape
 
 WEIGHTS = tuple(dtype_of(name) for name in ("i4", "u4", "i8", "u8"))
 """The dtypes of weights."""
-LARGEST = 127
+MAX_QUANTIZED_ACTIVATION = 127
 """What the largest activation of a block becomes."""
-UNIT = 8
+BLOCK_MULTIPLE = 8
 """Blocks are a multiple of this, so that words of 32 bits hold whole ones."""
 
 
@@ -142,9 +142,9 @@ def count_blocks(x: TensorType, block: int) -> int:
     """How many whole blocks a row has."""
     depth = x.shape[-1]
     require(
-        isinstance(depth, int) and block > 0 and block % UNIT == 0 and depth % block == 0,
+        isinstance(depth, int) and block > 0 and block % BLOCK_MULTIPLE == 0 and depth % block == 0,
         "blocked_linear: k is a number of whole blocks",
-        expected=f"a block that is a multiple of {UNIT} and divides k",
+        expected=f"a block that is a multiple of {BLOCK_MULTIPLE} and divides k",
         found=f"block {block}, k {depth}",
     )
     assert isinstance(depth, int)
@@ -155,5 +155,5 @@ def round_blocks(x: Value, block: int) -> tuple[Value, Value]:
     """Rows as bytes, each block with a step of its own: (bytes, steps)."""
     blocks = reshape(x, (*x.shape[:-1], count_blocks(x.tensor, block), block))
     largest = maximum(absolute(blocks), axis=-1)
-    step = where(equal(largest, 0.0), 1.0, multiply(largest, 1 / LARGEST))
+    step = where(equal(largest, 0.0), 1.0, multiply(largest, 1 / MAX_QUANTIZED_ACTIVATION))
     return quantize(x, step, dtype=i8, axis=x.rank - 1, block=block), step

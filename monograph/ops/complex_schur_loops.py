@@ -8,7 +8,12 @@ their whole length, zeros included: vectors are that long.
 from __future__ import annotations
 
 from monograph.ir.lower import Cell, Memory, Scalar
-from monograph.ops.schur_loops import EPSILON, SMALLEST, STUCK, SchurIteration
+from monograph.ops.schur_loops import (
+    EPSILON,
+    MIN_NORMAL,
+    SWEEPS_PER_EXCEPTIONAL_SHIFT,
+    SchurIteration,
+)
 
 
 class ComplexIteration(SchurIteration):
@@ -41,7 +46,7 @@ class ComplexIteration(SchurIteration):
     def _is_negligible(self, row: Scalar) -> Scalar:
         n = self.n
         total = n.sum(self._size(row - 1, row - 1), self._size(row, row))
-        bound = n.larger(n.product(n.of(EPSILON), total), n.of(SMALLEST / EPSILON))
+        bound = n.larger(n.product(n.of(EPSILON), total), n.of(MIN_NORMAL / EPSILON))
         return n.at_most(self._size(row, row - 1), bound)
 
     def _shift(self, top: Scalar, bottom: Scalar) -> Scalar:
@@ -61,7 +66,7 @@ class ComplexIteration(SchurIteration):
         safe = b.select(is_nothing, b.cast(n.of(1.0), divisor.dtype), divisor)
         usual = n.difference(here, n.quotient(across, safe))
         odd = n.product(n.of(0.75), self._size(bottom, bottom - 1))
-        is_stuck = n.equal(tries % STUCK, b.index(0))
+        is_stuck = n.equal(tries % SWEEPS_PER_EXCEPTIONAL_SHIFT, b.index(0))
         return n.kept(b.select(is_stuck, n.sum(here, b.cast(odd, here.dtype)), usual))
 
     def _sweep(self, top: Scalar, bottom: Scalar) -> None:

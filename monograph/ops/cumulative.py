@@ -26,7 +26,7 @@ from monograph.ops.rules import normalize_axis
 ACCUMULATORS = {f32: f64, c64: c128}
 """The dtypes in which sums and products run, where they differ from what arithmetic is done in."""
 PRECISE = {narrow.numpy: accumulator.numpy for narrow, accumulator in ACCUMULATORS.items()}
-ROWS = 4
+INTERLEAVED_ROWS = 4
 """Rows that are taken further in turn: each step waits for the one before it in its row."""
 
 
@@ -62,7 +62,7 @@ class Cumulative(Op):
         size, inner = x.shape[axis], shape_product(x.shape[axis + 1 :])
         shape = (shape_product(x.shape[:axis]), size, inner)
         result = b.viewed(b.result(), shape)
-        if inner == 1 and not provably_less(shape[0], 2 * ROWS):
+        if inner == 1 and not provably_less(shape[0], 2 * INTERLEAVED_ROWS):
             self._lower_rows(b, result, start, combine, shape, exclusive, reverse)
             return
         with b.parallel((shape[0], inner), lanes=inner != 1) as (before, after):
@@ -89,8 +89,10 @@ class Cumulative(Op):
         The last few are clamped to the last row, which is then computed more than once.
         """
         rows, size, _ = shape
-        with b.parallel((-(-rows // ROWS),)) as (tile,):
-            places = [b.clamp(tile * ROWS + k, 0, rows) for k in range(ROWS)]
+        with b.parallel((-(-rows // INTERLEAVED_ROWS),)) as (tile,):
+            places = [
+                b.clamp(tile * INTERLEAVED_ROWS + k, 0, rows) for k in range(INTERLEAVED_ROWS)
+            ]
             running = [b.variable(start) for _ in places]
             with b.loop(size) as step:
                 along = size - 1 - step if reverse else step

@@ -19,10 +19,10 @@ from monograph.ops.hessenberg_loops import Hessenberg, make_hessenberg
 from monograph.ops.iteration_loops import scale_down
 from monograph.ops.loop_numbers import Numbers
 from monograph.ops.matrix_loops import doubled, working_dtype
-from monograph.ops.schur_loops import EPSILON, SMALLEST
+from monograph.ops.schur_loops import EPSILON, MIN_NORMAL
 
 UNCONVERGED = "the eigenvalues did not converge"
-LARGE = 2.0**300
+RESCALING_MAGNITUDE = 2.0**300
 """Elements of a vector from which it is made smaller before they overflow."""
 
 
@@ -159,7 +159,7 @@ def _substitute(b: LoopBuilder, schur: Schur, small: Memory, at: Position, numbe
     parts = [b.load(schur.values, [*at, b.index(part), number]) for part in range(2)]
     value = n.kept(b.apply("complex", *parts, dtype=c128))
     bound = n.product(n.of(EPSILON), n.sum(*(n.magnitude(part) for part in parts)))
-    least = n.kept(n.larger(bound, n.of(SMALLEST / EPSILON)))
+    least = n.kept(n.larger(bound, n.of(MIN_NORMAL / EPSILON)))
     b.store(small, [*at, number, number], n.of(1.0))
     with b.loop(number) as step:
         row = b.clamp(number - 1 - step, 0, size)
@@ -174,7 +174,7 @@ def _substitute(b: LoopBuilder, schur: Schur, small: Memory, at: Position, numbe
         found = n.kept(n.quotient(total.get(), divisor))
         b.store(small, [*at, number, row], found)
         extent = n.kept(n.magnitude(found))
-        with b.when(n.less(n.of(LARGE), extent)), b.loop(step + 2) as k:
+        with b.when(n.less(n.of(RESCALING_MAGNITUDE), extent)), b.loop(step + 2) as k:
             held = [*at, number, b.clamp(row + k, 0, size)]
             b.store(small, held, n.quotient(b.load(small, held), extent))
 

@@ -24,7 +24,7 @@ from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import c128, f32, f64
 from monograph.ops.fft_rows import FirstTurns, Row, suits_rows
 from monograph.ops.fft_steps import (
-    UNROLLED,
+    MAX_UNROLLED_PRIME,
     Factor,
     Pair,
     Source,
@@ -37,11 +37,11 @@ from monograph.ops.fft_steps import (
 
 LANES = 8
 """Transforms side by side."""
-FEW = 4
+MIN_INNER_ELEMENTS = 4
 """Elements behind the axis from which they are the lanes, being neighbours in memory."""
-NEAR = 4096
+MAX_PRIVATE_ELEMENTS = 4096
 """Elements up to which a thread has room of its own for the planes, which stay in its cache."""
-LONG = 32
+MIN_F32_ELEMENTS = 32
 """Elements from which single precision is computed in as such; of fewer, zeros come out as zeros.
 
 A length that only the call knows is summed term by term, where roundings would add up.
@@ -117,7 +117,7 @@ class _Axis:
         self.target = (self.outer, target[self.axis], self.inner)
         self.factor = factor
         given = f64 if b.operands[0].dtype in (f64, c128) else f32
-        is_short = not isinstance(self.size, int) or self.size < LONG
+        is_short = not isinstance(self.size, int) or self.size < MIN_F32_ELEMENTS
         self.dtype = f64 if is_short else given
 
     def complex(self, source: Source, result: Memory, inverse: bool) -> None:
@@ -274,7 +274,7 @@ class _Axis:
     def lines(self) -> Iterator[_Lines]:
         """The transforms, a few side by side: along the elements behind the axis, if there are."""
         b = self.b
-        beside = not isinstance(self.inner, int) or self.inner >= FEW
+        beside = not isinstance(self.inner, int) or self.inner >= MIN_INNER_ELEMENTS
         count = self.inner if beside else self.outer * self.inner
         tiles = -(-count // LANES)
         with b.parallel((self.outer, tiles) if beside else (tiles,)) as place:
@@ -329,7 +329,7 @@ class _Lines:
 
     def steps(self) -> AbstractContextManager[Scalar]:
         """The lanes of the planes: all of them, as no vector is then cut, unless there is one."""
-        if isinstance(self.count, int) and self.count < FEW:
+        if isinstance(self.count, int) and self.count < MIN_INNER_ELEMENTS:
             return self.lanes()
         return self.axis.b.loop(LANES, lanes=True, registers=1)
 
@@ -356,7 +356,7 @@ class _Lines:
     def planes(self, size: Dim) -> tuple[_Planes, _Planes]:
         """Two pairs of planes: what a step reads, and what it writes."""
         b, dtype = self.axis.b, self.axis.dtype
-        if isinstance(size, int) and size <= NEAR:
+        if isinstance(size, int) and size <= MAX_PRIVATE_ELEMENTS:
             near = [b.viewed(b.local(dtype, size * LANES), (size, LANES)) for _ in range(4)]
             return _Planes(near[0], near[1], None), _Planes(near[2], near[3], None)
         tile, tiles = self.tile
@@ -449,7 +449,7 @@ class _Steps:
         b = self.b
         rest = self.size // (radix * done)
         with b.loop(rest) as p:
-            if not isinstance(radix, int) or radix > UNROLLED:
+            if not isinstance(radix, int) or radix > MAX_UNROLLED_PRIME:
                 self._long_step(lines, (source, target), radix, done, p)
                 return
             turns = [self.turns.turn(p * (k * done * self.fold)) for k in range(1, radix)]

@@ -17,17 +17,17 @@ from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType
-from monograph.ops.fft_steps import UNROLLED, Pair, Turns, factors, multiplied
+from monograph.ops.fft_steps import MAX_UNROLLED_PRIME, Pair, Turns, factors, multiplied
 
-FIRST = 8
+FIRST_RADIX = 8
 """Elements of the first step: as many as the lanes of a vector of single precision."""
-SIDE = 8
+ROWS_SIDE_BY_SIDE = 8
 """Rows that are transformed side by side otherwise, in four planes."""
-MANY = 32
+MIN_ROWS_FOR_LANES = 32
 """Rows from which it does not matter much that the last of them do not fill a vector."""
-CACHE = 32768
+L1_BYTES = 32768
 """Bytes that are surely in the nearest cache."""
-NEAR = 32768
+MAX_PRIVATE_ELEMENTS = 32768
 """Elements up to which a thread has room of its own for a row."""
 
 Read: TypeAlias = Callable[[Scalar], Pair]
@@ -42,19 +42,19 @@ def suits_rows(size: Dim, rows: Dim, dtype: DType, *, is_written: bool = False) 
     They are if there are too few of them, if planes of several do not stay in the cache, or if
     they are written to where they are read from, where no squares are turned in registers.
     """
-    if not isinstance(size, int) or size % FIRST or size < FIRST * FIRST:
+    if not isinstance(size, int) or size % FIRST_RADIX or size < FIRST_RADIX * FIRST_RADIX:
         return False
-    if max(factors(size)) > UNROLLED:
+    if max(factors(size)) > MAX_UNROLLED_PRIME:
         return False
-    if isinstance(rows, int) and rows < MANY and rows % SIDE:
+    if isinstance(rows, int) and rows < MIN_ROWS_FOR_LANES and rows % ROWS_SIDE_BY_SIDE:
         return True
-    planes = 4 * SIDE * size * dtype.numpy.itemsize
-    return (is_written or planes > CACHE) and size % (FIRST * FIRST) == 0
+    planes = 4 * ROWS_SIDE_BY_SIDE * size * dtype.numpy.itemsize
+    return (is_written or planes > L1_BYTES) and size % (FIRST_RADIX * FIRST_RADIX) == 0
 
 
 def later_steps(size: int) -> list[int]:
     """The steps behind the first; a four and a two are one step of eight."""
-    found = factors(size // FIRST)
+    found = factors(size // FIRST_RADIX)
     if 4 in found and 2 in found:
         found.remove(2)
         found[found.index(4)] = 8
@@ -86,7 +86,7 @@ class FirstTurns:
 
     def __init__(self, turns: Turns, dtype: DType) -> None:
         self.b = turns.b
-        shape = (FIRST, turns.size // FIRST)
+        shape = (FIRST_RADIX, turns.size // FIRST_RADIX)
         self.cosine, self.sine = (self.b.temporary(dtype, shape) for _ in range(2))
         self.b.fill(self.cosine, lambda at: turns.cosine_of(at[0] * at[1] * turns.fold))
         self.b.fill(self.sine, lambda at: turns.sine_of(at[0] * at[1] * turns.fold))
@@ -109,8 +109,8 @@ class Row:
         self.strips = [self._strip(*row), self._strip(*row)]
 
     def _strip(self, row: Scalar, rows: Dim) -> Strip:
-        b, dtype, room = self.b, self.first.cosine.dtype, self.size + FIRST
-        if self.size <= NEAR:
+        b, dtype, room = self.b, self.first.cosine.dtype, self.size + FIRST_RADIX
+        if self.size <= MAX_PRIVATE_ELEMENTS:
             return Strip(b.local(dtype, room), b.local(dtype, room), None)
         real, imaginary = (b.temporary(dtype, (rows, room)) for _ in range(2))
         return Strip(real, imaginary, row)
@@ -120,7 +120,7 @@ class Row:
         b = self.b
         source, target = self.strips
         self._first_step(read, source)
-        done = FIRST
+        done = FIRST_RADIX
         *middle, last = later_steps(self.size)
         for radix in middle:
             self._step(source, partial(target.set, b), radix, done)
@@ -137,12 +137,12 @@ class Row:
         return target
 
     def _first_step(self, read: Read, target: Strip) -> None:
-        b, rest = self.b, self.size // FIRST
+        b, rest = self.b, self.size // FIRST_RADIX
         with b.loop(rest, lanes=True, registers=1) as p:
-            sums = self.turns.butterfly([read(p + rest * k) for k in range(FIRST)])
+            sums = self.turns.butterfly([read(p + rest * k) for k in range(FIRST_RADIX)])
             for k, value in enumerate(sums):
                 turned = multiplied(b, value, self.first.turn(k, p)) if k else value
-                target.set(b, p * FIRST + k, turned)
+                target.set(b, p * FIRST_RADIX + k, turned)
 
     def _step(self, source: Strip, write: Write, radix: int, done: int) -> None:
         b, turns = self.b, self.turns

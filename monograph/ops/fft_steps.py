@@ -16,7 +16,7 @@ from monograph.ir.dims import Dim, Shape
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType, f64
 
-UNROLLED = 13
+MAX_UNROLLED_PRIME = 13
 """The largest prime whose step is written out."""
 
 Pair: TypeAlias = tuple[Scalar, Scalar]

@@ -21,7 +21,7 @@ from monograph.ops.index.writing import unravelled
 from monograph.ops.rules import require
 from monograph.ops.shape import reshape
 
-FEW = 8
+SPARSE_LINE_RATIO = 8
 """A line has few that are found if it has less than one in so many."""
 
 
@@ -82,7 +82,7 @@ class FoundRows(Op):
             beyond = b.load(firsts, [b.clamp(line + 1, 0, lines)])
             is_last = b.apply("equal", line, b.index(lines - 1))
             end = b.select(is_last, b.load(count, []), beyond)
-            are_few = b.apply("less", (end - start) * FEW, b.index(size))
+            are_few = b.apply("less", (end - start) * SPARSE_LINE_RATIO, b.index(size))
 
             def write(place: Scalar, found: Scalar) -> None:
                 free = b.clamp(row.get(), 0, x.size)

@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monograph.ir.lower import Cell, Memory, Scalar
-from monograph.ops.schur_loops import EPSILON, SMALLEST, STUCK, SchurIteration
+from monograph.ops.schur_loops import (
+    EPSILON,
+    MIN_NORMAL,
+    SWEEPS_PER_EXCEPTIONAL_SHIFT,
+    SchurIteration,
+)
 
 
 class Francis(SchurIteration):
@@ -56,9 +61,9 @@ class Francis(SchurIteration):
         scale = n.sum(far, more)
         safe = b.select(n.equal(scale, zero), n.of(1.0), scale)
         bound = n.product(n.of(EPSILON), n.product(near, n.quotient(far, safe)))
-        bound = n.larger(n.of(SMALLEST), bound)
+        bound = n.larger(n.of(MIN_NORMAL), bound)
         is_smaller = n.at_most(n.product(less, n.quotient(more, safe)), bound)
-        is_nothing = n.at_most(below, n.of(SMALLEST / EPSILON))
+        is_nothing = n.at_most(below, n.of(MIN_NORMAL / EPSILON))
         return n.either(is_nothing, n.both(is_small, is_smaller))
 
     # A sweep --------------------------------------------------------------------------------------
@@ -89,8 +94,8 @@ class Francis(SchurIteration):
         """The eigenvalues of the last two rows: two real parts, and the first's imaginary one."""
         b, n = self.b, self.n
         tries = self.tries.get()
-        is_stuck = n.equal(tries % STUCK, b.index(0))
-        at_bottom = n.equal(tries % (2 * STUCK), b.index(0))
+        is_stuck = n.equal(tries % SWEEPS_PER_EXCEPTIONAL_SHIFT, b.index(0))
+        at_bottom = n.equal(tries % (2 * SWEEPS_PER_EXCEPTIONAL_SHIFT), b.index(0))
         here = b.select(at_bottom, bottom, top)
         beside = n.sum(
             b.select(at_bottom, self._size(bottom, bottom - 1), self._size(top + 1, top)),

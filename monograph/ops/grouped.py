@@ -25,13 +25,13 @@ from monograph.ops import data, elementwise, linalg, reduce, slicing
 from monograph.ops import shape as shape_ops
 from monograph.ops.rules import require, require_float, require_integer, same_dim, same_dtype
 
-COLUMNS = 16
+PANEL_COLUMNS = 16
 """Columns of a panel."""
-ROWS = 6
+TILE_ROWS = 6
 """Rows whose sums are in registers at once."""
-FEW = 2
+REMAINDER_ROWS = 2
 """So few rows that are left pass alone: a token's expert is read for one row at a time."""
-PIECE = 128
+MAX_TERMS_PER_SUM = 128
 """Products that one sum takes; then it joins the sum of those, so that rounding hardly grows."""
 
 
@@ -91,13 +91,13 @@ class GroupedProduct(Op):
             before = b.checked(b.read(2, [b.clamp(group - 1, 0, groups)]), count + 1)
             start = b.select(is_first, b.index(0), before)
             end = b.checked(b.read(2, [group]), count + 1)
-            with b.loop((end - start + (ROWS - 1)) // ROWS) as tile:
-                first = start + tile * ROWS
-                few = b.apply("less", end - first, b.index(FEW + 1))
+            with b.loop((end - start + (TILE_ROWS - 1)) // TILE_ROWS) as tile:
+                first = start + tile * TILE_ROWS
+                few = b.apply("less", end - first, b.index(REMAINDER_ROWS + 1))
                 with b.when(few):
-                    self._tile(b, (group, panel), [first + k for k in range(FEW)], end)
+                    self._tile(b, (group, panel), [first + k for k in range(REMAINDER_ROWS)], end)
                 with b.when(b.apply("logical_not", few)):
-                    self._tile(b, (group, panel), [first + k for k in range(ROWS)], end)
+                    self._tile(b, (group, panel), [first + k for k in range(TILE_ROWS)], end)
             is_last = b.apply("equal", group, b.index(groups - 1))
             with (
                 b.when(is_last),
@@ -116,8 +116,8 @@ class GroupedProduct(Op):
         inside = [b.clamp(place, 0, rows.shape[0]) for place in places]
         with b.loop(columns, lanes=True) as column:
             sums = [b.variable(zero) for _ in places]
-            with b.loop(-(-depth // PIECE)) as number:
-                start, length = b.piece(number, PIECE, depth)
+            with b.loop(-(-depth // MAX_TERMS_PER_SUM)) as number:
+                start, length = b.piece(number, MAX_TERMS_PER_SUM, depth)
                 parts = [b.variable(zero) for _ in places]
                 with b.loop(length) as k:
                     weight = b.read(1, [group, panel, start + k, column])
@@ -151,11 +151,11 @@ def grouped_matmul(rows: Operand, matrices: Operand, ends: Operand) -> Value:
     given = [rows, matrices, ends]
     rows, matrices, ends = as_operands(graph_of(given), given)
     groups, depth, columns = matrices.shape
-    missing: Dim = -columns % COLUMNS
+    missing: Dim = -columns % PANEL_COLUMNS
     if missing != 0:
         matrices = slicing.pad(matrices, (0, 0, 0), (0, 0, missing))
-    number = (columns + missing) // COLUMNS
-    apart = shape_ops.reshape(matrices, (groups, depth, number, COLUMNS))
+    number = (columns + missing) // PANEL_COLUMNS
+    apart = shape_ops.reshape(matrices, (groups, depth, number, PANEL_COLUMNS))
     made = apply(GroupedProduct(), rows, shape_ops.transpose(apart, (0, 2, 1, 3)), ends)
     return made if missing == 0 else slicing.slice(made, [0], [columns], axes=[1])
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
 from monograph.ops.loop_numbers import Numbers
 
-SAFE = 2.0**400
+MAX_SAFE_MAGNITUDE = 2.0**400
 """Numbers up to this (and down to its inverse) have squares that add up without overflow."""
 
 
@@ -24,7 +24,9 @@ def scale_down(b: LoopBuilder, matrix: Memory, scale: Memory, at: Position) -> N
         element = n.magnitude(b.load(matrix, [*at, row, column]))
         largest.set(n.larger(largest.get(), element))
     found = largest.get()
-    usual = n.both(n.less(n.of(1 / SAFE), found), n.less(found, n.of(SAFE)))
+    usual = n.both(
+        n.less(n.of(1 / MAX_SAFE_MAGNITUDE), found), n.less(found, n.of(MAX_SAFE_MAGNITUDE))
+    )
     usable = n.both(b.apply("is_finite", found), n.less(n.of(0.0), found))
     by = b.select(n.both(usable, n.no(usual)), found, n.of(1.0))
     b.store(scale, at, by)

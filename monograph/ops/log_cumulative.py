@@ -21,7 +21,7 @@ from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, f64, wide
 from monograph.ops import elementwise, reduce
-from monograph.ops.cumulative import ROWS
+from monograph.ops.cumulative import INTERLEAVED_ROWS
 from monograph.ops.math import exp, log
 from monograph.ops.rules import normalize_axis, require_float
 
@@ -53,7 +53,9 @@ class Logcumsumexp(Op):
         shape = (shape_product(x.shape[:axis]), size, inner)
         running = _Running(b, shape, self.reverse)
         if inner == 1:
-            running.lower_rows(1 if provably_less(shape[0], 2 * ROWS) else ROWS)
+            running.lower_rows(
+                1 if provably_less(shape[0], 2 * INTERLEAVED_ROWS) else INTERLEAVED_ROWS
+            )
         else:
             running.lower_lanes()
 

@@ -16,14 +16,14 @@ from monograph.ir.lower import LoopBuilder, Memory, Position, Scalar
 from monograph.ops.loop_numbers import Numbers
 from monograph.ops.matrix_loops import doubled_copy, number, rounded, working_dtype
 
-GROUP = 4
+TERMS_PER_PRODUCT = 4
 """Terms of the series that share a product."""
-ROWS = 4
+TILE_ROWS = 4
 """Rows of a product that are computed together, each in registers of its own."""
 
-COLUMNS = 8
+TILE_COLUMNS = 8
 """Columns of a product that are computed together."""
-NEAR, FAR = 48, 4096
+MIN_PACKED_SIZE, MAX_PRIVATE_SIZE = 48, 4096
 """Sizes above which columns are laid side by side, and up to which a thread has room for them."""
 
 Start = Callable[[Scalar, Scalar], Scalar]
@@ -35,7 +35,7 @@ def lower_matrix_exp(b: LoopBuilder) -> None:
     shape = b.operands[0].shape
     batch, size = shape[:-2], shape[-1]
     scaled = doubled_copy(b)
-    powers = [scaled, *(b.temporary(working_dtype(b), shape) for _ in range(GROUP - 1))]
+    powers = [scaled, *(b.temporary(working_dtype(b), shape) for _ in range(TERMS_PER_PRODUCT - 1))]
     total, spare = (b.temporary(working_dtype(b), shape) for _ in range(2))
     zero = b.cast(number(b, 0.0), working_dtype(b))
     with b.parallel(batch) as at:
@@ -47,13 +47,13 @@ def lower_matrix_exp(b: LoopBuilder) -> None:
         def nothing(row: Scalar, column: Scalar) -> Scalar:
             return zero
 
-        for power in range(1, GROUP):
+        for power in range(1, TERMS_PER_PRODUCT):
             _multiply(b, powers[power], powers[power - 1], scaled, at, size, nothing)
-        first = _terms(b, powers, at, GROUP - 1, GROUP)
+        first = _terms(b, powers, at, TERMS_PER_PRODUCT - 1, TERMS_PER_PRODUCT)
         with b.loop(size) as row, b.loop(size, lanes=True) as column:
             b.store(total, [*at, row, column], first(row, column))
-        for group in reversed(range(GROUP - 1)):
-            terms = _terms(b, powers, at, group, GROUP - 1)
+        for group in reversed(range(TERMS_PER_PRODUCT - 1)):
+            terms = _terms(b, powers, at, group, TERMS_PER_PRODUCT - 1)
             _multiply(b, spare, powers[-1], total, at, size, terms)
             total, spare = spare, total
         with b.loop(halvings):
@@ -69,10 +69,10 @@ def _terms(b: LoopBuilder, powers: list[Memory], at: Position, group: int, last:
 
     def sum_at(row: Scalar, column: Scalar) -> Scalar:
         is_diagonal = b.apply("equal", row, column)
-        constant = number(b, 1.0 / factorial(GROUP * group))
+        constant = number(b, 1.0 / factorial(TERMS_PER_PRODUCT * group))
         total = b.cast(b.select(is_diagonal, constant, number(b, 0.0)), powers[0].dtype)
         for power in range(1, last + 1):
-            factor = number(b, 1.0 / factorial(GROUP * group + power))
+            factor = number(b, 1.0 / factorial(TERMS_PER_PRODUCT * group + power))
             entry = b.load(powers[power - 1], [*at, row, column])
             total = b.apply("add", total, b.apply("multiply", entry, factor))
         return total
@@ -114,17 +114,17 @@ def _multiply(
     far apart to stay in the nearest cache.
     """
     sums = partial(_sum_products, b, target, left, at, size, start)
-    if not isinstance(size, int) or size <= NEAR or size > FAR:
-        with b.loop(-(-size // ROWS)) as block, b.loop(size, lanes=True) as column:
+    if not isinstance(size, int) or size <= MIN_PACKED_SIZE or size > MAX_PRIVATE_SIZE:
+        with b.loop(-(-size // TILE_ROWS)) as block, b.loop(size, lanes=True) as column:
             sums(block, column, lambda k: b.load(right, [*at, k, column]))
         return
-    strip = b.local(right.dtype, size * COLUMNS)
-    with b.loop(-(-size // COLUMNS)) as number_:
-        first, count = b.piece(number_, COLUMNS, size)
+    strip = b.local(right.dtype, size * TILE_COLUMNS)
+    with b.loop(-(-size // TILE_COLUMNS)) as number_:
+        first, count = b.piece(number_, TILE_COLUMNS, size)
         with b.loop(size) as k, b.loop(count, lanes=True) as column:
-            b.store(strip, [k * COLUMNS + column], b.load(right, [*at, k, first + column]))
-        with b.loop(-(-size // ROWS)) as block, b.loop(count, lanes=True) as column:
-            sums(block, first + column, lambda k: b.load(strip, [k * COLUMNS + column]))
+            b.store(strip, [k * TILE_COLUMNS + column], b.load(right, [*at, k, first + column]))
+        with b.loop(-(-size // TILE_ROWS)) as block, b.loop(count, lanes=True) as column:
+            sums(block, first + column, lambda k: b.load(strip, [k * TILE_COLUMNS + column]))
 
 
 def _sum_products(
@@ -142,7 +142,7 @@ def _sum_products(
 
     The last few rows are clamped to the last one, which is then computed more than once.
     """
-    rows = [b.clamp(block * ROWS + k, 0, size) for k in range(ROWS)]
+    rows = [b.clamp(block * TILE_ROWS + k, 0, size) for k in range(TILE_ROWS)]
     totals = [b.variable(start(row, column)) for row in rows]
     with b.loop(size) as k:
         entry = entry_of(k)

@@ -15,7 +15,7 @@ from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
 from monograph.ir.types import DType, bool_, c128, f64, i64, u64
 
 SINGULAR = "the matrix is singular"
-PANEL = 8
+PANEL_COLUMNS = 8
 """Columns that are eliminated before the rest of the matrix is visited once for all of them."""
 
 
@@ -119,8 +119,8 @@ def eliminate(
     """
     rows, columns = packed.shape[-2:]
     steps = dim_min(rows, columns)
-    with b.loop(-(-steps // PANEL)) as panel:
-        start, width = b.piece(panel, PANEL, steps)
+    with b.loop(-(-steps // PANEL_COLUMNS)) as panel:
+        start, width = b.piece(panel, PANEL_COLUMNS, steps)
         with b.loop(width) as k:
             step = start + k
             if exchanged is not None:
@@ -169,7 +169,7 @@ def _finish_rest(
     rows, columns = packed.shape[-2:]
     with b.loop(rows - first) as below:
         row = first + below
-        sources = [start + k for k in range(PANEL)]
+        sources = [start + k for k in range(PANEL_COLUMNS)]
         held = [b.clamp(source, 0, columns) for source in sources]
         factors = [b.load(packed, [*at, row, column]) for column in held]
         terms = list(zip(factors, sources, strict=True))

@@ -22,7 +22,7 @@ from monograph.ir.types import Array, Device, DType, TensorType, bool_, dtype_of
 from monograph.ir.types import string as string_dtype
 from monograph.ops.rules import format_shape, require
 
-UNWRITTEN = 0xAB
+UNWRITTEN_BYTE = 0xAB
 """The byte that fills memory which nobody has written; floats are NaN instead, bools true."""
 
 
@@ -182,7 +182,7 @@ def unwritten(shape: tuple[int, ...], dtype: DType) -> Array:
         return np.ones(shape, np.bool_)
     count = int(np.prod(shape, dtype=np.int64))
     if dtype.is_packed:
-        packed = np.full(-(-count * dtype.bits // 8), UNWRITTEN, np.uint8)
+        packed = np.full(-(-count * dtype.bits // 8), UNWRITTEN_BYTE, np.uint8)
         return unpack(packed, dtype, shape)
-    filled = np.full(count * dtype.numpy.itemsize, UNWRITTEN, np.uint8)
+    filled = np.full(count * dtype.numpy.itemsize, UNWRITTEN_BYTE, np.uint8)
     return filled.view(dtype.numpy).reshape(shape)

@@ -24,7 +24,7 @@ from monograph.ops import shape as shape_ops
 from monograph.ops.data import Constant, Weight
 from monograph.ops.rules import format_shape, normalize_axis, require
 
-STORED = tuple(
+STORAGE_DTYPES = tuple(
     dtype_of(name)
     for name in (
         *("i2", "u2", "i4", "u4", "i8", "u8", "i16", "u16", "i32", "u32"),
@@ -92,7 +92,7 @@ class Quantize(Op):
     def samples(cls) -> Iterator[Sample]:
         x = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32) * 4
         scale = np.asarray(0.25, np.float32)
-        for dtype in STORED:
+        for dtype in STORAGE_DTYPES:
             yield Sample(cls(dtype), (x, scale), dtype.name, False)
         zero_point = np.asarray(100, np.uint8)
         special = np.array([np.nan, np.inf, -np.inf, -0.0, 0.125, 0.375, -0.125], np.float32)
@@ -166,7 +166,7 @@ class Dequantize(Op):
     def samples(cls) -> Iterator[Sample]:
         numbers = np.random.default_rng(0).integers(-128, 128, (4, 6))
         scale = np.asarray(0.25, np.float32)
-        for dtype in STORED:
+        for dtype in STORAGE_DTYPES:
             low, high = _limits(dtype)
             x = np.clip(numbers, low, high).astype(dtype.numpy)
             yield Sample(cls(), (x, scale), dtype.name, dtype.is_integer)
@@ -386,9 +386,9 @@ def _spread(op_: Granular, parameter: Value, x: Value) -> Value:
 
 def _check_stored(name: str, dtype: DType) -> None:
     require(
-        dtype in STORED,
+        dtype in STORAGE_DTYPES,
         f"{name}: numbers are not stored in this dtype",
-        expected=", ".join(dtype.name for dtype in STORED),
+        expected=", ".join(dtype.name for dtype in STORAGE_DTYPES),
         found=dtype,
     )
 

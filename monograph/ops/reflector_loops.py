@@ -15,7 +15,7 @@ from monograph.ir.lower import LoopBuilder, Memory, Position, Scalar
 from monograph.ops.loop_numbers import Numbers
 from monograph.ops.matrix_loops import conjugate, doubled_copy, number, rounded, working_dtype
 
-ROWS = 4
+ROWS_PER_STEP = 4
 """Rows that a reflector meets at once."""
 
 
@@ -84,7 +84,9 @@ def _factorize(b: LoopBuilder) -> Reflectors:
 def _make(b: LoopBuilder, reflectors: Reflectors, at: Position, column: Scalar) -> None:
     """The reflector of a column, in its place, and r's diagonal element above it."""
     packed, rows = reflectors.packed, reflectors.rows
-    parts = [b.variable(number(b, 0.0)) for _ in range(ROWS)]  # sums that do not wait on each other
+    parts = [
+        b.variable(number(b, 0.0)) for _ in range(ROWS_PER_STEP)
+    ]  # sums that do not wait on each other
 
     def add(places: Sequence[Scalar]) -> None:
         for place, part in zip(places, parts, strict=False):
@@ -166,7 +168,7 @@ def _by_rows(
     b: LoopBuilder, first: Scalar, count: Scalar, visit: Callable[[Sequence[Scalar]], None]
 ) -> None:
     """Visit some rows, a few at a time: what they share is then read once for all of them."""
-    with b.loop(count // ROWS) as block:
-        visit([first + block * ROWS + k for k in range(ROWS)])
-    with b.loop(count % ROWS) as k:
-        visit([first + count // ROWS * ROWS + k])
+    with b.loop(count // ROWS_PER_STEP) as block:
+        visit([first + block * ROWS_PER_STEP + k for k in range(ROWS_PER_STEP)])
+    with b.loop(count % ROWS_PER_STEP) as k:
+        visit([first + count // ROWS_PER_STEP * ROWS_PER_STEP + k])

@@ -18,7 +18,7 @@ from monograph.ir.types import DType, c64, f32, i64
 from monograph.ops.loop_numbers import Numbers
 from monograph.ops.matrices import real_dtype
 
-REGISTERS = 4
+STRIP_VECTORS = 4
 """Vectors that a row of a strip takes: enough to hide how long an addition takes."""
 START, COUNT, STEP, SIDE = 0, 1, 2, 3
 
@@ -141,7 +141,7 @@ def in_strips(b: LoopBuilder, strips: Memory, at: Position) -> Scalar:
 def lanes_of(b: LoopBuilder, strips: Memory) -> AbstractContextManager[Scalar]:
     """The columns of a strip, in lanes."""
     narrower = 2 if strips.dtype in (f32, c64) else 1  # than what else the node computes with
-    return b.loop(strip_width(strips.dtype), lanes=True, registers=REGISTERS * narrower)
+    return b.loop(strip_width(strips.dtype), lanes=True, registers=STRIP_VECTORS * narrower)
 
 
 def turn(

@@ -13,10 +13,10 @@ from monograph.ops.hessenberg_loops import Hessenberg
 from monograph.ops.loop_numbers import Numbers
 
 EPSILON = 2.0**-52
-SMALLEST = 2.0**-1022
-SWEEPS = 30
+MIN_NORMAL = 2.0**-1022
+MAX_SWEEPS_PER_ROW = 30
 """Sweeps that a row may take on average."""
-STUCK = 10
+SWEEPS_PER_EXCEPTIONAL_SHIFT = 10
 """Sweeps without an eigenvalue after which another shift is tried."""
 
 
@@ -60,7 +60,7 @@ class SchurIteration(ABC):
         return self.b.clamp(row, 0, self.h.size)
 
     def _goes_on(self) -> Scalar:
-        most = SWEEPS * self.h.size + SWEEPS * STUCK
+        most = MAX_SWEEPS_PER_ROW * self.h.size + MAX_SWEEPS_PER_ROW * SWEEPS_PER_EXCEPTIONAL_SHIFT
         return self.n.less(self.sweeps.get(), self.b.index(most))
 
     def _find_top(self) -> None:

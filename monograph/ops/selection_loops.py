@@ -17,9 +17,9 @@ from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType, bool_, i64, u64
 from monograph.ops.sorting_loops import key_dtype, sort_key
 
-LARGEST = 4096
+MAX_HEAP_ELEMENTS = 4096
 """Elements that a heap may hold: it should stay in the cache next to the core."""
-FEW = 8
+MIN_ROW_TO_HEAP_RATIO = 8
 """How many times as many elements as are wanted a row has, for a heap to be quicker than a sort."""
 INDEX_BITS = 32
 
@@ -29,10 +29,15 @@ Entry: TypeAlias = tuple[Scalar, ...]
 
 def may_select(size: Dim, k: Dim) -> bool:
     """Whether selecting is possible and quicker than sorting: few of many."""
-    if not isinstance(k, int) or not 0 < k <= LARGEST:
+    if not isinstance(k, int) or not 0 < k <= MAX_HEAP_ELEMENTS:
         return False
     low, high = (size, size) if isinstance(size, int) else size.bounds()
-    return low is not None and low >= FEW * k and high is not None and high < 1 << INDEX_BITS
+    return (
+        low is not None
+        and low >= MIN_ROW_TO_HEAP_RATIO * k
+        and high is not None
+        and high < 1 << INDEX_BITS
+    )
 
 
 def lower_top_k_indices(b: LoopBuilder, k: int, axis: int, largest: bool) -> None:

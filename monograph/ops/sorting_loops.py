@@ -14,12 +14,12 @@ from monograph.ir.lower import Cell, LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType, bool_, dtype_of, f64, i64, u8, u64, wide
 
 i32, u32 = dtype_of("i32"), dtype_of("u32")
-SHORT = 32
+MAX_INSERTION_SORT_ELEMENTS = 32
 """Elements up to which inserting them one by one is quickest."""
-NEAR = 2048
+MAX_PRIVATE_ELEMENTS = 2048
 """Elements up to which a thread has room of its own for a row, which stays in its cache."""
-DIGIT = 8
-DIGITS = 1 << DIGIT
+DIGIT_BITS = 8
+DIGITS = 1 << DIGIT_BITS
 
 
 def lower_argsort(b: LoopBuilder, axis: int, descending: bool) -> None:
@@ -28,7 +28,7 @@ def lower_argsort(b: LoopBuilder, axis: int, descending: bool) -> None:
     normal = axis % x.rank
     size, inner = x.shape[normal], shape_product(x.shape[normal + 1 :])
     shape = (shape_product(x.shape[:normal]), size, inner)
-    if isinstance(size, int) and size <= SHORT:
+    if isinstance(size, int) and size <= MAX_INSERTION_SORT_ELEMENTS:
         _insert(b, shape, size, descending)
     else:
         _by_digits(b, shape, descending)
@@ -63,8 +63,8 @@ def sort_key(b: LoopBuilder, x: Scalar, descending: bool) -> Scalar:
 def _insert(b: LoopBuilder, shape: tuple[Dim, Dim, Dim], size: int, descending: bool) -> None:
     result = b.viewed(b.result(), shape)
     with b.parallel((shape[0], shape[2])) as (before, after):
-        keys = b.local(key_dtype(b.operands[0].dtype), SHORT)
-        order = b.local(i32, SHORT)
+        keys = b.local(key_dtype(b.operands[0].dtype), MAX_INSERTION_SORT_ELEMENTS)
+        order = b.local(i32, MAX_INSERTION_SORT_ELEMENTS)
         with b.loop(size) as k:
             key = sort_key(b, b.reshaped(0, shape, [before, k, after]), descending)
             place = b.variable(k)
@@ -93,7 +93,7 @@ def _by_digits(b: LoopBuilder, shape: tuple[Dim, Dim, Dim], descending: bool) ->
     numbers = i32 if provably_less(size, 1 << 31) else i64
     # One element more than there are, so that the first of an empty row can be looked at.
     whole = (2, outer * inner, size + 1)
-    is_near = isinstance(size, int) and size <= NEAR
+    is_near = isinstance(size, int) and size <= MAX_PRIVATE_ELEMENTS
     if not is_near:
         keys, order = b.temporary(dtype, whole), b.temporary(numbers, whole)
     with b.parallel((outer, inner)) as (before, after):
@@ -129,7 +129,7 @@ class _Passes:
         self.order = order
         self.row = row
         self.size = keys.shape[-1] - 1
-        self.digits = keys.dtype.bits // DIGIT
+        self.digits = keys.dtype.bits // DIGIT_BITS
         self.counts = b.local(i64, self.digits * DIGITS)
         self.half: Cell = b.variable(b.index(0))
 
@@ -149,7 +149,7 @@ class _Passes:
         span = self._subtract_least()
         nothing = b.literal(0, dtype)
         with b.loop(self.digits) as number:
-            rest = b.apply("shift_right", span, b.cast(number * DIGIT, dtype))
+            rest = b.apply("shift_right", span, b.cast(number * DIGIT_BITS, dtype))
             with b.when(b.apply("not_equal", rest, nothing)):
                 self._count(number)
                 self._pass(number)
@@ -160,7 +160,7 @@ class _Passes:
     def _digit(self, key: Scalar, number: Scalar) -> Scalar:
         """A digit of a key, as a position."""
         b = self.b
-        moved = b.apply("shift_right", key, b.cast(number * DIGIT, key.dtype))
+        moved = b.apply("shift_right", key, b.cast(number * DIGIT_BITS, key.dtype))
         return b.cast(b.apply("bitwise_and", moved, b.literal(DIGITS - 1, key.dtype)), i64)
 
     def _add_one(self, place: Scalar) -> Scalar:

@@ -15,10 +15,10 @@ import numpy as np
 from monograph.ir.types import Array
 from monograph.ops.special_gamma import EULER
 
-FAR = 25.0
-NODES = 64
-_ANGLES = (np.arange(NODES) + 0.5) * (np.pi / NODES)
-_ORDERS = np.arange(1, NODES // 2)
+MIN_ASYMPTOTIC_ARGUMENT = 25.0
+QUADRATURE_NODES = 64
+_ANGLES = (np.arange(QUADRATURE_NODES) + 0.5) * (np.pi / QUADRATURE_NODES)
+_ORDERS = np.arange(1, QUADRATURE_NODES // 2)
 # Σ cos(2kθ) / k and Σ (-1)ᵏ cos(2kθ) / k at each node.
 _EVEN = (np.cos(2 * np.outer(_ANGLES, _ORDERS)) / _ORDERS).sum(1)
 _ALTERNATING = (np.cos(2 * np.outer(_ANGLES, _ORDERS)) * (-1.0) ** _ORDERS / _ORDERS).sum(1)
@@ -42,7 +42,7 @@ def _modulus_and_phase(order: float, x: Array) -> tuple[Array, Array]:
 
 
 def _mean(values: Array, weights: Array) -> Array:
-    return np.asarray(values @ weights) / NODES
+    return np.asarray(values @ weights) / QUADRATURE_NODES
 
 
 def _circle(x: Array) -> tuple[Array, Array]:
@@ -53,7 +53,7 @@ def _circle(x: Array) -> tuple[Array, Array]:
 
 def _far_wave(order: int, x: Array, second: bool) -> Array:
     """J (or Y, the second kind) of order 0 or 1 where the asymptotic series has converged."""
-    far = np.where(np.isfinite(x) & (x >= FAR), x, FAR)
+    far = np.where(np.isfinite(x) & (x >= MIN_ASYMPTOTIC_ARGUMENT), x, MIN_ASYMPTOTIC_ARGUMENT)
     p, q = _modulus_and_phase(order, far)
     # χ = x - (2ν + 1) π/4: its sine and cosine from those of x itself, which NumPy reduces well.
     sine, cosine = np.sin(far), np.cos(far)
@@ -65,23 +65,27 @@ def _far_wave(order: int, x: Array, second: bool) -> Array:
 def j0(x: Array) -> Array:
     """Bessel's function of the first kind, of order 0."""
     size = np.abs(x)
-    turned, sines = _circle(np.where(size < FAR, size, 0.0))
+    turned, sines = _circle(np.where(size < MIN_ASYMPTOTIC_ARGUMENT, size, 0.0))
     near = _mean(np.cos(turned), np.ones_like(sines))
-    return np.where(np.isnan(x), np.nan, np.where(size < FAR, near, _far_wave(0, size, False)))
+    return np.where(
+        np.isnan(x),
+        np.nan,
+        np.where(size < MIN_ASYMPTOTIC_ARGUMENT, near, _far_wave(0, size, False)),
+    )
 
 
 def j1(x: Array) -> Array:
     """Bessel's function of the first kind, of order 1; odd."""
     size = np.abs(x)
-    turned, sines = _circle(np.where(size < FAR, size, 0.0))
+    turned, sines = _circle(np.where(size < MIN_ASYMPTOTIC_ARGUMENT, size, 0.0))
     near = _mean(np.sin(turned), sines)
-    result = np.where(size < FAR, near, _far_wave(1, size, False))
+    result = np.where(size < MIN_ASYMPTOTIC_ARGUMENT, near, _far_wave(1, size, False))
     return np.where(np.isnan(x), np.nan, np.where(x < 0, -result, result))
 
 
 def y0(x: Array) -> Array:
     """Bessel's function of the second kind, of order 0: -inf at 0, NaN below."""
-    inside = (x > 0) & (x < FAR)
+    inside = (x > 0) & (x < MIN_ASYMPTOTIC_ARGUMENT)
     held = np.where(inside, x, 1.0)
     turned, _ = _circle(held)
     series = _mean(np.cos(turned), _ALTERNATING)
@@ -91,7 +95,7 @@ def y0(x: Array) -> Array:
 
 def y1(x: Array) -> Array:
     """Bessel's function of the second kind, of order 1: -inf at 0, NaN below."""
-    inside = (x > 0) & (x < FAR)
+    inside = (x > 0) & (x < MIN_ASYMPTOTIC_ARGUMENT)
     held = np.where(inside, x, 1.0)
     turned, sines = _circle(held)
     series = _mean(np.sin(turned), _ALTERNATING * sines)
@@ -106,7 +110,7 @@ def _second_kind(x: Array, result: Array) -> Array:
 
 def _far_growth(order: int, size: Array) -> Array:
     """exp(-x) I(x) where the asymptotic series has converged."""
-    far = np.maximum(size, FAR)
+    far = np.maximum(size, MIN_ASYMPTOTIC_ARGUMENT)
     signed = [(-1.0) ** k * a for k, a in enumerate(_hankel(order))]
     series = np.polynomial.polynomial.polyval(1.0 / far, signed)
     return np.asarray(series / np.sqrt(2 * np.pi * far))
@@ -115,18 +119,22 @@ def _far_growth(order: int, size: Array) -> Array:
 def i0e(x: Array) -> Array:
     """exp(-|x|) times the modified function of the first kind, of order 0."""
     size = np.abs(x)
-    turned = np.where(size < FAR, size, 0.0)[..., None] * (np.cos(_ANGLES) - 1.0)
-    near = _mean(np.exp(turned), np.ones(NODES))
-    return np.where(np.isnan(x), np.nan, np.where(size < FAR, near, _far_growth(0, size)))
+    turned = np.where(size < MIN_ASYMPTOTIC_ARGUMENT, size, 0.0)[..., None] * (
+        np.cos(_ANGLES) - 1.0
+    )
+    near = _mean(np.exp(turned), np.ones(QUADRATURE_NODES))
+    return np.where(
+        np.isnan(x), np.nan, np.where(size < MIN_ASYMPTOTIC_ARGUMENT, near, _far_growth(0, size))
+    )
 
 
 def i1e(x: Array) -> Array:
     """exp(-|x|) times the modified function of the first kind, of order 1; odd."""
     size = np.abs(x)
-    held = np.where(size < FAR, size, 0.0)
+    held = np.where(size < MIN_ASYMPTOTIC_ARGUMENT, size, 0.0)
     cosines = np.cos(_ANGLES)
     near = _mean(np.sinh(held[..., None] * cosines), cosines) * np.exp(-held)
-    result = np.where(size < FAR, near, _far_growth(1, size))
+    result = np.where(size < MIN_ASYMPTOTIC_ARGUMENT, near, _far_growth(1, size))
     return np.where(np.isnan(x), np.nan, np.where(x < 0, -result, result))
 
 
@@ -185,9 +193,9 @@ def decay_integral(order: float, x: Array) -> Array:
     reach = 40.0 / held
     end = np.log1p(reach + np.sqrt(reach) * np.sqrt(2.0 + reach))  # arccosh(1 + reach)
     root = np.sqrt(held) * math.sqrt(2.0)
-    step = end / NODES
+    step = end / QUADRATURE_NODES
     total: Any = np.full_like(held, 0.5)
-    for node in range(1, NODES + 1):
+    for node in range(1, QUADRATURE_NODES + 1):
         t = step * node
         # cosh t - 1 = 2 sinh²(t/2): no cancellation, and no underflow before the product
         total = total + np.exp(-((root * np.sinh(t / 2)) ** 2)) * np.cosh(order * t)

@@ -246,10 +246,10 @@ def _positive_zeta(b: LoopBuilder, x: Number, q: Number) -> Number:
 
 # The incomplete gamma function --------------------------------------------------------------------
 
-LARGE = 100.0
+MIN_QUADRATURE_SHAPE = 100.0
 """The shape from which the integrand is a bell that a quadrature takes."""
-TERMS = 400
-POINTS = 64
+MAX_SERIES_TERMS = 400
+QUADRATURE_POINTS = 64
 """Points of the quadrature."""
 
 
@@ -292,7 +292,7 @@ def lower_incomplete_gamma(b: LoopBuilder, upper: bool) -> None:
 
 def _incomplete(b: LoopBuilder, found: Variable, a: Number, x: Number, upper: bool) -> None:
     """One of the ways to a result, for positive finite numbers."""
-    is_large = _not(b, a.less(LARGE))
+    is_large = _not(b, a.less(MIN_QUADRATURE_SHAPE))
     in_series = b.apply("logical_and", _not(b, is_large), x.less(a + 1.0))
     in_fraction = b.apply("logical_and", _not(b, is_large), _not(b, x.less(a + 1.0)))
     with b.when(is_large):
@@ -321,7 +321,7 @@ def _lower_series(b: LoopBuilder, a: Number, x: Number) -> Number:
 
     def goes_on() -> Scalar:
         small = _not(b, (total.get() * 1e-17).less(term.get()))
-        few = step.get().less(float(TERMS))
+        few = step.get().less(float(MAX_SERIES_TERMS))
         return b.apply("logical_and", few, _not(b, small))
 
     with b.while_(goes_on):
@@ -357,7 +357,7 @@ def _upper_fraction(b: LoopBuilder, a: Number, x: Number) -> Number:
 
     def goes_on() -> Scalar:
         far = _not(b, (change.get() - 1.0).apply("abs").less(1e-16))
-        return b.apply("logical_and", step.get().less(float(TERMS)), far)
+        return b.apply("logical_and", step.get().less(float(MAX_SERIES_TERMS)), far)
 
     with b.while_(goes_on):
         k = step.get()
@@ -382,12 +382,14 @@ def _by_quadrature(b: LoopBuilder, a: Number, x: Number, upper: bool) -> Number:
     high = (peak + 12.0 * width).apply("maximum", x + 8.0 * width)
     low = (peak - 9.0 * width).apply("minimum", x - 7.0 * width).apply("maximum", 0.0)
     end = x.where(beyond, high, low)
-    nodes, weights = (b.local(f64, POINTS) for _ in range(2))
-    for k, (node, weight) in enumerate(zip(*np.polynomial.legendre.leggauss(POINTS), strict=True)):
+    nodes, weights = (b.local(f64, QUADRATURE_POINTS) for _ in range(2))
+    for k, (node, weight) in enumerate(
+        zip(*np.polynomial.legendre.leggauss(QUADRATURE_POINTS), strict=True)
+    ):
         b.store(nodes, [b.index(k)], b.literal(0.5 * float(node) + 0.5, f64))
         b.store(weights, [b.index(k)], b.literal(0.5 * float(weight), f64))
     sum_ = Variable(x.of(0.0))
-    with b.loop(POINTS) as point:
+    with b.loop(QUADRATURE_POINTS) as point:
         at = x + (end - x) * Number(b, b.load(nodes, [point]))
         away = (at - peak) / peak
         safe = away.apply("maximum", -1.0 + 1e-300)

@@ -37,7 +37,7 @@ def _symbol(value: Value, hint: str, lower: int, upper: Dim | None) -> Symbol:
     return Symbol(new_symbol_name(value.graph, hint), lower, most)
 
 
-TOGETHER = 4
+ELEMENTS_PER_STEP = 4
 """Elements that are counted one after the other in one step of a loop."""
 
 
@@ -115,11 +115,11 @@ class Bincount(Op):
             b.store(counts, place, b.apply("add", b.load(counts, place), weight))
 
         with b.parallel(()):
-            with b.loop(size // TOGETHER) as k:
-                for more in range(TOGETHER):
-                    count(k * TOGETHER + more)
-            with b.loop(size % TOGETHER) as k:
-                count(size // TOGETHER * TOGETHER + k)
+            with b.loop(size // ELEMENTS_PER_STEP) as k:
+                for more in range(ELEMENTS_PER_STEP):
+                    count(k * ELEMENTS_PER_STEP + more)
+            with b.loop(size % ELEMENTS_PER_STEP) as k:
+                count(size // ELEMENTS_PER_STEP * ELEMENTS_PER_STEP + k)
         if dtype is not result.dtype:
             b.fill(b.result(), lambda at: b.load(counts, at))
 

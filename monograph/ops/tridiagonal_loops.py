@@ -20,8 +20,8 @@ from monograph.ops.loop_numbers import Numbers
 from monograph.ops.rotation_loops import Recorder
 
 EPSILON = 2.0**-53
-SMALLEST = 2.0**-1022
-ROWS = 4
+MIN_NORMAL = 2.0**-1022
+ROWS_PER_STEP = 4
 """Rows that are visited at once."""
 
 
@@ -72,11 +72,13 @@ def make_tridiagonal(b: LoopBuilder, t: Tridiagonal, at: Position) -> None:
             with b.loop(size - 1 - step, lanes=True) as k:
                 b.store(product, [*at, step + 1 + k], n.of(0.0))
             rows = size - 1 - step
-            with b.loop(rows // ROWS) as block:
-                first = step + 1 + block * ROWS
-                _change_and_multiply(b, t, at, step, [first + k for k in range(ROWS)])
-            with b.loop(rows % ROWS) as k:
-                _change_and_multiply(b, t, at, step, [step + 1 + rows // ROWS * ROWS + k])
+            with b.loop(rows // ROWS_PER_STEP) as block:
+                first = step + 1 + block * ROWS_PER_STEP
+                _change_and_multiply(b, t, at, step, [first + k for k in range(ROWS_PER_STEP)])
+            with b.loop(rows % ROWS_PER_STEP) as k:
+                _change_and_multiply(
+                    b, t, at, step, [step + 1 + rows // ROWS_PER_STEP * ROWS_PER_STEP + k]
+                )
             _hold_back(b, t, at, step)
 
 
@@ -228,7 +230,7 @@ class Iteration:
             between = self._between(b.select(inside, row, row - self.step.get()))
             element = self.e(b.clamp(between, 0, self.t.size))
             bound = n.product(n.magnitude(self.d(row)), n.of(EPSILON * EPSILON))
-            bound = n.plus_product(n.of(SMALLEST), n.magnitude(self.d(other)), bound)
+            bound = n.plus_product(n.of(MIN_NORMAL), n.magnitude(self.d(other)), bound)
             return n.both(inside, n.no(n.at_most(n.product(element, element), bound)))
 
         with b.while_(matters):

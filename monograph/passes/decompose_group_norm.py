@@ -27,7 +27,7 @@ from monograph.rewrite.rule import Rule, rewrite
 
 SPATIAL = (AvgPool, MaxPool, Pad, Resize)
 """Ops that leave the channels of an image where they are."""
-FARTHEST = 16
+MAX_NODES_TO_CONVOLUTION = 16
 """How many nodes a convolution may be away for what it makes to be an image yet."""
 
 
@@ -79,7 +79,7 @@ def _mean(x: Value, groups: int) -> Value:
 def _is_made_by_convolution(x: Value) -> bool:
     """Whether a convolution made an image, or what it was computed from element by element."""
     pending, seen = [x], {x}
-    while pending and len(seen) <= FARTHEST:
+    while pending and len(seen) <= MAX_NODES_TO_CONVOLUTION:
         node = pending.pop().producer
         if node is None:
             continue

@@ -22,9 +22,9 @@ from monograph.ops.shape import Reshape, Transpose
 from monograph.ops.slicing import Slice
 from monograph.passes.base import Pass, PassResult
 
-SMALL = 64
+MAX_ALWAYS_FOLDED_ELEMENTS = 64
 """Results of at most this many elements fold whatever they replace."""
-LARGE = 1 << 14
+MIN_LAZY_ELEMENTS = 1 << 14
 """A result of a weight that has so many elements is computed when it is read."""
 PRODUCTS = (DotGeneral, Linear, Matmul)
 
@@ -98,7 +98,7 @@ class FoldConstants(Pass):
         size = sum(int(np.prod(result.tensor.static_shape())) for result in node.results)
         if size > self.limit:
             return "too_large"
-        if size <= SMALL:
+        if size <= MAX_ALWAYS_FOLDED_ELEMENTS:
             return None
         if isinstance(node.op, Slice):
             (whole,) = node.operands
@@ -193,7 +193,7 @@ def _is_taken_apart(whole: Value) -> bool:
 
 def _computed_later(node: Node) -> Computed | None:
     """The result of a node on weights, if that is large and computing it cannot fail."""
-    if len(node.results) != 1 or np.prod(node.result.tensor.static_shape()) < LARGE:
+    if len(node.results) != 1 or np.prod(node.result.tensor.static_shape()) < MIN_LAZY_ELEMENTS:
         return None
     operands = [value.op for value in node.operands]
     sources = [each.data for each in operands if isinstance(each, Constant | Weight)]
@@ -220,7 +220,7 @@ def _replace(node: Node, results: Sequence[Data], labels: set[str]) -> None:
     values = []
     with graph.inserting_before(node, node.location):
         for data in results:
-            if origin is None or data.size <= SMALL:
+            if origin is None or data.size <= MAX_ALWAYS_FOLDED_ELEMENTS:
                 values.append(graph.add_constant(data))
             else:
                 values.append(

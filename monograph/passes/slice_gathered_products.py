@@ -27,9 +27,9 @@ from monograph.passes.base import Pass, PassResult
 from monograph.rewrite.known import Known
 
 PRODUCTS = (DotGeneral, Linear, Matmul)
-WORTH = 0.75
+MAX_SLICED_SHARE = 0.75
 """The share of an axis up to which reading a part of it is worth a slice."""
-REACH = 16
+MAX_NODES_PASSED = 16
 """Nodes above a gather that a slice passes, at most."""
 
 
@@ -94,10 +94,10 @@ def _gathered(x: Value, axis: int, indices: Value, known: Known) -> tuple[int, i
         return None
     start, limit = int(np.min(contents)), int(np.max(contents)) + 1
     is_inside = start >= 0 and limit <= size
-    return (start, limit) if is_inside and limit - start <= WORTH * size else None
+    return (start, limit) if is_inside and limit - start <= MAX_SLICED_SHARE * size else None
 
 
-def _is_product(value: Value, axis: int, reach: int = REACH) -> bool:
+def _is_product(value: Value, axis: int, reach: int = MAX_NODES_PASSED) -> bool:
     """Whether narrowing a value along an axis narrows a product."""
     node = value.producer
     axes = _operand_axes(value, axis) if reach else None
@@ -109,7 +109,7 @@ def _is_product(value: Value, axis: int, reach: int = REACH) -> bool:
     return any(_is_product(operand, each, reach - 1) for operand, each in above if each is not None)
 
 
-def _cut(value: Value, axis: int, start: int, limit: int, reach: int = REACH) -> Value:
+def _cut(value: Value, axis: int, start: int, limit: int, reach: int = MAX_NODES_PASSED) -> Value:
     """A part of a value along an axis, computed of parts of what the value is computed of."""
     node = value.producer
     axes = _operand_axes(value, axis) if reach else None

@@ -37,15 +37,15 @@ from monograph.passes.base import Pass, PassResult
 CONVOLUTIONS = (Conv, ConvTranspose)
 PRODUCTS = (*CONVOLUTIONS, DotGeneral)
 """Ops that read weights."""
-CLEARLY = 4
+MIN_IMAGE_TO_WEIGHT_RATIO = 4
 """How many times larger than its weights an image is where a run begins."""
-TYPICAL = 32
+LIKELY_SIZE = 32
 """What a size that is not known is taken for."""
-FEWEST = 4
+MIN_CONVOLUTIONS = 4
 """Convolutions of a run that are worth the loop."""
-PASSING = 8
+MIN_REUSE_RATIO = 8
 """How many times less than it makes a run reads and hands on: that enters and leaves row-major."""
-PLANES = 2
+WINOGRAD_PLANES_RATIO = 2
 """How many times larger than a window of 3×3 taps is what it is transformed to."""
 
 
@@ -81,10 +81,10 @@ class TileBatch(Pass):
     def _pays(self, run: _Run) -> bool:
         if isinstance(run.batch, int) and run.batch < max(2, self.processors):
             return False
-        images = run.batch if isinstance(run.batch, int) else TYPICAL
-        if PASSING * sum(map(_piece_bytes, (*run.images(), *run.results()))) > run.made:
+        images = run.batch if isinstance(run.batch, int) else LIKELY_SIZE
+        if MIN_REUSE_RATIO * sum(map(_piece_bytes, (*run.images(), *run.results()))) > run.made:
             return False
-        return run.convolutions >= FEWEST and run.largest * images > 2 * self.near
+        return run.convolutions >= MIN_CONVOLUTIONS and run.largest * images > 2 * self.near
 
 
 @dataclass
@@ -134,7 +134,7 @@ class _Runs:
         """Begin a run at a convolution of images that are much larger than its weights."""
         if not isinstance(node.op, CONVOLUTIONS) or not _is_batched(node.results[0].type):
             return
-        if CLEARLY * _weight_bytes(node) > _image_bytes(node):
+        if MIN_IMAGE_TO_WEIGHT_RATIO * _weight_bytes(node) > _image_bytes(node):
             return
         self.open = _Run(node.results[0].shape[0])
         if self._goes_on(node):
@@ -171,7 +171,7 @@ def _is_batched(type_: ValueType) -> bool:
 def _bytes(shape: tuple[Dim, ...], value: Value) -> int:
     size = value.dtype.numpy.itemsize
     for dim in shape:
-        size *= dim if isinstance(dim, int) else TYPICAL
+        size *= dim if isinstance(dim, int) else LIKELY_SIZE
     return size
 
 
@@ -187,7 +187,7 @@ def _weight_bytes(node: Node) -> int:
     given = sum(_bytes(value.shape, value) for value in node.operands[1:])
     if not isinstance(op, Conv) or op.groups != 1 or set(op.stride) != {1}:
         return given
-    return given * PLANES if node.operands[1].shape[2:] == (3, 3) else given
+    return given * WINOGRAD_PLANES_RATIO if node.operands[1].shape[2:] == (3, 3) else given
 
 
 def _image_bytes(node: Node) -> int:

@@ -32,7 +32,7 @@ from typing import Final
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError, PassError
-from monograph.program.arena_packing import EFFORT, Box, Life, pack
+from monograph.program.arena_packing import MAX_PAIRS_VISITED, Box, Life, pack
 from monograph.switches import is_on
 
 ALIGNMENT: Final = 64
@@ -83,7 +83,9 @@ class Plan:
         return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0
 
 
-def plan(requests: Sequence[Request], *, alignment: int = ALIGNMENT, effort: int = EFFORT) -> Plan:
+def plan(
+    requests: Sequence[Request], *, alignment: int = ALIGNMENT, effort: int = MAX_PAIRS_VISITED
+) -> Plan:
     """Give every request a place, such that requests alive together never overlap.
 
     An ``effort`` of 0 tries the quickest packing only, which is optimal for most programs.

@@ -18,10 +18,10 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 
-EFFORT: Final = 400_000
+MAX_PAIRS_VISITED: Final = 400_000
 """Pairs of boxes that the search may look at before it settles for what it has."""
 
-PAIR_LIMIT: Final = 150_000
+MAX_PAIRS_SEARCHED: Final = 150_000
 """With more pairs alive together than this, one quick packing is all that is tried."""
 
 
@@ -58,9 +58,11 @@ class Box:
         return next(life.size for life in self.lives if life.last >= step)
 
 
-def pack(boxes: Sequence[Box], bound: int, effort: int = EFFORT) -> tuple[int, list[int]]:
+def pack(
+    boxes: Sequence[Box], bound: int, effort: int = MAX_PAIRS_VISITED
+) -> tuple[int, list[int]]:
     """The height of the lowest packing found, and the base of every box in it."""
-    if _pairs(boxes) > PAIR_LIMIT:
+    if _pairs(boxes) > MAX_PAIRS_SEARCHED:
         return _pack_crowd(boxes)
     search = _Search(boxes, bound, effort)
     search.try_orders()

@@ -17,9 +17,9 @@ from monograph.errors import InputError
 from monograph.ir.types import Array
 
 BINS = 4096
-LEAST_EXPONENT = -100
+MIN_EXPONENT = -100
 """The limit of numbers that are all zero, or next to it, is two to this power."""
-MOST_EXPONENT = 128
+MAX_EXPONENT = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +83,10 @@ class Histogram:
 
 def limit_for(largest: float) -> float:
     """The least power of two that no number exceeds, signs aside."""
-    if largest <= 2.0**LEAST_EXPONENT:
-        return 2.0**LEAST_EXPONENT
+    if largest <= 2.0**MIN_EXPONENT:
+        return 2.0**MIN_EXPONENT
     fraction, exponent = math.frexp(largest)
-    return 2.0 ** min(MOST_EXPONENT, exponent - (fraction == 0.5))
+    return 2.0 ** min(MAX_EXPONENT, exponent - (fraction == 0.5))
 
 
 def _damaged(expected: str, found: object) -> InputError:

@@ -18,7 +18,7 @@ from monograph import functional as F
 from monograph.errors import InputError
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import Array, u8
-from monograph.ops.blocked_linear import UNIT
+from monograph.ops.blocked_linear import BLOCK_MULTIPLE
 from monograph.ops.linalg import Linear, Matmul
 from monograph.passes.dce import DeadCodeElimination
 from monograph.quantization.report import LayerReport, QuantizationReport
@@ -74,7 +74,7 @@ def _obstacle(node: Node, weight: Value | None, scheme: Scheme) -> str:
 def _has_whole_blocks(stored: StoredWeight) -> bool:
     """Whether words hold whole groups, and rows do, so that activations are rounded by group."""
     block = stored.block
-    return block is not None and block % UNIT == 0 and stored.stored.shape[1] % block == 0
+    return block is not None and block % BLOCK_MULTIPLE == 0 and stored.stored.shape[1] % block == 0
 
 
 def _replace(

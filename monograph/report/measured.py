@@ -21,7 +21,7 @@ from monograph.progress import announce
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import Executable
 
-CALLS = 12
+MEASURED_CALLS = 12
 MAX_SECONDS = 4.0
 MOST_SPANS = 4000
 """Of a call, the longest ones: as many as a page draws without lag."""
@@ -73,7 +73,7 @@ def measure(executable: Executable, sizes: Mapping[str, int]) -> Measured:
             None if executable.native is None else executable.native.threads
         )
         profile = profile_calls(
-            executable, lambda: executable.run(inputs), calls=CALLS, seconds=MAX_SECONDS
+            executable, lambda: executable.run(inputs), calls=MEASURED_CALLS, seconds=MAX_SECONDS
         )
     except MonographError:  # the interpreter runs all of it: there are no kernels to time
         return _whole_calls(executable, inputs, suffix)
@@ -84,7 +84,9 @@ def measure(executable: Executable, sizes: Mapping[str, int]) -> Measured:
 def _whole_calls(executable: Executable, inputs: Sequence[object], suffix: str) -> Measured:
     announce("measuring")
     until = time.perf_counter() + MAX_SECONDS
-    timing = alternate({"call": lambda: executable.run(inputs)}, CALLS, until=until)["call"]
+    timing = alternate({"call": lambda: executable.run(inputs)}, MEASURED_CALLS, until=until)[
+        "call"
+    ]
     note = f"the median of {len(timing.turns)} calls on random inputs{suffix}"
     return Measured(note, timing.median)
 

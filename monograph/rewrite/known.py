@@ -18,7 +18,7 @@ from monograph.ir.op import Family
 from monograph.ir.types import Array, TensorType
 from monograph.ops.data import Constant, Full, Weight
 
-MOST = 1 << 25
+MAX_ELEMENTS = 1 << 25
 """Elements of a value, and of each that it is computed from, that are looked at."""
 
 
@@ -66,4 +66,4 @@ def _is_looked_at(node: Node) -> bool:
     if not all(isinstance(type_, TensorType) and type_.is_static for type_ in types):
         return False
     sizes = [int(np.prod(result.tensor.static_shape())) for result in node.results]
-    return sum(sizes) <= MOST
+    return sum(sizes) <= MAX_ELEMENTS

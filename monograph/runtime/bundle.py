@@ -20,9 +20,9 @@ MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
 RESERVED = frozenset({MANIFEST, WEIGHTS})
 
-DEEPEST = 64
-LONGEST_NAME = 1000
-MOST_BLOBS = 10_000
+MAX_JSON_DEPTH = 64
+MAX_NAME_CHARACTERS = 1000
+MAX_BLOBS = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -46,10 +46,10 @@ class Bundle:
     def check(self) -> None:
         """Refuse what would not come back as it is: an odd name, a tuple or NaN in the manifest."""
         _check_json(self.manifest, "manifest", 0)
-        if len(self.blobs) > MOST_BLOBS:
+        if len(self.blobs) > MAX_BLOBS:
             raise InputError(
                 "a bundle has too many blobs",
-                expected=f"at most {MOST_BLOBS:,}",
+                expected=f"at most {MAX_BLOBS:,}",
                 found=f"{len(self.blobs):,}",
             )
         for name in self.blobs:
@@ -76,15 +76,17 @@ def bad_blob_name(name: str) -> str | None:
 
 def is_text(name: object) -> bool:
     """Whether a name is a non-empty text of bounded length that UTF-8 can hold."""
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARACTERS:
         return False
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _check_json(value: object, where: str, depth: int) -> None:
     """Refuse a value that JSON would change or cannot hold."""
-    if depth > DEEPEST:
-        raise InputError("a manifest is nested too deep", expected=f"at most {DEEPEST} levels")
+    if depth > MAX_JSON_DEPTH:
+        raise InputError(
+            "a manifest is nested too deep", expected=f"at most {MAX_JSON_DEPTH} levels"
+        )
     if value is None or type(value) in (str, bool):
         return
     if type(value) is int and value.bit_length() <= 64:

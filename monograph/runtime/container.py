@@ -35,7 +35,7 @@ import numpy.typing as npt
 from monograph.errors import ArtifactError as ArtifactError
 from monograph.errors import InputError
 from monograph.ir.types import DTYPES, Array, dtype_of
-from monograph.runtime.bundle import MANIFEST, MOST_BLOBS, WEIGHTS, Bundle, bad_blob_name, is_text
+from monograph.runtime.bundle import MANIFEST, MAX_BLOBS, WEIGHTS, Bundle, bad_blob_name, is_text
 from monograph.runtime.tensors import Entry, decode, encode, lay_out
 from monograph.runtime.zipframe import Member, directory, local_header
 
@@ -200,7 +200,7 @@ class _Reader:
         document = self._document(text)
         members = [self._member(record) for record in self.records(document, "members")]
         names = {member.name for member in members}
-        if len(names) != len(members) or len(members) > MOST_BLOBS + 1:
+        if len(names) != len(members) or len(members) > MAX_BLOBS + 1:
             raise self.damaged("the manifest names a member twice, or names too many")
         manifest = Member(MANIFEST, size, zlib.crc32(text), digest)
         return document, self._check_frame([*members, manifest])

@@ -6,7 +6,7 @@ from monograph.errors import MonographError
 from monograph.program.records import typed
 from monograph.runtime.bundle import Json
 
-LARGEST = 1 << 30
+MAX_KNOB_VALUE = 1 << 30
 """The largest number that a knob can have."""
 
 
@@ -14,7 +14,7 @@ def read_edits(value: Json) -> dict[str, int]:
     """Knobs by name, and a number for each."""
     found = {}
     for name, number in typed(value, dict).items():
-        if not 0 <= typed(number, int) <= LARGEST:
+        if not 0 <= typed(number, int) <= MAX_KNOB_VALUE:
             raise MonographError(f"{number} is no number for a knob")
         found[typed(name, str)] = number
     return found

@@ -42,7 +42,7 @@ ALIGNMENT: Final = 64
 IDLE_LIMIT: Final = 1 << 30
 """Bytes that a pool keeps for later use, unless told otherwise."""
 
-SMALL: Final = 1 << 14
+MAX_MALLOC_BYTES: Final = 1 << 14
 """Bytes up to which an output comes from the allocator, which has such pieces at hand."""
 
 MAPPED_FROM: Final = 1 << 20

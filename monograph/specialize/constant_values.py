@@ -11,7 +11,7 @@ from monograph.ir.op import Trait
 from monograph.ir.types import Array, TensorType
 from monograph.ops.data import Constant, Weight
 
-LARGEST = 4096
+MAX_ELEMENTS = 4096
 """How many elements a value may have to be looked into."""
 
 
@@ -58,7 +58,7 @@ class Known:
 
 def _is_small(value: Value) -> bool:
     size = value.type.size if isinstance(value.type, TensorType) else None
-    return isinstance(size, int) and size <= LARGEST
+    return isinstance(size, int) and size <= MAX_ELEMENTS
 
 
 def _is_pure(node: Node) -> bool:

@@ -24,9 +24,9 @@ from monograph.targets.cpu.tuning import Recorder, Site, Tuning
 from monograph.tuning.alternating_timer import Timing, alternate
 from monograph.tuning.search import Alone, Search, bytes_moved, memory_for, tune
 
-QUIET = 0.004
+SPIN_SECONDS = 0.004
 """Seconds after which our own threads sleep."""
-LONGEST_ROUND = 15
+MAX_TURNS_PER_ROUND = 15
 """Turns of the default and of the tuned program."""
 
 
@@ -60,7 +60,7 @@ def tuned_program(
             name: _call(program, graph, threads, arrays)
             for name, program in (("default", default), ("tuned", made))
         }
-        timed = alternate(calls, LONGEST_ROUND, quiet=QUIET, until=end)
+        timed = alternate(calls, MAX_TURNS_PER_ROUND, quiet=SPIN_SECONDS, until=end)
         return timed["default"], timed["tuned"]
 
     bench = Alone(machine, threads, _emptied_cache(default, machine.l3))

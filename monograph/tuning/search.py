@@ -36,20 +36,20 @@ from monograph.targets.cpu.single import Stage
 from monograph.targets.cpu.tuning import Edits, Site, Tuning
 from monograph.tuning.alternating_timer import Timing, alternate
 
-BETTER = 0.97
+MAX_STEP_TIME_SHARE = 0.97
 """The share of the time so far under which another value of a knob is taken."""
-CLEARLY = 0.98
+MAX_WINNING_TIME_SHARE = 0.98
 """The share of the default's time that what was found must stay under, by median and by best."""
-TRIFLE = 3e-6
+MIN_TUNED_SECONDS = 3e-6
 """Seconds under which a kernel is a call's overhead, and nothing is to be gained."""
-ROUNDS = 9
+TIMING_ROUNDS = 9
 """Turns of each way, if there is time."""
-FIRST_LOOK, FINAL_LOOK = 0.3, 0.2
+FIRST_LOOK_SHARE, FINAL_LOOK_SHARE = 0.3, 0.2
 """Shares of the time for seeing what every site takes, and for the whole program at the end."""
 LEAST_SEARCH = 0.4
 """The share of the time that is left for searching, however long building the program takes."""
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-CLOSE = 1e-3
+NO_EDITS: Mapping[str, Any] = MappingProxyType({})
+MAX_RELATIVE_DIFFERENCE = 1e-3
 """How far results may be from the default's, over the largest of them."""
 
 
@@ -95,7 +95,7 @@ class Alone:
             for number, call in enumerate(calls)
             if call is not None and _agree(self._results(call), expected)
         }
-        timed = alternate(able, ROUNDS, quiet=0.0005, before=self.cold, until=until)
+        timed = alternate(able, TIMING_ROUNDS, quiet=0.0005, before=self.cold, until=until)
         return [timed.get(str(number)) for number in range(len(ways))]
 
     def _results(self, call: Callable[[], object]) -> list[Array]:
@@ -139,7 +139,7 @@ def _is_close(found: Array, expected: Array) -> bool:
         return False
     scale = float(np.max(np.abs(expected), where=finite, initial=0.0))
     apart = np.max(np.abs(found - expected), where=finite, initial=0.0)
-    return float(apart) <= CLOSE * scale
+    return float(apart) <= MAX_RELATIVE_DIFFERENCE * scale
 
 
 class Search:
@@ -153,7 +153,7 @@ class Search:
         self.clock = clock
 
     def run(
-        self, sites: Sequence[Site], seconds: float, starts: Mapping[str, Edits] = NOTHING
+        self, sites: Sequence[Site], seconds: float, starts: Mapping[str, Edits] = NO_EDITS
     ) -> list[Finding]:
         """What came of the sites that there was time for, those that take most of a call first.
 
@@ -161,7 +161,7 @@ class Search:
         """
         start = self.clock()
         end = start + seconds
-        first = self._first_times(sites, start + FIRST_LOOK * seconds)
+        first = self._first_times(sites, start + FIRST_LOOK_SHARE * seconds)
         waiting = sorted(first, key=lambda site: first[site] * site.launches, reverse=True)
         findings = []
         for number, site in enumerate(waiting):
@@ -171,7 +171,7 @@ class Search:
                 break
             rest = sum(first[each] * each.launches for each in waiting[number:])
             share = first[site] * site.launches / rest if rest else 1.0
-            begin = starts.get(site.digest, NOTHING)
+            begin = starts.get(site.digest, NO_EDITS)
             findings.append(self.site(site, first[site], now + (end - now) * share, begin))
         return findings
 
@@ -187,10 +187,10 @@ class Search:
                 found[site] = timing.best
         return found
 
-    def site(self, site: Site, before: float, end: float, begin: Edits = NOTHING) -> Finding:
+    def site(self, site: Site, before: float, end: float, begin: Edits = NO_EDITS) -> Finding:
         """Turn one knob after another, and keep what is better, until the time is over."""
         best, tried = begin, 0
-        turned = knobs(site.choice, self.machine) if before >= TRIFLE else {}
+        turned = knobs(site.choice, self.machine) if before >= MIN_TUNED_SECONDS else {}
         for knob, values in turned.items():
             if self.clock() >= end:
                 break
@@ -212,7 +212,7 @@ class Search:
         if now is None:
             return ways[0]
         least = min((each.best for each in timed if each is not None), default=now.best)
-        if least >= BETTER * now.best:
+        if least >= MAX_STEP_TIME_SHARE * now.best:
             return ways[0]
         return next(
             way for way, each in zip(ways, timed, strict=True) if each and each.best == least
@@ -233,8 +233,8 @@ def bytes_moved(site: Site) -> int:
 
 def is_clearly_faster(found: Timing, default: Timing) -> bool:
     """Whether both the usual and the best time are shorter by more than chance."""
-    usual = found.median < CLEARLY * default.median
-    return usual and found.best < CLEARLY * default.best
+    usual = found.median < MAX_WINNING_TIME_SHARE * default.median
+    return usual and found.best < MAX_WINNING_TIME_SHARE * default.best
 
 
 class Memory:
@@ -296,7 +296,7 @@ def tune(
     done = {digest: edits for digest, (edits, complete) in known.items() if complete}
     starts = {digest: edits for digest, (edits, _) in known.items()}
     fresh = [site for site in sites if site.digest not in done]
-    for_search = max((1 - FINAL_LOOK) * seconds - building, LEAST_SEARCH * seconds)
+    for_search = max((1 - FINAL_LOOK_SHARE) * seconds - building, LEAST_SEARCH * seconds)
     found = search.run(fresh, for_search, starts) if fresh else []
     searched = {each.digest for each in found}
     recalled = [

@@ -22,7 +22,7 @@ from monograph.passes.lower_composites import LowerComposites
 from monograph.targets.cpu.loops.choose_schedule import choose
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
-from monograph.targets.cpu.loops.split_reduction import PIECE, split_reductions
+from monograph.targets.cpu.loops.split_reduction import ELEMENTS_PER_PARTIAL, split_reductions
 from monograph.targets.cpu.machine import host
 
 PROGRAMS: dict[str, tuple[Any, ...]] = {
@@ -95,7 +95,7 @@ def test_a_loop_that_runs_too_far_is_found() -> None:
 
 
 def test_lanes_that_take_different_numbers_of_steps_are_found() -> None:
-    (kernel,) = kernels(monograph.trace(lambda x: F.sum(x), f"f32[{7 * PIECE + 5}]"))
+    (kernel,) = kernels(monograph.trace(lambda x: F.sum(x), f"f32[{7 * ELEMENTS_PER_PARTIAL + 5}]"))
     both = split_reductions(kernel)
     assert both is not None
     (piece,) = both.pieces.axes

@@ -13,7 +13,7 @@ from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol
 from monograph.ir.types import Array, TensorType, c64, f32, f64, type_of_array
 from monograph.ops import fft
-from monograph.ops.fft_rows import FIRST, later_steps, suits_rows
+from monograph.ops.fft_rows import FIRST_RADIX, later_steps, suits_rows
 
 STRICT = Options(strict=True, cache=False, level="O0")
 
@@ -75,8 +75,8 @@ def test_a_row_too_long_for_a_thread_lies_in_memory() -> None:
 
 
 def test_the_steps_make_up_the_length() -> None:
-    for size in range(64, 2048, FIRST):
-        assert FIRST * np.prod(later_steps(size), dtype=int) == size
+    for size in range(64, 2048, FIRST_RADIX):
+        assert FIRST_RADIX * np.prod(later_steps(size), dtype=int) == size
     assert later_steps(1024) == [8, 4, 4]
     assert later_steps(8 * 2 * 3) == [2, 3]
 

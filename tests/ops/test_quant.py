@@ -17,7 +17,7 @@ from monograph.ir.interpret import interpret
 from monograph.ir.types import DTYPES
 from monograph.ir.verify import verify
 from monograph.ops import reduce
-from monograph.ops.quant import STORED, dequantize, fake_quantize, quantize
+from monograph.ops.quant import STORAGE_DTYPES, dequantize, fake_quantize, quantize
 
 
 def run(function: Callable[..., Any], *arrays: Any) -> Any:
@@ -37,7 +37,7 @@ def test_ties_round_to_even_before_the_zero_point_is_added() -> None:
     np.testing.assert_array_equal(run(lambda x: quantize(x, 1.0, 1), x), [1, 3, 3, 1, -1, -1])
 
 
-@pytest.mark.parametrize("dtype", [d for d in STORED if d.is_integer], ids=str)
+@pytest.mark.parametrize("dtype", [d for d in STORAGE_DTYPES if d.is_integer], ids=str)
 def test_integers_saturate_and_nan_is_zero(dtype: Any) -> None:
     limits = ml_dtypes.iinfo(dtype.numpy)
     x = f32(np.inf, -np.inf, 1e30, -1e30, np.nan, 1.0)
@@ -47,7 +47,7 @@ def test_integers_saturate_and_nan_is_zero(dtype: Any) -> None:
     np.testing.assert_array_equal(got, np.array(expected, np.int64))
 
 
-@pytest.mark.parametrize("dtype", [d for d in STORED if d.is_float], ids=str)
+@pytest.mark.parametrize("dtype", [d for d in STORAGE_DTYPES if d.is_float], ids=str)
 def test_small_floats_saturate_at_their_largest_number(dtype: Any) -> None:
     largest = float(ml_dtypes.finfo(dtype.numpy).max)
     got = run(lambda x: quantize(x, 1.0, dtype=dtype), f32(np.inf, -1e30, largest * 2, 1.0, 0.3))

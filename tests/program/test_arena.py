@@ -327,7 +327,7 @@ def test_more_effort_is_never_worse(requests: list[Request], effort: int) -> Non
 def test_crowds_are_packed_validly(seed: int) -> None:
     requests = random_requests(60, seed, 40, sharing=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("monograph.program.arena_packing.PAIR_LIMIT", 0)
+        patch.setattr("monograph.program.arena_packing.MAX_PAIRS_SEARCHED", 0)
         result = plan(requests)
     verify(result, requests)
     assert result.peak <= 1.5 * result.lower_bound

@@ -14,7 +14,7 @@ def box(*lives: tuple[int, int, int]) -> Box:
 @pytest.fixture(params=["search", "crowd"])
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "crowd":
-        monkeypatch.setattr(packing, "PAIR_LIMIT", -1)
+        monkeypatch.setattr(packing, "MAX_PAIRS_SEARCHED", -1)
 
 
 both_ways = pytest.mark.usefixtures("_both_ways")

@@ -23,8 +23,8 @@ def _set(text: str) -> frozenset[DType]:
 
 
 _FLOATS = "f64 f32 f16"
-_NARROW = "i16 i8 u16 u8"
-_WHOLE = f"i64 i32 u64 u32 {_NARROW}"
+_NARROW_INTEGERS = "i16 i8 u16 u8"
+_WHOLE = f"i64 i32 u64 u32 {_NARROW_INTEGERS}"
 _MOVED = _set(f"{_FLOATS} bf16 {_WHOLE} bool string")
 _F8 = "f8e4m3fn f8e5m2 f8e4m3fnuz f8e5m2fnuz"
 _REAL = _set(f"{_FLOATS} {_WHOLE}")

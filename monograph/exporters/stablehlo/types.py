@@ -19,7 +19,7 @@ DTYPES = {
     **{name: name for name in ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64")},
     **{f"u{bits}": f"ui{bits}" for bits in (8, 16, 32, 64)},
 }
-FEW = 8
+MAX_LISTED_ELEMENTS = 8
 """Elements that are listed; longer arrays are written as their bytes."""
 
 
@@ -55,7 +55,7 @@ def dense(array: Array, type_: TensorType) -> str:
 def _contents(array: Array, type_: TensorType) -> str:
     if type_.size == 0:
         return ""
-    if array.size <= FEW or type_.dtype is bool_:
+    if array.size <= MAX_LISTED_ELEMENTS or type_.dtype is bool_:
         return _listed(array, type_.dtype)
     return f'"0x{np.ascontiguousarray(array).tobytes().hex().upper()}"'
 

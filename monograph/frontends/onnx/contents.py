@@ -36,7 +36,7 @@ from monograph.ir.op import Family, Op, Trait
 from monograph.ir.types import Array, TensorType, string
 from monograph.ops import data, elementwise, index, reduce
 
-LARGEST = 4096
+MAX_COMPUTED_ELEMENTS = 4096
 """How many elements a computed value may have; constants and weights may have any number."""
 
 Symbolic: TypeAlias = Callable[[Any, list[Array]], Any]
@@ -133,7 +133,7 @@ def _is_small(value: Value) -> bool:
     if not isinstance(value.type, TensorType):
         return False
     size = value.type.size
-    return isinstance(size, int) and size <= LARGEST
+    return isinstance(size, int) and size <= MAX_COMPUTED_ELEMENTS
 
 
 def _is_pure(node: Node) -> bool:

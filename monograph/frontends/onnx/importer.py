@@ -57,7 +57,7 @@ from monograph.ops.data import Constant
 LARGEST_TENSOR = 2**40
 """Bytes that one value of a model may have: beyond it, a size is a mistake or an attack."""
 
-INLINE = 16
+MAX_INLINE_ELEMENTS = 16
 """Initializers of at most so many elements print in full: they are constants, not weights."""
 
 _NONE: Mapping[int, Blob] = {}
@@ -264,7 +264,7 @@ class Importer:
 
     def _stored(self, name: str, data: Data) -> Value:
         graph = current_graph()
-        if data.size <= INLINE or data.dtype is string:
+        if data.size <= MAX_INLINE_ELEMENTS or data.dtype is string:
             value = graph.add_constant(data, name=name)
         else:
             value = graph.add_weight(name, data)

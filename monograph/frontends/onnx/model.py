@@ -17,7 +17,7 @@ from monograph.errors import InputError
 from monograph.frontends.onnx.blobs import Blob, OpenFile
 from monograph.frontends.onnx.external import Files
 from monograph.frontends.onnx.habits import warn
-from monograph.frontends.onnx.wire import LARGE, Spans, without_large_tensors
+from monograph.frontends.onnx.wire import MIN_BLOB_BYTES, Spans, without_large_tensors
 
 LARGEST_FILE = 2**31 - 1
 NEWEST = {
@@ -96,7 +96,7 @@ def _load_file(path: Path) -> tuple[ModelProto, Mapping[int, Blob]]:
                 expected="at most 2 GiB",
                 hint="save its weights beside it: onnx.save(…, save_as_external_data=True)",
             )
-        if status.st_size < LARGE:
+        if status.st_size < MIN_BLOB_BYTES:
             return parse_model(path.read_bytes(), str(path))[0], {}
         opened = OpenFile(path)
         with path.open("rb") as file:

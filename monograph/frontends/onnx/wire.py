@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 
-LARGE = 1 << 16
+MIN_BLOB_BYTES = 1 << 16
 """Bytes from which on a tensor is taken out."""
 
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # fields of ModelProto, GraphProto and TensorProto
@@ -28,7 +28,7 @@ class _Unusual(Exception):
 def without_large_tensors(content: bytes | mmap.mmap) -> tuple[bytes, Spans]:
     """The model without the raw data of large initializers, and where that data lies."""
     view = memoryview(content)
-    if len(view) < LARGE:
+    if len(view) < MIN_BLOB_BYTES:
         return bytes(view), {}
     try:
         return _strip_model(view)
@@ -60,7 +60,7 @@ def _strip_graph(graph: memoryview, offset: int, spans: Spans) -> bytes:
             pieces.append(graph[start:end])
             continue
         tensor = graph[body:end]
-        found = _raw_data(tensor) if len(tensor) >= LARGE else None
+        found = _raw_data(tensor) if len(tensor) >= MIN_BLOB_BYTES else None
         if found is None:
             pieces.append(graph[start:end])
         else:
@@ -81,7 +81,7 @@ def _raw_data(tensor: memoryview) -> tuple[int, int, int] | None:
         if kind != _BYTES or found is not None:
             raise _Unusual
         found = start, body, end
-    return found if found is not None and found[2] - found[1] >= LARGE else None
+    return found if found is not None and found[2] - found[1] >= MIN_BLOB_BYTES else None
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int, int]]:

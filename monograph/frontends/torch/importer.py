@@ -73,7 +73,7 @@ CHECKS = frozenset(
 
 RESIZES = frozenset({"aten.resize_.default", "aten.resize_as_.default"})
 
-SMALL = 16
+MAX_INLINE_ELEMENTS = 16
 """Tensors in the program's text of up to this many elements are constants, printed in full."""
 
 
@@ -379,7 +379,7 @@ def needs_only_numbers(node: Any, target: Any) -> bool:
 def tensor_data(graph: Graph, name: str, tensor: Any) -> Value:
     """A tensor that the program brings with it: a constant if it is small, else a weight."""
     array = array_from_torch(tensor)
-    if array.size <= SMALL:
+    if array.size <= MAX_INLINE_ELEMENTS:
         return constant(array, graph=graph)
     return graph.add_weight(name, array)
 

@@ -124,7 +124,7 @@ def _low_bits(whole: Number) -> Number:
     return (whole + whole.format.shifter).unsigned_bits()
 
 
-PIECE = 29
+EXACT_BITS_PER_PIECE = 29
 """How many bits of 2/π times an f32 are exact in f64."""
 PIECE_STARTS = (15, 47, 79)
 """How far behind the point the four pieces begin, for three ranges of size."""
@@ -137,8 +137,10 @@ def _piece(begin: int) -> Number:
     digits = 0
     for limb in LIMBS[1:]:
         digits = digits << 32 | limb
-    kept = digits >> (32 * (len(LIMBS) - 1) - begin - PIECE) & ((1 << PIECE) - 1)
-    return constant(kept * 2.0 ** -(begin + PIECE), f64)
+    kept = digits >> (32 * (len(LIMBS) - 1) - begin - EXACT_BITS_PER_PIECE) & (
+        (1 << EXACT_BITS_PER_PIECE) - 1
+    )
+    return constant(kept * 2.0 ** -(begin + EXACT_BITS_PER_PIECE), f64)
 
 
 def _huge_f32(x: Number) -> tuple[Number, Number]:
@@ -146,7 +148,7 @@ def _huge_f32(x: Number) -> tuple[Number, Number]:
     size = abs(x)
     first, second = size < PIECE_LIMITS[0], size < PIECE_LIMITS[1]
     terms = []
-    for skipped in range(0, 4 * PIECE, PIECE):
+    for skipped in range(0, 4 * EXACT_BITS_PER_PIECE, EXACT_BITS_PER_PIECE):
         low, middle, high = (_piece(start + skipped) for start in PIECE_STARTS)
         product = x * where(first, low, where(second, middle, high))
         terms.append(fma((product * 0.25).rounded(), -4.0, product))

@@ -21,7 +21,13 @@ from monograph.ir.types import Array, TensorType, bool_, i64
 from monograph.ops import data, elementwise, joining, slicing
 from monograph.ops import shape as shape_ops
 from monograph.ops.index.rules import MODES, check_shape, write_rows
-from monograph.ops.index.writing import COLUMNS, Scatter, begin_writing, end_writing, joined
+from monograph.ops.index.writing import (
+    ELEMENTS_PER_THREAD,
+    Scatter,
+    begin_writing,
+    end_writing,
+    joined,
+)
 
 
 @op("scatter_within")
@@ -60,8 +66,8 @@ class ScatterWithin(Op):
         places = shape_product(indices.shape[:-1])
         target = begin_writing(b, self.mode)
         rows = b.viewed(target, (shape_product(indexed), columns))
-        with b.parallel((-(-columns // COLUMNS),)) as (tile,):
-            first, count = b.piece(tile, COLUMNS, columns)
+        with b.parallel((-(-columns // ELEMENTS_PER_THREAD),)) as (tile,):
+            first, count = b.piece(tile, ELEMENTS_PER_THREAD, columns)
             with b.loop(places) as place:
                 row, inside = b.index(0), b.literal(True, bool_)
                 for axis, size in enumerate(indexed):

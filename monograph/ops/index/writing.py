@@ -36,7 +36,7 @@ from monograph.ops.index.rules import (
 )
 from monograph.ops.rules import normalize_axis, require, require_integer
 
-COLUMNS = 256
+ELEMENTS_PER_THREAD = 256
 """Neighbours that one thread writes: a few cache lines of them."""
 
 
@@ -119,8 +119,8 @@ class Scatter(Op):
         places = shape_product(indices.shape[:-1])
         target = begin_writing(b, self.mode)
         rows = b.viewed(target, (shape_product(indexed), columns))
-        with b.parallel((-(-columns // COLUMNS),)) as (tile,):
-            first, count = b.piece(tile, COLUMNS, columns)
+        with b.parallel((-(-columns // ELEMENTS_PER_THREAD),)) as (tile,):
+            first, count = b.piece(tile, ELEMENTS_PER_THREAD, columns)
             with b.loop(places) as place:
                 row = b.index(0)
                 for axis, size in enumerate(indexed):
@@ -204,8 +204,8 @@ class PutAlongAxis(Op):
         outer, inner = indices.shape[:axis], indices.shape[axis + 1 :]
         target = begin_writing(b, self.mode)
         columns = shape_product(inner)
-        with b.parallel((*outer, -(-columns // COLUMNS))) as (*before, tile):
-            first, count = b.piece(tile, COLUMNS, columns)
+        with b.parallel((*outer, -(-columns // ELEMENTS_PER_THREAD))) as (*before, tile):
+            first, count = b.piece(tile, ELEMENTS_PER_THREAD, columns)
             with b.loop(indices.shape[axis]) as step, b.loop(count) as k:
                 after = unravelled(first + k, inner)
                 along = b.checked(b.read(1, [*before, step, *after]), x.shape[axis])

@@ -21,7 +21,7 @@ from monograph.ops.shape import reshape
 from monograph.rewrite.rule import Rule, rewrite
 
 FLOATS = "rounds once after an exact sum, instead of with every product"
-LARGEST = 1 << 31
+MAX_WORD_SUM = 1 << 31
 """Sums of words stay below this."""
 
 
@@ -117,7 +117,7 @@ def _quantized(value: Value) -> _Quantized | None:
 
 def _holds(a: _Quantized, b: _Quantized, depth: object) -> bool:
     """Whether a word holds the sum of so many products."""
-    return isinstance(depth, int) and depth * a.largest() * b.largest() < LARGEST
+    return isinstance(depth, int) and depth * a.largest() * b.largest() < MAX_WORD_SUM
 
 
 def _along_channels(parameter: Value, rank: int) -> Value:

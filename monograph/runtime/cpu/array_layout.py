@@ -15,21 +15,25 @@ import numpy as np
 from monograph.ir.types import Array
 from monograph.targets.cpu.entry_point.python_call import ArrayLayout
 
-HEADER = object.__basicsize__
+OBJECT_HEADER_BYTES = object.__basicsize__
 """Bytes that every object of Python begins with."""
 
 
 def has_plain_objects() -> bool:
     """Whether objects begin with a count and a class, and one thread runs Python at a time."""
     is_locked = "t" not in getattr(sys, "abiflags", "")  # how builds without the lock are named
-    return sys.implementation.name == "cpython" and HEADER == 16 and is_locked
+    return sys.implementation.name == "cpython" and OBJECT_HEADER_BYTES == 16 and is_locked
 
 
 @cache
 def array_layout() -> ArrayLayout | None:
     """The layout of arrays in this process; None if it is not the one that we know."""
     known = ArrayLayout(
-        data=HEADER, axes=HEADER + 8, sizes=HEADER + 16, strides=HEADER + 24, dtype=HEADER + 40
+        data=OBJECT_HEADER_BYTES,
+        axes=OBJECT_HEADER_BYTES + 8,
+        sizes=OBJECT_HEADER_BYTES + 16,
+        strides=OBJECT_HEADER_BYTES + 24,
+        dtype=OBJECT_HEADER_BYTES + 40,
     )
     trials: list[Array] = [
         np.arange(7),

@@ -16,9 +16,9 @@ Inputs and weights are copied, and may not be written to at all. (Kernels that a
 schedules measures are handed what they write as an input, and have no fences.)
 
 Nothing is promised of an address but that elements are aligned, so that memory ends at the very
-fence. Only what is written and has more than ``SMALL`` bytes begins at a cache line, as streaming
-stores need it, and may have less than a line of canary behind it. Slots that one step computes in
-place still share their memory.
+fence. Only what is written and has more than ``MAX_MALLOC_BYTES`` bytes begins at a cache line, as
+streaming stores need it, and may have less than a line of canary behind it. Slots that one step
+computes in place still share their memory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from monograph.program.code import (
     touched,
 )
 from monograph.program.liveness import Copies
-from monograph.runtime.output_memory import ALIGNMENT, SMALL
+from monograph.runtime.output_memory import ALIGNMENT, MAX_MALLOC_BYTES
 
 Side: TypeAlias = Literal["begin", "end"]
 
@@ -206,7 +206,7 @@ class Fences:
     def written(self, slots: Sequence[int], nbytes: int) -> Area:
         """The same for what is written."""
         small = self.read(slots, nbytes)
-        return small if nbytes <= SMALL else Area(small.slots, nbytes, ALIGNMENT)
+        return small if nbytes <= MAX_MALLOC_BYTES else Area(small.slots, nbytes, ALIGNMENT)
 
     def copied(self, array: Array, slots: Sequence[int]) -> Array:
         """What a program is given and only reads, between fences."""

@@ -42,7 +42,7 @@ from monograph.runtime.cpu.torch_ranges import KernelRanges, is_profiling
 from monograph.runtime.cpu.weight_packing import Packing, in_order
 from monograph.runtime.device import LoadedProgram
 from monograph.runtime.locks import ForkedLock
-from monograph.runtime.output_memory import SMALL, OutputPool
+from monograph.runtime.output_memory import MAX_MALLOC_BYTES, OutputPool
 from monograph.runtime.sizes import Guard, SizeChecks, guards_of
 from monograph.runtime.specialization import Variants
 from monograph.runtime.weight_ownership import Held, read_by_calls, weights_of
@@ -210,7 +210,7 @@ class Native(LoadedProgram):
             words[slot] = addresses[number]
         results = []
         for slot, nbytes, dtype, shape in frame.outputs:
-            if nbytes <= SMALL:
+            if nbytes <= MAX_MALLOC_BYTES:
                 result: Array = np.empty(shape, dtype)
                 words[slot] = address_of(result)
             else:

@@ -28,7 +28,7 @@ from monograph.runtime.cpu.array_layout import array_layout
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.cpu.shared_code import compile_quickly, load_for_good, stored_object
 from monograph.runtime.locks import ForkedLock
-from monograph.runtime.output_memory import SMALL, OutputPool
+from monograph.runtime.output_memory import MAX_MALLOC_BYTES, OutputPool
 from monograph.targets.cpu.entry_point.python_call import (
     FUNCTIONS,
     INPUT_WORDS,
@@ -97,7 +97,7 @@ class ArrayKind:
     name = "call_arrays"
     layout: TensorLayout | None = None
     classes: tuple[type, ...] = (np.ndarray,)
-    largest: int = SMALL
+    largest: int = MAX_MALLOC_BYTES
 
     def __init__(self) -> None:
         self.functions: tuple[int, ...] = (id(np.empty), 0, 0)

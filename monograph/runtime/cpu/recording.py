@@ -42,7 +42,7 @@ from monograph.targets.cpu.machine import Library, compile_text, host
 if TYPE_CHECKING:
     from monograph.runtime.cpu.native import Native
 
-CAPACITY = 1 << 16
+MAX_RECORDS_PER_THREAD = 1 << 16
 """Records of a thread for which there is room; memory is only taken as it is used."""
 OTHER_CALLERS = 8
 """Threads that may call the program at once, beside its own, and be recorded."""
@@ -95,7 +95,7 @@ class Recorder:
         self,
         native: Native,
         observer: Callable[[Step, bool], None] | None = None,
-        capacity: int = CAPACITY,
+        capacity: int = MAX_RECORDS_PER_THREAD,
     ) -> None:
         self._native = native
         self._steps = list(flattened(native.program.steps))

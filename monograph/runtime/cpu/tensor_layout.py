@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from monograph.runtime.cpu.array_layout import HEADER, has_plain_objects
+from monograph.runtime.cpu.array_layout import OBJECT_HEADER_BYTES, has_plain_objects
 from monograph.targets.cpu.entry_point.python_call import MOST_AXES, TensorLayout
 
 TENSOR_WORDS = 24
@@ -56,7 +56,7 @@ def _place(words: list[int], wanted: list[int]) -> int | None:
 
 
 def _searched(sample: torch.Tensor) -> TensorLayout | None:
-    header = HEADER // 8
+    header = OBJECT_HEADER_BYTES // 8
     words = _words(id(sample), torch.Tensor.__basicsize__ // 8)
     inside = _words(sample._cdata, TENSOR_WORDS)
     storage = sample.untyped_storage()
@@ -74,7 +74,7 @@ def _searched(sample: torch.Tensor) -> TensorLayout | None:
     if inside[offset : offset + 2] != [OFFSET, sample.numel()]:
         return None
     return TensorLayout(
-        tensor=HEADER + 8 * tensor,
+        tensor=OBJECT_HEADER_BYTES + 8 * tensor,
         storage=8 * at,
         axes=8 * axes,
         offset=8 * offset,

@@ -27,7 +27,7 @@ from monograph.targets.cpu.threads.pool import (
     pool_module,
 )
 
-SPIN = 700_000
+SPIN_NANOSECONDS = 700_000
 """Nanoseconds that an idle worker looks out for work before it sleeps.
 
 Long enough that the workers of a running program stay awake from kernel to kernel; short enough
@@ -85,7 +85,7 @@ class Pool:
     def configure(self, threads: int) -> None:
         """Let no region use more than this many threads, the caller included."""
         _check_threads(threads)
-        spin = SPIN if threads <= processor_count() else CROWDED_SPIN
+        spin = SPIN_NANOSECONDS if threads <= processor_count() else CROWDED_SPIN
         _CONFIGURE_TYPE(self.addresses[CONFIGURE])(threads, spin)
 
     def start(self, threads: int) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Run = Callable[[int], None]
 """A step, given the stream that it is to run on."""
 IO_KINDS = (SlotKind.INPUT, SlotKind.OUTPUT)
-WORD = 8
+WORD_BYTES = 8
 MAX_GRID = (2**31 - 1, 65535, 65535)
 
 
@@ -192,7 +192,7 @@ class Frame:
             else:
                 places.append(numbers[next(sizes)])
         scratch, null = len(self.table) - 2, len(self.table) - 1
-        pointers = [base + WORD * place for place in (*places, scratch, null)]
+        pointers = [base + WORD_BYTES * place for place in (*places, scratch, null)]
         made = (ctypes.c_void_p * len(pointers))(*pointers)
         self._kept.append(made)
         return made

@@ -32,10 +32,10 @@ KNOBS = (
     *("queries", "keys"),
 )
 """Every knob, by name."""
-WIDEST = 8
+MAX_REGISTERS_PER_VECTOR = 8
 """Registers that one vector of a schedule may span."""
-HEIGHTS = range(2, 13)
-DEPTHS = (128, 192, 256, 384, 512)
+TILE_ROWS = range(2, 13)
+BLOCK_STEPS = (128, 192, 256, 384, 512)
 
 
 def knobs(choice: Choice, machine: Machine) -> Mapping[str, tuple[int, ...]]:
@@ -68,7 +68,7 @@ def _schedule_knobs(schedule: Schedule, machine: Machine) -> Mapping[str, tuple[
     found: dict[str, tuple[int, ...]] = {}
     if schedule.vector and schedule.block is None and schedule.width > 1:
         near = (schedule.width // 2, schedule.width * 2)
-        found["width"] = tuple(w for w in near if lanes <= w <= WIDEST * lanes)
+        found["width"] = tuple(w for w in near if lanes <= w <= MAX_REGISTERS_PER_VECTOR * lanes)
     if schedule.jam and schedule.block is None:
         ((_, copies),) = schedule.jam[:1]
         found["jam"] = tuple(n for n in (2, 3, 4, 6) if n != copies)
@@ -113,7 +113,7 @@ def _tiling_knobs(tiling: Tiling, machine: Machine) -> Mapping[str, tuple[int, .
     rows = _row_count(tiling)
     fits = [
         height
-        for height in HEIGHTS
+        for height in TILE_ROWS
         if height != tiling.height
         and (rows is None or height <= rows)
         and height * vectors + vectors + 1 <= machine.registers
@@ -130,7 +130,7 @@ def _tiling_knobs(tiling: Tiling, machine: Machine) -> Mapping[str, tuple[int, .
         "columns": tuple(wide),
         "block_panels": _around(tiling.block_panels),
         "block_tiles": _around(tiling.block_tiles),
-        "depth": tuple(d for d in DEPTHS if d != tiling.depth) if tiling.depth else (),
+        "depth": tuple(d for d in BLOCK_STEPS if d != tiling.depth) if tiling.depth else (),
         "grain": _grains(tiling.grain),
     }
     return {name: values for name, values in found.items() if values}

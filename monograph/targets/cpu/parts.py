@@ -25,9 +25,9 @@ from monograph.targets.cpu.machine import Compiled, Machine, compile_text
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-PART = 160_000
+MIN_PART_CHARACTERS = 160_000
 """Characters of text that are worth a part of their own."""
-MOST_PARTS = 16
+MAX_PARTS = 16
 MAGIC = b"!<arch>\n"
 _HEADER = 60
 _DEFINED = re.compile(r"^define (?!internal )(\w+) (@[^(]+)\(([^)]*)\)", re.MULTILINE)
@@ -71,7 +71,10 @@ class Parts:
         if not self._may_be_several:
             return
         self._gathered[name] = kernel
-        if sum(map(len, self._gathered.values())) >= PART and len(self._begun) < MOST_PARTS // 2:
+        if (
+            sum(map(len, self._gathered.values())) >= MIN_PART_CHARACTERS
+            and len(self._begun) < MAX_PARTS // 2
+        ):
             self._begin("\n".join(sorted(declarations)), self._gathered.values())
             self._taken |= self._gathered.keys()
             self._gathered = {}
@@ -86,7 +89,9 @@ class Parts:
         """
         left = [text for name, text in kernels.items() if name not in self._taken]
         size = sum(map(len, left)) if self._may_be_several else 0
-        count = min(MOST_PARTS - len(self._begun), size // PART + 1, max(len(left), 1))
+        count = min(
+            MAX_PARTS - len(self._begun), size // MIN_PART_CHARACTERS + 1, max(len(left), 1)
+        )
         if count == 1 and not self._begun:
             whole = "\n".join((declarations, *left, entry, self._attributes))
             return compile_text(whole, self._machine)

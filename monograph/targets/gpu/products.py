@@ -38,7 +38,7 @@ MAX_SUMS = 128
 """Sums that a thread holds in registers."""
 MIN_TILES_TO_STAY = H200.multiprocessors
 """Tiles from which programs stay: with fewer, each has one and nothing overlaps."""
-GROUPED = 8
+ROW_TILES_PER_GROUP = 8
 """Tiles of rows whose programs run together, so that they find the same columns in the cache."""
 TILE_MICROSECONDS = 1.0
 """What a tile takes beside its products: filling the pipeline, and the epilogue."""
@@ -81,7 +81,12 @@ def _configuration(
     tile: Tile,
     more: Mapping[str, int] | None = None,
 ) -> Configuration:
-    blocks = {"ROWS": tile.rows, "COLUMNS": tile.columns, "DEPTH": tile.depth, "GROUPED": GROUPED}
+    blocks = {
+        "ROWS": tile.rows,
+        "COLUMNS": tile.columns,
+        "DEPTH": tile.depth,
+        "GROUPED": ROW_TILES_PER_GROUP,
+    }
     time = _time(contractions, sizes, tile)
     return Configuration({**blocks, **(more or {})}, tile.warps, tile.stages, time)
 

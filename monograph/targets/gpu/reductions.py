@@ -40,13 +40,13 @@ LOOP_BYTES = 16 << 10
 """Bytes of a block of a long row."""
 WARP_BYTES = 2048
 """Bytes that a warp reads of a block: 64 a thread."""
-PROGRAMS = 1024
+BUSY_PROGRAMS = 1024
 """Programs that keep the chip busy."""
 MIN_PIECE = 1024
 """Elements of a row from which a part of it is worth a program."""
 MIN_COLUMN_PIECE = 64
 """The same where neighbouring results lie side by side."""
-COLUMNS = 64
+COLUMNS_PER_PROGRAM = 64
 """Neighbouring results to a program where those lie side by side and not what is reduced."""
 COLUMN_ELEMENTS = 8192
 """Elements of a block of columns that is held at once."""
@@ -71,7 +71,7 @@ def configure_rows(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     width = _bytes_read(kernel, space)
     if _rows_are_neighbours(kernel, space):
         sizes = [_column_block(extents) for extents in space.extents]
-        rows = COLUMNS
+        rows = COLUMNS_PER_PROGRAM
         warps = max(4, min(8, rows * max(sizes) // 512))
     else:
         sizes = [_row_block(extents, width) for extents in space.extents]
@@ -94,8 +94,8 @@ def split_rows(kernel: Kernel) -> tuple[int, ...]:
     length = shape_product(space.extents[0])
     if not isinstance(rows, int) or not isinstance(length, int):
         return ()
-    programs = -(-rows // COLUMNS) if neighbours else rows
-    parts = next_power_of_two(PROGRAMS // max(programs, 1))
+    programs = -(-rows // COLUMNS_PER_PROGRAM) if neighbours else rows
+    parts = next_power_of_two(BUSY_PROGRAMS // max(programs, 1))
     parts = min(parts, length // (MIN_COLUMN_PIECE if neighbours else MIN_PIECE))
     return (parts,) if parts > 1 else ()
 
@@ -169,7 +169,7 @@ def _column_block(extents: tuple[Dim, ...]) -> int:
     """How many elements of neighbouring rows are reduced at a time."""
     length = shape_product(extents)
     whole = next_power_of_two(length) if isinstance(length, int) else COLUMN_ELEMENTS
-    return whole if whole * COLUMNS <= COLUMN_ELEMENTS else MIN_LANES
+    return whole if whole * COLUMNS_PER_PROGRAM <= COLUMN_ELEMENTS else MIN_LANES
 
 
 def _rows_per_program(space: _Space, row_bytes: int) -> int:

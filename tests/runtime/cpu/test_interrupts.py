@@ -24,7 +24,7 @@ from monograph.program.code import Count, Interpret, Repeat, Spread, flattened
 from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu import interrupts
 from monograph.runtime.cpu.native import Frame
-from monograph.targets.cpu.entry_point.interrupts import MOST_TURNS
+from monograph.targets.cpu.entry_point.interrupts import MAX_TURNS_BETWEEN_CHECKS
 
 LIMIT = 0.05
 """Seconds: short, and long enough for a loop to begin."""
@@ -166,7 +166,19 @@ def test_steps_that_threads_share_end_and_are_shared_again(threads: int) -> None
 
 
 @pytest.mark.parametrize("name", ["while", "nested", "interpreted"])
-@pytest.mark.parametrize("turns", [0, 1, 2, 3, MOST_TURNS - 1, MOST_TURNS, MOST_TURNS + 1, 777])
+@pytest.mark.parametrize(
+    "turns",
+    [
+        0,
+        1,
+        2,
+        3,
+        MAX_TURNS_BETWEEN_CHECKS - 1,
+        MAX_TURNS_BETWEEN_CHECKS,
+        MAX_TURNS_BETWEEN_CHECKS + 1,
+        777,
+    ],
+)
 def test_looking_changes_no_result(name: str, turns: int) -> None:
     made = _counter(name)
     expected = monograph.interpret(made.executable.graph, [np.array(turns)])[0]

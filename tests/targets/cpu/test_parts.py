@@ -34,7 +34,7 @@ def objects(executable: Executable) -> list[bytes]:
 def test_parts_compute_what_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((48, 48)).astype(np.float32)
     whole = several()
-    monkeypatch.setattr(parts, "PART", 100)
+    monkeypatch.setattr(parts, "MIN_PART_CHARACTERS", 100)
     cut = several()
     assert len(objects(whole)) == 1
     assert len(objects(cut)) > 2
@@ -50,7 +50,7 @@ def test_kernels_are_compiled_while_others_are_made(monkeypatch: pytest.MonkeyPa
 
     known = parts.Parts.gather
     monkeypatch.setattr(parts.Parts, "gather", gather)
-    monkeypatch.setattr(parts, "PART", 100)
+    monkeypatch.setattr(parts, "MIN_PART_CHARACTERS", 100)
     function = trace(lambda x: (x @ x, F.softmax(x, axis=-1), F.sum(x, axis=0)), "f32[48, 48]")
     x = np.random.default_rng(0).standard_normal((48, 48)).astype(np.float32)
     executable = compile_graph(function, Options(cache=False))
@@ -68,7 +68,7 @@ def test_loops_are_optimised_and_plain_launches_are_not(monkeypatch: pytest.Monk
         return machine_module.compile_text(text, machine, level=level)
 
     monkeypatch.setattr(parts, "compile_text", compile_text)
-    monkeypatch.setattr(parts, "PART", 100)
+    monkeypatch.setattr(parts, "MIN_PART_CHARACTERS", 100)
     several()
     assert levels.count(0) == 1
     levels.clear()
@@ -116,9 +116,9 @@ def test_kernels_of_the_same_text_are_compiled_once(monkeypatch: pytest.MonkeyPa
             graph.set_outputs([*graph.outputs, F.linear(x, graph.add_weight(f"w{number}", weight))])
     given = generator.standard_normal((48, 64)).astype(np.float32)
     monkeypatch.setattr(parts, "compile_text", compile_text)
-    for part in (parts.PART, 100):  # as a whole, and in parts
+    for part in (parts.MIN_PART_CHARACTERS, 100):  # as a whole, and in parts
         texts.clear()
-        monkeypatch.setattr(parts, "PART", part)
+        monkeypatch.setattr(parts, "MIN_PART_CHARACTERS", part)
         executable = compile_graph(graph, Options(cache=False))
         assert executable.program is not None
         names = [kernel.name for kernel in executable.program.kernels if "pack" in kernel.name]

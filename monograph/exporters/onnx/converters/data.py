@@ -7,7 +7,7 @@ from monograph.exporters.onnx.registry import Exported, exports
 from monograph.ir.dims import Dim
 from monograph.ops.data import Constant, DimValue, Full, Iota, Weight
 
-SMALL = 1024
+MAX_INLINE_ELEMENTS = 1024
 """Elements of a constant that are written out; a larger one of one element is made at run time."""
 
 
@@ -15,10 +15,12 @@ SMALL = 1024
 def constant(node: ExportContext[Constant]) -> Exported:
     """A constant of the model, or one number stretched."""
     data = node.op.data
-    if data.size > SMALL and data.splat is not None:
+    if data.size > MAX_INLINE_ELEMENTS and data.splat is not None:
         element = node.scope.constant(data.array().reshape(-1)[:1].reshape(()), data.dtype)
         return node.expand(element, (), data.shape)
-    if node.scope.root.is_function or (data.size <= SMALL and node.scope is not node.writer.main):
+    if node.scope.root.is_function or (
+        data.size <= MAX_INLINE_ELEMENTS and node.scope is not node.writer.main
+    ):
         return node.scope.constant(data.array(), data.dtype)
     return node.weight(data, "constant")
 

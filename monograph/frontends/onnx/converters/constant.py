@@ -11,7 +11,7 @@ from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Value, current_graph
 from monograph.ir.types import f32, i64, string
 
-INLINE = 64
+MAX_INLINE_ELEMENTS = 64
 """Constants of at most so many elements print in full."""
 
 
@@ -20,7 +20,7 @@ def constant(node: OnnxNode) -> Value:
     """A tensor that is an attribute of the node."""
     data = constant_data(node)
     label = next((name for name in node.proto.output if name), "constant")
-    if data.size <= INLINE or data.dtype is string:
+    if data.size <= MAX_INLINE_ELEMENTS or data.dtype is string:
         return current_graph().add_constant(data, name=label)
     return current_graph().add_weight(f"{node.scope.prefix}{label}", data)
 

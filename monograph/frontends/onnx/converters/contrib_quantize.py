@@ -26,11 +26,11 @@ from monograph.ir.build import cast_to
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
 from monograph.ir.types import Array, Kind, dtype_of, f32, i32, i64, u8, u32
-from monograph.ops.blocked_linear import UNIT
+from monograph.ops.blocked_linear import BLOCK_MULTIPLE
 from monograph.ops.rules import normalize_axis
 
 DOMAIN = "com.microsoft"
-ROUNDED = 4
+INT8_ACCURACY_LEVEL = 4
 """The accuracy level at which activations are rounded to eight bits."""
 
 # Between dequantize and quantize.
@@ -194,7 +194,7 @@ def matmul_n_bits(node: OnnxNode) -> Value:
     if node.integer("weight_prepacked", 0):
         raise node.error("prepacked weights are not supported")
     blocks = -(-inputs // block)
-    if node.integer("accuracy_level", 0) == ROUNDED and _has_whole_blocks(
+    if node.integer("accuracy_level", 0) == INT8_ACCURACY_LEVEL and _has_whole_blocks(
         node, inputs, block, bits
     ):
         return _blocked_linear(node, inputs, outputs, block, bits)
@@ -219,7 +219,7 @@ def _has_whole_blocks(node: OnnxNode, inputs: int, block: int, bits: int) -> boo
     given = all(node.constant(k) is not None for k in (1, 2) if node.optional(k) is not None)
     points = node.optional(3)
     known = points is None or (points.dtype is u8 and node.constant(3) is not None)
-    is_whole = inputs % block == 0 and block % UNIT == 0 and bits in (4, 8)
+    is_whole = inputs % block == 0 and block % BLOCK_MULTIPLE == 0 and bits in (4, 8)
     return is_whole and given and known and node.optional(4) is None
 
 

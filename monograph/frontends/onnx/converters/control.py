@@ -21,7 +21,7 @@ from monograph.ops.control import If
 from monograph.ops.rules import normalize_axis
 from monograph.ops.sequence import Declare, join
 
-RESHAPE = 13
+RESHAPE_VERSION = 13
 """The version of Reshape that takes the shape as an operand."""
 
 
@@ -54,7 +54,7 @@ def ranked_scalar(node: OnnxNode, value: Value) -> Value:
         return value
     shape = current_graph().add_constant(np.zeros(0, np.int64), i64)
     proto = helper.make_node("Reshape", ["tensor", "shape"], ["scalar"])
-    reshape = OnnxNode(proto, (value, shape), RESHAPE, (True,), node.importer, node.scope)
+    reshape = OnnxNode(proto, (value, shape), RESHAPE_VERSION, (True,), node.importer, node.scope)
     types = (TensorType(value.type.dtype, ()),)
     (made,) = defer(reshape, NotStatic("the rank is not known", types))
     assert made is not None, "its result is wanted"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.constant import INLINE
+from monograph.frontends.onnx.converters.constant import MAX_INLINE_ELEMENTS
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import apply, cast_to
@@ -29,7 +29,7 @@ def stored(
     """Numbers or strings of an attribute as a constant of the graph; a weight if they are many."""
     array = items.array() if isinstance(items, Data) else np.array(items, dtype.numpy)
     data = ArrayData(array.reshape(shape), dtype)
-    if data.size <= INLINE or dtype is string:
+    if data.size <= MAX_INLINE_ELEMENTS or dtype is string:
         return current_graph().add_constant(data)
     return current_graph().add_weight("table", data)
 

@@ -30,7 +30,7 @@ from monograph.ir.types import Array, bool_, dtype_of, f32, f64, i64, wide
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 LEAF = len(MODES)
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-DEEPEST = 1024
+MAX_TREE_DEPTH = 1024
 """Levels that a tree may have: each is a dozen nodes of the graph."""
 
 _COMPARE: dict[int, Callable[[Value, Value], Value]] = {
@@ -65,8 +65,10 @@ class Forest:
             if not at.size:
                 return steps
             at, steps = np.unique(np.concatenate([self.yes[at], self.no[at]])), steps + 1
-            if steps > DEEPEST:
-                raise node.error("a tree is too deep or goes round", expected=f"{DEEPEST} levels")
+            if steps > MAX_TREE_DEPTH:
+                raise node.error(
+                    "a tree is too deep or goes round", expected=f"{MAX_TREE_DEPTH} levels"
+                )
 
 
 def _leaves(node: OnnxNode, forest: Forest, x: Value) -> Value:

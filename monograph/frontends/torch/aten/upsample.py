@@ -87,10 +87,10 @@ _register()
 
 
 Weights: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-WHAT = "the size of an antialiased image"
+ANTIALIASED_SIZE = "the size of an antialiased image"
 WEIGHT_BITS = 15
 """Bits of a weight of bytes, beside its sign."""
-MOST_BITS = 22
+MAX_FRACTION_BITS = 22
 """Bits behind the point that a weight of bytes may have."""
 
 
@@ -113,7 +113,7 @@ def _antialiased(node: TorchNode, weigh: Callable[[float], float], width: int) -
     result = to_dtype(x, i32 if x.dtype is u8 else wide(x.dtype))
     blend = _blended_bytes if x.dtype is u8 else _blended
     sizes = [
-        (static(given, WHAT), static(wanted, WHAT))
+        (static(given, ANTIALIASED_SIZE), static(wanted, ANTIALIASED_SIZE))
         for given, wanted in zip(x.shape[2:], node.result_type().shape[2:], strict=True)
     ]
     # Rows are the cheaper ones to blend, and first if there are fewer then; not so among bytes.
@@ -131,8 +131,10 @@ def _antialiased(node: TorchNode, weigh: Callable[[float], float], width: int) -
 def _blended_bytes(x: Value, axis: int, weights: Weights) -> Value:
     """Bytes blended by whole numbers, as torch does it: weights of 16 bits, each axis rounded."""
     largest = float(weights.max(initial=0.0))
-    bits = (n for n in range(MOST_BITS) if int(0.5 + largest * (2 << n)) >= 1 << WEIGHT_BITS)
-    precision = next(bits, MOST_BITS)
+    bits = (
+        n for n in range(MAX_FRACTION_BITS) if int(0.5 + largest * (2 << n)) >= 1 << WEIGHT_BITS
+    )
+    precision = next(bits, MAX_FRACTION_BITS)
     scaled = weights * (1 << precision)
     whole = np.trunc(scaled + np.copysign(0.5, scaled))
     total = _blended(x, axis, whole) + (1 << precision >> 1)

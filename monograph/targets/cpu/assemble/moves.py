@@ -19,7 +19,7 @@ from monograph.kernel.rebased import on_pieces
 from monograph.kernel.renamed import mentioned_sizes, numbered, renamed
 from monograph.program.code import Launch, Slot, SlotKind, Step
 
-LARGEST = 1 << 20
+MAX_COPIED_BYTES = 1 << 20
 """Bytes of a piece that is written: more may be worth streaming, which needs aligned addresses."""
 
 
@@ -133,7 +133,7 @@ def _settled(
 
 def _is_short(buffer: Buffer) -> bool:
     extent = buffer.shape[0]
-    return not isinstance(extent, int) or extent * buffer.dtype.numpy.itemsize <= LARGEST
+    return not isinstance(extent, int) or extent * buffer.dtype.numpy.itemsize <= MAX_COPIED_BYTES
 
 
 def _sized(slot: Slot, own: Mapping[Symbol, Symbol]) -> Slot:

@@ -18,7 +18,7 @@ from monograph.program.code import Launch, SlotKind, Step, flattened, touched
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.products.product import product_nest
 
-BOTH = 2
+WRITER_AND_PACKER = 2
 """Steps that use a slot that one writes and one packs."""
 
 
@@ -56,7 +56,11 @@ def _writer(
         return None
     source = packing.slots[0]
     number = writers.get(source)
-    if number is None or uses[source] > BOTH or launches.slots[source].kind is not SlotKind.ARENA:
+    if (
+        number is None
+        or uses[source] > WRITER_AND_PACKER
+        or launches.slots[source].kind is not SlotKind.ARENA
+    ):
         return None
     step = launches.steps[number]
     if not isinstance(step, Launch) or step.offsets or step.slots[-1] != source:

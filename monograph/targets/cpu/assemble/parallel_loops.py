@@ -24,7 +24,7 @@ from monograph.program.code import (
 )
 from monograph.targets.cpu.assemble.program_builder import Launches
 
-LOOKAHEAD = 16
+MAX_STEPS_BETWEEN = 16
 """Steps between two loops up to which they are brought together."""
 
 
@@ -47,7 +47,7 @@ def _partner(steps: list[Step], position: int) -> int | None:
     loop = steps[position]
     if not _may_run_beside(loop):
         return None
-    for other in range(position + 1, min(position + 2 + LOOKAHEAD, len(steps))):
+    for other in range(position + 1, min(position + 2 + MAX_STEPS_BETWEEN, len(steps))):
         if _conflict(loop, steps[other]):
             return None
         if isinstance(steps[other], Count):

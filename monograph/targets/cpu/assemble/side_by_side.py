@@ -12,7 +12,7 @@ from dataclasses import replace
 from monograph.program.code import Launch, Step
 from monograph.targets.cpu.assemble.program_builder import Launches
 
-MOST = 8
+MAX_LAUNCHES = 8
 """Launches that run side by side at most: all of their results are held at one time."""
 
 
@@ -33,7 +33,7 @@ def join_equal(launches: Launches, ends: list[int]) -> None:
 
 def _may_join(first: Launch, other: Launch) -> bool:
     """Whether a launch can run beside others of the same kernel."""
-    if first.kernel != other.kernel or first.times == MOST:
+    if first.kernel != other.kernel or first.times == MAX_LAUNCHES:
         return False
     if first.extent != other.extent or first.sizes != other.sizes:
         return False

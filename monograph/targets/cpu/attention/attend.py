@@ -33,19 +33,19 @@ from monograph.targets.cpu.plans.plan import Launchable
 from monograph.targets.cpu.tuning import Launcher
 from monograph.targets.plan import KernelPlan
 
-QUERIES = 256
+TILE_QUERIES = 256
 """Queries of a tile."""
-KEYS = 512
+TILE_KEYS = 512
 """Keys of a tile."""
-MASKED_KEYS = 128
+MASKED_TILE_KEYS = 128
 """Keys of a tile that a mask may hide from all queries of a panel: it is left out then."""
-TASKS = 16
+MIN_TASKS = 16
 """Tiles that there should be, so that threads finish together."""
-FEW = 8
+MAX_SPLIT_KV_QUERIES = 8
 """Queries up to which they would not fill the lanes of a panel."""
-ROWS = 12
+MAX_QUERIES_PER_ROW_TILE = 12
 """Queries, of heads that share their keys, that are computed together."""
-PIECE = 512
+SPLIT_KEYS = 512
 """Keys of a piece."""
 
 DECOMPOSE_ATTENTION = DecomposeUnsupportedAttention(head_size=512, scores=1 << 6)
@@ -88,7 +88,7 @@ def _launch(
     """
     attention = lowering.attention(outputs)
     queries = attention.queries
-    few = isinstance(queries, int) and queries <= FEW
+    few = isinstance(queries, int) and queries <= MAX_SPLIT_KV_QUERIES
     if few or _may_be_one(attention):
         times = 1 if few else launches_by_queries(queries)[0]
         alone = attention if few else replace(attention, queries=1)
@@ -392,7 +392,11 @@ def choose_pieces(attention: StreamedAttention, machine: Machine) -> AttentionPi
     group = heads // shared
     together = 1
     if isinstance(group, int):
-        fitting = (k for k in range(1, group + 1) if group % k == 0 and k * queries <= ROWS)
+        fitting = (
+            k
+            for k in range(1, group + 1)
+            if group % k == 0 and k * queries <= MAX_QUERIES_PER_ROW_TILE
+        )
         together = max(fitting, default=1)
     lanes = machine.vector_bytes * 8 // attention.dtype.bits
     rows = together * queries
@@ -400,7 +404,7 @@ def choose_pieces(attention: StreamedAttention, machine: Machine) -> AttentionPi
     return AttentionPieces(
         heads=together,
         queries=queries,
-        keys=_rounded(attention.keys, PIECE, 2 * lanes),
+        keys=_rounded(attention.keys, SPLIT_KEYS, 2 * lanes),
         columns=2 * lanes,
         depth=_lanes(attention.depth, lanes, min(8, vectors)),
         value_depth=_lanes(attention.value_depth, lanes, min(8, vectors)),
@@ -420,11 +424,11 @@ def choose_tile(attention: StreamedAttention, machine: Machine) -> AttentionTile
     lanes = machine.vector_bytes * 8 // attention.dtype.bits
     rows, columns = (machine.registers - 4) // 2, 2 * lanes
     depth = (attention.depth + attention.value_depth) * attention.dtype.bits // 8
-    most = min(QUERIES, machine.l2 // 4 // depth)
-    while most >= 8 * columns and _tiles(attention, most) < TASKS:
+    most = min(TILE_QUERIES, machine.l2 // 4 // depth)
+    while most >= 8 * columns and _tiles(attention, most) < MIN_TASKS:
         most //= 2
     queries = _rounded(attention.queries, most, columns)
-    most_keys = MASKED_KEYS if attention.leaves_out_hidden else KEYS
+    most_keys = MASKED_TILE_KEYS if attention.leaves_out_hidden else TILE_KEYS
     keys = _shared_out(attention.keys, min(most_keys, machine.l2 // depth), rows)
     # With a length that is known only later, reading in place was measured to take 7 % longer.
     copied = lie_apart(attention) or not isinstance(attention.keys, int)
@@ -435,7 +439,7 @@ def _tiles(attention: StreamedAttention, queries: int) -> int:
     """How many tiles of up to so many queries there are; those of a middling size if unknown."""
     total = shape_product((*attention.batch, attention.heads, attention.queries))
     if not isinstance(total, int):
-        return TASKS * QUERIES // (2 * queries)
+        return MIN_TASKS * TILE_QUERIES // (2 * queries)
     return -(-total // queries)
 
 

@@ -56,19 +56,19 @@ from monograph.kernel.loops import (
 )
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
-from monograph.targets.cpu.loops.choose_schedule import WORK, likely
+from monograph.targets.cpu.loops.choose_schedule import MIN_INSTRUCTIONS_PER_TASK, likely
 from monograph.targets.cpu.loops.nest import substituted
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import GroupRequest, KernelRequest, Launchable
 from monograph.targets.plan import KernelPlan, Refusal
 
-PLANE_BYTES = 1 << 17
+MAX_COPIED_PLANE_BYTES = 1 << 17
 """The largest channel that is copied on the way: it should stay near."""
-BANDS = (4, 3, 2)
+BANDS_PER_IMAGE = (4, 3, 2)
 """Into how many bands the rows of an image are cut, if they can be."""
-NARROWEST = 4
+MIN_LANES = 4
 """Lanes of the shortest vectors that a short row is read in."""
-FEW_TAPS = 25
+MAX_WHOLE_ROW_TAPS = 25
 """Taps up to which a short row is read in whole, shorter vectors."""
 
 
@@ -207,7 +207,7 @@ def as_plane(depthwise: Depthwise, shape: Shape, layout: Layout) -> Plane | None
     *_, height, width = shape
     _, whole, pitch, _ = layout.strides
     size = layout.offset + whole
-    if not isinstance(size, int) or size * depthwise.image.dtype.bits // 8 > PLANE_BYTES:
+    if not isinstance(size, int) or size * depthwise.image.dtype.bits // 8 > MAX_COPIED_PLANE_BYTES:
         return None
     if not _stays_in(depthwise, whole, size):
         return None
@@ -245,7 +245,7 @@ def _filled(plane: Plane, lanes: int) -> tuple[Statement, ...]:
     there = plane.lead + row.symbol * plane.pitch
     here = plane.base + row.symbol * plane.width + column.symbol
     element = e.load(plane.source, (e.index(here),))
-    short = min(lanes, max(NARROWEST, 1 << plane.width.bit_length() - 1))
+    short = min(lanes, max(MIN_LANES, 1 << plane.width.bit_length() - 1))
     copy = _vectors(column, short, (Write(plane.target, e.index(there + column.symbol), element),))
     gap = tuple(
         Write(plane.target, e.index(there + each), zero) for each in range(plane.width, plane.pitch)
@@ -310,7 +310,7 @@ def depthwise_nest(
         kernel.sizes,
         parallel.symbol,
         parallel.extent,
-        _portion(parallel.extent, max(1, WORK // max(work, 1))),
+        _portion(parallel.extent, max(1, MIN_INSTRUCTIONS_PER_TASK // max(work, 1))),
         tuple(substituted(each, places) for each in statements),
     )
 
@@ -325,7 +325,7 @@ def _bands(depthwise: Depthwise, row: Axis) -> tuple[Axis, Axis, Mapping[Symbol,
         return once, row, {}
     step = depthwise.steps(row)
     taps = max(likely(axis.extent) for axis in depthwise.taps if depthwise.steps(axis) == step)
-    sizes = [(count, row.extent // count) for count in BANDS if row.extent % count == 0]
+    sizes = [(count, row.extent // count) for count in BANDS_PER_IMAGE if row.extent % count == 0]
     count, size = next((each for each in sizes if each[1] > 4 * taps), (1, row.extent))
     if count == 1:
         return once, row, {}
@@ -369,8 +369,8 @@ def _row_lanes(depthwise: Depthwise, lanes: int) -> int:
     With many taps side by side, half as many instructions are worth an empty lane.
     """
     taps, extent = likely(_size(depthwise.taps)), depthwise.lane.extent
-    few = taps <= FEW_TAPS or depthwise.steps(depthwise.lane) != 1
-    while few and isinstance(extent, int) and lanes > NARROWEST and extent < lanes:
+    few = taps <= MAX_WHOLE_ROW_TAPS or depthwise.steps(depthwise.lane) != 1
+    while few and isinstance(extent, int) and lanes > MIN_LANES and extent < lanes:
         lanes //= 2
     return lanes
 

@@ -33,13 +33,13 @@ from monograph.targets.cpu.products.contract import launch_product
 from monograph.targets.cpu.products.tiling import Weights, choose_tiling, is_worth_tiling
 from monograph.targets.plan import KernelPlan, Refusal
 
-FEW_CHANNELS = 4
+MIN_CHANNELS_LAST = 4
 """Channels under which they are better off apart."""
-MANY_RESULTS = 16
+MIN_COPIED_CHANNELS = 16
 """Channels of a result from which turning it costs more than a copy of the picture."""
-PANEL = 16
+PANEL_COLUMNS = 16
 """Columns that are computed together."""
-FEW_STEPS = 160
+MAX_TRANSPOSED_STEPS = 160
 """Products of a result up to which turning it takes a share of the time that matters."""
 
 
@@ -64,10 +64,10 @@ def has_windows(group: Group, layouts: Mapping[Value, Layout]) -> bool:
     if len(known) != len(sizes) or x.rank != 4 or node.op.groups != 1 or x not in group.inputs():
         return False
     channels, results, columns = known[:3]
-    if channels >= FEW_CHANNELS or results < MANY_RESULTS or x.dtype not in (f32, f64):
+    if channels >= MIN_CHANNELS_LAST or results < MIN_COPIED_CHANNELS or x.dtype not in (f32, f64):
         return False
     steps = channels * prod(known[3:5])
-    return columns % PANEL == 0 and steps <= FEW_STEPS
+    return columns % PANEL_COLUMNS == 0 and steps <= MAX_TRANSPOSED_STEPS
 
 
 def in_windows(group: Group, kernel: Kernel, x: Buffer) -> Windows | None:

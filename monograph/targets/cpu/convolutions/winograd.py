@@ -38,7 +38,7 @@ from monograph.targets.cpu.convolutions.winograd_loops import (
     flat_store,
     tile_counts,
 )
-from monograph.targets.cpu.loops.choose_schedule import WORK, likely
+from monograph.targets.cpu.loops.choose_schedule import MIN_INSTRUCTIONS_PER_TASK, likely
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
 from monograph.targets.plan import KernelPlan, Refusal
@@ -46,27 +46,27 @@ from monograph.targets.plan import KernelPlan, Refusal
 if TYPE_CHECKING:
     from monograph.targets.cpu.assemble.steps import StepBuilder
 
-LEAST_CHANNELS = 16
+MIN_GROUP_CHANNELS = 16
 """Channels of a group, on either side, from which the method is considered."""
-MANY_GAPS = 8
+MIN_ROWS_PER_GAP = 8
 """Rows of an image, over the gap between those of a window, from which most taps see some."""
-GAIN = 0.9
+MAX_CYCLE_SHARE = 0.9
 """The share of direct convolution's cycles under which the method is taken."""
 ERROR = {F2: 1.5e-6, F2_STRIDED: 1.5e-6, F2X4: 3e-6, F4: 6e-6}
 """Largest error over largest result that each stays within (``kernel.winograd_transform``)."""
 TRANSFORM_CYCLES = {F2: (40, 32), F2_STRIDED: (60, 45), F2X4: (88, 70), F4: (190, 170)}
 """To transform a vector of a tile's input, and of its products, measured."""
-START = 24
+TILE_OVERHEAD_CYCLES = 24
 """Cycles before and after the products of a register tile."""
-EFFICIENCY = 0.93
+DIRECT_PEAK_SHARE = 0.93
 """The share of a processor's peak that direct convolution reaches."""
-SCATTERED = 6
+SCATTERED_TRANSFORM_FACTOR = 6
 """How much longer a transform takes whose channels do not lie together."""
-FAR, NEAR = 4, 16
+MEMORY_BYTES_PER_CYCLE, CACHE_BYTES_PER_CYCLE = 4, 16
 """Bytes a cycle from memory, and from a core's own cache."""
-WAITS = 0.4
+EXPOSED_FETCH_SHARE = 0.4
 """The part of fetching planes that no product hides, where they fill much of the last cache."""
-ENOUGH_BLOCKS, MANY_BLOCKS = 6, 16
+MIN_BLOCKS, AMPLE_BLOCKS = 6, 16
 """Blocks of tiles from which they keep the threads busy, and from which one more is no matter."""
 
 
@@ -268,7 +268,7 @@ def choose(
 ) -> Choice:
     """The cheapest transform that is allowed, if it is cheaper than direct convolution."""
     c = convolution
-    if min(c.channels, c.features) < LEAST_CHANNELS:
+    if min(c.channels, c.features) < MIN_GROUP_CHANNELS:
         few = f"{c.channels} to {c.features} channels are too few to pay for transforms"
         return Choice(None, f"multiplied directly: {few}")
     direct = direct_cycles(c, machine)
@@ -281,7 +281,7 @@ def choose(
     plan = min(plans, key=lambda each: winograd_cycles(c, each, machine, constant))
     share = winograd_cycles(c, plan, machine, constant) / direct
     name = plan.transform.name
-    if share > GAIN:
+    if share > MAX_CYCLE_SHARE:
         return Choice(None, f"multiplied directly: {name} would take {share:.0%} of the time")
     saves = f"{plan.transform.fewer:.2f} times fewer multiplications, about {share:.0%} of the time"
     exact = f"error at most {ERROR[plan.transform]:.1e} of the largest result"
@@ -300,7 +300,7 @@ def allowed(tolerance: float | None, stride: int = 1) -> list[Transform]:
 def _sees_mostly_zeros(c: Convolution) -> bool:
     """Whether many taps fall outside the image: directly, few terms are summed and rounded."""
     sides = zip(c.result_size, c.dilation, strict=True)
-    return any(gap > 1 and likely(size) < MANY_GAPS * gap for size, gap in sides)
+    return any(gap > 1 and likely(size) < MIN_ROWS_PER_GAP * gap for size, gap in sides)
 
 
 def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Plan:
@@ -309,12 +309,12 @@ def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Plan:
     tiles = likely(tile_count(c, transform))
     weights = 4 * transform.weight_planes * c.channels * c.features
     wanted = 24 if weights <= machine.l3 // 8 else 48 if weights <= machine.l3 // 4 else 96
-    whole = -(-tiles // wanted) * c.groups < ENOUGH_BLOCKS
+    whole = -(-tiles // wanted) * c.groups < MIN_BLOCKS
     if whole:
         wanted = max(wanted, 48)
     whole = whole or 4 * transform.planes * wanted * c.channels > machine.l2
     blocks = -(-tiles // wanted)
-    if not whole and blocks < MANY_BLOCKS:
+    if not whole and blocks < AMPLE_BLOCKS:
         blocks += blocks % 2
     each = -(-tiles // blocks)
     most = (machine.registers - 4) // 2
@@ -336,18 +336,18 @@ def winograd_cycles(c: Convolution, plan: Plan, machine: Machine, constant: bool
     tiles = likely(tile_count(c, transform))
     panels = -(-c.features // plan.columns)
     planes = transform.planes * panels * c.groups
-    products = planes * -(-tiles // plan.rows) * (c.channels * plan.rows + START)
+    products = planes * -(-tiles // plan.rows) * (c.channels * plan.rows + TILE_OVERHEAD_CYCLES)
     nbytes = 4 * transform.weight_planes * panels * c.groups * c.channels * plan.columns
-    speed = FAR if nbytes > machine.l2 else NEAR
+    speed = MEMORY_BYTES_PER_CYCLE if nbytes > machine.l2 else CACHE_BYTES_PER_CYCLE
     fetched = nbytes * -(-tiles // plan.block) / speed
     of_input, of_products = TRANSFORM_CYCLES[transform]
     if not lie_together(c, (c.element,), c.at[1]):
-        of_input *= SCATTERED
+        of_input *= SCATTERED_TRANSFORM_FACTOR
     if not lie_together(c, c.stored(), c.result_at[1]):
-        of_products *= SCATTERED
+        of_products *= SCATTERED_TRANSFORM_FACTOR
     vectors = -(-c.channels // plan.lanes) * of_input + 2 * panels * of_products
     prepared = 0 if constant else 2 * transform.weight_planes * c.channels * c.features
-    waits = WAITS * min(products, fetched) if nbytes >= machine.l3 // 2 else 0
+    waits = EXPOSED_FETCH_SHARE * min(products, fetched) if nbytes >= machine.l3 // 2 else 0
     return max(products, fetched) + waits + c.groups * (tiles * vectors + prepared)
 
 
@@ -356,8 +356,8 @@ def direct_cycles(c: Convolution, machine: Machine) -> float:
     columns = 2 * machine.vector_bytes * 8 // f32.bits
     panels = -(-c.features // columns) * c.groups
     pixels = likely(c.batch * c.result_size[0] * c.result_size[1])
-    products = TAPS**2 * c.channels * panels * pixels / EFFICIENCY
-    return max(products, 4 * TAPS**2 * c.channels * panels * columns / FAR)
+    products = TAPS**2 * c.channels * panels * pixels / DIRECT_PEAK_SHARE
+    return max(products, 4 * TAPS**2 * c.channels * panels * columns / MEMORY_BYTES_PER_CYCLE)
 
 
 def lie_together(c: Convolution, formulas: tuple[Expr, ...], channel: Symbol | None) -> bool:
@@ -395,7 +395,7 @@ def _launch(
         target = slots[kernels.input_planes.name] = launches.add_scratch(kernels.input_planes)
         c, lanes = kernels.convolution, kernels.plan.lanes
         work = TRANSFORM_CYCLES[kernels.transform][0] * -(-c.channels // lanes)
-        first = kernels.input_nest(max(1, WORK // work))
+        first = kernels.input_nest(max(1, MIN_INSTRUCTIONS_PER_TASK // work))
         inputs = [slots[buffer.name] for buffer in first.inputs]
         how = f"the input's planes of Winograd's {kernels.transform.name}"
         built = launches.built_nest(group, first, how=how)

@@ -42,7 +42,7 @@ from monograph.kernel.loops import If, Let, Loop, LoopKind, LoopNest, Prefetch, 
 from monograph.kernel.winograd_transform import TAPS, Line, Part, Transform, down_columns
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
-from monograph.targets.cpu.loops.unroll import STEPS, unrolled
+from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unrolled
 
 Point: TypeAlias = tuple[Symbol, Symbol, Symbol, Symbol]
 PADDING = 16
@@ -377,7 +377,7 @@ class Winograd:
         channel = tile * share + depth.symbol // slower
         return tuple(
             Prefetch(self.weights, e.index(self.weight_offset(plane, channel + copy, lane)), True)
-            for copy in range(max(1, STEPS // slower))
+            for copy in range(max(1, UNROLLED_STEPS // slower))
         )
 
     def product_offset(self, plane: Dim, row: Dim, lane: Dim) -> Dim:

@@ -5,13 +5,14 @@ A loop counts its turns down and *looks* when the count is used up:
     i32 monograph_look(ptr watch, ptr pace)          1 if the call is to be broken off
 
 The *pace*, which each function that loops has of its own, says after how many turns: first after
-one, then after twice as many each time, up to ``MOST_TURNS``, for as long as less than ``QUICK``
-nanoseconds lie between two looks; after fewer again where it is more than ``SLOW``. So short turns
-cost next to nothing, and a loop of long turns looks at every turn.
+one, then after twice as many each time, up to ``MAX_TURNS_BETWEEN_CHECKS``, for as long as less
+than ``QUICK_NANOSECONDS`` nanoseconds lie between two looks; after fewer again where it is more
+than ``SLOW_NANOSECONDS``. So short turns cost next to nothing, and a loop of long turns looks at
+every turn.
 
 A look finds that the time is up, or that another thread has found it, or (in the thread that made
-the call, every ``SIGNALS`` nanoseconds) lets Python handle signals that have come in: Ctrl-C is an
-exception then, and stays set. The *watch* is one call's, in the words below.
+the call, every ``SIGNAL_CHECK_NANOSECONDS`` nanoseconds) lets Python handle signals that have come
+in: Ctrl-C is an exception then, and stays set. The *watch* is one call's, in the words below.
 
 Python calls a program with loops, or with nodes for the interpreter, through
 
@@ -48,12 +49,12 @@ LEFT, STRIDE, LAST = range(3)
 PACE_WORDS = 3
 """A pace: turns until the next look, turns from look to look, and when the last one was."""
 
-MOST_TURNS = 256
+MAX_TURNS_BETWEEN_CHECKS = 256
 """From one look to the next: few enough that turns which grow long late are soon looked at."""
-QUICK = 1_000_000
-SLOW = 10_000_000
+QUICK_NANOSECONDS = 1_000_000
+SLOW_NANOSECONDS = 10_000_000
 """Nanoseconds between two looks up to which there are fewer of them, and from which on more."""
-SIGNALS = 50_000_000
+SIGNAL_CHECK_NANOSECONDS = 50_000_000
 """Nanoseconds from one question for signals to the next: taking Python's lock may take five
 milliseconds where other threads run."""
 
@@ -77,10 +78,10 @@ def interrupts_module(triple: str) -> str:
         no_limit=NO_LIMIT,
         time_is_up=TIME_IS_UP,
         signalled=SIGNALLED,
-        most_turns=MOST_TURNS,
-        quick=QUICK,
-        slow=SLOW,
-        signals=SIGNALS,
+        most_turns=MAX_TURNS_BETWEEN_CHECKS,
+        quick=QUICK_NANOSECONDS,
+        slow=SLOW_NANOSECONDS,
+        signals=SIGNAL_CHECK_NANOSECONDS,
         deadline=DEADLINE,
         signals_at=SIGNALS_AT,
         owner=OWNER,

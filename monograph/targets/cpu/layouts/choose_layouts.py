@@ -44,9 +44,9 @@ PANEL, FULL, ALMOST_FULL = 16, 0.9, 0.95
 FEW_PRODUCTS = 240
 """Multiplications for each element at a convolution's ends up to which a tenth more are cheaper
 than other layouts of these ends."""
-IMAGE = 4
+MIN_IMAGE_RANK = 4
 """Axes from which an input that is not row-major is taken for an image that lies channels-last."""
-FEW_COLUMNS = 6
+MIN_ROW_MAJOR_COLUMNS = 6
 """Columns under which a row-major image is better off with its channels together."""
 
 
@@ -55,7 +55,7 @@ def plan_layouts(
 ) -> dict[Value, Layout]:
     """The layouts of the values that are not row-major; ``given`` are those of strided inputs."""
     layouts = dict(given)
-    has_images = any(len(layout.strides) >= IMAGE for layout in given.values())
+    has_images = any(len(layout.strides) >= MIN_IMAGE_RANK for layout in given.values())
     if not has_images and not any(isinstance(node.op, CONVOLUTIONS) for node in graph.nodes):
         return layouts
     if not is_on("channels_last"):
@@ -187,7 +187,7 @@ def _has_own_windows(node: Node) -> bool:
     op, weight, result = node.op, node.operands[1], node.results[0]
     assert isinstance(op, Conv)
     columns = result.shape[-1]
-    fits = isinstance(columns, int) and columns >= FEW_COLUMNS and result.rank >= 4
+    fits = isinstance(columns, int) and columns >= MIN_ROW_MAJOR_COLUMNS and result.rank >= 4
     alone = weight.shape[1] == 1 and weight.shape[0] == op.groups
     return fits and alone and op.stride[-1] <= 2
 

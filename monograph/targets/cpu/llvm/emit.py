@@ -56,21 +56,21 @@ from monograph.targets.cpu.llvm.combining import (
 )
 from monograph.targets.cpu.llvm.joined_writes import joined_writes
 from monograph.targets.cpu.llvm.lanes import lanewise_variables
-from monograph.targets.cpu.llvm.memory import LINE
+from monograph.targets.cpu.llvm.memory import CACHE_LINE_BYTES
 from monograph.targets.cpu.llvm.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.llvm.reductions import Partial, reduction_of
 from monograph.targets.cpu.llvm.tails import Tail, TailKind, is_at_least, tail_mask, tail_of
 from monograph.targets.cpu.llvm.values import ALIGNMENT, ValueEmitter
 
-MOST_STACK = 4 << 20
+MAX_STACK_BYTES = 4 << 20
 """Bytes of scratch that a kernel may keep on a thread's stack, which has at least twice as many."""
-MANY_LINES = 64
+MIN_STREAMED_LINES = 64
 """Cache lines of a row from which on it pays to write them past the cache wherever it begins."""
-RUN = 32
+MAX_VECTORS_PER_SUM = 32
 """Vectors that one running sum takes before it is added to another."""
-MANY_SUMS = 3
+MAX_REGISTER_SUMS = 3
 """Sums of partial sums up to which they find room in registers beside those."""
-MANY_LANES = 64
+MAX_REGISTER_LANES = 64
 """Lanes of a sum of partial sums from which on it leaves no registers for those."""
 
 
@@ -115,7 +115,7 @@ class NestEmitter(ValueEmitter):
         name = self.function.name("row")
         memory = memory_type(buffer.dtype)
         padded = -(-upper // 64) * 64
-        assert padded * buffer.dtype.bits <= 8 * MOST_STACK, f"{buffer} overflows the stack"
+        assert padded * buffer.dtype.bits <= 8 * MAX_STACK_BYTES, f"{buffer} overflows the stack"
         self.entry.line(f"{name} = alloca [{padded} x {memory}], align {ALIGNMENT}")
         return name
 
@@ -333,7 +333,7 @@ class NestEmitter(ValueEmitter):
         sums = {name: each for name, each in partials.items() if each.reduction.loses_digits}
         if any(isinstance(each, Write) and not each.streaming for each in loop.body):
             sums = {}
-        length = RUN * loop.width
+        length = MAX_VECTORS_PER_SUM * loop.width
         if not sums or not is_at_least(loop.extent, 2 * length, possibly=True):
             self._serial(loop.symbol, first, last, loop.body, loop.width)
             return
@@ -369,8 +369,8 @@ class NestEmitter(ValueEmitter):
         for write in loop.body:
             if not isinstance(write, Write) or not write.streaming:
                 continue
-            elements = LINE // write.buffer.dtype.numpy.itemsize
-            if loop.width % elements or not is_at_least(loop.extent, MANY_LINES * elements):
+            elements = CACHE_LINE_BYTES // write.buffer.dtype.numpy.itemsize
+            if loop.width % elements or not is_at_least(loop.extent, MIN_STREAMED_LINES * elements):
                 continue
             if not isinstance(write.offset, Index):
                 continue
@@ -452,7 +452,9 @@ class NestEmitter(ValueEmitter):
         if self.vector is not None:
             self.lanewise.add(variable.name)
         is_sum = variable.name in self.sums_of_sums
-        rarely = is_sum and (len(self.sums_of_sums) > MANY_SUMS or lanes > MANY_LANES)
+        rarely = is_sum and (
+            len(self.sums_of_sums) > MAX_REGISTER_SUMS or lanes > MAX_REGISTER_LANES
+        )
         self.partials[variable.name] = Partial(reduction, self.entry, self.here, lanes, rarely)
 
     @cached_property

@@ -18,7 +18,7 @@ from monograph.kernel.flatten import coefficient
 from monograph.kernel.loops import Let, Prefetch, Statement, Write
 from monograph.targets.cpu.llvm.assembly import Builder, Lanes, transposed
 
-PAIR = 2
+PAIR_ELEMENTS = 2
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Join:
         """(how far from the first lane's first place, what is stored there)."""
         values = [self.values[id(write)] for write in self.writes]
         self.values.clear()
-        if len(values) == PAIR == self.step:
+        if len(values) == PAIR_ELEMENTS == self.step:
             yield 0, _interleaved(b, *values)
             return
         for lane, row in enumerate(transposed(b, values)):
@@ -50,8 +50,8 @@ def _interleaved(b: Builder, even: Lanes, odd: Lanes) -> Lanes:
     order = ", ".join(f"i32 {k}, i32 {width + k}" for k in range(width))
     return b.assign(
         even.element,
-        PAIR * width,
-        f"shufflevector {even}, {odd}, <{PAIR * width} x i32> <{order}>",
+        PAIR_ELEMENTS * width,
+        f"shufflevector {even}, {odd}, <{PAIR_ELEMENTS * width} x i32> <{order}>",
     )
 
 
@@ -63,13 +63,13 @@ def joined_writes(body: Sequence[Statement], symbol: Symbol, width: int) -> dict
     if width == 1 or any(not isinstance(each, Let | Prefetch | Write) for each in body):
         return {}
     writes = [each for each in body if isinstance(each, Write)]
-    if len(writes) < PAIR:
+    if len(writes) < PAIR_ELEMENTS:
         return {}
     values = tuple(each.value for each in body if isinstance(each, Let | Write))
     read = {each.buffer.name for each in walk(values) if isinstance(each, Load)}
     found: dict[int, Join] = {}
     for step, run in _runs([each for each in writes if each.buffer.name not in read], symbol):
-        size = PAIR if step == PAIR else width
+        size = PAIR_ELEMENTS if step == PAIR_ELEMENTS else width
         if size & (size - 1):
             continue
         for first in range(0, len(run) - size + 1, size):
@@ -94,7 +94,7 @@ def _runs(writes: Sequence[Write], symbol: Symbol) -> Iterator[tuple[int, list[W
         if first in left:
             left.remove(first)
         step = coefficient(first.offset.dim, symbol) if isinstance(first.offset, Index) else None
-        if not isinstance(step, int) or step < PAIR:
+        if not isinstance(step, int) or step < PAIR_ELEMENTS:
             continue
         run: list[Write] = []
         for distance in sorted(near):

@@ -21,10 +21,10 @@ from monograph.targets.cpu.llvm.assembly import (
     type_suffix,
     vector_type,
 )
-from monograph.targets.cpu.llvm.joined_writes import PAIR, Join
+from monograph.targets.cpu.llvm.joined_writes import PAIR_ELEMENTS, Join
 from monograph.targets.cpu.llvm.positions import PositionEmitter, is_multiple, runs_of
 
-LINE = 64
+CACHE_LINE_BYTES = 64
 """Bytes in a cache line."""
 
 
@@ -100,9 +100,14 @@ class MemoryEmitter(PositionEmitter):
         What belongs to the other is kept for it.
         """
         vector = self.vector
-        if step != PAIR or vector is None or vector.mask is not None or vector.width < PAIR:
+        if (
+            step != PAIR_ELEMENTS
+            or vector is None
+            or vector.mask is not None
+            or vector.width < PAIR_ELEMENTS
+        ):
             return None
-        loads = self._neighbours(load, PAIR)
+        loads = self._neighbours(load, PAIR_ELEMENTS)
         if loads is None:
             return None
         b, width = self.here, vector.width
@@ -113,7 +118,7 @@ class MemoryEmitter(PositionEmitter):
             place = f"ptr {self._address(load.buffer, offset).text}, align {alignment}"
             parts.append(b.assign(memory, width, f"load {vector_type(memory, width)}, {place}"))
         for k, each in enumerate(loads):
-            order = ", ".join(f"i32 {PAIR * lane + k}" for lane in range(width))
+            order = ", ".join(f"i32 {PAIR_ELEMENTS * lane + k}" for lane in range(width))
             text = f"shufflevector {parts[0]}, {parts[1]}, <{width} x i32> <{order}>"
             taken = b.assign(memory, width, text)
             self.scopes[-1].values[each] = self._to_register(taken, load.dtype)
@@ -315,9 +320,9 @@ class MemoryEmitter(PositionEmitter):
         self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         first = self._first(statement.offset)
         nbytes = self.vector.width * step * statement.buffer.dtype.numpy.itemsize
-        per_line = LINE // statement.buffer.dtype.numpy.itemsize
+        per_line = CACHE_LINE_BYTES // statement.buffer.dtype.numpy.itemsize
         near = 1 if statement.far else 3
-        for line in range(max(1, nbytes // LINE)):
+        for line in range(max(1, nbytes // CACHE_LINE_BYTES)):
             offset = self.here.binary("add", first, Lanes(str(line * per_line), INDEX))
             place = f"ptr {self._address(statement.buffer, offset, inbounds='').text}"
             self.here.line(f"call void @llvm.prefetch.p0({place}, i32 0, i32 {near}, i32 1)")

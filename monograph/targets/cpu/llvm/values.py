@@ -35,7 +35,7 @@ from monograph.targets.cpu.machine import DotInstruction
 
 ALIGNMENT = 64
 """Scratch, and every output that is written past the cache, begins at a multiple of this."""
-REGISTER = 256
+TESTED_BITS = 256
 """Bits of a vector that are tested at once; where registers are smaller it is two of them."""
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 CHANGING = "!"
@@ -281,9 +281,9 @@ class ValueEmitter(MemoryEmitter):
         Registers full of such lanes are joined as they are: packing bits together takes longer.
         """
         b = self.here
-        if bits and mask.lanes * bits > REGISTER:
+        if bits and mask.lanes * bits > TESTED_BITS:
             wide = b.convert("sext", mask, f"i{bits}")
-            while wide.lanes * bits > REGISTER:
+            while wide.lanes * bits > TESTED_BITS:
                 wide = b.binary("or", *halves(b, wide))
             mask = b.compare(
                 "icmp slt", wide, constant_vector(Lanes("0", wide.element), wide.lanes)

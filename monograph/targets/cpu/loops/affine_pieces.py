@@ -30,17 +30,17 @@ from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.rebased import on_pieces, without_unread
 from monograph.targets.cpu.loops.borders import Piece, on_piece, operations, pieces, settled
 
-MOST_KINDS = 16
+MAX_KINDS = 16
 """Kernels that one may become, those that differ only in where they begin counted once."""
-MOST_PIECES = 256
+MAX_PIECES = 256
 """Kernels that one may become in all."""
-FEW = 4
+MAX_PIECES_AT_ONCE = 4
 """Pieces that are made of a kernel in one go: of more, each half is made first."""
-STRETCH = 8
+MIN_NEIGHBOURS = 8
 """Neighbours that an axis must have left where its position is divided."""
-PAIR = 2
+PAIR_ELEMENTS = 2
 """Neighbours that are stored together, each by a formula of its own."""
-LONG = 8192
+MIN_PARALLEL_ELEMENTS = 8192
 """Elements from which an innermost axis is cut into kernels, which threads share."""
 
 
@@ -49,8 +49,8 @@ def cut_kernel(kernel: Kernel) -> list[Kernel]:
     if not kernel.axes or not kernel.stores or not _is_plain(kernel):
         return [kernel]
     whole = _with_pairs(_split_axes(kernel))
-    found = _cut(whole, MOST_PIECES)
-    if len(found) > MOST_PIECES or (len(found) > MOST_KINDS and _kinds(found) > MOST_KINDS):
+    found = _cut(whole, MAX_PIECES)
+    if len(found) > MAX_PIECES or (len(found) > MAX_KINDS and _kinds(found) > MAX_KINDS):
         return [whole]
     return found
 
@@ -86,7 +86,7 @@ def _split_axes(kernel: Kernel) -> Kernel:
                 split = _undivided(kernel, axis)
             else:
                 split = merge_axes(_split(kernel, axis, size))
-                if axis is kernel.axes[-1] and typical(split.axes[-1].extent) < STRETCH:
+                if axis is kernel.axes[-1] and typical(split.axes[-1].extent) < MIN_NEIGHBOURS:
                     continue
             if _left_to_split(split) >= _left_to_split(kernel):
                 continue  # it was put together again, or is divided deeper inside
@@ -164,19 +164,19 @@ def _stores(kernel: Kernel, on: Callable[[Expr], Expr]) -> tuple[Store, ...]:
 def _with_pairs(kernel: Kernel) -> Kernel:
     """Without an innermost axis of two positions, if the axis before it leads along memory."""
     *_, last = kernel.axes
-    if last.extent != PAIR and PAIR in _divisors(kernel, last):
-        kernel = _split(kernel, last, PAIR)
+    if last.extent != PAIR_ELEMENTS and PAIR_ELEMENTS in _divisors(kernel, last):
+        kernel = _split(kernel, last, PAIR_ELEMENTS)
         *_, last = kernel.axes
-    if last.extent != PAIR or last is kernel.axes[0]:
+    if last.extent != PAIR_ELEMENTS or last is kernel.axes[0]:
         return kernel
     before = kernel.axes[-2]
     is_along = all(
-        _leads(store.position[0], last, 1) and _leads(store.position[0], before, PAIR)
+        _leads(store.position[0], last, 1) and _leads(store.position[0], before, PAIR_ELEMENTS)
         for store in kernel.stores
     )
-    if not is_along or typical(before.extent) < STRETCH:
+    if not is_along or typical(before.extent) < MIN_NEIGHBOURS:
         return kernel
-    stores = tuple(_at(store, last, k) for store in kernel.stores for k in range(PAIR))
+    stores = tuple(_at(store, last, k) for store in kernel.stores for k in range(PAIR_ELEMENTS))
     return merge_axes(replace(kernel, axes=kernel.axes[:-1], stores=stores))
 
 
@@ -216,7 +216,7 @@ def _pieces(kernel: Kernel, axis: Axis, most: int) -> list[Piece]:
 
 def _parts(kernel: Kernel, axis: Axis, found: list[Piece]) -> list[Kernel]:
     """A kernel for each piece. Of many, the halves are made first, which are half as long each."""
-    if len(found) <= FEW:
+    if len(found) <= MAX_PIECES_AT_ONCE:
         return [merge_axes(_part(kernel, axis, piece)[0]) for piece in found]
     parts: list[Kernel] = []
     middle = len(found) // 2
@@ -272,7 +272,7 @@ def _without_units(kernel: Kernel) -> Kernel:
 
 def _gains(kernel: Kernel, axis: Axis, found: list[Piece]) -> bool:
     """Whether most of the elements lie in longer stretches, or those are long enough already."""
-    if axis is kernel.axes[-1] and typical(axis.extent) >= LONG:
+    if axis is kernel.axes[-1] and typical(axis.extent) >= MIN_PARALLEL_ELEMENTS:
         return True
     largest = max(found, key=lambda piece: typical(piece.extent))
     return len(merge_axes(_part(kernel, axis, largest)[0]).axes) < len(kernel.axes)

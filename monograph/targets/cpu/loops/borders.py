@@ -35,7 +35,7 @@ from monograph.kernel.loops import Loop, LoopKind, LoopNest, Prefetch, Statement
 
 MOST_BORDERS = 7
 """Borders along one axis up to which a loop for each piece is worth its code."""
-_LEAST = {
+_MIN_POSITION = {
     # What a difference is at least, if it compares so with zero: else the contrary.
     "less": (0, False),
     "less_equal": (1, False),
@@ -181,12 +181,12 @@ def _turns(
             continue
         difference = left.dim - right.dim
         step = coefficient(difference, symbol)
-        if not isinstance(step, int) or step == 0 or expr.function not in _LEAST:
+        if not isinstance(step, int) or step == 0 or expr.function not in _MIN_POSITION:
             continue
         rest = difference - symbol * step
         if not _is_fixed(rest, moving):
             continue
-        least, holds_from_there = _LEAST[expr.function]
+        least, holds_from_there = _MIN_POSITION[expr.function]
         if step > 0:  # the difference is at least that from here on
             yield expr, Turn(-((rest - least) // step), not holds_from_there)
         else:

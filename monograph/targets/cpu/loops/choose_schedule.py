@@ -19,48 +19,48 @@ from monograph.kernel.kernel import Kernel
 from monograph.kernel.one_hot_sums import with_picks
 from monograph.switches import is_on
 from monograph.targets.cpu.loops.instruction_counts import instructions_of, work_of
-from monograph.targets.cpu.loops.nest import KEEP_BYTES
+from monograph.targets.cpu.loops.nest import MAX_KEPT_ROW_BYTES
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
 
-TILE = 4096
+TILE_ELEMENTS = 4096
 """Elements of a long row that one parallel iteration takes."""
-LINE = 64
+CACHE_LINE_BYTES = 64
 """Bytes in a cache line."""
 MAX_TERMS_PER_SUM = 16
 """Terms that one running sum takes before it is added to another: as many as eager's do, whose
 error a longer one exceeds."""
-LONGEST_SUM = 2048
+MAX_ELEMENTS_PER_SUM = 2048
 """Elements that a running sum takes at most, whatever the vectors: its error grows with them."""
-SHORT = 4
+MIN_VECTOR_ELEMENTS = 4
 """Elements under which an axis is no vector's, if another one would do."""
-PAGE = 4096
+CACHE_SET_BYTES = 4096
 """Bytes after which lines fall on the same set of the first cache."""
-LIGHT = 10
+MAX_MEMORY_BOUND_INSTRUCTIONS = 10
 """Instructions an element up to which memory, not arithmetic, is what takes time."""
-FEW = 4
+MIN_PREFETCHED_INSTRUCTIONS = 4
 """Instructions an element up to which the processor's own prefetching is as good as any."""
-HEAVY = 40
+MIN_SPILLING_INSTRUCTIONS = 40
 """Instructions an element from which on fewer elements at a time keep registers from spilling."""
-SHARED = 4
+MIN_SHARED_INSTRUCTIONS = 4
 """Instructions that rows have in common from which on several are worth visiting at once."""
 PREFETCHED_SHARE = 4
 """Of the last cache, the part that results share with the rows that are asked for ahead of time."""
-AHEAD = 1536
+PREFETCH_BYTES = 1536
 """Bytes before it is read that an element is asked for, where it comes from memory."""
-TURNED = 8
+TRANSPOSED_SQUARES = 8
 """Squares side by side that are turned at once: what is written then reaches over several lines."""
-FAR_TURNED = 16
+FAR_TRANSPOSED_SQUARES = 16
 """The same for what comes from far: memory likes longer runs."""
-READ_BESIDE = 32
+ALIASED_TRANSPOSED_SQUARES = 32
 """The same where lines fall on few sets of the cache anyway, and others are read beside them."""
-FAR = 4
+FAR_CACHE_MULTIPLE = 4
 """How many times a core's own cache is far."""
-PARTS = 2048
+SOFTMAX_BLOCK_ELEMENTS = 2048
 """Elements of a long row that are visited twice while they are near."""
-TURNS = 16
+PIPELINED_ROWS = 16
 """Rows of a group in which one is written while the next one is read."""
-WORK = 1 << 15
+MIN_INSTRUCTIONS_PER_TASK = 1 << 15
 """Instructions that are worth handing to a thread: about ten microseconds of work."""
 
 
@@ -92,7 +92,7 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     inner = likely(extents[vector])
     if width > inner > 2:
         width //= 2  # the last elements once more, and no mask: that takes longer
-    tile = TILE if inner >= 2 * TILE and outer < 256 else 0
+    tile = TILE_ELEMENTS if inner >= 2 * TILE_ELEMENTS and outer < 256 else 0
     crossed = _crossed(kernel, order, extents)
     jam: tuple[tuple[Symbol, int], ...] = ()
     block: tuple[Symbol, int] | None = None
@@ -101,10 +101,10 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         width = machine.vector_bytes * 8 // max(dtype.bits, 32)
         tile = width * _turned(kernel, vector, axis, width, machine)
         jam = ((axis, width),)
-        block = (axis, _squares(extents[axis], width, LINE // dtype.numpy.itemsize))
+        block = (axis, _squares(extents[axis], width, CACHE_LINE_BYTES // dtype.numpy.itemsize))
     else:
         jam = _sharing(kernel, order, extents)
-    rows = LINE if crossed is not None else 1
+    rows = CACHE_LINE_BYTES if crossed is not None else 1
     scattered = crossed is None and any(_score(at, vector) < 0 for at, _, _ in _accesses(kernel))
     at_once = 1 if scattered else min(width, _lanes(kernel, machine, {vector}))
     per_iteration = rows * work_of(kernel) * (tile or inner) // at_once
@@ -118,9 +118,9 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         block=block,
         along_tiles=crossed is not None and order[-2] is crossed[0],
         jam=jam,
-        ahead=AHEAD if crossed is None and _asks_ahead(kernel, machine) else 0,
+        ahead=PREFETCH_BYTES if crossed is None and _asks_ahead(kernel, machine) else 0,
         streaming=_streaming(kernel, machine),
-        grain=max(1, WORK // max(per_iteration, 1)),
+        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(per_iteration, 1)),
     )
 
 
@@ -129,13 +129,13 @@ def _asks_ahead(kernel: Kernel, machine: Machine) -> bool:
 
     Not in squares: little is left along their vector axis, and the next block is elsewhere.
     """
-    return _from_memory(kernel, machine) and work_of(kernel) > FEW
+    return _from_memory(kernel, machine) and work_of(kernel) > MIN_PREFETCHED_INSTRUCTIONS
 
 
 def _vector_axis(kernel: Kernel, symbols: tuple[Symbol, ...], extents: dict[Symbol, Dim]) -> Symbol:
     """The axis along which most is contiguous, unless that is too short to fill a vector."""
     found = {s: _contiguity(kernel, s) for s in symbols}
-    long = [s for s in symbols if likely(extents[s]) >= SHORT or found[s] <= 0]
+    long = [s for s in symbols if likely(extents[s]) >= MIN_VECTOR_ELEMENTS or found[s] <= 0]
     if not any(found[s] > 0 or _is_contiguous(kernel, s) for s in long):
         long = list(symbols)
     return max(long, key=lambda s: (found[s], symbols.index(s)))
@@ -170,23 +170,31 @@ def _turned(kernel: Kernel, vector: Symbol, axis: Symbol, width: int, machine: M
     Lines a power of two apart fall on few of its sets. Where those that are written do so too,
     long runs of them are worth more, above all if others are read beside them.
     """
-    most = FAR_TURNED if _from_memory(kernel, machine, FAR) else TURNED
+    most = (
+        FAR_TRANSPOSED_SQUARES
+        if _from_memory(kernel, machine, FAR_CACHE_MULTIPLE)
+        else TRANSPOSED_SQUARES
+    )
 
     def room(position: Expr, symbol: Symbol, dtype: DType) -> int:
         step = coefficient(position.dim, symbol) if isinstance(position, Index) else None
         if not isinstance(step, int) or step == 0:
             return most * width
-        distance = math.gcd(PAGE, step * dtype.numpy.itemsize)
-        return PAGE // max(distance, LINE) * max(1, machine.l1 // PAGE)
+        distance = math.gcd(CACHE_SET_BYTES, step * dtype.numpy.itemsize)
+        return (
+            CACHE_SET_BYTES
+            // max(distance, CACHE_LINE_BYTES)
+            * max(1, machine.l1 // CACHE_SET_BYTES)
+        )
 
     read = [room(load.operands[0], vector, load.dtype) for load in kernel.loads()]
     stores = [room(each.position[0], axis, each.buffer.dtype) for each in kernel.stores]
-    if min(stores) >= TURNED * width:
+    if min(stores) >= TRANSPOSED_SQUARES * width:
         return max(1, min(most, min(read, default=most * width) // width))
     is_beside = any(_score(load.operands[0], vector) > 0 for load in kernel.loads())
-    if most > TURNED and is_beside:
-        return READ_BESIDE
-    return TURNED if _streaming(kernel, machine) else most
+    if most > TRANSPOSED_SQUARES and is_beside:
+        return ALIASED_TRANSPOSED_SQUARES
+    return TRANSPOSED_SQUARES if _streaming(kernel, machine) else most
 
 
 def _squares(extent: Dim, width: int, line: int) -> int:
@@ -214,11 +222,18 @@ def _sharing(
     row, along = outer[-1], [x for x in kernel.expressions() if vector in x.symbols]
     shared = [x for x in along if row not in x.symbols]
     own = sum(map(instructions_of, along)) - sum(map(instructions_of, shared))
-    if sum(map(instructions_of, shared)) < SHARED or own > HEAVY:
+    if (
+        sum(map(instructions_of, shared)) < MIN_SHARED_INSTRUCTIONS
+        or own > MIN_SPILLING_INSTRUCTIONS
+    ):
         return ()
     extent = extents[row]
     for copies in (8, 7, 6, 5, 4, 3, 2):
-        if isinstance(extent, int) and extent % copies == 0 and copies * own <= 2 * HEAVY:
+        if (
+            isinstance(extent, int)
+            and extent % copies == 0
+            and copies * own <= 2 * MIN_SPILLING_INSTRUCTIONS
+        ):
             return ((row, copies),)
     return ()
 
@@ -246,10 +261,16 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     vector = {each.axes[-1].symbol for each in reductions if each.axes}
     vector |= set(inner[-1:])
     # Registers hold more partial results where nothing is written on the way.
-    width = _width(kernel, machine, longest, vector, HEAVY if inner else 2 * HEAVY)
+    width = _width(
+        kernel,
+        machine,
+        longest,
+        vector,
+        MIN_SPILLING_INSTRUCTIONS if inner else 2 * MIN_SPILLING_INSTRUCTIONS,
+    )
     per_row = work_of(kernel) * _row_size(reductions) // min(width, _lanes(kernel, machine, vector))
     jam = _jam(kernel, reductions, rows, extents) if not inner else ()
-    turns = TURNS if _takes_turns(kernel, machine, rows, inner) else 0
+    turns = PIPELINED_ROWS if _takes_turns(kernel, machine, rows, inner) else 0
     if turns and not _has_halves(kernel):
         width = min(width, 2 * machine.vector_bytes // 4)  # of two rows at a time
     hides = rows and not turns and _hides_reading(kernel, machine)
@@ -264,10 +285,10 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         keep=True,
         prefetch=prefetch,
         turns=turns,
-        parts=PARTS if _is_far_apart(kernel, machine, reductions) else 0,
-        ahead=AHEAD if _from_memory(kernel, machine) and _finds_places(reductions) else 0,
+        parts=SOFTMAX_BLOCK_ELEMENTS if _is_far_apart(kernel, machine, reductions) else 0,
+        ahead=PREFETCH_BYTES if _from_memory(kernel, machine) and _finds_places(reductions) else 0,
         streaming=_streaming(kernel, machine, 1 if prefetch is None else PREFETCHED_SHARE),
-        grain=max(1, WORK // max(per_row * max(turns, 1), 1)),
+        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(per_row * max(turns, 1), 1)),
     )
 
 
@@ -290,7 +311,7 @@ def _is_far_apart(kernel: Kernel, machine: Machine, reductions: list[Reduce]) ->
     if not any(each.kind == "max" and each.dtype.is_float for each in reductions):
         return False
     size = 4 * _row_size(reductions)
-    return size > KEEP_BYTES if _has_halves(kernel) else 8 * size >= machine.l2
+    return size > MAX_KEPT_ROW_BYTES if _has_halves(kernel) else 8 * size >= machine.l2
 
 
 def _takes_turns(kernel: Kernel, machine: Machine, rows: list[Symbol], inner: list[Symbol]) -> bool:
@@ -299,18 +320,27 @@ def _takes_turns(kernel: Kernel, machine: Machine, rows: list[Symbol], inner: li
     Rows begin with a cache line, since a loop that reads another row as well has no time to look
     for one; and there are enough of them to share out.
     """
-    if not rows or not inner or work_of(kernel) > HEAVY or not _streaming(kernel, machine):
+    if (
+        not rows
+        or not inner
+        or work_of(kernel) > MIN_SPILLING_INSTRUCTIONS
+        or not _streaming(kernel, machine)
+    ):
         return False
     if len(kernel.stores) > 1:  # two rows past the cache at once do not get there whole
         return False
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     length, last = shape_product(extents[s] for s in inner), extents[inner[-1]]
-    if not isinstance(length, int) or not isinstance(last, int) or last < TURNS * LINE // 4:
+    if (
+        not isinstance(length, int)
+        or not isinstance(last, int)
+        or last < PIPELINED_ROWS * CACHE_LINE_BYTES // 4
+    ):
         return False
     lengths = [last * buffer.dtype.numpy.itemsize for buffer in kernel.outputs]
-    if any(nbytes % LINE for nbytes in lengths) or 8 * length > machine.l2:
+    if any(nbytes % CACHE_LINE_BYTES for nbytes in lengths) or 8 * length > machine.l2:
         return False
-    return likely(shape_product(extents[s] for s in rows)) >= TURNS * TURNS
+    return likely(shape_product(extents[s] for s in rows)) >= PIPELINED_ROWS * PIPELINED_ROWS
 
 
 def _across(
@@ -320,7 +350,7 @@ def _across(
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     order = (*(s for s in rows if s is not vector), vector)
     width = _width(kernel, machine, extents[vector], {vector})
-    if work_of(kernel) <= LIGHT and likely(extents[vector]) >= 16 * width:
+    if work_of(kernel) <= MAX_MEMORY_BOUND_INSTRUCTIONS and likely(extents[vector]) >= 16 * width:
         # Whole cache lines, several at a time: each row is far from the next.
         width *= 4 if len(reductions) == 1 else 2
     per_tile = work_of(kernel) * _row_size(reductions)
@@ -341,7 +371,7 @@ def _across(
         jam=jam,
         partial=MAX_TERMS_PER_SUM,
         streaming=frozenset(),
-        grain=max(1, WORK // max(per_tile, 1)),
+        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(per_tile, 1)),
     )
 
 
@@ -358,7 +388,9 @@ def _columns(
     order = (*(s for s in rows if s is not vector), vector, *inner)
     width = _width(kernel, machine, extents[vector], {vector})
     length = _row_size(reductions)
-    is_long = not _is_at_most(reductions, min(LONGEST_SUM, KEEP_BYTES // (4 * width)))
+    is_long = not _is_at_most(
+        reductions, min(MAX_ELEMENTS_PER_SUM, MAX_KEPT_ROW_BYTES // (4 * width))
+    )
     return Schedule(
         order,
         rows=len(rows),
@@ -369,7 +401,7 @@ def _columns(
         partial=MAX_TERMS_PER_SUM if is_long else 0,
         keep=not is_long,
         streaming=_streaming(kernel, machine),
-        grain=max(1, WORK // max(work_of(kernel) * length, 1)),
+        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(work_of(kernel) * length, 1)),
     )
 
 
@@ -410,13 +442,15 @@ def _without_tables(loads: Iterable[Load]) -> list[Load]:
     return [load for load in found if load not in tables]
 
 
-NEAR = (-1, 2)
+VECTOR_LOAD_STRIDES = (-1, 2)
 """Distances of neighbours at which a vector is still loaded as a whole; 2 in complex numbers."""
 
 
 def _contiguity(kernel: Kernel, symbol: Symbol, stores: bool = True) -> int:
     accesses = _accesses(kernel, stores)
-    return sum(_score(position, symbol, NEAR) * weight for position, _, weight in accesses)
+    return sum(
+        _score(position, symbol, VECTOR_LOAD_STRIDES) * weight for position, _, weight in accesses
+    )
 
 
 def _reduction_contiguity(reductions: list[Reduce]) -> int:
@@ -426,7 +460,7 @@ def _reduction_contiguity(reductions: list[Reduce]) -> int:
             continue
         loads = (expr for expr in e.walk((each.body,)) if isinstance(expr, Load))
         for load in _without_tables(loads):
-            total += 2 * _score(load.operands[0], each.axes[-1].symbol, NEAR)
+            total += 2 * _score(load.operands[0], each.axes[-1].symbol, VECTOR_LOAD_STRIDES)
     return total
 
 
@@ -458,7 +492,11 @@ def _score(position: Expr, symbol: Symbol, near: tuple[int, ...] = (-1,)) -> int
 
 
 def _width(
-    kernel: Kernel, machine: Machine, extent: Dim, along: Collection[Symbol], heavy: int = HEAVY
+    kernel: Kernel,
+    machine: Machine,
+    extent: Dim,
+    along: Collection[Symbol],
+    heavy: int = MIN_SPILLING_INSTRUCTIONS,
 ) -> int:
     """Lanes: a few registers' worth, fewer where much is computed of each element."""
     lanes = _lanes(kernel, machine, along)
@@ -526,7 +564,9 @@ def _hides_reading(kernel: Kernel, machine: Machine) -> bool:
 
     Where little is, the processor's own prefetching does better; halves are converted too.
     """
-    return _from_memory(kernel, machine) and (_has_halves(kernel) or work_of(kernel) > HEAVY)
+    return _from_memory(kernel, machine) and (
+        _has_halves(kernel) or work_of(kernel) > MIN_SPILLING_INSTRUCTIONS
+    )
 
 
 def _has_halves(kernel: Kernel) -> bool:

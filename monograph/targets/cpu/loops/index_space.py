@@ -18,7 +18,7 @@ from monograph.kernel.flatten import rewritten
 from monograph.kernel.kernel import Kernel, Store
 from monograph.targets.cpu.loops.schedule import Schedule
 
-PARTS = 8
+MAX_PARTIAL_SUMS = 8
 """Partial sums that are added up before their sum is added to another, with more digits."""
 
 
@@ -61,10 +61,10 @@ def _in_shorter_sums(expr: Reduce, replaced: Mapping[Expr, Expr], size: int) -> 
     outer, inner = _in_parts(first, size, f"_r8_{number}", f"_r9_{number}")
     place = outer.symbol * size + inner.symbol
     partial = e.reduce("sum", (inner, *others), e.substitute(body, {first.symbol: place}))
-    if not isinstance(outer.extent, int) or outer.extent > PARTS:
+    if not isinstance(outer.extent, int) or outer.extent > MAX_PARTIAL_SUMS:
         whole = outer
-        outer, inner = _in_parts(whole, PARTS, f"_r6_{number}", f"_r7_{number}")
-        place = outer.symbol * PARTS + inner.symbol
+        outer, inner = _in_parts(whole, MAX_PARTIAL_SUMS, f"_r6_{number}", f"_r7_{number}")
+        place = outer.symbol * MAX_PARTIAL_SUMS + inner.symbol
         partial = e.reduce("sum", (inner,), e.substitute(partial, {whole.symbol: place}))
         return precise_sum(outer, partial)
     return e.reduce("sum", (outer,), partial)

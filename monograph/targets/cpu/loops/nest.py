@@ -47,9 +47,9 @@ from monograph.targets.cpu.loops.row_passes import (
 from monograph.targets.cpu.loops.schedule import Schedule
 
 PARALLEL = "_p"
-LINE = 64
+CACHE_LINE_BYTES = 64
 """Bytes in a cache line."""
-KEEP_BYTES = 256 * 1024
+MAX_KEPT_ROW_BYTES = 256 * 1024
 """The largest row, in bytes, that is worth keeping: it should stay in a core's own cache."""
 
 
@@ -396,7 +396,7 @@ def _is_known_at_once(write: Write, inner: tuple[Axis, ...]) -> bool:
     not begin with a cache line, only a loop that reduces nothing can write it so.
     """
     length = inner[-1].extent * write.buffer.dtype.numpy.itemsize
-    if not write.streaming or not isinstance(length, int) or length % LINE:
+    if not write.streaming or not isinstance(length, int) or length % CACHE_LINE_BYTES:
         return False
     return not any(isinstance(x, Reduce) for x in e.walk((write.value,)))
 
@@ -414,8 +414,8 @@ def _fits(axes: tuple[Axis, ...], columns: int) -> bool:
     size = size_of(axes) * columns
     if not isinstance(size, int):
         upper = size.bounds()[1]
-        return upper is not None and 4 * upper <= KEEP_BYTES
-    return 4 * size <= KEEP_BYTES
+        return upper is not None and 4 * upper <= MAX_KEPT_ROW_BYTES
+    return 4 * size <= MAX_KEPT_ROW_BYTES
 
 
 def substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statement:

@@ -11,16 +11,16 @@ The pieces depend on the size alone, so the same input gives the same bits on an
 from __future__ import annotations
 
 from monograph.dataclass import dataclass
-from monograph.fusion.cost import FEW_ROWS, LARGE_ROW
+from monograph.fusion.cost import MIN_PARALLEL_ROWS, MIN_SPLIT_ROW_ELEMENTS
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, dim_min, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Reduce
 from monograph.kernel.kernel import Kernel, Store
 from monograph.targets.cpu.loops.index_space import precise_sum
 
-PIECE = 1 << 14
+ELEMENTS_PER_PARTIAL = 1 << 14
 """Elements in a piece."""
-PIECES = "_i_piece"
+PARTIAL_AXIS = "_i_piece"
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ def split_reductions(kernel: Kernel) -> SplitKernel | None:
 def _worth_splitting(kernel: Kernel, reductions: list[Reduce]) -> bool:
     used = frozenset[Symbol]().union(*(each.symbols for each in reductions))
     rows = shape_product(axis.extent for axis in kernel.axes if axis.symbol in used)
-    if not isinstance(rows, int) or rows >= FEW_ROWS:
+    if not isinstance(rows, int) or rows >= MIN_PARALLEL_ROWS:
         return False
     if any(axis.symbol not in used for axis in kernel.axes):
         return False
     lengths = [shape_product(axis.extent for axis in each.axes) for each in reductions]
-    return all(isinstance(n, SymbolicDim) or n >= LARGE_ROW for n in lengths)
+    return all(isinstance(n, SymbolicDim) or n >= MIN_SPLIT_ROW_ELEMENTS for n in lengths)
 
 
 def _holds_reduction(reduction: Reduce) -> bool:
@@ -64,9 +64,9 @@ def _holds_reduction(reduction: Reduce) -> bool:
 
 
 def _piece_length(long_axis: Axis, reductions: list[Reduce]) -> int:
-    """How much of the first axis makes a piece of about ``PIECE`` elements."""
+    """How much of the first axis makes a piece of about ``ELEMENTS_PER_PARTIAL`` elements."""
     inner = max((n for each in reductions if isinstance(n := _inner(each), int)), default=1)
-    return max(1, PIECE // max(inner, 1))
+    return max(1, ELEMENTS_PER_PARTIAL // max(inner, 1))
 
 
 def _inner(reduction: Reduce) -> Dim:
@@ -76,7 +76,7 @@ def _inner(reduction: Reduce) -> Dim:
 def _split(kernel: Kernel, reductions: list[Reduce], long_axis: Axis) -> SplitKernel:
     length = _piece_length(long_axis, reductions)
     count = (long_axis.extent + length - 1) // length
-    piece = e.axis(PIECES, count)
+    piece = e.axis(PARTIAL_AXIS, count)
     start = piece.symbol * length
     left = long_axis.extent - start
     whole = isinstance(long_axis.extent, int) and long_axis.extent % length == 0

@@ -20,11 +20,11 @@ from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient, typical
 from monograph.kernel.kernel import Kernel, Store
 
-OFTEN = 16
+MIN_READS_PER_ELEMENT = 16
 """Times that an element is read from which on it is worth being moved first."""
-LANES = 8
+MIN_LANES = 8
 """Neighbouring results that are worth a vector."""
-NAME = "turned"
+TRANSPOSED_NAME = "turned"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def turn_operand(kernel: Kernel) -> Turned | None:
     (reduction,), (store,) = reductions, kernel.stores
     column = kernel.axes[-1]
     is_plain = len(reduction.axes) == 1 and store.guard is None
-    if not is_plain or typical(column.extent) < LANES or not _along(store.position[0], column):
+    if not is_plain or typical(column.extent) < MIN_LANES or not _along(store.position[0], column):
         return None
     loads = [x for x in kernel.loads() if column.symbol in x.symbols]
     if len(loads) != 1 or not _lies_along(loads[0], reduction.axes[0], column):
@@ -57,7 +57,7 @@ def turn_operand(kernel: Kernel) -> Turned | None:
     (load,) = loads
     kept = tuple(axis for axis in kernel.axes[:-1] if axis.symbol in load.symbols)
     others = [axis.extent for axis in kernel.axes[:-1] if axis not in kept]
-    if typical(shape_product(others)) < OFTEN:
+    if typical(shape_product(others)) < MIN_READS_PER_ELEMENT:
         return None
     return _turned(kernel, load, (*kept, *reduction.axes, column))
 
@@ -76,7 +76,7 @@ def _lies_along(load: Load, row: Axis, column: Axis) -> bool:
 
 
 def _turned(kernel: Kernel, load: Load, axes: tuple[Axis, ...]) -> Turned:
-    buffer = Buffer(NAME, load.dtype, (shape_product(axis.extent for axis in axes),))
+    buffer = Buffer(TRANSPOSED_NAME, load.dtype, (shape_product(axis.extent for axis in axes),))
     names: dict[Symbol, Axis] = {
         axis.symbol: e.axis(f"_i_turned{k}", axis.extent) for k, axis in enumerate(axes)
     }

@@ -23,11 +23,13 @@ from monograph.kernel import expr as e
 from monograph.kernel.loops import Loop, Statement
 from monograph.targets.cpu.loops.nest import substituted
 
-STEPS = 4
+UNROLLED_STEPS = 4
 """Steps in a round; more of them take longer to compile and are hardly any faster."""
 
 
-def unrolled(loop: Loop, steps: int = STEPS, once: Sequence[Statement] = ()) -> tuple[Loop, ...]:
+def unrolled(
+    loop: Loop, steps: int = UNROLLED_STEPS, once: Sequence[Statement] = ()
+) -> tuple[Loop, ...]:
     """The rounds of a loop, and then the steps that are left over, if there may be some.
 
     What is done ``once`` a round is told the first step of it.

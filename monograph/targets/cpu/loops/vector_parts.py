@@ -33,7 +33,7 @@ from monograph.kernel.loops import (
 )
 from monograph.targets.cpu.loops.nest import substituted
 
-FETCHED = 16
+PREFETCHED_LANES = 16
 """Lanes that are asked for together: a cache line of the usual four bytes each."""
 
 
@@ -78,7 +78,7 @@ def _side_by_side(statements: Sequence[Statement], parts: Sequence[_Part]) -> tu
             case Loop() | If():
                 found.append(replace(each, body=_side_by_side(each.body, parts)))
             case Prefetch():
-                found += [part.of(each) for part in parts if part.first % FETCHED == 0]
+                found += [part.of(each) for part in parts if part.first % PREFETCHED_LANES == 0]
             case _:
                 found += [part.of(each) for part in parts]
     return tuple(found)

@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 LOW_HALVES = 0x0F0F0F0F
 """The low four bits of each byte of a word."""
-BYTES = 4
+BYTES_PER_WORD = 4
 """Bytes of a word."""
-VECTORS = 2
+PANEL_VECTORS = 2
 """Vectors of columns in a panel: enough sums to hide the time that an instruction takes."""
-MOST_ROWS = 4
+MAX_TILE_ROWS = 4
 """Rows that share an unpacked word."""
 GRAIN_OPERATIONS = 1 << 17
 """Multiplications that are worth handing to a thread."""
@@ -132,9 +132,9 @@ def blocked_product(node: Node, machine: Machine, dot: DotInstruction) -> Blocke
     x, _, weight, *rest = (value.tensor for value in node.operands)
     outputs, inputs = weight.static_shape()
     rows = shape_product(x.shape[:-1])
-    fits = MOST_ROWS if machine.registers >= 32 else MOST_ROWS // 2
+    fits = MAX_TILE_ROWS if machine.registers >= 32 else MAX_TILE_ROWS // 2
     tile = min(fits, max(1, rows)) if isinstance(rows, int) else fits
-    columns = VECTORS * machine.vector_bytes // 4
+    columns = PANEL_VECTORS * machine.vector_bytes // 4
     blocks, has_points = inputs // node.op.block, len(rest) > 1
     sizes = (rows, outputs, blocks, node.op.block)
     return BlockedProduct(*sizes, weight.dtype, has_points, columns, tile, dot)
@@ -178,7 +178,7 @@ def pack_words(product: BlockedProduct) -> Kernel:
     numbers = [number(first + k) for k in range(steps)]
     if product.bits == 4:
         four = e.literal(4, i32)
-        high = [e.apply("shift_left", each, four) for each in numbers[BYTES:]]
+        high = [e.apply("shift_left", each, four) for each in numbers[BYTES_PER_WORD:]]
         pairs = zip(numbers, high, strict=False)
         numbers = [e.apply("bitwise_or", low, above) for low, above in pairs]
     return _packing("words", space, weight, _or_zero(product, column, word_of_bytes(numbers)))
@@ -254,7 +254,7 @@ class _NestBuilder:
         rows, blocks = product.rows, product.blocks
         each = product.panels * blocks * product.columns
         steps = shape_product((rows, blocks))
-        words = shape_product((rows, blocks * product.block // BYTES))
+        words = shape_product((rows, blocks * product.block // BYTES_PER_WORD))
         self.left = Buffer("left_words", i32, (words,))
         self.steps = Buffer("steps", f32, (steps,))
         self.words = Buffer("words", i32, (each * product.words,))
@@ -364,8 +364,8 @@ class _NestBuilder:
             for name, half in zip(parts, halves, strict=True):
                 assert isinstance(name, Variable)
                 statements.append(Let(name, e.apply("bitwise_and", half, mask)))
-        per_row = product.blocks * product.block // BYTES
-        start = self.block.symbol * (product.block // BYTES) + number * len(parts)
+        per_row = product.blocks * product.block // BYTES_PER_WORD
+        start = self.block.symbol * (product.block // BYTES_PER_WORD) + number * len(parts)
         for row, variables in enumerate(sums):
             for which, (variable, part) in enumerate(zip(variables, parts, strict=True)):
                 at = e.index((first + row) * per_row + start + which)

@@ -15,9 +15,9 @@ from monograph.kernel.contraction import ceiling
 from monograph.kernel.expr import Axis
 from monograph.targets.cpu.products.tiles import Tiling
 
-SQUARE = 8
+TRANSPOSED_SQUARE = 8
 """Steps of k and columns that are turned in registers together."""
-MOST_SUMS = 1 << 20
+MAX_SUM_BYTES = 1 << 20
 """Bytes of a thread's stack that the sums of a block may take."""
 
 
@@ -44,7 +44,9 @@ def depth_loops(
     cut = rest.pop()
     if isinstance(cut.extent, int):
         size = -(-cut.extent // -(-cut.extent // size))
-        size = -(-size // SQUARE) * SQUARE if size > SQUARE else size
+        size = (
+            -(-size // TRANSPOSED_SQUARE) * TRANSPOSED_SQUARE if size > TRANSPOSED_SQUARE else size
+        )
     count = ceiling(cut.extent, size)
     if count == 1:  # a size that is known only later, and is never as large
         return tuple(rest), (cut, *inner), {}
@@ -86,7 +88,7 @@ def blocks_of(tiling: Tiling, tiles: Dim) -> Blocks:
 
 def with_bounded_sums(tiling: Tiling, element: int) -> Tiling:
     """Smaller blocks, if the sums that wait between rounds of k would outgrow a thread's stack."""
-    most = max(1, MOST_SUMS // (tiling.height * tiling.columns * element))
+    most = max(1, MAX_SUM_BYTES // (tiling.height * tiling.columns * element))
     if not tiling.depth or tiling.block_tiles * tiling.block_panels <= most:
         return tiling
     panels = min(tiling.block_panels, most)

@@ -29,7 +29,7 @@ from monograph.targets.cpu.products.product import Product, product_nest
 from monograph.targets.cpu.products.split_k import Pieces, in_pieces
 from monograph.targets.cpu.products.tiles import Reading, Tiling
 from monograph.targets.cpu.products.tiling import (
-    PIECES,
+    SPLIT_K_PARTS,
     Weights,
     choose_tiling,
     is_worth_cutting,
@@ -59,7 +59,7 @@ def plan_product(launches: Launches, request: KernelRequest) -> Launchable | Ref
     weights = _weights(launches, contraction, slots)
     if not is_worth_tiling(contraction, weights):
         return Refusal("there is too little to multiply for tiles to pay")
-    pieces = in_pieces(contraction, PIECES) if is_worth_cutting(contraction) else None
+    pieces = in_pieces(contraction, SPLIT_K_PARTS) if is_worth_cutting(contraction) else None
     if pieces is not None:
         parts = plan_product(launches, replace(request, flat=pieces.parts))
         if isinstance(parts, Launchable):
@@ -103,7 +103,7 @@ def _split_k(group: Group, pieces: Pieces, parts: Launchable) -> Launchable:
         launches.launch_flat(group, pieces.rest, rest, written)
 
     scratch = (*pieces.parts.outputs, *parts.plan.scratch)
-    reason = f"k is split in {PIECES}, since there are few results; {parts.plan.reason}"
+    reason = f"k is split in {SPLIT_K_PARTS}, since there are few results; {parts.plan.reason}"
     return Launchable(KernelPlan("product", reason, parts.plan.choice, scratch), launch)
 
 

@@ -33,7 +33,7 @@ from monograph.kernel.kernel import Kernel, Store
 from monograph.targets.cpu.machine import DotInstruction
 from monograph.targets.cpu.products.pairs import fits
 
-STEPS = 4
+STEPS_PER_DOT = 4
 """Bytes in a word."""
 SIGN_BITS = 0x80808080 - (1 << 32)
 """The highest bit of each byte of a word."""
@@ -105,24 +105,26 @@ def _words_in_place(
     """Words of the image as it lies, if four steps of k are neighbours in it, and aligned."""
     inner, (position,) = contraction.k[-1], image.operands
     assert isinstance(position, Index)
-    if not isinstance(inner.extent, int) or inner.extent % STEPS:
+    if not isinstance(inner.extent, int) or inner.extent % STEPS_PER_DOT:
         return None
-    step = e.axis(f"{inner.symbol.name}q", inner.extent // STEPS)
+    step = e.axis(f"{inner.symbol.name}q", inner.extent // STEPS_PER_DOT)
     places: list[dict[Symbol, Dim]] = [
-        {inner.symbol: step.symbol * STEPS + byte} for byte in range(STEPS)
+        {inner.symbol: step.symbol * STEPS_PER_DOT + byte} for byte in range(STEPS_PER_DOT)
     ]
     start = substitute_dim(position.dim, places[0])
-    if start // STEPS * STEPS != start:
+    if start // STEPS_PER_DOT * STEPS_PER_DOT != start:
         return None
     if any(substitute_dim(position.dim, at) != start + byte for byte, at in enumerate(places)):
         return None
-    words = e.load(Buffer(WORDS, i32, _words_shape(image.buffer)), (e.index(start // STEPS),))
+    words = e.load(
+        Buffer(WORDS, i32, _words_shape(image.buffer)), (e.index(start // STEPS_PER_DOT),)
+    )
     return words, (*contraction.k[:-1], step), [(at, True) for at in places]
 
 
 def _words_shape(image: Buffer) -> tuple[Dim, ...]:
     (size,) = image.shape
-    return (ceiling(size, STEPS),)
+    return (ceiling(size, STEPS_PER_DOT),)
 
 
 def _words_to_pack(
@@ -131,12 +133,12 @@ def _words_to_pack(
     """Words that are made of bytes wherever they lie; the last may reach beyond k."""
     (along,) = contraction.k
     depth = along.extent
-    step = e.axis("_r0_0", ceiling(depth, STEPS))
+    step = e.axis("_r0_0", ceiling(depth, STEPS_PER_DOT))
     places: list[Place] = []
-    for byte in range(STEPS):
-        at: Dim = step.symbol * STEPS + byte
+    for byte in range(STEPS_PER_DOT):
+        at: Dim = step.symbol * STEPS_PER_DOT + byte
         inside: bool | Expr = True
-        if not isinstance(depth, int) or depth % STEPS:
+        if not isinstance(depth, int) or depth % STEPS_PER_DOT:
             inside = e.apply("less", e.index(at), e.index(depth), dtype=bool_)
             at = dim_min(at, depth - 1)
         places.append(({along.symbol: at}, inside))

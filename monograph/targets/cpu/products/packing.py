@@ -29,13 +29,13 @@ from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
 from monograph.targets.cpu.products.tiles import Segment, tile_count, tile_start
 
-GROUP = 4
+STEPS_PER_WORD = 4
 """Steps of k that a packed tile of the left operand holds side by side for each row."""
 
 
 def steps_together(contraction: Contraction) -> int:
     """Steps of k that a packed tile holds side by side for each row, as they lie in memory."""
-    return GROUP if runs_along_k(contraction) else 1
+    return STEPS_PER_WORD if runs_along_k(contraction) else 1
 
 
 def rows_of(contraction: Contraction) -> Kernel:
@@ -58,11 +58,11 @@ def tiles_of(
 ) -> Kernel:
     """Store the left operand as it is read: ``[batch][k / depth][tile][depth][height]``.
 
-    Steps of k come in groups of ``GROUP``, each row's side by side, so that packing copies vectors.
-    A tile of fewer rows is followed by those of the next, and rows beyond the last repeat it. The
-    operand must be an array that k, one axis of a multiple of ``GROUP`` steps, walks through. Where
-    the rows of each step lie side by side instead, they stay so, and the last tiles, if they are
-    lower, begin with rows before their own: as many as are missing.
+    Steps of k come in groups of ``STEPS_PER_WORD``, each row's side by side, so that packing copies
+    vectors. A tile of fewer rows is followed by those of the next, and rows beyond the last repeat
+    it. The operand must be an array that k, one axis of a multiple of ``STEPS_PER_WORD`` steps,
+    walks through. Where the rows of each step lie side by side instead, they stay so, and the last
+    tiles, if they are lower, begin with rows before their own: as many as are missing.
     """
     (along,) = contraction.k
     rows, together = contraction.size(contraction.m), steps_together(contraction)
@@ -70,13 +70,16 @@ def tiles_of(
         e.axis("_i_tile", tile_count(segments, height, rows)),
         e.axis("_i_group", along.extent // together),
     )
-    row, steps = e.axis("_i_row", height), (e.axis("_i_step", GROUP),) * (together == GROUP)
+    row, steps = (
+        e.axis("_i_row", height),
+        (e.axis("_i_step", STEPS_PER_WORD),) * (together == STEPS_PER_WORD),
+    )
     step = flat_position(steps)
     k = group.symbol * together + step
     first = tile_start(segments, height, tile.symbol)
     whole = isinstance(rows, int) and rows % height == 0 and len(segments) < 2
     place = first + row.symbol
-    if not whole and together == GROUP:
+    if not whole and together == STEPS_PER_WORD:
         place = dim_min(place, rows - 1)
     elif not whole:
         place = dim_min(first, rows - height) + row.symbol
@@ -94,7 +97,13 @@ def tiles_of(
 
 
 def tile_place(
-    begin: Dim, depth: int, height: int, group: Dim, row: Dim, step: Dim, together: int = GROUP
+    begin: Dim,
+    depth: int,
+    height: int,
+    group: Dim,
+    row: Dim,
+    step: Dim,
+    together: int = STEPS_PER_WORD,
 ) -> Dim:
     """Where the ``begin``-th of all tiles holds a step of one of its groups."""
     return begin * depth * height + (group * height + row) * together + step
@@ -132,8 +141,8 @@ class Tiles:
         No lane goes beyond the round in which the column is.
         """
         begin = column // self.depth * self.count + tile
-        group = column % self.depth // GROUP + lane // GROUP
-        return tile_place(begin, self.depth, self.height, group, row, lane % GROUP)
+        group = column % self.depth // STEPS_PER_WORD + lane // STEPS_PER_WORD
+        return tile_place(begin, self.depth, self.height, group, row, lane % STEPS_PER_WORD)
 
 
 def tiles_read(
@@ -159,7 +168,7 @@ def can_store_tiles(contraction: Contraction, tiles: Tiles, width: int) -> bool:
     sizes = contraction.size(contraction.m), contraction.size(contraction.n)
     if sizes != (tiles.rows, tiles.steps):
         return False
-    if tiles.steps % width or tiles.depth % width or width % GROUP:
+    if tiles.steps % width or tiles.depth % width or width % STEPS_PER_WORD:
         return False
     return _has_rows(store.position[0], contraction, "n")
 

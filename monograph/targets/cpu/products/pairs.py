@@ -26,7 +26,7 @@ from monograph.kernel.kernel import Kernel, Store
 
 Range = tuple[int, int]
 """The least and the greatest number that a formula can be."""
-SMALL: Range = (-512, 511)
+SMALL_WORD_RANGE: Range = (-512, 511)
 """What words are within that are called small: bytes less a zero point, and such less another."""
 COPY = "halved"
 """The buffer of an image in 16 bits."""
@@ -35,7 +35,7 @@ COPY = "halved"
 def in_pairs(contraction: Contraction, small: Collection[str] = ()) -> Contraction | None:
     """The contraction over pairs of its steps; None if its operands may not fit in 16 bits.
 
-    ``small`` are the buffers of words that are known to be ``SMALL``.
+    ``small`` are the buffers of words that are known to be ``SMALL_WORD_RANGE``.
     """
     if not _has_small_operands(contraction, small):
         return None
@@ -155,13 +155,15 @@ def fits(formula: Expr, dtype: DType, small: Collection[str] = ()) -> bool:
 
 
 def is_small(formula: Expr, small: Collection[str] = ()) -> bool:
-    """Whether an integer formula is always within ``SMALL``, where some buffers are."""
-    return _is_within(_range(formula, small), SMALL)
+    """Whether an integer formula is always within ``SMALL_WORD_RANGE``, where some buffers are."""
+    return _is_within(_range(formula, small), SMALL_WORD_RANGE)
 
 
 def holds_small(numbers: Array) -> bool:
-    """Whether all of these are within ``SMALL``."""
-    return numbers.size == 0 or _is_within((int(numbers.min()), int(numbers.max())), SMALL)
+    """Whether all of these are within ``SMALL_WORD_RANGE``."""
+    return numbers.size == 0 or _is_within(
+        (int(numbers.min()), int(numbers.max())), SMALL_WORD_RANGE
+    )
 
 
 def _is_within(inner: Range, outer: Range) -> bool:
@@ -183,7 +185,7 @@ def _range_of(formula: Expr, small: Collection[str], known: Mapping[Expr, Range]
     if isinstance(formula, Literal):
         return int(formula.value), int(formula.value)
     if isinstance(formula, Load) and formula.buffer.name in small:
-        return SMALL
+        return SMALL_WORD_RANGE
     if not isinstance(formula, Apply):
         return limits
     operands = [known[each] for each in formula.operands if each in known]

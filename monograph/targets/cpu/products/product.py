@@ -41,9 +41,9 @@ from monograph.kernel.loops import (
     Write,
 )
 from monograph.targets.cpu.loops.nest import substituted
-from monograph.targets.cpu.loops.unroll import STEPS, unrolled
+from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unrolled
 from monograph.targets.cpu.products.blocks import (
-    SQUARE,
+    TRANSPOSED_SQUARE,
     blocks_of,
     clipped,
     depth_loops,
@@ -51,7 +51,7 @@ from monograph.targets.cpu.products.blocks import (
     with_bounded_sums,
 )
 from monograph.targets.cpu.products.packing import (
-    GROUP,
+    STEPS_PER_WORD,
     Tiles,
     can_store_tiles,
     row_stride,
@@ -162,7 +162,7 @@ class _ProductBuilder:
         self.kept_rows = self.blocks.tiles * tiling.height + self.tail_rows
         self.packed_block = self._block_buffer() if tiling.right is Reading.BLOCK else None
         self.sums = self._sums_buffer("sums") if self.outer_k else None
-        self.run = RUN // tiling.depth if tiling.depth and self.dtype.is_float else 0
+        self.run = MAX_TERMS_PER_SUM // tiling.depth if tiling.depth and self.dtype.is_float else 0
         many = self.sums is not None and self.run > 1
         self.totals = self._sums_buffer("totals") if many else None
 
@@ -287,7 +287,7 @@ class _ProductBuilder:
             for axis in reversed(self.inner_k[:-1]):
                 loops = (Loop(axis.symbol, 0, axis.extent, loops),)
             return Loop(panel, first, count, loops)
-        later: dict[Symbol, Dim] = {inner.symbol: inner.symbol + PACKED_AHEAD}
+        later: dict[Symbol, Dim] = {inner.symbol: inner.symbol + PREFETCH_STEPS}
         ahead = [
             Prefetch(load.buffer, e.substitute(load.operands[0], later))
             for load in loads_of(write)
@@ -302,7 +302,7 @@ class _ProductBuilder:
 
     def _turned(self, write: Write, inner: Axis, lane: Axis) -> tuple[Statement, ...]:
         """Store what is contiguous along k: squares of it are turned in registers."""
-        side = min(SQUARE, self.tiling.columns)
+        side = min(TRANSPOSED_SQUARE, self.tiling.columns)
         squares = inner.extent // side
         places: list[dict[Symbol, Dim]] = [
             {inner.symbol: inner.symbol * side + copy} for copy in range(side)
@@ -447,7 +447,7 @@ class _ProductBuilder:
 
         If a tile asked for its whole share at once, it would wait until most of that had come.
         """
-        steps = STEPS if largest_extent(axis) >= 2 * STEPS else 1
+        steps = UNROLLED_STEPS if largest_extent(axis) >= 2 * UNROLLED_STEPS else 1
         while steps > 1 and largest_extent(axis) < steps * max(1, asks * self._share()):
             steps //= 2
         loop = Loop(axis.symbol, 0, axis.extent, tuple(body))
@@ -479,22 +479,26 @@ class _ProductBuilder:
         rounds = shape_product(axis.extent for axis in self.outer_k)
         tiles = tile_count(self.segments, height, self.m)
         together = steps_together(self.contraction)
-        group = e.axis("_r_group", inner.extent // GROUP)
+        group = e.axis("_r_group", inner.extent // STEPS_PER_WORD)
         begin = (flat_position(self.contraction.batch) * rounds + turn) * tiles + tile.number
-        place = (begin * depth + group.symbol * GROUP) * height
-        per_line = LINE * 8 // self.dtype.bits
+        place = (begin * depth + group.symbol * STEPS_PER_WORD) * height
+        per_line = CACHE_LINE_BYTES * 8 // self.dtype.bits
         body: list[Statement] = [
-            Prefetch(self.left, e.index(place + LINES_AHEAD * per_line + line * per_line))
-            for line in range(-(-GROUP * height // per_line))
+            Prefetch(self.left, e.index(place + PREFETCH_LINES * per_line + line * per_line))
+            for line in range(-(-STEPS_PER_WORD * height // per_line))
         ]
         body += self._ahead_of_tile(group.symbol) if tile.is_usual else []
         if together == 1 and len(variables) < height:
             place = place + tile.row - dim_min(tile.row, self.m - height)
-        for step in range(GROUP):
-            at: dict[Symbol, Dim] = {inner.symbol: group.symbol * GROUP + step}
+        for step in range(STEPS_PER_WORD):
+            at: dict[Symbol, Dim] = {inner.symbol: group.symbol * STEPS_PER_WORD + step}
             right = e.substitute(self._right(), at)
             for copy, variable in enumerate(variables):
-                beside = copy * GROUP + step if together == GROUP else step * height + copy
+                beside = (
+                    copy * STEPS_PER_WORD + step
+                    if together == STEPS_PER_WORD
+                    else step * height + copy
+                )
                 left = e.load(self.left, (e.index(place + beside),))
                 value = self._multiplied(left, right)
                 body.append(Combine(variable, "sum", value, e.index(0)))
@@ -574,13 +578,13 @@ FEW_ROWS = 4
 to multiply a panel than to read it."""
 LAST = Symbol("_i_last", 0, 0)
 """The last panel, if it is narrower than others."""
-LINE = 64
+CACHE_LINE_BYTES = 64
 """Bytes of a cache line."""
-LINES_AHEAD = 24
+PREFETCH_LINES = 24
 """How far ahead a packed tile of the left operand is asked for."""
-RUN = 256
+MAX_TERMS_PER_SUM = 256
 """Products whose sums of short rounds are summed by themselves, so that rounding stays small."""
-PACKED_AHEAD = 8
+PREFETCH_STEPS = 8
 """Steps of k ahead of which what is packed is asked for."""
 
 

@@ -14,7 +14,7 @@ from enum import Enum
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, dim_max, dim_min, provably_at_least, shape_product
 from monograph.kernel.contraction import (
-    WORTHWHILE,
+    MIN_MULTIPLICATIONS,
     Contraction,
     k_steps,
     runs_across_k,
@@ -24,10 +24,10 @@ from monograph.kernel.contraction import (
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
-from monograph.targets.cpu.loops.choose_schedule import WORK, likely
+from monograph.targets.cpu.loops.choose_schedule import MIN_INSTRUCTIONS_PER_TASK, likely
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.products.packing import GROUP
+from monograph.targets.cpu.products.packing import STEPS_PER_WORD
 from monograph.targets.cpu.products.tiles import (
     Ahead,
     Reading,
@@ -38,59 +38,59 @@ from monograph.targets.cpu.products.tiles import (
 )
 from monograph.targets.cpu.products.widening import in_groups, narrowed
 
-DEPTH = 256
+BLOCK_STEPS = 256
 """Products that are summed in registers at a time."""
 BLOCK_ROWS = 128
 """Rows that stay in the second cache beside their sums and a few panels."""
 BLOCK_PANELS = 8
-SHARES = 16
+MIN_BLOCKS = 16
 """Blocks that a large product is cut into at least, so that threads end together."""
-PORTIONS = 16
+MIN_PORTIONS = 16
 """Portions that the columns of one block of rows are handed out in at least."""
-PORTION = 2 << 20
+MULTIPLICATIONS_PER_PORTION = 2 << 20
 """Multiplications of a portion, about 40 microseconds: a thread takes neighbours one by one, so
 that all but its first panel are asked for in time."""
-FEW = 16
+MAX_IN_PLACE_ROWS = 16
 """Rows up to which an array is read in place rather than packed first."""
-FEWEST = 3
+MIN_TRANSPOSED_ROWS = 3
 """Rows from which it is worth its while to turn a right operand, or to ask for it ahead of time."""
-SHARING = 8
+TILES_PER_PREFETCH = 8
 """Tiles of a block that can ask for a panel together, a few lines each."""
-MANY = 768
+MAX_SINGLE_BLOCK_ROWS = 768
 """Rows up to which all of them are a block, so that packing the right operand for each block is
 packing it once, if they lie in tiles."""
-MANY_IN_PLACE = 512
+MAX_SINGLE_BLOCK_ROWS_IN_PLACE = 512
 """The same for rows that do not, and had better stay in the second cache."""
-MOST_EVEN = 8
+MAX_EVEN_BLOCKS = 8
 """Blocks among which the most equal ones are looked for, where few would do."""
-SHARED_ROWS = 96
+MIN_SHARED_ROWS = 96
 """Rows from which threads can share them, a few tiles each."""
-ACROSS_ROWS = 24
+MIN_PACKED_ACROSS_ROWS = 24
 """Rows from which those that lie side by side are packed in tiles."""
-TILED_ROWS = 96
-TILED_COLUMNS = 384
+MIN_TILED_ROWS = 96
+MIN_TILED_COLUMNS = 384
 """Rows and columns from which the left operand is packed in tiles."""
-HELD_COLUMNS = 32
+MIN_PACKED_WEIGHT_COLUMNS = 32
 """Columns from which weights are stored in tiles."""
-HELD_PANELS = 2
+COPIED_PANELS = 2
 """Panels that are copied at a time where all weights pass by: they stay in the first cache."""
-HELD_ROWS = 48
+WEIGHT_ROWS_PER_BLOCK = 48
 """Rows of weights that the columns of a block, which stay in the second cache, meet together."""
 ACROSS_STEPS = 4
 """Steps that are packed at a time where rows lie side by side."""
-FEW_RESULTS = 64
-LONG = 4096
+MAX_SPLIT_K_RESULTS = 64
+MIN_SPLIT_K_STEPS = 4096
 """A product of at most so many rows and columns, with k at least this long, is cut along k."""
-PIECES = 8
-SUMS = 256 << 10
+SPLIT_K_PARTS = 8
+MAX_SUM_BYTES = 256 << 10
 """Bytes that the sums of a block may take."""
-WIDE = 4096
+IN_PLACE_BLOCK_COLUMNS = 4096
 """Columns of a block that is read in place: whole pages, one after the other."""
-SHORT = 64
+MAX_SHORT_STEPS = 64
 """Steps of k that are over so soon that what comes before and after them counts."""
-LATENCY = 8
+FMA_LATENCY_VECTORS = 8
 """Vectors that are multiplied in the time that one sum takes."""
-PAGE = 4096
+CACHE_SET_BYTES = 4096
 """Bytes after which rows of an array fall on the same lines of the first cache."""
 
 
@@ -107,11 +107,11 @@ def is_worth_tiling(contraction: Contraction, weights: Weights) -> bool:
     sides = (contraction.m, contraction.n, contraction.k)
     m, n, k = (likely(contraction.size(axes)) for axes in sides)
     least = 2 if len(contraction.k) > 1 else 8
-    if k < 8 or n < least or m * n * k < WORTHWHILE:
+    if k < 8 or n < least or m * n * k < MIN_MULTIPLICATIONS:
         return False
     if not provably_at_least(contraction.size(contraction.k), 1):
         return False  # the sum of nothing is stored by no round of k
-    return weights is Weights.RIGHT or m >= FEWEST or _lies_along(contraction)
+    return weights is Weights.RIGHT or m >= MIN_TRANSPOSED_ROWS or _lies_along(contraction)
 
 
 def is_worth_cutting(contraction: Contraction) -> bool:
@@ -125,7 +125,7 @@ def is_worth_cutting(contraction: Contraction) -> bool:
     m, n, k = (contraction.size(axes) for axes in sides)
     if not isinstance(m, int) or not isinstance(n, int) or not isinstance(k, int):
         return False
-    return m <= FEW_RESULTS and n <= FEW_RESULTS and k >= LONG
+    return m <= MAX_SPLIT_K_RESULTS and n <= MAX_SPLIT_K_RESULTS and k >= MIN_SPLIT_K_STEPS
 
 
 def choose_tiling(
@@ -152,7 +152,11 @@ def choose_tiling(
     if in_tiles or (left is Reading.PACKED and lies_across(contraction)):
         left = Reading.TILES
     right = Reading.PACKED if in_panels else choose_right(contraction, machine, weights)
-    if in_panels and left is not Reading.TILES and likely(contraction.size(contraction.m)) <= FEW:
+    if (
+        in_panels
+        and left is not Reading.TILES
+        and likely(contraction.size(contraction.m)) <= MAX_IN_PLACE_ROWS
+    ):
         contraction = in_groups(contraction)
     chooser = _Chooser(contraction, machine, left, right, weights, in_network, in_loop)
     return contraction, chooser.tiling()
@@ -191,7 +195,7 @@ def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
     step = _step(contraction.left, contraction.m[-1])
     if not isinstance(step, int) or step == 0:
         return False
-    return step * contraction.reduction.dtype.bits // 8 % PAGE == 0
+    return step * contraction.reduction.dtype.bits // 8 % CACHE_SET_BYTES == 0
 
 
 def is_worth_packing(contraction: Contraction, weights: Weights) -> bool:
@@ -204,12 +208,16 @@ def is_worth_packing(contraction: Contraction, weights: Weights) -> bool:
     if (contraction.outer and not held) or not runs_along_k(contraction):
         return False
     depth = contraction.k[0].extent
-    if not contraction.reduction.dtype.is_float or not isinstance(depth, int) or depth % GROUP:
+    if (
+        not contraction.reduction.dtype.is_float
+        or not isinstance(depth, int)
+        or depth % STEPS_PER_WORD
+    ):
         return False
     rows, columns = (likely(contraction.size(axes)) for axes in (contraction.m, contraction.n))
     if held:
-        return rows > FEW and columns >= HELD_COLUMNS
-    return rows >= TILED_ROWS and columns >= TILED_COLUMNS
+        return rows > MAX_IN_PLACE_ROWS and columns >= MIN_PACKED_WEIGHT_COLUMNS
+    return rows >= MIN_TILED_ROWS and columns >= MIN_TILED_COLUMNS
 
 
 def lies_across(contraction: Contraction) -> bool:
@@ -219,7 +227,11 @@ def lies_across(contraction: Contraction) -> bool:
     rows, depth = contraction.size(contraction.m), contraction.k[0].extent
     if not isinstance(rows, int) or not isinstance(depth, int):
         return False
-    return contraction.reduction.dtype.is_float and rows >= ACROSS_ROWS and depth % GROUP == 0
+    return (
+        contraction.reduction.dtype.is_float
+        and rows >= MIN_PACKED_ACROSS_ROWS
+        and depth % STEPS_PER_WORD == 0
+    )
 
 
 def choose_right(contraction: Contraction, machine: Machine, weights: Weights) -> Reading:
@@ -230,10 +242,10 @@ def choose_right(contraction: Contraction, machine: Machine, weights: Weights) -
     nbytes = likely(contraction.size((*contraction.n, *contraction.k)))
     nbytes = nbytes * contraction.reduction.dtype.bits // 8
     is_small = nbytes <= 2 * machine.l1 and not _is_crowded(contraction, machine)
-    if _lies_along(contraction) and (rows <= FEW or is_small):
+    if _lies_along(contraction) and (rows <= MAX_IN_PLACE_ROWS or is_small):
         return Reading.IN_PLACE
     in_tiles = is_worth_packing(contraction, weights) or lies_across(contraction)
-    most = MANY if in_tiles else MANY_IN_PLACE
+    most = MAX_SINGLE_BLOCK_ROWS if in_tiles else MAX_SINGLE_BLOCK_ROWS_IN_PLACE
     return Reading.BLOCK if rows <= most else Reading.PACKED
 
 
@@ -251,7 +263,7 @@ def is_beside_weights(contraction: Contraction, machine: Machine, weights: Weigh
         return False
     element = contraction.reduction.dtype.bits // 8
     is_aligned = columns * element % (machine.vector_bytes // 2) == 0
-    return is_aligned and columns * DEPTH * element <= machine.l2 // 2
+    return is_aligned and columns * BLOCK_STEPS * element <= machine.l2 // 2
 
 
 def _lies_along(contraction: Contraction) -> bool:
@@ -266,9 +278,9 @@ def _is_crowded(contraction: Contraction, machine: Machine) -> bool:
     stride = _step(contraction.right, contraction.k[-1])
     if not isinstance(stride, int) or stride == 0:
         return False
-    distance = math.gcd(PAGE, stride * contraction.reduction.dtype.bits // 8)
-    ways = max(1, machine.l1 // PAGE)
-    return likely(contraction.k[-1].extent) > PAGE // distance * ways
+    distance = math.gcd(CACHE_SET_BYTES, stride * contraction.reduction.dtype.bits // 8)
+    ways = max(1, machine.l1 // CACHE_SET_BYTES)
+    return likely(contraction.k[-1].extent) > CACHE_SET_BYTES // distance * ways
 
 
 def _step(formula: Expr, axis: Axis) -> Dim | None:
@@ -305,10 +317,10 @@ class _Chooser:
         in_blocks = self.right is Reading.PACKED and not self.is_whole()
         most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
         if depth:
-            most = min(most, max(1, SUMS // (height * width * self.element)))
+            most = min(most, max(1, MAX_SUM_BYTES // (height * width * self.element)))
         block_tiles = groups_of(tiles, groups_of(tiles, most))
         if self.is_by_rows():
-            most_rows = HELD_ROWS if self.weights is Weights.LEFT else BLOCK_ROWS
+            most_rows = WEIGHT_ROWS_PER_BLOCK if self.weights is Weights.LEFT else BLOCK_ROWS
             block_tiles = even_block(tiles, max(1, most_rows // height))
         block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
         row_work = 2 * block_panels * vectors * likely(contraction.size(contraction.k))
@@ -336,7 +348,7 @@ class _Chooser:
             most = tallest(self.machine, 3)
             if not isinstance(rows, int):
                 return self.open_rows(rows, most), most, 3
-            segments = row_segments(rows, most, groups_of(LATENCY, 3))
+            segments = row_segments(rows, most, groups_of(FMA_LATENCY_VECTORS, 3))
             return segments, segments[0].rows, 3
         if not isinstance(rows, int):
             wide = 2 if columns > lanes else 1
@@ -360,25 +372,32 @@ class _Chooser:
         """
         contraction = self.contraction
         columns, rows = contraction.size(contraction.n), contraction.size(contraction.m)
-        if not isinstance(columns, int) or columns % (3 * lanes) or likely(rows) <= FEW:
+        if (
+            not isinstance(columns, int)
+            or columns % (3 * lanes)
+            or likely(rows) <= MAX_IN_PLACE_ROWS
+        ):
             return False
-        if not contraction.reduction.dtype.is_float or tallest(self.machine, 3) < LATENCY // 2:
+        if (
+            not contraction.reduction.dtype.is_float
+            or tallest(self.machine, 3) < FMA_LATENCY_VECTORS // 2
+        ):
             return False
-        is_short = likely(contraction.size(contraction.k)) <= SHORT
+        is_short = likely(contraction.size(contraction.k)) <= MAX_SHORT_STEPS
         return columns % (2 * lanes) != 0 or (is_short and self.left is Reading.IN_PLACE)
 
     def is_narrow(self, rows: int) -> bool:
         """Whether panels come from memory so seldom used that their bytes are what takes time."""
         is_wide = narrowed(self.contraction) is self.contraction.right
-        return not is_wide and self.weights is Weights.RIGHT and rows <= FEW
+        return not is_wide and self.weights is Weights.RIGHT and rows <= MAX_IN_PLACE_ROWS
 
     def ahead(self, rows: int, tiles: int) -> Ahead:
         """When to ask for the next panel: one or two rows read panels as fast as they come."""
-        if self.right is not Reading.PACKED or rows < FEWEST:
+        if self.right is not Reading.PACKED or rows < MIN_TRANSPOSED_ROWS:
             return Ahead.NOTHING
         if self.in_loop and not isinstance(self.contraction.size(self.contraction.m), int):
             return Ahead.STEPS  # nobody knows how many tiles would share the asking
-        return Ahead.TILES if tiles >= SHARING else Ahead.STEPS
+        return Ahead.TILES if tiles >= TILES_PER_PREFETCH else Ahead.STEPS
 
     def depth(self, rows: int) -> int:
         """Steps of k between two visits of the sums; 0 for all of them."""
@@ -386,10 +405,10 @@ class _Chooser:
         steps = likely(self.contraction.size(axes))
         if self.is_streamed():
             stride = _step(self.contraction.right, axes[-1])
-            crowded = not isinstance(stride, int) or stride * self.element % PAGE == 0
+            crowded = not isinstance(stride, int) or stride * self.element % CACHE_SET_BYTES == 0
             return 8 if crowded else 16
         known = all(isinstance(axis.extent, int) for axis in axes)
-        return 0 if known and steps <= DEPTH * 3 // 2 else DEPTH
+        return 0 if known and steps <= BLOCK_STEPS * 3 // 2 else BLOCK_STEPS
 
     def is_streamed(self) -> bool:
         """Whether the right operand is read in place, and from memory."""
@@ -408,7 +427,9 @@ class _Chooser:
         rows = contraction.size(contraction.m)
         if self.right is not Reading.PACKED or not isinstance(rows, int) or self.is_by_rows():
             return False
-        steps = DEPTH if self.left is Reading.TILES else likely(contraction.size(contraction.k))
+        steps = (
+            BLOCK_STEPS if self.left is Reading.TILES else likely(contraction.size(contraction.k))
+        )
         return rows * steps * self.element <= self.machine.l2 // 2
 
     def whole_tiles(self, height: int, block_tiles: int) -> int:
@@ -418,7 +439,7 @@ class _Chooser:
             return 0
         if self.right is not Reading.PACKED:
             return 0
-        return max(block_tiles, self.machine.l2 // 2 // (DEPTH * self.element * height))
+        return max(block_tiles, self.machine.l2 // 2 // (BLOCK_STEPS * self.element * height))
 
     def is_by_rows(self) -> bool:
         """Whether threads share the rows alone, as they do in the layers before and after.
@@ -433,7 +454,7 @@ class _Chooser:
         if not self.in_network or not is_packed:
             return False
         is_plain = not contraction.batch and not contraction.outer
-        if not isinstance(rows, int) or rows < SHARED_ROWS or not is_plain:
+        if not isinstance(rows, int) or rows < MIN_SHARED_ROWS or not is_plain:
             return False
         weights = likely(contraction.size((*contraction.n, *contraction.k))) * self.element
         return weights <= self.machine.l2 // 2
@@ -443,19 +464,21 @@ class _Chooser:
         rows = self.contraction.size(self.contraction.m)
         if self.in_loop and not isinstance(rows, int):
             known = dim_max(1, dim_min(rows, most_rows))
-            return dim_max(1, WORK // row_work // known)
-        return max(self.portion(columns, width), WORK // max(most_rows * row_work, 1))
+            return dim_max(1, MIN_INSTRUCTIONS_PER_TASK // row_work // known)
+        return max(
+            self.portion(columns, width), MIN_INSTRUCTIONS_PER_TASK // max(most_rows * row_work, 1)
+        )
 
     def portion(self, columns: int, width: int) -> int:
         """Blocks of so many columns that a thread takes at a time, where they have all rows."""
         contraction = self.contraction
         rows = likely(contraction.size(contraction.m))
-        if not self.is_whole() or rows < FEWEST:
+        if not self.is_whole() or rows < MIN_TRANSPOSED_ROWS:
             return 1
         blocks = groups_of(columns, width)
         blocks *= likely(contraction.size((*contraction.batch, *contraction.outer)))
         work = rows * width * likely(contraction.size(contraction.k))
-        return max(1, min(groups_of(PORTION, work), blocks // PORTIONS))
+        return max(1, min(groups_of(MULTIPLICATIONS_PER_PORTION, work), blocks // MIN_PORTIONS))
 
     def panels(self, rows: int, columns: int, width: int, row_blocks: int) -> int:
         """Panels of a block."""
@@ -464,7 +487,7 @@ class _Chooser:
         if self.is_by_rows():
             return panels
         if self.is_streamed():
-            most = min(WIDE, SUMS // (2 * rows * self.element))
+            most = min(IN_PLACE_BLOCK_COLUMNS, MAX_SUM_BYTES // (2 * rows * self.element))
             return groups_of(min(max(columns // 2, 256), most), width)
         steps = likely(contraction.size(contraction.k))
         fits = rows * steps * self.element <= self.machine.l2 // 2
@@ -474,14 +497,14 @@ class _Chooser:
         outside = likely(contraction.size((*contraction.batch, *contraction.outer)))
         weights = likely(contraction.size((*contraction.m, *contraction.k))) * self.element
         if self.weights is Weights.LEFT and weights <= self.machine.l2:
-            return min(panels, HELD_PANELS)
-        return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // SHARES))
+            return min(panels, COPIED_PANELS)
+        return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // MIN_BLOCKS))
 
 
 def even_block(tiles: int, most: int) -> int:
     """Tiles of a block, at most so many, where an even number of blocks is as equal as can be."""
-    least = max(MOST_EVEN // 2, groups_of(tiles, most))
-    counts = range(least + least % 2, max(least, MOST_EVEN) + 2, 2)
+    least = max(MAX_EVEN_BLOCKS // 2, groups_of(tiles, most))
+    counts = range(least + least % 2, max(least, MAX_EVEN_BLOCKS) + 2, 2)
 
     def longest(size: int) -> int:
         return min(tiles, groups_of(groups_of(tiles, size), 2) * size)
@@ -497,7 +520,7 @@ def is_one_tile(contraction: Contraction, machine: Machine) -> bool:
     Weights come from memory then no slower than they are multiplied, and one tile reads them once.
     """
     rows = contraction.size(contraction.m)
-    most = min(machine.registers - 6, FEW)
+    most = min(machine.registers - 6, MAX_IN_PLACE_ROWS)
     return isinstance(rows, int) and tallest(machine, 2) < rows <= most
 
 
@@ -525,7 +548,7 @@ def tile_packing(flat: Kernel) -> Schedule:
         vector=(step.symbol,),
         width=width,
         jam=((row.symbol, height),),
-        grain=max(1, WORK // max(likely(size) // width, 1)),
+        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(likely(size) // width, 1)),
     )
 
 
@@ -549,7 +572,7 @@ def choose_tile(
         while vectors > 1 and vectors * lanes >= 2 * columns:
             vectors //= 2
         return (Segment(0, rows, 1),), rows, vectors
-    segments = row_segments(rows, most, LATENCY // wide)
+    segments = row_segments(rows, most, FMA_LATENCY_VECTORS // wide)
     return segments, segments[0].rows, wide
 
 
@@ -558,7 +581,9 @@ def power_of_two(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def row_segments(rows: int, most: int, least: int = LATENCY // 2) -> tuple[Segment, ...]:
+def row_segments(
+    rows: int, most: int, least: int = FMA_LATENCY_VECTORS // 2
+) -> tuple[Segment, ...]:
     """Tiles of at most two heights that cover the rows exactly, in the least time.
 
     A step of a tile takes as long as its multiplications, but no less than the latency of one,

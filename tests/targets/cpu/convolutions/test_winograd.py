@@ -31,8 +31,8 @@ BOUND = {None: ERROR[F2X4], TOLERANT: ERROR[F4]}
 @pytest.fixture(autouse=True)
 def _however_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests are about small convolutions, which would not be worth it."""
-    monkeypatch.setattr(family, "GAIN", 1e9)
-    monkeypatch.setattr(family, "LEAST_CHANNELS", 1)
+    monkeypatch.setattr(family, "MAX_CYCLE_SHARE", 1e9)
+    monkeypatch.setattr(family, "MIN_GROUP_CHANNELS", 1)
 
 
 def compiled(function: Any, *types: Any, tolerance: float | None = None) -> Executable:

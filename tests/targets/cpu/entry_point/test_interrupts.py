@@ -19,10 +19,10 @@ from monograph.targets.cpu.entry_point.interrupts import (
     LEFT,
     LIMIT,
     LOOK,
-    MOST_TURNS,
+    MAX_TURNS_BETWEEN_CHECKS,
     OWNER,
     PACE_WORDS,
-    SLOW,
+    SLOW_NANOSECONDS,
     STOPPED,
     STRIDE,
     TIME_IS_UP,
@@ -61,18 +61,18 @@ def test_quick_turns_are_looked_at_less_and_less_often() -> None:
     _begin(watch)
     for _ in range(10_000):  # a look takes far less than a millisecond, but for a few
         assert not _look(watch, pace)
-        if pace[STRIDE] == MOST_TURNS:
+        if pace[STRIDE] == MAX_TURNS_BETWEEN_CHECKS:
             break
-    assert pace[STRIDE] == pace[LEFT] == MOST_TURNS
+    assert pace[STRIDE] == pace[LEFT] == MAX_TURNS_BETWEEN_CHECKS
 
 
 def test_slow_turns_are_looked_at_one_by_one() -> None:
     watch, pace = interrupts.new_watch(), _pace()
     _begin(watch)
-    pace[STRIDE] = MOST_TURNS
+    pace[STRIDE] = MAX_TURNS_BETWEEN_CHECKS
     for _ in range(8):
         assert not _look(watch, pace)
-        pace[LAST] -= 2 * SLOW  # as if it had taken that long until the next one
+        pace[LAST] -= 2 * SLOW_NANOSECONDS  # as if it had taken that long until the next one
     assert pace[STRIDE] == pace[LEFT] == 1
 
 

@@ -8,7 +8,7 @@ from monograph import functional as F
 from monograph.ir.dims import FloorDiv, Mod, SymbolicDim
 from monograph.kernel.expr import Apply, Index
 from monograph.kernel.kernel import Kernel
-from monograph.targets.cpu.loops.affine_pieces import MOST_PIECES, cut_kernel
+from monograph.targets.cpu.loops.affine_pieces import MAX_PIECES, cut_kernel
 from tests.kernel.build import axes, flat
 
 
@@ -44,7 +44,7 @@ def test_what_gains_nothing_stays_whole() -> None:
 
 
 def test_too_many_pieces_are_left_as_they_are() -> None:
-    count = MOST_PIECES + 1
+    count = MAX_PIECES + 1
     types = ["f32[2, 4]"] * count
     assert len(cut(lambda *parts: F.concat(list(parts), 0), *types)) == 1
 

@@ -15,9 +15,15 @@ from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol, dim_min
 from monograph.ir.graph import Graph
 from monograph.ir.types import TensorType, f32, f64
-from monograph.targets.cpu.loops.choose_schedule import TILE, TURNS, WORK, choose, likely
+from monograph.targets.cpu.loops.choose_schedule import (
+    MIN_INSTRUCTIONS_PER_TASK,
+    PIPELINED_ROWS,
+    TILE_ELEMENTS,
+    choose,
+    likely,
+)
 from monograph.targets.cpu.loops.schedule import Schedule
-from monograph.targets.cpu.loops.split_reduction import PIECE, split_reductions
+from monograph.targets.cpu.loops.split_reduction import ELEMENTS_PER_PARTIAL, split_reductions
 from monograph.targets.cpu.machine import host
 from tests.kernel.build import flat
 from tests.targets.cpu.stepping import kernel_of
@@ -43,7 +49,7 @@ def test_the_axis_that_is_contiguous_is_the_vector() -> None:
 
 
 def test_one_long_row_is_shared_in_tiles() -> None:
-    assert schedule(lambda x: x + 1.0, "f32[1000000]").tile == TILE
+    assert schedule(lambda x: x + 1.0, "f32[1000000]").tile == TILE_ELEMENTS
     assert schedule(lambda x: x + 1.0, "f32[1000]").tile == 0
 
 
@@ -165,7 +171,7 @@ def normalized(x: Any, y: Any) -> Any:
 
 def test_light_rows_from_memory_are_written_while_the_next_ones_are_read() -> None:
     found = schedule(normalized, *["f32[4096, 4096]"] * 2)
-    assert found.turns == TURNS
+    assert found.turns == PIPELINED_ROWS
     assert found.prefetch is None
 
 
@@ -191,7 +197,9 @@ def test_a_portion_is_as_much_work_however_wide_its_vectors_are() -> None:
     found = schedule(lambda x: x + 1.0, "f32[10000000]")
     assert found.width == 32
     registers = found.grain * found.tile // 8
-    assert WORK // 4 < registers * 3 <= WORK, "a load, a sum and a store for each"
+    assert MIN_INSTRUCTIONS_PER_TASK // 4 < registers * 3 <= MIN_INSTRUCTIONS_PER_TASK, (
+        "a load, a sum and a store for each"
+    )
 
 
 def test_several_outputs_of_a_small_product_share_what_they_read() -> None:
@@ -255,15 +263,15 @@ def test_a_size_that_depends_on_an_index_is_planned_for_by_the_first() -> None:
 @pytest.mark.parametrize(
     ("shape", "type_"),
     [
-        ((7 * PIECE + 5,), f"f32[{7 * PIECE + 5}]"),
+        ((7 * ELEMENTS_PER_PARTIAL + 5,), f"f32[{7 * ELEMENTS_PER_PARTIAL + 5}]"),
         ((300, 301), "f32[k, n]"),
-        ((9 * PIECE,), "f32[n]"),
+        ((9 * ELEMENTS_PER_PARTIAL,), "f32[n]"),
     ],
     ids=["static", "two sizes", "one size"],
 )
 def test_the_pieces_of_a_sum_end_where_it_does(shape: tuple[int, ...], type_: str) -> None:
     size = math.prod(shape)
-    beyond = np.full(size + 2 * PIECE, np.nan, np.float32)
+    beyond = np.full(size + 2 * ELEMENTS_PER_PARTIAL, np.nan, np.float32)
     x = beyond[:size].reshape(shape)
     x[...] = np.random.default_rng(0).normal(size=shape)
     compiled = monograph.compile(lambda x: (F.sum(x), F.max(x), F.argmax(x), F.sum(x * x)), type_)

@@ -9,10 +9,14 @@ import pytest
 
 from monograph import functional as F
 from monograph.kernel.evaluate import evaluate_kernel
-from monograph.targets.cpu.loops.split_reduction import PIECE, SplitKernel, split_reductions
+from monograph.targets.cpu.loops.split_reduction import (
+    ELEMENTS_PER_PARTIAL,
+    SplitKernel,
+    split_reductions,
+)
 from tests.kernel.build import flat
 
-LONG = 4 * PIECE
+LONG = 4 * ELEMENTS_PER_PARTIAL
 
 
 def split(function: Any, *types: str) -> SplitKernel:
@@ -43,7 +47,10 @@ def test_the_last_piece_may_be_shorter() -> None:
 
 def test_pieces_of_a_symbolic_size_are_counted_when_it_is_known() -> None:
     both = split(lambda x: F.sum(x), "f32[n]")
-    assert str(both.pieces.outputs[0].shape[0]) == f"(n+{PIECE - 1})//{PIECE}"
+    assert (
+        str(both.pieces.outputs[0].shape[0])
+        == f"(n+{ELEMENTS_PER_PARTIAL - 1})//{ELEMENTS_PER_PARTIAL}"
+    )
 
 
 def test_the_epilogue_is_computed_with_the_rest() -> None:
@@ -59,7 +66,7 @@ def test_the_epilogue_is_computed_with_the_rest() -> None:
         (lambda x: F.sum(x, axis=1), [f"f32[16, {LONG}]"]),
         (lambda x: F.sum(x, axis=1), [f"f32[n, {LONG}]"]),
         (lambda x: F.exp(x), [f"f32[{LONG}]"]),
-        (lambda x: F.sum(x - F.max(x)), [f"f32[4, {PIECE // 16}]"]),
+        (lambda x: F.sum(x - F.max(x)), [f"f32[4, {ELEMENTS_PER_PARTIAL // 16}]"]),
     ],
     ids=["short", "many rows", "unknown rows", "no reduction", "one in another"],
 )
@@ -67,7 +74,10 @@ def test_what_is_not_worth_splitting_is_left_whole(function: Any, types: list[st
     assert split_reductions(flat(function, *types)) is None
 
 
-@pytest.mark.parametrize("where", [0, PIECE - 1, PIECE, 2 * PIECE + 7, LONG - 1])
+@pytest.mark.parametrize(
+    "where",
+    [0, ELEMENTS_PER_PARTIAL - 1, ELEMENTS_PER_PARTIAL, 2 * ELEMENTS_PER_PARTIAL + 7, LONG - 1],
+)
 def test_the_position_of_the_largest_is_found_in_any_piece(where: int) -> None:
     x = np.zeros((3, LONG), np.float32)
     x[1, where] = 2
@@ -80,22 +90,27 @@ def test_the_position_of_the_largest_is_found_in_any_piece(where: int) -> None:
 
 def test_the_first_of_equal_elements_counts_across_pieces() -> None:
     x = np.zeros((1, LONG), np.float32)
-    x[0, [100, PIECE + 3, 3 * PIECE]] = 5
+    x[0, [100, ELEMENTS_PER_PARTIAL + 3, 3 * ELEMENTS_PER_PARTIAL]] = 5
     assert run(split(lambda x: F.argmax(x, 1), f"f32[1, {LONG}]"), x) == [100]
 
 
 def test_nan_is_the_largest_in_whatever_piece_it_is() -> None:
     x = np.zeros((1, LONG), np.float32)
     x[0, 5] = np.inf
-    x[0, 3 * PIECE + 1] = np.nan
-    assert run(split(lambda x: F.argmax(x, 1), f"f32[1, {LONG}]"), x) == [3 * PIECE + 1]
+    x[0, 3 * ELEMENTS_PER_PARTIAL + 1] = np.nan
+    assert run(split(lambda x: F.argmax(x, 1), f"f32[1, {LONG}]"), x) == [
+        3 * ELEMENTS_PER_PARTIAL + 1
+    ]
 
 
 def test_a_position_counts_over_all_reduced_axes() -> None:
-    x = np.zeros((4, PIECE), np.float32)
+    x = np.zeros((4, ELEMENTS_PER_PARTIAL), np.float32)
     x[2, 9] = 1
-    both = split(lambda x: F.argmax(F.reshape(x, (4 * PIECE,)), 0), f"f32[4, {PIECE}]")
-    assert run(both, x) == [2 * PIECE + 9]
+    both = split(
+        lambda x: F.argmax(F.reshape(x, (4 * ELEMENTS_PER_PARTIAL,)), 0),
+        f"f32[4, {ELEMENTS_PER_PARTIAL}]",
+    )
+    assert run(both, x) == [2 * ELEMENTS_PER_PARTIAL + 9]
 
 
 def test_a_sum_in_pieces_is_the_sum() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
 from monograph.targets.cpu.products.blocks import (
-    MOST_SUMS,
+    MAX_SUM_BYTES,
     Blocks,
     blocks_of,
     clipped,
@@ -59,8 +59,8 @@ def test_the_sums_of_a_block_fit_the_stack(tiles: int, panels: int) -> None:
     asked = replace(PLAIN, block_tiles=tiles, block_panels=panels)
     found = with_bounded_sums(asked, 4)
     size = found.block_tiles * found.block_panels * PLAIN.height * PLAIN.columns * 4
-    assert 0 < size <= MOST_SUMS
-    fits = tiles * panels * PLAIN.height * PLAIN.columns * 4 <= MOST_SUMS
+    assert 0 < size <= MAX_SUM_BYTES
+    fits = tiles * panels * PLAIN.height * PLAIN.columns * 4 <= MAX_SUM_BYTES
     assert (found == asked) == fits
     whole = replace(asked, depth=0)
     assert with_bounded_sums(whole, 4) is whole
