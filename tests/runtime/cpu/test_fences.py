@@ -24,7 +24,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
-from monograph.config import FENCES
+from monograph.config import FENCES, VECTOR_BYTES
 from monograph.ir.interpret import interpret
 from monograph.ir.types import Array
 from monograph.program.code import Code, Launch, SlotKind, Spread
@@ -195,6 +195,40 @@ def test_a_loaded_program_has_fences(fenced: Side, tmp_path: Path) -> None:
         loaded.run(case.inputs[0])[0],  # type: ignore[union-attr]
         executable.run(case.inputs[0])[0],
     )
+
+
+COLUMN = """
+    import os, sys
+    import numpy as np
+    import monograph
+    from monograph import functional as F
+    from monograph.compiler import Options, compile_graph
+    from monograph.ir.interpret import interpret
+
+    def program(x, column):
+        return F.attention(x, x, x) * column
+
+    inputs = [np.ones((1, 1, 33, 33), "f2"), np.arange(33).astype("f2").reshape(33, 1)]
+    for width in sys.argv[1:]:
+        os.environ["MONOGRAPH_VECTOR_BYTES"] = width
+        graph = monograph.trace(program, "f16[1, 1, 33, 33]", "f16[33, 1]")
+        native = compile_graph(graph, Options(cache=False, threads=1))
+        np.testing.assert_array_equal(native.run(inputs)[0], interpret(graph, inputs)[0])
+        print(width)
+"""
+
+
+def test_rows_that_a_tile_does_not_have_are_not_read(fenced: Side) -> None:
+    """The last tile of rows is not full; what each row is multiplied with does not vary in it."""
+    widths = [str(width) for width in VECTOR_BYTES]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(COLUMN), *widths],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == widths, done.stderr
 
 
 # Wrong programs -----------------------------------------------------------------------------------

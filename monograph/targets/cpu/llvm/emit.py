@@ -9,7 +9,7 @@ in halves: lane k with lane k + width/2, and so on down to one. In a long row th
 vectors are summed on their own and then added to those before, so that rounding hardly grows with
 the row. The order depends on the schedule alone, never on the number of threads.
 
-Nothing moves out of a condition.
+Nothing moves out of a condition, and nothing that reads memory out of a loop that may be empty.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ class NestEmitter(ValueEmitter):
             self.pointers[buffer.name] = self._allocate(buffer)
         start = self.function.place(self.function.block("start"))
         self.scopes = [Scope(Builder(self.function, start, self.declarations), symbols)]
-        self._serial(nest.parallel, Lanes("%begin", INDEX), Lanes("%end", INDEX), nest.body)
+        begin, end = Lanes("%begin", INDEX), Lanes("%end", INDEX)
+        self._serial(nest.parallel, begin, end, nest.body, may_be_empty=True)
         if self.streams:
             self.here.line("fence seq_cst")
         if self.has_checks:
@@ -161,7 +162,8 @@ class NestEmitter(ValueEmitter):
                 case Loop(symbol, start, extent, inner, LoopKind.SERIAL, _):
                     first = self.dim(start)
                     last = self.here.binary("add", first, self.dim(extent))
-                    self._serial(symbol, first, last, inner)
+                    may_be_empty = not is_at_least(extent, 1)
+                    self._serial(symbol, first, last, inner, may_be_empty=may_be_empty)
                 case Loop():
                     self._vectorized(statement)
             if isinstance(statement, Loop):
@@ -177,10 +179,17 @@ class NestEmitter(ValueEmitter):
 
     @contextmanager
     def _scope(
-        self, block: Block, symbols: dict[Symbol, Lanes], conditional: bool = False
+        self,
+        block: Block,
+        symbols: dict[Symbol, Lanes],
+        *,
+        conditional: bool = False,
+        may_be_empty: bool = False,
     ) -> Iterator[Scope]:
         builder = Builder(self.function, block, self.declarations)
-        self.scopes.append(Scope(builder, symbols, is_conditional=conditional))
+        self.scopes.append(
+            Scope(builder, symbols, is_conditional=conditional, may_be_empty=may_be_empty)
+        )
         yield self.scopes[-1]
         self.scopes.pop()
 
@@ -243,9 +252,15 @@ class NestEmitter(ValueEmitter):
         last: Lanes,
         body: Sequence[Statement],
         step: int = 1,
+        *,
+        may_be_empty: bool,
     ) -> None:
         """``for symbol in range(first, last, step)``; the builder moves on to what follows."""
-        self._counted(symbol, first, last, step, lambda _: self._statements(body))
+
+        def statements(_: Lanes) -> None:
+            self._statements(body)
+
+        self._counted(symbol, first, last, step, statements, may_be_empty=may_be_empty)
 
     def _counted(
         self,
@@ -254,6 +269,8 @@ class NestEmitter(ValueEmitter):
         last: Lanes,
         step: int,
         body: Callable[[Lanes], None],
+        *,
+        may_be_empty: bool,
     ) -> None:
         """A loop whose body is written by a function of the counter."""
         function = self.function
@@ -263,7 +280,7 @@ class NestEmitter(ValueEmitter):
         self.scopes[-1].is_open = False
         function.place(before)
         counter = function.name("i")
-        with self._scope(before, {}) as outside:
+        with self._scope(before, {}, may_be_empty=may_be_empty) as outside:
             function.place(head)
             with self._scope(head, {symbol: Lanes(counter, INDEX)}) as inside:
                 body(Lanes(counter, INDEX))
@@ -334,8 +351,13 @@ class NestEmitter(ValueEmitter):
         if any(isinstance(each, Write) and not each.streaming for each in loop.body):
             sums = {}
         length = MAX_VECTORS_PER_SUM * loop.width
+        may_be_empty = not is_at_least(loop.extent, 1)
+
+        def vectors(begin: Lanes, end: Lanes) -> None:
+            self._serial(loop.symbol, begin, end, loop.body, loop.width, may_be_empty=may_be_empty)
+
         if not sums or not is_at_least(loop.extent, 2 * length, possibly=True):
-            self._serial(loop.symbol, first, last, loop.body, loop.width)
+            vectors(first, last)
             return
 
         def one_run(start: Lanes) -> None:
@@ -346,12 +368,13 @@ class NestEmitter(ValueEmitter):
                 for name, each in sums.items()
             }
             outer, self.partials = self.partials, {**self.partials, **own}
-            self._serial(loop.symbol, start, end, loop.body, loop.width)
+            vectors(start, end)
             self.partials = outer
             for name, each in own.items():
                 sums[name].combine(self.here, each.result(self.here), None, None)
 
-        self._counted(Symbol("_run", 0, None), first, last, length, one_run)
+        run = Symbol("_run", 0, None)
+        self._counted(run, first, last, length, one_run, may_be_empty=may_be_empty)
 
     def _in_pairs(self, loop: Loop) -> bool:
         """Whether whole vectors of a loop keep even elements first, then odd ones."""
@@ -428,7 +451,8 @@ class NestEmitter(ValueEmitter):
         self.here.line(f"br {condition}, label %{body.label}, label %{exit_.label}")
         self.scopes[-1].is_open = False
         function.place(body)
-        with self._scope(body, {loop.symbol: first}) as inside:
+        may_be_empty = not is_at_least(loop.extent, 1)
+        with self._scope(body, {loop.symbol: first}, may_be_empty=may_be_empty) as inside:
             b = inside.builder
             mask = None
             if left is not None:

@@ -35,6 +35,8 @@ class Scope:
     """False while a loop inside it is emitted: nothing can be added before that loop then."""
     is_conditional: bool = False
     """Whether it may not run at all: nothing that belongs to it is computed outside."""
+    may_be_empty: bool = False
+    """Whether it belongs to a loop that may have no turns: what it reads is not read outside."""
 
 
 @dataclass(frozen=True)

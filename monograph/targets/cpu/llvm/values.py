@@ -1,8 +1,9 @@
 """Values of a loop nest: which instructions compute an expression, and where they stand.
 
 A value is emitted in the outermost loop in which everything it depends on is known: what does not
-change along a vector stays a scalar until it meets one. What a nest changes as it goes (a declared
-variable, a volatile buffer) is read once in each statement that asks for it.
+change along a vector stays a scalar until it meets one. What reads memory leaves only loops that
+are known to have a turn: where there is none, there may be no such element. What a nest changes as
+it goes (a declared variable, a volatile buffer) is read once in each statement that asks for it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ TESTED_BITS = 256
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 CHANGING = "!"
 """Stands among the names that an expression reads if its value changes as the nest runs."""
+READING = "[]"
+"""Stands among the names that an expression reads if it reads memory."""
 
 
 class ValueEmitter(MemoryEmitter):
@@ -113,6 +116,8 @@ class ValueEmitter(MemoryEmitter):
         level = len(self.scopes) - 1
         while level and not self.scopes[level].is_conditional:
             scope = self.scopes[level]
+            if scope.may_be_empty and READING in names:
+                break
             free_of_symbols = scope.symbols.keys().isdisjoint(symbols)
             if not free_of_symbols or not scope.variables.keys().isdisjoint(names):
                 break
@@ -130,8 +135,10 @@ class ValueEmitter(MemoryEmitter):
                 for operand in expr.operands:
                     names = self._names(operand)
                     found = found if names <= found else found | names
-            if isinstance(expr, Load) and expr.buffer.name in self.nest.volatile:
-                found |= {CHANGING}
+            if isinstance(expr, Load):
+                found |= {READING}
+                if expr.buffer.name in self.nest.volatile:
+                    found |= {CHANGING}
             self.names[expr] = found
         return found
 
