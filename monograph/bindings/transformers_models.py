@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import sys
 from typing import Any
 
@@ -21,6 +22,9 @@ import torch
 
 from monograph.errors import InputError
 from monograph.runtime.pretrained_calls import Compile, CompiledForward, CompiledPretrained
+
+IMAGE_SIDE = 224
+"""Of dummy images for a network that takes them of any size: what ImageNet's are cut to."""
 
 
 def is_pretrained(model: object) -> bool:
@@ -64,7 +68,7 @@ def dummy_inputs(model: Any) -> dict[str, Any]:
         with_decoder = {"decoder_input_ids": torch.full((1, 2), start)}
     if name == "pixel_values":
         vision = getattr(config, "vision_config", config)
-        size = vision.image_size
+        size = getattr(vision, "image_size", IMAGE_SIDE)
         height, width = (size, size) if isinstance(size, int) else size
         return {name: torch.zeros(1, vision.num_channels, height, width), **with_decoder}
     if name == "input_features":
@@ -76,3 +80,12 @@ def dummy_inputs(model: Any) -> dict[str, Any]:
             hint="compile it for one call: monograph.compile(model, kwargs=inputs)",
         )
     return dict(model.dummy_inputs)
+
+
+def dummy_examples(model: object) -> tuple[Any, ...] | None:
+    """The dummy inputs by position; None of another model, or where others stand between them."""
+    if not is_pretrained(model):
+        return None
+    given = dummy_inputs(model)
+    first = tuple(inspect.signature(model.forward).parameters)[: len(given)]  # type: ignore[attr-defined]
+    return tuple(given[name] for name in first) if set(first) == set(given) else None

@@ -130,7 +130,7 @@ def _check_python(
         is_torch = uses_torch(namespace, target, ())
         examples: Sequence[Any] = [torch_example(text) if is_torch else text for text in inputs]
         if not examples and not isinstance(target, Graph):
-            examples = declared_examples(namespace, path, model)
+            examples = declared_examples(namespace, path, model, target)
         # Types with free sizes stay types, and say nothing of whose model it is.
         if not (is_torch if inputs else uses_torch(namespace, target, examples)):
             return _check_own(model, target, examples, path, pipeline)

@@ -107,6 +107,8 @@ class Explanation:
     """All of it. ``kernels`` are the distinct ones; ``launches`` counts them as they run."""
 
     model: str
+    inputs: tuple[str, ...]
+    """The types of what a call takes, with names: ``x: f32[batch, 8]``."""
     machine: str
     threads: int
     cache: str
@@ -238,6 +240,7 @@ def explain_executable(
     machine = executable.target or host_record()
     return Explanation(
         model=name or f"@{executable.graph.name}",
+        inputs=tuple(f"{each.name}: {each.type}" for each in executable.graph.inputs),
         machine=f"{machine.triple} ({machine.cpu})",
         threads=0 if executable.native is None else executable.native.threads,
         cache=report.cache,

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 WIDTH = 80
 FEW_REASONS = 3
 _INSIDE = re.compile(r"(?P<name>%\S+) stays inside: (?P<size>.+) not written")
+MOST_INPUTS = 4
+"""Inputs that the page names; the rest are counted."""
+MOST_SLOW = 10
+"""Kernels that the page has a row for, those that take the longest."""
 MOST_NODES = 12
 """Nodes of a kernel that the page shows; the rest are counted."""
 
@@ -28,6 +32,7 @@ def explanation_text(explained: Explanation) -> str:
         _stages(explained),
         _passes(explained),
         _steps(explained),
+        _slowest(explained.kernels),
         _bytes(explained),
         _layouts(explained),
         _interpreter(explained),
@@ -44,8 +49,12 @@ def _summary(explained: Explanation) -> list[str]:
     nodes = f"{explained.nodes_given:,} as given, {explained.nodes_optimised:,} after the passes"
     if explained.nodes_lowered:
         nodes += f", {explained.nodes_lowered:,} lowered"
+    shown = ", ".join(explained.inputs[:MOST_INPUTS])
+    more = len(explained.inputs) - MOST_INPUTS
+    shown += f" and {_count(more, 'more input')}" if more > 0 else ""
     lines = [
         explained.model,
+        *(_wrapped(f"  {'inputs':<13}", shown) if shown else []),
         _row("nodes", nodes),
         _row("kernels", f"{_count(explained.launches, 'launch')}{distinct}"),
         _row("interpreter", _count(explained.interpreted, "node")),
@@ -161,6 +170,28 @@ def _interpreter(explained: Explanation) -> list[str]:
         return lines
     lines += [f"in the interpreter: {_count(explained.interpreted, 'node')}"]
     return lines + [f"  {count:>5} × {name}" for name, count in explained.fallbacks.items()]
+
+
+def _slowest(kernels: Sequence[KernelExplanation]) -> list[str]:
+    """The kernels that take the most of a call, a row each."""
+    timed = [each for each in kernels if each.seconds is not None and each.share is not None]
+    if len(timed) < 2:
+        return []
+    ranked = sorted(timed, key=lambda each: -(each.seconds or 0.0))
+    lines = [f"{'where the time goes':<36}{'µs':>10}{'of a call':>11}{'times':>7}  of the roof"]
+    for each in ranked[:MOST_SLOW]:
+        place = "" if each.place is None else f"{each.place.reached:.0%} {each.place.bound}"
+        lines.append(_time_row(each.name, [each], place))
+    left = ranked[MOST_SLOW:]
+    return [*lines, _time_row(f"{len(left)} other kernels", left)] if left else lines
+
+
+def _time_row(name: str, kernels: Sequence[KernelExplanation], place: str = "") -> str:
+    micros = sum(each.seconds or 0.0 for each in kernels) * 1e6
+    share = sum(each.share or 0.0 for each in kernels)
+    times = sum(each.launches for each in kernels)
+    named = name if len(name) <= 33 else f"{name[:32]}…"
+    return f"  {named:<34}{micros:>10,.1f}{share:>11.1%}{times:>7,}  {place}".rstrip()
 
 
 def _kernels(kernels: Sequence[KernelExplanation]) -> list[str]:

@@ -122,7 +122,7 @@ def _python_model(text: str, path: Path, name: str, types: Sequence[str]) -> Mod
             )
         check_types(types)
         if not types:
-            examples = tuple(declared_examples(namespace, path, text))
+            examples = tuple(declared_examples(namespace, path, text, subject))
             return Model(text, path, subject, examples, uses_torch(namespace, subject, examples))
         if not uses_torch(namespace, subject, ()):
             return Model(text, path, subject, tuple(types))

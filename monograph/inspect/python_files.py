@@ -112,10 +112,16 @@ def uses_torch(namespace: ModuleType, target: Any, examples: Sequence[Any]) -> b
     )
 
 
-def declared_examples(namespace: ModuleType, path: Path, model: str) -> Sequence[Any]:
-    """What the file says of its inputs, under ``example_inputs``: a tuple, or a function of it."""
+def declared_examples(namespace: ModuleType, path: Path, model: str, target: Any) -> Sequence[Any]:
+    """What the file says of its inputs, under ``example_inputs``: a tuple, or a function of it.
+
+    If it says nothing, a model of transformers has dummy inputs of its own.
+    """
     declared = getattr(namespace, "example_inputs", None)
     if declared is None:
+        dummies = _dummy_examples(target)
+        if dummies is not None:
+            return dummies
         raise InputError(
             "a Python model needs example inputs",
             hint=f"{model} --input 'f32[1, 4]', or define example_inputs in the file",
@@ -126,6 +132,14 @@ def declared_examples(namespace: ModuleType, path: Path, model: str) -> Sequence
         with blaming(path, "example_inputs() cannot be called"):
             given = declared()
     return given if isinstance(given, tuple | list) else (given,)
+
+
+def _dummy_examples(target: Any) -> tuple[Any, ...] | None:
+    if "transformers" not in sys.modules:
+        return None
+    from monograph.bindings.transformers_models import dummy_examples
+
+    return dummy_examples(target)
 
 
 def torch_example(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ transformers = pytest.importorskip("transformers")
 import monograph  # noqa: E402
 from monograph.bindings.transformers_models import dummy_inputs  # noqa: E402
 from monograph.errors import InputError  # noqa: E402
+from monograph.inspect.models import find_model  # noqa: E402
 
 SLOW = pytest.mark.slow
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 37}
@@ -122,3 +124,23 @@ def test_weights_that_change_are_not_mixed() -> None:
 def test_what_cannot_be_saved_says_how_it_can() -> None:
     with pytest.raises(InputError, match="one call"):
         monograph.compile(build("GPT-2"), cache=False).save("x.mono")
+
+
+def test_a_model_in_a_file_needs_no_inputs_either(tmp_path: Path) -> None:
+    config = {**SMALL, "num_attention_heads": 2, "vocab_size": 99}
+    (tmp_path / "net.py").write_text(
+        "from transformers import BertConfig, BertModel, T5Config, T5Model\n"
+        f"bert = BertModel(BertConfig(**{config}))\n"
+        "t5 = T5Model(T5Config(d_model=32, d_ff=37, d_kv=8, num_layers=1, num_heads=4))\n"
+    )
+    found = find_model(f"{tmp_path}/net.py:bert")
+    assert [tuple(each.shape) for each in found.examples] == [(3, 5)]
+    # Its mask stands between the two that it must be given.
+    with pytest.raises(InputError, match="needs example inputs"):
+        find_model(f"{tmp_path}/net.py:t5")
+
+
+def test_a_network_for_images_of_any_size_gets_one_of_a_usual_size() -> None:
+    config = {"embedding_size": 8, "hidden_sizes": [8, 8], "depths": [1, 1]}
+    model = transformers.ResNetModel(transformers.ResNetConfig(**config))
+    assert dummy_inputs(model)["pixel_values"].shape == (1, 3, 224, 224)

@@ -48,6 +48,10 @@ def test_kernels_have_times_and_passes_what_they_bought(tmp_path: Path) -> None:
     assert {step["name"].partition("{")[0] for step in found["steps"]} >= {"lower_composites"}
     page = output_of("explain", model)
     assert "what each pass bought" in page and "of it" in page
+    assert f"  {'inputs':<13}x: f32[batch, 8]" in page
+    rows = page.partition("where the time goes")[2].partition("\n\n")[0].splitlines()[1:]
+    shares = [float(row.split("%")[0].split()[-1]) for row in rows]
+    assert len(rows) == len(timed) and shares == sorted(shares, reverse=True)
     more = found["launches"] - found["steps"][-1]["after"]["kernels"]
     assert (f"or put results together, beside: {more}" in page) == (more > 0)
     plain = json.loads(output_of("explain", model, "--json", "--no-measure"))
