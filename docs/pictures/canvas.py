@@ -80,6 +80,14 @@ class Canvas:
             f'text-anchor="{anchor}"{font}{weight} xml:space="preserve">{html.escape(words)}</text>'
         )
 
+    def note(self, x: float, y: float, words: str, anchor: str = "start") -> None:
+        """A remark: small and faint."""
+        self.text(x, y, words, kind="faint", size=12, anchor=anchor)
+
+    def code(self, x: float, y: float, words: str, anchor: str = "start") -> None:
+        """A name or a number, as it stands in the program."""
+        self.text(x, y, words, mono=True, size=12, anchor=anchor)
+
     def line(
         self,
         *points: tuple[float, float],

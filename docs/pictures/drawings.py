@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
-import monograph
 from docs.pictures.canvas import Canvas
+from docs.pictures.kernels import fusion, products, schedules
 from docs.pictures.layers import (
     HEIGHT,
     Box,
@@ -15,15 +16,15 @@ from docs.pictures.layers import (
     layered,
     place_boxes,
 )
+from docs.pictures.memory import cache_and_artifacts, dynamic_shapes, memory_and_threads
+from docs.pictures.models import traced
 from examples.digits import digits
 from monograph.ir.graph import Graph
-
-IMAGES = "f32[batch, 1, 28, 28]"
 
 
 def the_graph() -> str:
     """The graph of digits: every value with its type, weights beside the node that reads them."""
-    graph = monograph.trace(digits, IMAGES)
+    graph = traced()
     rows = layered(graph)
     canvas = Canvas("The graph of digits", 520, 62 * (len(rows) + 2) + 8)
     boxes = place_boxes(rows, left=250, width=260, top=16 + 62)
@@ -58,6 +59,37 @@ def _ends(canvas: Canvas, graph: Graph, boxes: dict) -> None:
         canvas.curve(maker.bottom, box.top)
 
 
+def frontends() -> str:
+    """The lines of digits, and the nodes that each left behind."""
+    lines, first = inspect.getsourcelines(digits)
+    graph = traced()
+    made: dict[int, list[str]] = {}
+    for node in graph.nodes:
+        if node.location is not None and 0 <= node.location.line - first < len(lines):
+            made.setdefault(node.location.line - first, []).append(node.op.name)
+    canvas = Canvas("What each line of digits leaves behind", 860, 30 * len(lines) + 20)
+    for number, line in enumerate(lines):
+        y = 30 + 30 * number
+        canvas.code(20, y, line.rstrip())
+        names = made.get(number, [])
+        for place, name in enumerate(dict.fromkeys(names)):
+            x, count = 660 + 98 * place, names.count(name)
+            canvas.box(x, y - 15, 92, 22, "plain" if name == "weight" else "blue")
+            label = name if count == 1 else f"{count} {name}s"
+            canvas.text(x + 46, y, label, size=12, anchor="middle")
+        if names:
+            start = 30 + 7.3 * len(line.rstrip())
+            canvas.line((start, y - 4), (652, y - 4), dashed=True, arrow=True)
+    return canvas.svg()
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "1-the-graph": the_graph,
+    "2-frontends": frontends,
+    "6-fusion": fusion,
+    "7-kernels-and-schedules": schedules,
+    "8-products-and-convolutions": products,
+    "9-memory-and-threads": memory_and_threads,
+    "10-dynamic-shapes": dynamic_shapes,
+    "11-cache-and-artifacts": cache_and_artifacts,
 }

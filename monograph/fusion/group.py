@@ -288,7 +288,7 @@ class _Fuser:
         if source.size() + group.size() > MAX_KERNEL_WORK:
             return "together they would be too long a formula"
         if source.kind is Kind.WINDOW or group.kind is Kind.WINDOW:
-            return "windows overlap, so elements would be computed several times"
+            return "a window has loops of its own"
         if group.kind is Kind.CONTRACTION:
             if is_image(source.nodes, group.nodes):
                 return "a window looks for its elements as they lie"
