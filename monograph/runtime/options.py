@@ -117,6 +117,11 @@ class Options:
                 f"{self.resolved_target} is not this machine, and a search measures",
                 hint="leave the budget out, or tune where the program will run",
             )
+        if self.budget and self.resolved_target.recorder() is None:
+            raise InputError(
+                f"{self.resolved_target} has no schedules to search",
+                hint="leave the budget out",
+            )
         return self.budget
 
     def __post_init__(self) -> None:

@@ -200,9 +200,9 @@ class Target(ABC):
         """Choices that are overruled, out of the numbers that are stored of them."""
         return NoTuning()
 
-    def recorder(self) -> Tuning:
-        """A tuning without edits that remembers what could be edited."""
-        return NoTuning()
+    def recorder(self) -> Tuning | None:
+        """A tuning without edits that remembers what could be edited; None if nothing can be."""
+        return None
 
     def __str__(self) -> str:
         return self.name

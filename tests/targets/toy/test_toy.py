@@ -11,7 +11,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
-from monograph.errors import MonographError
+from monograph.errors import InputError, MonographError
 from monograph.ir.interpret import interpret
 from monograph.runtime.device import DEVICES
 from monograph.targets.names import KINDS
@@ -74,6 +74,13 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     again = monograph.load(made.save(tmp_path / "model.mono"))
     for got, expected in zip(again(x), made(x), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+def test_it_has_nothing_to_search() -> None:
+    made = monograph.compile(model, "f32[8, 16]", target="toy", level="O3")
+    assert made.report.search is None
+    with pytest.raises(InputError, match="no schedules to search"):
+        monograph.compile(model, "f32[8, 16]", target="toy", budget=1)
 
 
 def test_every_stage_is_dumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
