@@ -225,8 +225,8 @@ def test_a_program_for_a_gpu_shows_its_source() -> None:
     pytest.importorskip("triton")
     compiled = monograph.compile(mlp, *TYPES, target="gpu:sm_90", cache=False)
     data = report_data(record(compiled.executable), measured=measure(compiled.executable, {}))
-    assert [each.stage for each in data.listings] == ["kernels", "source"]
-    assert all("@triton.jit" in text for text in data.listings[1].parts.values())
+    assert [each.stage for each in data.listings] == ["plan", "kernels", "source"]
+    assert all("@triton.jit" in text for text in data.listings[2].parts.values())
     note = data.facts["measured"]["note"]  # type: ignore[index, call-overload]
     assert note.startswith("it was not called: this program was compiled for another target")
 
