@@ -157,7 +157,7 @@ class _Search:
     def gradient(self, samples: Sequence[Sample]) -> Bisection:
         """Look for an op whose gradient is not its slope."""
         for sample in samples:
-            if sample.name.startswith(("specials", "zeros", "equal")):
+            if sample.name.startswith(("specials", "zeros", "equal", "ends")):
                 continue  # kinks, where there is no slope
             case = Case(self.subject.graph, sample.arrays)
             symptom = broken_gradient(case)
@@ -176,7 +176,7 @@ class _Search:
 
         Only ordinary inputs count: others may be what an op refuses.
         """
-        if not sample.name.startswith(("given", "normal")):
+        if not sample.name.startswith("given" if self.subject.given else "normal"):
             return None
         try:
             interpret(case.graph, case.inputs)

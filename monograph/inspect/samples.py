@@ -1,9 +1,10 @@
 """Inputs that find faults: ordinary ones, awkward numbers, and sizes at the ends of their ranges.
 
 Floats are drawn in several ways: normal ones, magnitudes far apart, all equal (variances vanish),
-both zeros with subnormals, and NaN and infinities among others. Indices stay inside the table that
-they are looked up in, its first and last row among them. Symbolic sizes are the usual ones, the
-smallest, the largest, and an odd one that fills no vector.
+both zeros with subnormals, and NaN and infinities among others. Integers are 0 and 1, which suits
+masks, then small ones of both signs, then the ends of their range. Indices stay inside the table
+that they are looked up in, its first and last row among them. Symbolic sizes are the usual ones,
+the smallest, the largest, and an odd one that fills no vector.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.inspect.inputs import USUAL_SIZE, choose_sizes
 from monograph.inspect.precise import precision_of
-from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.ir.dims import Dim, Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Value
 from monograph.ir.op import Family
 from monograph.ir.types import Array, TensorType, string
@@ -30,6 +32,10 @@ LARGE_SIZE = 131
 ODD_SIZE = 7
 CONTENTS = ("normal", "specials", "zeros", "wide", "equal")
 """How floats are drawn."""
+INTEGERS = ("integers", "ends")
+"""How integers are drawn that are no indices, beside 0 and 1; floats are normal ones then."""
+FEW = 9
+"""Small integers lie between this and its negative."""
 SHARE_OF_AWKWARD = 0.25
 _TABLES = {"embedding": (0, 1), "take": (0, 1), "take_along_axis": (0, 1)}
 """Ops that look indices up: the operands that are the table and the indices."""
@@ -64,15 +70,18 @@ def draw_samples(
     makers = [("normal", usual)]
     makers += [("normal", each) for each in _extreme_sizes(graph, fixed)]
     makers += [(contents, usual) for contents in CONTENTS[1:]]
+    makers += [(contents, usual) for contents in INTEGERS]
     if given:  # which is an ordinary sample already
         makers.append(makers.pop(0))
-    has_floats = any(
-        isinstance(value.type, TensorType) and value.dtype.is_float for value in graph.inputs
-    )
+    drawn = [value for k, value in enumerate(graph.inputs) if k not in known]
+    has_floats = any(isinstance(x.type, TensorType) and x.dtype.is_float for x in drawn)
+    has_integers = any(_is_number(value) for value in drawn)
     for number, (contents, bindings) in enumerate(makers):
-        if contents != "normal" and not has_floats:
+        if given and not drawn:
+            break
+        if contents in CONTENTS[1:] and not has_floats:
             continue
-        if given and contents == "normal" and not has_floats and not graph.symbols():
+        if contents in INTEGERS and not has_integers:
             continue
         generator = np.random.default_rng(seed + number)
         arrays = tuple(
@@ -145,6 +154,9 @@ def draw(
     if value.dtype.is_float:
         return _floats(shape, contents, dtype, generator)
     bound = index_bound(value, bindings)
+    if bound is None and contents in INTEGERS and _is_number(value):
+        return _integers(shape, contents, dtype, generator)
+    bound = 2 if bound is None else bound
     drawn = generator.integers(0, bound, shape)
     flat = drawn.reshape(-1)
     if flat.size > 1:
@@ -152,12 +164,28 @@ def draw(
     return drawn.astype(dtype)
 
 
-def index_bound(value: Value, bindings: Mapping[Symbol, int]) -> int:
-    """Below which number an integer input stays: the size of the smallest table it indexes, or 2.
+def _is_number(value: Value) -> bool:
+    """Whether an input is of integers that are not looked up in a table."""
+    if not isinstance(value.type, TensorType) or not value.dtype.is_integer:
+        return False
+    return not any(True for _ in _tables(value))
+
+
+def index_bound(value: Value, bindings: Mapping[Symbol, int]) -> int | None:
+    """Below which number an integer input stays: the size of the smallest table that it indexes.
+
+    None if it indexes none.
+    """
+    bounds = [max(1, evaluate_dim(size, bindings)) for size in _tables(value)]
+    return min(bounds, default=None)
+
+
+def _tables(value: Value) -> Iterator[Dim]:
+    """The sizes of the tables that an input's integers are looked up in.
 
     The way to the table may lead through ops that move elements without changing them.
     """
-    pending, seen, bounds = [value], {value}, []
+    pending, seen = [value], {value}
     while pending:
         each = pending.pop()
         for use in each.uses:
@@ -165,12 +193,25 @@ def index_bound(value: Value, bindings: Mapping[Symbol, int]) -> int:
             table, indices = _TABLES.get(node.op.name, (-1, -1))
             if table >= 0 and node.operands[indices] is each:
                 axis = int(node.op.attributes().get("axis", 0))
-                bounds.append(evaluate_dim(node.operands[table].tensor.shape[axis], bindings))
+                yield node.operands[table].tensor.shape[axis]
             elif node.op.family is Family.SHAPE or node.op.name == "cast":
                 found = [result for result in node.results if result not in seen]
                 seen.update(found)
                 pending += found
-    return max(1, min(bounds)) if bounds else 2
+
+
+def _integers(
+    shape: tuple[int, ...], contents: str, dtype: np.dtype[Any], generator: np.random.Generator
+) -> Array:
+    """Small integers of both signs, or those with the ends of the range among them."""
+    info = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    low, high = max(int(info.min), -FEW), min(int(info.max), FEW)
+    made = generator.integers(low, high + 1, shape).astype(dtype)
+    if contents == "ends":
+        ends = np.array([info.min, info.max, info.min + 1, info.max - 1]).astype(dtype)
+        chosen = ends[generator.integers(0, len(ends), shape)]
+        made = np.where(generator.random(shape) < SHARE_OF_AWKWARD, chosen, made)
+    return np.asarray(made)
 
 
 def _floats(

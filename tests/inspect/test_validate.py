@@ -21,8 +21,10 @@ from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
 from monograph.ir.types import TensorType, f32
+from monograph.passes import simplify
 from monograph.passes.base import Pass, PassResult
 from monograph.passes.dce import DeadCodeElimination
+from monograph.rewrite.rule import Rule
 
 
 @dataclass(frozen=True)
@@ -182,3 +184,25 @@ def test_indices_stay_inside_the_table_that_they_are_looked_up_in() -> None:
         indices = sample.arrays[1]
         assert indices.min() == 0
         assert indices.max() == 4
+
+
+def test_integers_are_small_ones_and_the_ends_of_their_range_too() -> None:
+    graph = monograph.trace(lambda x, n: x * F.cast(n, "f32"), "f32[4, 9]", "i8[4, 9]")
+    drawn = {sample.name: sample.arrays[1] for sample in draw_samples(graph)}
+    assert set(drawn["normal"].flat) == {0, 1}
+    assert drawn["integers"].min() < 0 and drawn["integers"].max() > 1
+    assert {-128, 127} & set(drawn["ends"].flat)
+
+
+def test_a_rule_that_holds_for_0_and_1_alone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Rule("planted", pattern=lambda x: x * x, replacement=lambda x: x * 1, floats="none")
+    monkeypatch.setattr(simplify, "EXACT", (wrong, *simplify.EXACT))
+    found = monograph.validate(monograph.trace(lambda x: x * x, "i32[4, 4]"))
+    assert found.first_wrong == "simplify"
+
+
+def test_indices_are_drawn_beside_those_that_were_given() -> None:
+    graph = monograph.trace(lambda table, i: F.take(table, i, 0), "f32[50, 2]", "i64[8]")
+    given = (np.ones((50, 2), "f4"), np.zeros(8, "i8"))
+    names = [sample.name for sample in draw_samples(graph, given, state={0: given[0]})]
+    assert names == ["given", "normal"]
