@@ -148,6 +148,13 @@ MODULES: dict[str, str] = {
         f"slice_sizes = array<i64: 1, 4>}}> : ({A}, tensor<5xi32>) -> tensor<5x4xf32>",
         "tensor<5x4xf32>", A, "tensor<5xi32>",
     ),
+    "dynamic_gather": module(
+        "%s = stablehlo.constant dense<[1, 4]> : tensor<2xi32>\n"
+        '%r = "stablehlo.dynamic_gather"(%a, %b, %s) <{dimension_numbers = #stablehlo.gather<'
+        "offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], "
+        f"index_vector_dim = 1>}}> : ({A}, tensor<5xi32>, tensor<2xi32>) -> tensor<5x4xf32>",
+        "tensor<5x4xf32>", A, "tensor<5xi32>",
+    ),
     "scatter": module(
         '%r = "stablehlo.scatter"(%a, %b, %c) <{scatter_dimension_numbers = #stablehlo.scatter<'
         "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]"
@@ -188,6 +195,14 @@ MODULES: dict[str, str] = {
         ", window = {stride = [1, 2], pad = [[1, 0], [0, 1]], reverse = [true, false]} "
         "{batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x3x5x6xf32>, "
         "tensor<4x3x2x3xf32>) -> tensor<2x4x5x3xf32>",
+        "tensor<2x4x5x3xf32>", "tensor<2x3x5x6xf32>", "tensor<4x3x2x3xf32>",
+    ),
+    "dynamic_conv": module(
+        "%p = stablehlo.constant dense<[[1, 0], [0, 1]]> : tensor<2x2xi32>\n"
+        '%r = "stablehlo.dynamic_conv"(%a, %b, %p) <{dimension_numbers = #stablehlo.conv<'
+        "[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>, batch_group_count = 1 : i64, "
+        "feature_group_count = 1 : i64, window_strides = array<i64: 1, 2>}> : "
+        "(tensor<2x3x5x6xf32>, tensor<4x3x2x3xf32>, tensor<2x2xi32>) -> tensor<2x4x5x3xf32>",
         "tensor<2x4x5x3xf32>", "tensor<2x3x5x6xf32>", "tensor<4x3x2x3xf32>",
     ),
     "fft": module(
@@ -262,7 +277,6 @@ MODULES: dict[str, str] = {
 
 DISTRIBUTED = "it speaks of several devices, which a graph read from StableHLO has not"
 TOKENS = "it orders effects, of which a graph has none"
-SIZES = "its window or slices are data: sizes must be known"
 TUPLES = "tuples of values are not values here; StableHLO itself gives several results"
 QUANTIZED = "quantized element types of StableHLO are not read"
 REFUSED: dict[str, str] = {
@@ -282,7 +296,6 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(
         ["after_all", "async_done", "async_start", "infeed", "outfeed", "recv", "send"], TOKENS
     ),
-    **dict.fromkeys(("dynamic_conv", "dynamic_gather"), SIZES),
     **dict.fromkeys(("get_tuple_element", "tuple"), TUPLES),
     **dict.fromkeys(("uniform_dequantize", "uniform_quantize"), QUANTIZED),
     "rng": "its numbers are the implementation's own; rng_bit_generator has defined ones",

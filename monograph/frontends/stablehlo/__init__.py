@@ -2,7 +2,8 @@
 
 jaxlib parses and verifies the module (``module``), its functions are walked in order (``reader``),
 and each operation is handed to its converter (``operations``, ``structured``). What operations mean
-in ours is in ``frontends.xla``, which the reader of jaxprs shares. Sizes must be known.
+in ours is in ``frontends.xla``, which the reader of jaxprs shares. Free sizes are symbols; what the
+module computes with them is worked out beside the graph (``sizes``).
 
 jaxlib itself is imported by the modules of this package, never by the package's ``__init__``.
 """

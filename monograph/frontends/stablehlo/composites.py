@@ -101,7 +101,7 @@ def convert_map(operation: Operation) -> Sequence[Value]:
         if not elementwise or len(each.operation.regions):
             raise UnsupportedError(f"a map of {each.operation.name} has no meaning here")
     (made,) = operation.region(0, operation.operands)
-    return [F.broadcast_to(made, operation.type.shape)]
+    return [F.broadcast_to(made, operation.operand.shape)]
 
 
 @converter("stablehlo.rng_bit_generator")

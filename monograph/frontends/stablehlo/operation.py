@@ -2,53 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import ml_dtypes
-import numpy as np
 from jaxlib.mlir import ir
 
 from monograph.errors import UnsupportedError
+from monograph.frontends.stablehlo.attributes import declared, dense_array, type_from
+from monograph.frontends.stablehlo.sizes import learn
+from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
-from monograph.ir.types import DTYPES, DType, TensorType
+from monograph.ir.types import DType, TensorType
 
 if TYPE_CHECKING:
     from monograph.frontends.stablehlo.reader import Reader
-
-DTYPE_NAMES = {
-    "i1": "bool",
-    "f8E4M3FN": "f8e4m3fn",
-    "f8E5M2": "f8e5m2",
-    "complex<f32>": "c64",
-    "complex<f64>": "c128",
-    **{f"i{bits}": f"i{bits}" for bits in (2, 4, 8, 16, 32, 64)},
-    **{f"ui{bits}": f"u{bits}" for bits in (2, 4, 8, 16, 32, 64)},
-    **{name: name for name in ("f64", "f32", "f16", "bf16")},
-}
-"""MLIR's spelling of each dtype."""
-
-
-def dtype_from(spelling: str) -> DType:
-    """A dtype of MLIR's."""
-    if spelling not in DTYPE_NAMES:
-        raise UnsupportedError(f"there is no dtype {spelling} here")
-    return DTYPES[DTYPE_NAMES[spelling]]
-
-
-def type_from(type_: Any) -> TensorType:
-    """The type of a tensor whose sizes are known."""
-    try:
-        ranked = ir.RankedTensorType(type_)
-    except ValueError:
-        raise UnsupportedError(f"{type_} is not a tensor") from None
-    if not ranked.has_static_shape:
-        raise UnsupportedError(
-            f"{type_} has a size that is not known",
-            hint="export the program for known sizes, or compile the JAX function itself",
-        )
-    return TensorType(dtype_from(str(ranked.element_type)), tuple(ranked.shape))
 
 
 class Operation:
@@ -74,6 +41,38 @@ class Operation:
     def type(self) -> TensorType:
         """The type of the first result."""
         return self.types[0]
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the first result."""
+        return declared(self.source.results[0].type)[0]
+
+    def alike(self, first: int, second: int) -> tuple[Value, Value]:
+        """Two operands that StableHLO wants of one shape: what that tells of sizes is learnt."""
+        a, b = self.operands[first], self.operands[second]
+        if a.rank == b.rank:
+            for one, other in zip(a.shape, b.shape, strict=True):
+                learn("EQ", one, other)
+        return a, b
+
+    def dims(self, number: int) -> tuple[Dim, ...]:
+        """The elements of an operand that is a shape, or other sizes."""
+        found = self.reader.sizes.dims(self.source.operands[number])
+        if found is None:
+            raise UnsupportedError(
+                f"sizes that are data have no meaning here (operand {number} of {self.name})",
+                hint="export the program for known sizes",
+            )
+        return found
+
+    def numbers(self, number: int) -> tuple[int, ...]:
+        """The same where each must be a number."""
+        found = self.dims(number)
+        known = tuple(each for each in found if isinstance(each, int))
+        if len(known) < len(found):
+            listed = ", ".join(map(str, found))
+            raise UnsupportedError(f"operand {number} of {self.name} must be known, not {listed}")
+        return known
 
     def has(self, name: str) -> bool:
         """Whether an attribute is given."""
@@ -111,48 +110,6 @@ class Operation:
     def region(self, number: int, arguments: Sequence[Value]) -> list[Value]:
         """What a region returns for these arguments."""
         return self.reader.run_block(self.source.regions[number].blocks[0], arguments)
-
-
-def dense_array(attribute: Any) -> Any:
-    """The contents of a dense attribute."""
-    dense = ir.DenseElementsAttr(attribute)
-    type_ = type_from(dense.type)
-    try:
-        array = np.array(dense)
-    except (TypeError, ValueError, RuntimeError):
-        array = np.array(list(dense))
-    if type_.dtype.name == "bf16" and array.dtype == np.uint16:
-        array = array.view(ml_dtypes.bfloat16)
-    return _spread(array, type_)
-
-
-def _spread(array: Any, type_: TensorType) -> Any:
-    """Contents, or the one element that fills all of them, as an array of a type."""
-    shape = type_.static_shape()
-    whole = np.broadcast_to(array.reshape(()), shape) if array.size == 1 else array.reshape(shape)
-    return whole.astype(type_.dtype.numpy)
-
-
-_PAIR = re.compile(r"\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)")
-
-
-def complex_array(text: str, type_: TensorType) -> Any:
-    """The contents of a dense attribute of complex numbers, which MLIR hands out as text alone."""
-    body = text.partition("dense<")[2].rpartition("> :")[0].strip()
-    if body.startswith('"0x'):
-        array = np.frombuffer(bytes.fromhex(body.strip('"')[2:]), type_.dtype.numpy)
-    else:
-        bits = np.uint32 if type_.dtype.name == "c64" else np.uint64
-
-        def number(word: str) -> float:
-            if not word.startswith("0x"):
-                return float(word)
-            part = np.float32 if bits is np.uint32 else np.float64
-            return float(np.array(int(word, 16), bits).view(part))
-
-        pairs = [complex(number(a), number(b)) for a, b in _PAIR.findall(body)]
-        array = np.array(pairs, type_.dtype.numpy)
-    return _spread(array, type_)
 
 
 Converter: TypeAlias = Callable[[Operation], Any]

@@ -6,17 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jaxlib.mlir import ir
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
-from monograph.frontends.stablehlo.operation import Operation, complex_array, converter, dense_array
+from monograph.frontends.stablehlo.attributes import complex_array, dense_array
+from monograph.frontends.stablehlo.operation import Operation, converter
 from monograph.frontends.xla import arithmetic as xla
 from monograph.frontends.xla import slicing, sorting
 from monograph.frontends.xla.complex_functions import COMPLEX
 from monograph.ir.build import cast_to, constant
+from monograph.ir.dims import Shape
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, f32, i32, i64
-from monograph.ops.data import Constant
 
 UNARY: dict[str, Callable[[Value], Value]] = {
     "stablehlo.abs": xla.absolute,
@@ -107,14 +109,14 @@ def convert_unary(operation: Operation) -> Value:
 @converter(*BINARY)
 def convert_binary(operation: Operation) -> Value:
     """A function of two operands."""
-    a, b = operation.operands
+    a, b = operation.alike(0, 1)
     return BINARY[operation.name](a, b)
 
 
 @converter("stablehlo.compare")
 def convert_compare(operation: Operation) -> Value:
     """A comparison; of floats, perhaps in their total order."""
-    a, b = operation.operands
+    a, b = operation.alike(0, 1)
     if operation.has("compare_type") and operation.word("compare_type") == "TOTALORDER":
         a, b = xla.total_order_key(a), xla.total_order_key(b)
     compare: dict[str, Callable[[], Value]] = {
@@ -131,8 +133,8 @@ def convert_compare(operation: Operation) -> Value:
 @converter("stablehlo.select")
 def convert_select(operation: Operation) -> Value:
     """One of two operands, element by element."""
-    condition, a, b = operation.operands
-    return F.where(condition, a, b)
+    a, b = operation.alike(1, 2)
+    return F.where(operation.operand, a, b)
 
 
 @converter("stablehlo.clamp")
@@ -145,13 +147,13 @@ def convert_clamp(operation: Operation) -> Value:
 @converter("stablehlo.convert")
 def convert_dtype(operation: Operation) -> Value:
     """The same number in another dtype."""
-    return xla.convert(operation.operand, operation.type.dtype)
+    return xla.convert(operation.operand, operation.dtype)
 
 
 @converter("stablehlo.bitcast_convert")
 def convert_bitcast(operation: Operation) -> Value:
     """The same bits as another dtype."""
-    return xla.bitcast(operation.operand, operation.type)
+    return xla.bitcast(operation.operand, operation.dtype)
 
 
 @converter("stablehlo.reduce_precision")
@@ -169,31 +171,57 @@ def convert_constant(operation: Operation) -> Value:
     return constant(dense_array(operation.attribute("value")))
 
 
-@converter("stablehlo.iota", "stablehlo.dynamic_iota")
+@converter("stablehlo.iota")
 def convert_iota(operation: Operation) -> Value:
     """Counts along an axis."""
-    type_, axis = operation.type, operation.integer("iota_dimension")
-    if type_.dtype.is_complex or type_.dtype is bool_:
-        return xla.convert(F.iota(type_.shape, axis, i64), type_.dtype)
-    if type_.dtype.is_float and type_.dtype.bits < f32.bits:
-        return cast_to(F.iota(type_.shape, axis, f32), type_.dtype)
-    return F.iota(type_.shape, axis, type_.dtype)
+    return _iota(operation, operation.type.shape)
 
 
-@converter("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
+@converter("stablehlo.dynamic_iota")
+def convert_dynamic_iota(operation: Operation) -> Value:
+    """The same in a shape that is an operand."""
+    return _iota(operation, operation.dims(0))
+
+
+def _iota(operation: Operation, shape: Shape) -> Value:
+    dtype, axis = operation.dtype, operation.integer("iota_dimension")
+    if dtype.is_complex or dtype is bool_:
+        return xla.convert(F.iota(shape, axis, i64), dtype)
+    if dtype.is_float and dtype.bits < f32.bits:
+        return cast_to(F.iota(shape, axis, f32), dtype)
+    return F.iota(shape, axis, dtype)
+
+
+@converter("stablehlo.broadcast_in_dim")
 def convert_broadcast(operation: Operation) -> Value:
     """Operand axes stand at given places of the result; the others are new."""
-    x, target = operation.operand, operation.type.shape
+    return _broadcast(operation, operation.type.shape)
+
+
+@converter("stablehlo.dynamic_broadcast_in_dim")
+def convert_dynamic_broadcast(operation: Operation) -> Value:
+    """The same to a shape that is an operand."""
+    return _broadcast(operation, operation.dims(1))
+
+
+def _broadcast(operation: Operation, target: Shape) -> Value:
+    x = operation.operand
     shape: list[Any] = [1] * len(target)
     for axis, place in enumerate(operation.integers("broadcast_dimensions")):
         shape[place] = x.shape[axis]
     return F.expand(F.reshape(x, shape), target)
 
 
-@converter("stablehlo.reshape", "stablehlo.dynamic_reshape")
+@converter("stablehlo.reshape")
 def convert_reshape(operation: Operation) -> Value:
     """The same elements in another shape."""
     return F.reshape(operation.operand, operation.type.shape)
+
+
+@converter("stablehlo.dynamic_reshape")
+def convert_dynamic_reshape(operation: Operation) -> Value:
+    """The same in a shape that is an operand."""
+    return F.reshape(operation.operand, operation.dims(1))
 
 
 @converter("stablehlo.transpose")
@@ -234,25 +262,39 @@ def convert_pad(operation: Operation) -> Value:
 
 @converter("stablehlo.dynamic_pad")
 def convert_dynamic_pad(operation: Operation) -> Value:
-    """The same, of amounts that are operands, and must be constants."""
-    x, value, *amounts = operation.operands
-    return slicing.pad(x, value, *map(_known, amounts))
+    """The same, of amounts that are operands."""
+    x, value = operation.operands[:2]
+    low, high = operation.dims(2), operation.dims(3)
+    return slicing.pad(x, value, low, high, operation.numbers(4))
 
 
-def _known(value: Value) -> tuple[int, ...]:
-    op = value.op
-    if not isinstance(op, Constant):
+@converter("stablehlo.real_dynamic_slice")
+def convert_real_dynamic_slice(operation: Operation) -> Value:
+    """A part whose bounds are operands; where they are data, so long as its sizes are not."""
+    x, starts = operation.operands[:2]
+    source, steps = operation.source, operation.numbers(3)
+    known = operation.reader.sizes.dims(source.operands[1])
+    if known is not None:
+        return F.slice(x, known, operation.dims(2), steps)
+    end = source.operands[2].owner
+    sizes = None
+    if isinstance(end, ir.OpView | ir.Operation) and end.name == "stablehlo.add":
+        first, second = end.operands
+        sizes = operation.reader.sizes.dims(second) if first == source.operands[1] else None
+    if sizes is None or any(step != 1 for step in steps):
         raise UnsupportedError(
-            "sizes that are data have no meaning here", hint="export the program for known sizes"
+            "a slice whose sizes are data has no meaning here",
+            hint="its limits must be its starts plus sizes that are known",
         )
-    return tuple(int(each) for each in op.data.array())
+    each = [F.squeeze(F.slice(starts, (k,), (k + 1,)), 0) for k in range(x.rank)]
+    return slicing.dynamic_slice(x, each, sizes)
 
 
 @converter("stablehlo.get_dimension_size")
 def convert_dimension_size(operation: Operation) -> Value:
-    """A size, which is known."""
-    sizes = operation.operand.tensor.static_shape()
-    return constant(np.int32(sizes[operation.integer("dimension")]))
+    """A size as a number."""
+    size = operation.operand.shape[operation.integer("dimension")]
+    return constant(np.int32(size)) if isinstance(size, int) else cast_to(F.dim(size), i32)
 
 
 @converter("stablehlo.dynamic_slice")
@@ -280,15 +322,3 @@ def convert_top_k(operation: Operation) -> Any:
     """The largest elements of the last axis, and their places."""
     x = operation.operand
     return sorting.top_k(x, operation.integer("k"), x.rank - 1, i32)
-
-
-@converter("stablehlo.custom_call")
-def convert_custom_call(operation: Operation) -> list[Value]:
-    """A call of the runtime's: only those that place their operands mean something here."""
-    target = str(operation.attribute("call_target_name")).strip('"')
-    if target in ("Sharding", "annotate_device_placement", "SPMDFullToShardShape"):
-        return operation.operands
-    raise UnsupportedError(
-        f"a custom call of {target} has no meaning here",
-        hint="compile the JAX function itself, whose primitives are known",
-    )

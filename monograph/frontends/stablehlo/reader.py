@@ -1,7 +1,12 @@
-"""Reads a StableHLO module, operation by operation, into a graph of ours."""
+"""Reads a StableHLO module, operation by operation, into a graph of ours.
+
+Each free size of an argument is a symbol. Where the program says more of it (two sizes are equal,
+one is even, it has a name), reading begins anew with what was learnt; programs say so first.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,20 +15,29 @@ from jax._src.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from monograph import functional as F
 from monograph.errors import GraphError, InputError, MonographError, UnsupportedError
 from monograph.frontends.stablehlo import (  # noqa: F401  # converters
     composites,
     operations,
     structured,
 )
-from monograph.frontends.stablehlo.operation import CONVERTERS, Operation, type_from
+from monograph.frontends.stablehlo.attributes import declared
+from monograph.frontends.stablehlo.operation import CONVERTERS, Operation
+from monograph.frontends.stablehlo.sizes import Learnt, SizeTable, direction_of, learn, name_size
+from monograph.ir.dims import Dim, Symbol, SymbolicDim, provably_different, substitute_dim
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.location import Location
 from monograph.ir.region import declare_input
+from monograph.ir.types import DType, TensorType
+from monograph.passes.base import make_pass
+from monograph.passes.manager import run_pipeline
 
 PORTABLE = b"ML\xefR\rStableHLO"
 """How bytecode begins that jaxlib's other versions read as well."""
 
+MAX_LEARNT = 1000
+"""How many relations between sizes a module may state."""
 MAX_CALL_DEPTH = 200
 """How deep functions may call one another: a file must not exhaust the stack."""
 
@@ -42,7 +56,8 @@ def read_module(contents: str | bytes, origin: str = "this") -> Graph:
                 f"{origin} is a module without a function main",
                 found=", ".join(functions) or "no function",
             )
-        return Reader(functions).read(functions["main"])
+        from_jax = "jax.uses_shape_polymorphism" in module.operation.attributes
+        return Reader(functions, 1 if from_jax else 0).read(functions["main"])
 
 
 def _parsed(context: Any, contents: str | bytes, origin: str) -> Any:
@@ -62,36 +77,103 @@ def _parsed(context: Any, contents: str | bytes, origin: str) -> Any:
 class Reader:
     """Reads the functions of one module into one graph."""
 
-    def __init__(self, functions: dict[str, Any]) -> None:
+    def __init__(self, functions: dict[str, Any], least: int = 0) -> None:
         self.functions = functions
+        self.least = least
+        self.learnt: list[tuple[Symbol, Dim]] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self.values: dict[Any, Value] = {}
+        self.sizes = SizeTable()
         self.depth = 0
+        self._returned: list[Any] = []
 
     def read(self, function: Any) -> Graph:
         """The graph of a function: its arguments are inputs, what it returns is the outputs."""
+        types = [declared(each.type) for each in function.regions[0].blocks[0].arguments]
+        for _ in range(MAX_LEARNT):
+            try:
+                return self._read(function, self._input_types(types))
+            except Learnt as found:
+                self.learnt.append((found.symbol, found.meaning))
+        raise UnsupportedError("the sizes of this module are related in too many ways")
+
+    def _input_types(self, types: Sequence[tuple[DType, Sequence[int | None]]]) -> list[TensorType]:
+        """The arguments' types, with a symbol for each free size or what is known of it."""
+        made = []
+        for number, (dtype, sizes) in enumerate(types):
+            shape: list[Dim] = []
+            for axis, size in enumerate(sizes):
+                dim: Dim = Symbol(f"d{number}_{axis}", self.least) if size is None else size
+                for symbol, meaning in self.learnt:
+                    dim = substitute_dim(dim, {symbol: meaning})
+                shape.append(dim)
+            made.append(TensorType(dtype, tuple(shape)))
+        return made
+
+    def _read(self, function: Any, types: Sequence[TensorType]) -> Graph:
+        self._begin()
         graph = Graph("main")
-        block = function.regions[0].blocks[0]
-        inputs = [
-            declare_input(graph, f"arg{number}", type_from(argument.type))
-            for number, argument in enumerate(block.arguments)
-        ]
+        inputs = [declare_input(graph, f"arg{number}", type_) for number, type_ in enumerate(types)]
         with graph.as_current():
-            graph.set_outputs(self.run_block(block, inputs))
+            graph.set_outputs(self.run_block(function.regions[0].blocks[0], inputs))
+        if not all(type_.is_static for type_ in types):
+            run_pipeline(graph, [make_pass("dce")])  # sizes are worked out in types now
         return graph
 
-    def call(self, name: str, arguments: Sequence[Value]) -> list[Value]:
-        """A function of the module, in place."""
+    def block_of(self, name: str) -> Any:
+        """The body of a function of the module."""
         if name not in self.functions:
             raise InputError(f"the module has no function {name}")
+        return self.functions[name].regions[0].blocks[0]
+
+    def call(self, name: str, arguments: Sequence[Value], source: Any) -> list[Value]:
+        """A function of the module, in place; ``source`` is the operation that calls it."""
+        block = self.block_of(name)
         if self.depth >= MAX_CALL_DEPTH:
             raise UnsupportedError(
                 f"functions call one another {MAX_CALL_DEPTH} deep, or without end"
             )
+        self.sizes.hand_on(list(source.operands), list(block.arguments))
+        self._learn_names(self.functions[name], block)
         self.depth += 1
         try:
-            return self.run_block(self.functions[name].regions[0].blocks[0], arguments)
+            results = self.run_block(block, arguments)
         finally:
             self.depth -= 1
+        self.sizes.hand_on(self._returned, list(source.results))
+        return results
+
+    def _learn_names(self, function: Any, block: Any) -> None:
+        """JAX names the arguments that are sizes of its own."""
+        if "arg_attrs" not in function.attributes:
+            return
+        for argument, attributes in zip(
+            block.arguments, function.attributes["arg_attrs"], strict=True
+        ):
+            if "jax.global_constant" not in attributes:
+                continue
+            name = ir.StringAttr(attributes["jax.global_constant"]).value
+            (dim,) = self.sizes.dims(argument) or (None,)
+            if isinstance(dim, SymbolicDim) and name.isidentifier():
+                name_size(dim, name)
+
+    def assert_sizes(self, source: Any) -> None:
+        """A condition that the program checks of its sizes becomes part of its inputs' types."""
+        condition = source.operands[0].owner
+        known = self.sizes.dims(source.operands[0])
+        if known == (True,):
+            return
+        if known == (False,):
+            raise InputError(f"the module asserts what never holds: {str(condition)[:200]}")
+        if condition.name == "stablehlo.compare":
+            pair = [self.sizes.dims(each) or () for each in condition.operands]
+            if all(len(each) == 1 for each in pair) and learn(
+                direction_of(condition), pair[0][0], pair[1][0]
+            ):
+                return
+        warnings.warn(f"a condition on sizes is not checked: {str(condition)[:200]}", stacklevel=2)
 
     def run_block(self, block: Any, arguments: Sequence[Value]) -> list[Value]:
         """What a block returns; it sees the values of the blocks around it."""
@@ -101,10 +183,12 @@ class Reader:
             for each in block.operations:
                 operands = [self.values[operand] for operand in each.operands]
                 if each.operation.name in ("func.return", "stablehlo.return"):
+                    self._returned = list(each.operands)
                     return operands
                 with current_graph().inserting_before(None, _location(each)):
                     results = self.convert(each, operands)
                 self.values.update(zip(each.results, results, strict=True))
+                self.sizes.note(each, lambda value: self.values[value].shape)
         finally:
             self.values = saved
         raise GraphError("a block without a return")
@@ -129,7 +213,30 @@ class Reader:
         except MonographError as error:
             error.with_context(where=str(source)[:300], source=str(_location(source)))
             raise
-        return [made] if isinstance(made, Value) else list(made)
+        values = [made] if isinstance(made, Value) else list(made)
+        return [_as_declared(*pair) for pair in zip(source.results, values, strict=True)]
+
+
+def _as_declared(result: Any, value: Value) -> Value:
+    """A value with the sizes that the module knows of it, where ours are expressions.
+
+    Functions of scalars are read on whole tensors, element by element: those have other ranks.
+    """
+    _, sizes = declared(result.type)
+    if len(sizes) != value.rank:
+        return value
+    shape = tuple(
+        own if size is None else size for own, size in zip(value.shape, sizes, strict=True)
+    )
+    if value.shape == shape:
+        return value
+    if any(provably_different(*pair) for pair in zip(value.shape, shape, strict=True)):
+        raise GraphError(
+            "an operation gives another shape than the module declares",
+            expected=str(result.type),
+            found=str(value.type),
+        )
+    return F.reshape(value, shape)
 
 
 def _location(source: Any) -> Location:

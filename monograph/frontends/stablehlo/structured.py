@@ -20,6 +20,7 @@ from monograph.frontends.xla.gather import Bounds, GatherDims, gather
 from monograph.frontends.xla.scatter import ScatterDims, scatter
 from monograph.frontends.xla.windows import Window
 from monograph.ir.build import constant
+from monograph.ir.dims import Shape
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
 from monograph.ir.types import TensorType
@@ -40,14 +41,14 @@ KINDS = {
 def convert_call(operation: Operation) -> list[Value]:
     """A function of the module, in place."""
     name = ir.FlatSymbolRefAttr(operation.attribute("callee")).value
-    return operation.reader.call(name, operation.operands)
+    return operation.reader.call(name, operation.operands, operation.source)
 
 
 @converter("stablehlo.composite")
 def convert_composite(operation: Operation) -> list[Value]:
     """What the composite is made of."""
     name = ir.FlatSymbolRefAttr(operation.attribute("decomposition")).value
-    return operation.reader.call(name, operation.operands)
+    return operation.reader.call(name, operation.operands, operation.source)
 
 
 @converter("stablehlo.while")
@@ -90,7 +91,10 @@ def convert_case(operation: Operation) -> Sequence[Value]:
 
 def kind_of(operation: Operation, number: int = 0) -> str | None:
     """Which of the functions that reductions know a region is."""
-    block = operation.source.regions[number].blocks[0]
+    return _kind_of_block(operation.source.regions[number].blocks[0])
+
+
+def _kind_of_block(block: Any) -> str | None:
     body = list(block.operations)
     if len(body) != 2 or len(block.arguments) != 2:
         return None
@@ -148,6 +152,43 @@ def convert_reduce_window(operation: Operation) -> Sequence[Value]:
     return [windows.reduce_window(kind, operands[0], window, initial[0])]
 
 
+def convert_dynamic_reduce_window(operation: Operation) -> Value:
+    """The same with sizes that are operands: a custom call of JAX's."""
+    if len(operation.operands) != 7:
+        raise UnsupportedError("windows of free sizes over several operands have no meaning here")
+    x, initial = operation.operands[:2]
+    names = re.findall(r"@(\w+)", str(operation.attribute("called_computations")))
+    kind = _kind_of_block(operation.reader.block_of(names[0]))
+    if kind is None:
+        raise UnsupportedError("windows of free sizes by this function have no meaning here")
+    sizes, amounts = operation.dims(2), operation.dims(6)
+    padding = tuple(zip(amounts[::2], amounts[1::2], strict=True))
+    steps = [operation.numbers(number) for number in (3, 4, 5)]
+    if all(isinstance(size, int) for size in sizes):
+        window = Window(operation.numbers(2), steps[0], padding, steps[1], steps[2])
+        return windows.reduce_window(kind, x, window, initial)
+    if any(step != 1 for each in steps for step in each):
+        raise UnsupportedError("windows of free sizes with strides have no meaning here")
+    return windows.reduce_running_window(kind, x, sizes, padding, initial)
+
+
+@converter("stablehlo.custom_call")
+def convert_custom_call(operation: Operation) -> Sequence[Value]:
+    """A call of the runtime's: those that place operands, check sizes, or slide free windows."""
+    target = ir.StringAttr(operation.attribute("call_target_name")).value
+    if target == "shape_assertion":
+        operation.reader.assert_sizes(operation.source)
+        return []
+    if target == "stablehlo.dynamic_reduce_window":
+        return [convert_dynamic_reduce_window(operation)]
+    if target in ("Sharding", "annotate_device_placement", "SPMDFullToShardShape"):
+        return operation.operands
+    raise UnsupportedError(
+        f"a custom call of {target} has no meaning here",
+        hint="compile the JAX function itself, whose primitives are known",
+    )
+
+
 @converter("stablehlo.select_and_scatter")
 def convert_select_and_scatter(operation: Operation) -> Value:
     """A source joined to the element that each window selects."""
@@ -166,7 +207,17 @@ def convert_select_and_scatter(operation: Operation) -> Value:
 @converter("stablehlo.gather")
 def convert_gather(operation: Operation) -> Value:
     """Slices at starts that are data; one that would stick out is moved inside."""
-    operand, starts = operation.operands
+    return _gather(operation, operation.integers("slice_sizes"))
+
+
+@converter("stablehlo.dynamic_gather")
+def convert_dynamic_gather(operation: Operation) -> Value:
+    """The same of slices whose sizes are an operand."""
+    return _gather(operation, operation.dims(2))
+
+
+def _gather(operation: Operation, slice_sizes: Shape) -> Value:
+    operand, starts = operation.operands[:2]
     dims = stablehlo.GatherDimensionNumbers(operation.attribute("dimension_numbers"))
     return gather(
         operand,
@@ -178,7 +229,7 @@ def convert_gather(operation: Operation) -> Value:
             tuple(dims.operand_batching_dims),
             tuple(dims.start_indices_batching_dims),
         ),
-        operation.integers("slice_sizes"),
+        slice_sizes,
     )
 
 
@@ -232,14 +283,26 @@ def convert_dot(operation: Operation) -> Value:
         rhs,
         (tuple(dims.lhs_contracting_dimensions), tuple(dims.rhs_contracting_dimensions)),
         (tuple(dims.lhs_batching_dimensions), tuple(dims.rhs_batching_dimensions)),
-        operation.type.dtype,
+        operation.dtype,
     )
 
 
 @converter("stablehlo.convolution")
 def convert_convolution(operation: Operation) -> Value:
     """A convolution of any layout, dilation and kind of group."""
-    lhs, rhs = operation.operands
+    dims = stablehlo.ConvDimensionNumbers(operation.attribute("dimension_numbers"))
+    return _convolution(operation, operation.pairs("padding", len(dims.input_spatial_dimensions)))
+
+
+@converter("stablehlo.dynamic_conv")
+def convert_dynamic_convolution(operation: Operation) -> Value:
+    """The same with padding that is an operand, and must be a constant."""
+    amounts = operation.numbers(2)
+    return _convolution(operation, tuple(zip(amounts[::2], amounts[1::2], strict=True)))
+
+
+def _convolution(operation: Operation, padding: Sequence[tuple[int, int]]) -> Value:
+    lhs, rhs = operation.operands[:2]
     dims = stablehlo.ConvDimensionNumbers(operation.attribute("dimension_numbers"))
     spatial = list(dims.input_spatial_dimensions)
     ones = (1,) * len(spatial)
@@ -265,13 +328,13 @@ def convert_convolution(operation: Operation) -> Value:
         ),
         ConvWindow(
             operation.integers("window_strides", ones),
-            operation.pairs("padding", len(spatial)),
+            tuple(padding),
             operation.integers("lhs_dilation", ones),
             operation.integers("rhs_dilation", ones),
         ),
         operation.integer("feature_group_count", 1),
         operation.integer("batch_group_count", 1),
-        operation.type.dtype,
+        operation.dtype,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from monograph import functional as F
 from monograph.ir.build import cast_to, constant
 from monograph.ir.graph import Value
-from monograph.ir.types import DTYPES, DType, Kind, TensorType, bool_, c64, c128, f32, f64
+from monograph.ir.types import DTYPES, DType, Kind, bool_, c64, c128, f32, f64
 
 
 def like(number: bool | int | float | complex, x: Value) -> Value:
@@ -272,9 +272,8 @@ def _limit_exponent(bits: Value, exponent: int, mantissa: int, kept: int) -> Val
     return F.where(underflows, of_sign, limited)
 
 
-def bitcast(x: Value, result: TensorType) -> Value:
+def bitcast(x: Value, dtype: DType) -> Value:
     """Bits seen as another dtype; XLA gives or takes a last axis where the widths differ."""
-    dtype = result.dtype
     if x.dtype is dtype:
         return x
     if x.dtype is bool_ or dtype is bool_ or x.dtype.bits == dtype.bits:

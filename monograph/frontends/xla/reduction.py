@@ -128,3 +128,17 @@ def reduce_with(
         return list(combine(carry, element)), ()
 
     return tuple(F.scan(step, starts, rows)[0])
+
+
+def running_result(kind: str, x: Value, axis: int, reverse: bool) -> Value:
+    """The results so far along an axis, by one of the functions of ``COMBINERS``."""
+    if kind == "add" and x.dtype is not bool_:
+        return F.cumsum(x, axis, reverse=reverse)
+    if kind == "multiply" and x.dtype is not bool_:
+        return F.cumprod(x, axis, reverse=reverse)
+    if kind not in ("max", "min") or x.dtype.is_complex:
+        return running(COMBINERS[kind], x, axis, reverse)
+    if kind == "max":
+        return F.cummax(x, axis, reverse)
+    flipped = F.negate if x.dtype.is_float else F.bitwise_not
+    return flipped(F.cummax(flipped(x), axis, reverse))

@@ -12,7 +12,15 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.dataclass import dataclass
-from monograph.frontends.xla.reduction import COMBINERS, Combine, flatten_axes, identity, reduce
+from monograph.errors import UnsupportedError
+from monograph.frontends.xla.reduction import (
+    COMBINERS,
+    Combine,
+    flatten_axes,
+    identity,
+    reduce,
+    running_result,
+)
 from monograph.ir.build import constant
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
@@ -28,7 +36,7 @@ class Window:
 
     dimensions: tuple[int, ...]
     strides: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
+    padding: tuple[tuple[Dim, Dim], ...]
     base_dilation: tuple[int, ...]
     window_dilation: tuple[int, ...]
 
@@ -51,14 +59,33 @@ class Window:
 
 def reduce_window(kind: str, x: Value, window: Window, initial: Value | None = None) -> Value:
     """Every window combined by one of the functions of ``reduction.COMBINERS``."""
-    neutral = identity(kind, x.dtype)
-    result = window.padded(x, neutral)
+    result = window.padded(x, identity(kind, x.dtype))
     for axis, size in enumerate(window.dimensions):
         if size > 1 or window.strides[axis] > 1:
             result = _reduce_axis(kind, result, window, axis)
     if initial is not None:
         result = COMBINERS[kind](result, F.expand(initial, result.shape))
     return result
+
+
+def reduce_running_window(
+    kind: str, x: Value, sizes: Sequence[Dim], padding: Sequence[tuple[Dim, Dim]], initial: Value
+) -> Value:
+    """Windows that reach to the first element of one axis, or to its last: running results.
+
+    This is what JAX makes of ``cumsum`` along an axis whose size is free.
+    """
+    (axis, *others) = [place for place, size in enumerate(sizes) if size != 1] or [0]
+    size = x.shape[axis]
+    reaches = {(size - 1, 0): False, (0, size - 1): True}
+    beside = [pair for place, pair in enumerate(padding) if place != axis]
+    if others or sizes[axis] != size or padding[axis] not in reaches or set(beside) - {(0, 0)}:
+        raise UnsupportedError(
+            f"windows of the free sizes {', '.join(map(str, sizes))} have no meaning here",
+            hint="export the program for known sizes",
+        )
+    result = running_result(kind, x, axis, reaches[padding[axis]])
+    return COMBINERS[kind](result, F.expand(initial, result.shape))
 
 
 def _reduce_axis(kind: str, x: Value, window: Window, axis: int) -> Value:

@@ -145,7 +145,7 @@ def convert_dtype(equation: Equation) -> Value:
 @converter("bitcast_convert_type")
 def convert_bitcast(equation: Equation) -> Value:
     """The same bits as another dtype."""
-    return xla.bitcast(equation.operand, equation.type)
+    return xla.bitcast(equation.operand, equation.type.dtype)
 
 
 @converter("reduce_precision")

@@ -21,7 +21,7 @@ from monograph.frontends.xla.random_bits import random_bits
 from monograph.ir.build import apply_many
 from monograph.ir.dims import shape_product
 from monograph.ir.graph import Value
-from monograph.ir.types import TensorType, dtype_of, u32, u64
+from monograph.ir.types import dtype_of, u32, u64
 from monograph.ops.random import Threefry
 
 
@@ -104,12 +104,12 @@ def convert_gamma(equation: Equation) -> list[Value]:
 def convert_bit_generator(equation: Equation) -> Sequence[Value]:
     """XLA's generator, on processors Philox by default; four words of a key are two long ones."""
     key = equation.operand
-    state = key if key.dtype is u64 else xla_bitcast(F.reshape(key, (2, 2)), TensorType(u64, (2,)))
+    state = key if key.dtype is u64 else xla_bitcast(F.reshape(key, (2, 2)), u64)
     is_threefry = equation["algorithm"] == jax.lax.RandomAlgorithm.RNG_THREE_FRY
     algorithm = "three_fry" if is_threefry else "philox"
     moved, bits = random_bits(state, equation["shape"], dtype_of(equation["dtype"]), algorithm)
     if key.dtype is not u64:
-        moved = F.reshape(xla_bitcast(moved, TensorType(key.dtype, (2, 2))), (4,))
+        moved = F.reshape(xla_bitcast(moved, key.dtype), (4,))
     return moved, bits
 
 

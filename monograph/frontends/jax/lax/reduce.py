@@ -158,19 +158,10 @@ def convert_select_and_scatter(equation: Equation) -> Value:
 def convert_running(equation: Equation) -> Value:
     """Running results along an axis."""
     x, axis, reverse = equation.operand, int(equation["axis"]), bool(equation["reverse"])
-    if equation.name == "cumsum":
-        return F.cumsum(x, axis, reverse=reverse)
-    if equation.name == "cumprod":
-        return F.cumprod(x, axis, reverse=reverse)
     if equation.name == "cumlogsumexp":
         return F.logcumsumexp(x, axis, reverse)
-    if x.dtype.is_complex:
-        kind = "max" if equation.name == "cummax" else "min"
-        return reduction.running(reduction.COMBINERS[kind], x, axis, reverse)
-    if equation.name == "cummax":
-        return F.cummax(x, axis, reverse)
-    flipped = F.negate if x.dtype.is_float else F.bitwise_not
-    return flipped(F.cummax(flipped(x), axis, reverse))
+    kinds = {"cumsum": "add", "cumprod": "multiply", "cummax": "max", "cummin": "min"}
+    return reduction.running_result(kinds[equation.name], x, axis, reverse)
 
 
 @converter("sort")
