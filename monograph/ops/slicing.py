@@ -101,8 +101,14 @@ class Slice(Op):
         yield Sample(cls((0, 1), (3, 2), (1, 1)), (np.zeros((0, 3), np.float32),), "empty", False)
 
 
+BEYOND_ALL = 2**62
+"""No dimension is as large: exporters write INT64_MAX for the end of one, whatever its size."""
+
+
 def _inside(position: Dim, dim: Dim) -> Dim:
     """The position, moved to the nearest end of the dimension where it may lie outside."""
+    if provably_at_least(position, BEYOND_ALL):
+        return dim
     from_start = dim_max(position, 0)
     parts = from_start.arguments if isinstance(from_start, Max) else (from_start,)
     if all(provably_at_least(dim, part) for part in parts):

@@ -41,7 +41,20 @@ class Nonempty:
 
 
 def assume_nonempty(graph: Graph) -> Nonempty | None:
-    """The graph with fewer nodes that wait for a call, if sizes above zero settle some of them."""
+    """The graph with fewer nodes that wait for a call, if sizes above zero settle some of them.
+
+    What these tell others may make it worth while to assume more: a roll of both axes of an image
+    slices the second one once the height of what the first one gave is known.
+    """
+    assumed = _assume_once(graph)
+    more = None if assumed is None else assume_nonempty(assumed.graph)
+    if assumed is None or more is None:
+        return assumed
+    return Nonempty(more.graph, assumed.symbols + more.symbols, assumed.places + more.places)
+
+
+def _assume_once(graph: Graph) -> Nonempty | None:
+    """The graph where the sizes are above zero that nodes wait for now."""
     waiting = [node for node in graph.walk() if isinstance(node.op, SettlingOp)]
     if not waiting:
         return None

@@ -239,6 +239,24 @@ def test_symbols_are_deep_unique_and_sorted() -> None:
     assert dim.symbols() == (a, b, c, n)
 
 
+def test_what_atoms_enclose_proves() -> None:
+    """An expression and its own parts: a bound of each alone would not tell."""
+    rounded = n + (-n) % 4
+    assert provably_at_least(n, n // 2) and provably_at_least(n, (n + 1) // 2)
+    assert provably_at_least((n + 1) // 2 * 2, n)
+    assert provably_less(7 % rounded, rounded) and provably_less((-7) % n, n)
+    assert provably_at_least(n, dim_min(n, a)) and provably_at_least(dim_max(n, a), a)
+    assert dim_min(rounded, 2 % rounded) == 2 % rounded
+    assert dim_max(dim_min(a, n), a) == a
+    assert not provably_at_least(n // 2 * 2, n)
+    assert not provably_less(7 % n, 7)
+
+
+def test_proofs_of_numbers_at_the_limit_give_up() -> None:
+    assert not provably_at_least(n // 16, 2**62)
+    assert dim_min(n // 16, 2**63 - 1) == parse_dim(f"min(n//16, {2**63 - 1})", SYMBOLS)
+
+
 def test_what_ranges_prove() -> None:
     assert provably_equal(2 * (a + 1), 2 * a + 2)
     assert provably_equal(Symbol("fixed", 4, 4), 4)

@@ -270,6 +270,18 @@ CASES: dict[str, list[Case]] = {
         Case(lambda x: F.max_pool(x, 9, 20, 1, 2, True), NUMBERS, ((1, 1, 4, 4),)),
         Case(lambda x: F.max_pool_with_indices(x, 50, ceil_mode=True), NUMBERS, ((1, 1, 4, 4),)),
     ],
+    "pool_padding": [
+        Case(
+            lambda x: F.max_pool(F.pad(x, (0, 0, 1), (0, 0, 2), -np.inf), 3, 2, 1),
+            FLOATS,
+            ((2, 4, 5),),
+        ),
+        Case(
+            lambda x: F.max_pool(F.pad(x, (0, 0, 0, 1), (0, 0, 1, 1), -128), 2, 1),
+            ("i8",),
+            ((1, 2, 4, 5),),
+        ),
+    ],
     "extreme_of_extreme": [
         Case(lambda x: F.max(F.max(abs(x), 1), 0), NUMBERS, ((3, 4, 2),)),
         Case(lambda x: F.min(F.min(abs(x), 0, True), 2, True), NUMBERS, ((3, 4, 2),)),
@@ -399,6 +411,16 @@ def test_a_broadcast_is_not_an_identity():
     assert not result.changed
     assert result.rules["multiply_by_one"].refused == 1
     assert graph.outputs[0].shape == (3, 4)
+
+
+def test_padding_that_a_maximum_may_see_stays():
+    def pooled(value, low=(0, 0, 0), high=(0, 0, 2), ceil=False):
+        return lambda x: F.max_pool(F.pad(x, low, high, value), 3, 2, ceil_mode=ceil)
+
+    assert refuses(pooled(0.0), "f32[2, 4, 8]")
+    assert refuses(pooled(-np.inf, ceil=True), "f32[2, 4, 8]")
+    assert refuses(pooled(-np.inf, low=(0, 1, 0)), "f32[2, 4, 8]")
+    assert refuses(pooled(-np.inf, high=(0, 0, -1)), "f32[2, 4, 8]")
 
 
 def test_inexact_divisors_stay():

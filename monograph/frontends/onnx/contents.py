@@ -21,6 +21,7 @@ from monograph.errors import MonographError
 from monograph.ir.data import Data
 from monograph.ir.dims import (
     Dim,
+    Symbol,
     SymbolicDim,
     dim_max,
     dim_min,
@@ -169,14 +170,43 @@ def _each(function: Callable[[Any, Any], Any]) -> Symbolic:
     return lambda op, arrays: vectorized(*(array.astype(object) for array in arrays))
 
 
-def _divide(a: Dim, b: Dim) -> Dim:
-    """Integer division, where rounding down and towards zero are the same."""
-    if provably_at_least(a, 0) and provably_less(0, b):
+def _floor_divide(a: Dim, b: Dim) -> Dim:
+    if provably_less(0, b):
         return a // b
     raise Unknown
 
 
 def _remainder(a: Dim, b: Dim) -> Dim:
+    if provably_less(0, b):
+        return a % b
+    raise Unknown
+
+
+def _truncate_divide(a: Dim, b: Dim) -> Dim:
+    """Division that rounds towards zero: down if the numerator cannot be negative.
+
+    Where sizes above zero settle that, it is left to ``specialize.nonempty``, which gives shorter
+    expressions: ``(height-1)//32`` instead of ``max(height-1, 0)//32-max(1-height, 0)//32``.
+    """
+    if not provably_less(0, b):
+        raise Unknown
+    if provably_at_least(a, 0):
+        return a // b
+    if provably_at_least(_of_nonempty(a), 0):
+        raise Unknown
+    return dim_max(a, 0) // b - dim_max(-a, 0) // b
+
+
+def _of_nonempty(dim: Dim) -> Dim:
+    """The dimension, where no size in it is zero."""
+    if isinstance(dim, int):
+        return dim
+    empty = [symbol for symbol in dim.symbols() if symbol.lower == 0]
+    return dim.substitute({each: Symbol(each.name, 1, each.upper) for each in empty})
+
+
+def _truncated_remainder(a: Dim, b: Dim) -> Dim:
+    """The remainder with the sign of the numerator, which is known not to be negative."""
     if provably_at_least(a, 0) and provably_less(0, b):
         return a % b
     raise Unknown
@@ -220,10 +250,10 @@ _RULES: Mapping[type[Op], Symbolic] = {
     elementwise.Add: _each(lambda a, b: a + b),
     elementwise.Subtract: _each(lambda a, b: a - b),
     elementwise.Multiply: _each(lambda a, b: a * b),
-    elementwise.FloorDivide: _each(_divide),
-    elementwise.TruncateDivide: _each(_divide),
+    elementwise.FloorDivide: _each(_floor_divide),
+    elementwise.TruncateDivide: _each(_truncate_divide),
     elementwise.Remainder: _each(_remainder),
-    elementwise.Fmod: _each(_remainder),
+    elementwise.Fmod: _each(_truncated_remainder),
     elementwise.Maximum: _each(dim_max),
     elementwise.Minimum: _each(dim_min),
     elementwise.Equal: _each(lambda a, b: _proven(provably_equal(a, b), provably_different(a, b))),

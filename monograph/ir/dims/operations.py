@@ -22,6 +22,7 @@ from monograph.ir.dims.polynomial import (
     OPERATIONS,
     Atom,
     Dim,
+    Enclosure,
     Monomial,
     Symbol,
     SymbolicDim,
@@ -82,6 +83,11 @@ class Operation(Atom):
         return type(self).apply, self.arguments
 
 
+def _is_positive(dim: Dim) -> bool:
+    least, _ = bounds_of(dim)
+    return least is not None and least > 0
+
+
 class Division(Operation):
     """A quotient or a remainder: two arguments, printed with a sign between them."""
 
@@ -121,6 +127,12 @@ class FloorDiv(Division):
     apply = staticmethod(operator.floordiv)
     interval = staticmethod(intervals.quotient)
 
+    def enclosure(self) -> Enclosure:
+        numerator, denominator = self.arguments
+        if not isinstance(denominator, int):
+            return super().enclosure()
+        return denominator, (numerator - (denominator - 1),), (numerator,)
+
 
 class Mod(Division):
     """``arguments[0] % arguments[1]``, with the sign of the divisor as in Python."""
@@ -130,6 +142,14 @@ class Mod(Division):
     sign = "%"
     apply = staticmethod(operator.mod)
     interval = staticmethod(intervals.remainder)
+
+    def enclosure(self) -> Enclosure:
+        numerator, denominator = self.arguments
+        if not _is_positive(denominator):
+            return super().enclosure()
+        least, _ = bounds_of(numerator)
+        is_plain = least is not None and least >= 0
+        return 1, (0,), (denominator - 1, *((numerator,) if is_plain else ()))
 
 
 class Max(Operation):
@@ -145,6 +165,9 @@ class Max(Operation):
     def interval(*arguments: Interval) -> Interval:
         return intervals.maximum(arguments)
 
+    def enclosure(self) -> Enclosure:
+        return 1, self.arguments, ()
+
 
 class Min(Operation):
     """The smallest of two or more dimensions."""
@@ -158,6 +181,9 @@ class Min(Operation):
     @staticmethod
     def interval(*arguments: Interval) -> Interval:
         return intervals.minimum(arguments)
+
+    def enclosure(self) -> Enclosure:
+        return 1, (), self.arguments
 
 
 class Opaque(Operation):

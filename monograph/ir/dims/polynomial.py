@@ -32,6 +32,7 @@ Dim: TypeAlias = Union[int, "SymbolicDim"]
 Shape: TypeAlias = tuple[Dim, ...]
 Bindings: TypeAlias = Mapping["Symbol", int]
 Monomial: TypeAlias = tuple["Atom", ...]  # sorted factors; a power is a repeated factor
+Enclosure: TypeAlias = tuple[int, tuple[Dim, ...], tuple[Dim, ...]]
 Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
 
 OPERATIONS: dict[str, Callable[..., Dim]] = {}
@@ -217,6 +218,10 @@ class Atom(SymbolicDim):
 
     def terms(self) -> Terms:
         return (((self,), 1),)
+
+    def enclosure(self) -> Enclosure:
+        """What relates it to its parts: a factor, and what ``factor*self`` is at least, at most."""
+        return 1, (), ()
 
     def _text(self) -> str:
         return self._key[0]

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
+import monograph
 from monograph.frontends.onnx import from_onnx
 from monograph.ir.interpret import interpret
-from tests.frontends.onnx.ort import agree, compare, model_of
+from tests.frontends.onnx.models import model, op_names
+from tests.frontends.onnx.ort import agree, compare, model_of, run_ort
 
 
 def draw(*shape: int) -> Any:
@@ -90,6 +92,53 @@ LENGTHS = np.array([4, 2], np.int32)
 def test_gru(linear: int, clip: dict[str, float]) -> None:
     operands = [draw(4, 2, 3), *gates(3), draw(1, 30), LENGTHS]
     compare("GRU", operands, 2, onnx=14, hidden_size=5, linear_before_reset=linear, **clip)
+
+
+FREE_PADDINGS = """m (float[n, 4, h, w] x, float[6, 4, 5, 2] k) =>
+        (float[a, b, c, d] y0, float[a1, b1, c1, d1] y1, float[a2, b2, c2, d2] y2,
+         float[a3, b3, c3, d3] y3, float[a4, b4, c4, d4] y4) {
+    y0 = Conv <auto_pad="PADDING", strides=[2, 3]> (x, k)
+    y1 = MaxPool <auto_pad="PADDING", kernel_shape=[3, 2], strides=[2, 2]> (x)
+    y2 = AveragePool <auto_pad="PADDING", kernel_shape=[3, 3], strides=[2, 2]> (x)
+    y3 = AveragePool <auto_pad="PADDING", kernel_shape=[3, 3], strides=[2, 3],
+                      count_include_pad=1> (x)
+    y4 = LpPool <auto_pad="PADDING", kernel_shape=[3, 3], strides=[2, 2]> (x)
+}"""
+
+
+@pytest.mark.parametrize("padding", ["SAME_UPPER", "SAME_LOWER"])
+def test_paddings_by_name_of_symbolic_sizes(padding: str) -> None:
+    proto = model(FREE_PADDINGS.replace("PADDING", padding), opset=19)
+    graph = from_onnx(proto)
+    assert "onnx.deferred" not in op_names(graph)
+    assert str(graph.outputs[0].shape[2]) == "(h+1)//2"
+    executable = monograph.compile(proto, cache=False, variants=0)
+    for sizes in ((2, 4, 7, 9), (1, 4, 8, 6), (1, 4, 1, 1)):
+        feeds = {"x": draw(*sizes), "k": draw(6, 4, 5, 2)}
+        for found, expected in zip(executable(*feeds.values()), run_ort(proto, feeds), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_quantized_convolution_padded_by_name_of_symbolic_sizes() -> None:
+    proto = model(
+        """m (uint8[n, 2, h, w] x, int8[3, 2, 3, 3] k) => (uint8[a, b, c, d] y) {
+            scale = Constant <value_float: float = 0.02> ()
+            zero = Constant <value = uint8 {7}> ()
+            none = Constant <value = int8 {0}> ()
+            more = Constant <value_float: float = 8.0> ()
+            y = QLinearConv <auto_pad="SAME_UPPER", strides=[2, 2]>
+                (x, scale, zero, k, scale, none, more, zero)
+        }"""
+    )
+    graph = from_onnx(proto)
+    assert "onnx.deferred" not in op_names(graph)
+    random = np.random.default_rng(0)
+    for sizes in ((1, 2, 6, 5), (2, 2, 3, 4)):
+        x = random.integers(0, 255, sizes).astype(np.uint8)
+        k = random.integers(-100, 100, (3, 2, 3, 3)).astype(np.int8)
+        (expected,) = run_ort(proto, {"x": x, "k": k})
+        (found,) = interpret(graph, [x, k])
+        assert np.abs(found.astype(int) - expected.astype(int)).max() <= 1
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,13 @@ import pytest
 pytest.importorskip("onnx")
 
 from monograph.errors import EvaluationError
+from monograph.frontends.onnx import from_onnx
 from monograph.ir.compare import structurally_equal
 from monograph.ir.interpret import interpret
 from monograph.ir.text.parser import parse
-from tests.frontends.onnx.models import assert_equal, floats, graph_of, op_names, run
+from monograph.specialize.nonempty import assume_nonempty
+from tests.frontends.onnx.models import assert_equal, floats, graph_of, model, op_names, run
+from tests.frontends.onnx.ort import compare, run_ort
 
 SPLIT_HEADS = """m (float[batch, seq, 12] x) => (float[batch, seq, h, d] y) {
     shape = Shape(x)
@@ -62,6 +65,98 @@ def test_arithmetic_on_shapes_is_followed(expression: str, expected: str) -> Non
     }}""")
     assert str(graph.outputs[0].shape[0]).replace(" ", "") == expected
     assert "onnx.deferred" not in op_names(graph)
+
+
+@pytest.mark.parametrize(
+    "start, end, step",
+    [(-1, -(2**63), -1), (-2, -(2**63), -2), (2**63 - 1, 0, -1), (-1, -3, -1), (3, -1000, -2)],
+)
+def test_slices_backwards_of_symbolic_sizes(start: int, end: int, step: int) -> None:
+    proto = model(f"""m (float[n, 3] x) => (float[a, b] y) {{
+        start = Constant <value_ints: ints = [{start}]> ()
+        end = Constant <value_ints: ints = [{end}]> ()
+        axis = Constant <value_ints: ints = [0]> ()
+        step = Constant <value_ints: ints = [{step}]> ()
+        y = Slice(x, start, end, axis, step)
+    }}""")
+    graph = from_onnx(proto)
+    assert "onnx.deferred" not in op_names(graph)
+    for size in (1, 2, 3, 4, 9):
+        x = np.arange(3 * size, dtype=np.float32).reshape(size, 3)
+        (expected,) = run_ort(proto, {"x": x})
+        assert_equal(interpret(graph, [x]), expected)
+
+
+def test_a_slice_that_begins_before_the_front_begins_at_it() -> None:
+    """Of one element, what begins at the last but one and goes backwards: ONNX keeps it inside."""
+    bounds = [np.array([each]) for each in (-2, -(2**63), 0, -1)]
+    compare("Slice", [floats(5), *bounds], onnx=13, constant=(1, 2, 3, 4))
+
+
+ROLLED = """m (float[n, m, 3] x) => (float[a, b, c] y) {
+    zero = Constant <value_ints: ints = [0]> ()
+    one = Constant <value_ints: ints = [1]> ()
+    two = Constant <value_ints: ints = [2]> ()
+    shift = Constant <value_ints: ints = [SHIFT]> ()
+    rows = Shape <start=0, end=1> (x)
+    cut = Mod(shift, rows)
+    head = Slice(x, zero, cut, zero)
+    tail = Slice(x, cut, rows, zero)
+    rolled = Concat <axis=0> (tail, head)
+    columns = Shape <start=1, end=2> (rolled)
+    cut2 = Mod(shift, columns)
+    head2 = Slice(rolled, zero, cut2, one)
+    tail2 = Slice(rolled, cut2, columns, one)
+    y = Concat <axis=1> (tail2, head2)
+}"""
+
+
+@pytest.mark.parametrize("shift", [2, -2, 7])
+def test_a_roll_keeps_its_symbolic_sizes(shift: int) -> None:
+    """Spelled with remainders, as exporters of torch do: it is settled where no size is zero."""
+    proto = model(ROLLED.replace("SHIFT", str(shift)))
+    assumed = assume_nonempty(from_onnx(proto))
+    assert assumed is not None and assumed.places == ((0, 0), (0, 1))
+    assert "onnx.deferred" not in op_names(assumed.graph)
+    assert [str(dim) for dim in assumed.graph.outputs[0].shape] == ["n", "m", "3"]
+    for sizes in ((4, 5), (1, 2), (3, 1)):
+        x = np.arange(3 * sizes[0] * sizes[1], dtype=np.float32).reshape(*sizes, 3)
+        expected = np.roll(x, (-shift, -shift), (0, 1))
+        assert_equal(interpret(assumed.graph, [x]), expected)
+        assert_equal(run_ort(proto, {"x": x}), expected)
+
+
+@pytest.mark.parametrize("sizes", [(100, 25, 10), (25, 25, 10), (40, 25, 16), (20, 25, 10)])
+def test_frames_of_a_signal_with_two_free_sizes(sizes: tuple[int, int, int]) -> None:
+    """How many there are is rounded towards zero, and the window may be longer than the signal."""
+    text = """m (float[t] x, float[window] w, float[hop] like) => (float[k] y, int64[1] count) {
+        one = Constant <value_ints: ints = [1]> ()
+        t = Shape(x)
+        window = Shape(w)
+        hop = Shape(like)
+        less = Sub(t, window)
+        whole = Div(less, hop)
+        count = Add(whole, one)
+        y = ConstantOfShape(count)
+    }"""
+    proto = model(text)
+    assumed = assume_nonempty(from_onnx(proto))
+    assert assumed is not None and "onnx.deferred" not in op_names(assumed.graph)
+    feeds = {name: np.zeros(size, np.float32) for name, size in zip("xw", sizes, strict=False)}
+    feeds["like"] = np.zeros(sizes[2], np.float32)
+    assert_equal(interpret(assumed.graph, list(feeds.values())), *run_ort(proto, feeds))
+
+
+@pytest.mark.parametrize("sizes", [(5, 8), (8, 5), (4, 4), (9, 1)])
+def test_a_crop_to_the_size_of_another_tensor(sizes: tuple[int, int]) -> None:
+    proto = model("""m (float[n] x, float[k] like) => (float[l] y) {
+        size = Shape(like)
+        y = CenterCropPad(x, size)
+    }""")
+    graph = from_onnx(proto)
+    assert "onnx.deferred" not in op_names(graph)
+    feeds = {"x": np.arange(1, sizes[0] + 1, dtype=np.float32), "like": floats(*[0] * sizes[1])}
+    assert_equal(interpret(graph, list(feeds.values())), *run_ort(proto, feeds))
 
 
 def test_minus_one_and_zero_in_a_reshape() -> None:

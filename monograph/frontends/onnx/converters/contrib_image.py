@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.windows import per_axis, read_geometry
+from monograph.frontends.onnx.converters.pool import max_pooled
+from monograph.frontends.onnx.converters.windows import per_axis
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
-from monograph.ir.build import apply, cast_to
+from monograph.ir.build import cast_to
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
 from monograph.ir.types import TensorType, i64
-from monograph.ops import pool
 
 DOMAIN = "com.microsoft"
 
@@ -19,10 +19,7 @@ DOMAIN = "com.microsoft"
 def nhwc_max_pool(node: OnnxNode) -> Value:
     """The maximum of each window over [batch, ..., channels]."""
     x = F.moveaxis(node.input(0), node.input(0).rank - 1, 1)
-    windows = read_geometry(node, x)
-    ceil = bool(node.integer("ceil_mode", 0))
-    made = pool.MaxPool(windows.kernel, windows.stride, windows.padding, windows.dilation, ceil)
-    return F.moveaxis(apply(made, x), 1, x.rank - 1)
+    return F.moveaxis(max_pooled(node, x), 1, x.rank - 1)
 
 
 @converter("ConvTransposeWithDynamicPads", domain=DOMAIN)

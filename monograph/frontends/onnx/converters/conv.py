@@ -8,6 +8,7 @@ from monograph.frontends.onnx.converters.windows import (
     explicit_padding,
     halves,
     per_axis,
+    place_windows,
     read_geometry,
 )
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
@@ -29,7 +30,7 @@ def conv(node: OnnxNode) -> Value:
 
 def convolved(node: OnnxNode, x: Value, weight: Value, bias: Value | None = None) -> Value:
     """The convolution that a node's attributes describe, of these operands."""
-    windows = read_geometry(node, x, weight.shape[2:])
+    windows, x = place_windows(node, x, weight.shape[2:])
     made = ops.Conv(windows.stride, windows.padding, windows.dilation, node.integer("group", 1))
     return apply(made, x, weight, *(() if bias is None else (bias,)))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from monograph import functional as F
-from monograph.frontends.onnx.node import NotStatic, OnnxNode
+from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import apply, cast_to
-from monograph.ir.dims import Dim, provably_at_least
+from monograph.ir.dims import Dim, dim_max
 from monograph.ir.graph import Value, current_graph
 from monograph.ir.types import f32, i64, wide
 from monograph.ops import patches, vision
@@ -40,18 +40,14 @@ def center_crop_pad(node: OnnxNode) -> Value:
     high: list[Dim] = [0] * x.rank
     for axis, size in zip(axes, sizes, strict=True):
         change = size - x.shape[axis]
-        low[axis] = _half(node, change)
+        low[axis] = _half(change)
         high[axis] = change - low[axis]
     return F.pad(x, low, high) if any(dim != 0 for dim in (*low, *high)) else x
 
 
-def _half(node: OnnxNode, change: Dim) -> Dim:
+def _half(change: Dim) -> Dim:
     """Half of what is added or taken away, rounded towards zero."""
-    if provably_at_least(change, 0):
-        return change // 2
-    if provably_at_least(0, change):
-        return -((-change) // 2)
-    raise NotStatic(f"{node.name}: whether to crop or to pad is not known before it runs")
+    return dim_max(change, 0) // 2 - dim_max(-change, 0) // 2
 
 
 # Sampling.

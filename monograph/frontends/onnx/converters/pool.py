@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.windows import Geometry, explicit_padding, per_axis
+from monograph.frontends.onnx.converters.windows import (
+    Geometry,
+    explicit_padding,
+    per_axis,
+    place_windows,
+)
 from monograph.frontends.onnx.converters.windows import read_geometry as windows_of
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
@@ -19,15 +24,23 @@ from monograph.ops.windows import Windows
 @converter("MaxPool")
 def max_pool(node: OnnxNode) -> Value | tuple[Value, Value]:
     """The maximum of each window, and where in the whole tensor it stands."""
-    x, windows = node.input(0), windows_of(node, node.input(0))
-    attributes = (windows.kernel, windows.stride, windows.padding, windows.dilation)
-    ceil = bool(node.integer("ceil_mode", 0))
+    x, ceil = node.input(0), bool(node.integer("ceil_mode", 0))
     if not node.wants(1):
-        return apply(ops.MaxPool(*attributes, ceil), x)
+        return max_pooled(node, x)
+    windows = windows_of(node, x)
+    attributes = (windows.kernel, windows.stride, windows.padding, windows.dilation)
     y, places = apply_many(ops.MaxPoolWithIndices(*attributes, ceil), x)
     if node.integer("storage_order", 0):
         places = _column_major(places, x.shape[2:])
     return y, F.add(places, _channel_starts(x))
+
+
+def max_pooled(node: OnnxNode, x: Value) -> Value:
+    """The maxima of the windows of ``x`` that a node describes."""
+    windows, x = place_windows(node, x, fill=ops.lowest(x.dtype.numpy))
+    ceil = bool(node.integer("ceil_mode", 0))
+    made = ops.MaxPool(windows.kernel, windows.stride, windows.padding, windows.dilation, ceil)
+    return apply(made, x)
 
 
 def _column_major(places: Value, sizes: tuple[Dim, ...]) -> Value:
@@ -61,9 +74,18 @@ def average_pool(node: OnnxNode) -> Value:
 
 def average_pooled(node: OnnxNode, x: Value) -> Value:
     """The means of the windows of ``x`` that a node describes."""
-    windows = windows_of(node, x)
+    windows, padded = place_windows(node, x)
     include = bool(node.integer("count_include_pad", 0))
     ceil = bool(node.integer("ceil_mode", 0))
+    if padded is x or include:
+        return _means(node, padded, windows, include, ceil)
+    inside = place_windows(node, F.ones((1, 1, *x.shape[2:]), x.dtype))[1]
+    over_all, share = (_means(node, each, windows, True, ceil) for each in (padded, inside))
+    return F.divide(over_all, share)
+
+
+def _means(node: OnnxNode, x: Value, windows: Geometry, include: bool, ceil: bool) -> Value:
+    """The mean of each window; its padding counts if ``include``."""
     if all(apart == 1 for apart in windows.dilation):
         made = ops.AvgPool(windows.kernel, windows.stride, windows.padding, include, ceil)
         return apply(made, x)
@@ -110,7 +132,7 @@ def _overhanging(
 @converter("LpPool")
 def lp_pool(node: OnnxNode) -> Value:
     """The p-norm of each window."""
-    x, windows = node.input(0), windows_of(node, node.input(0))
+    windows, x = place_windows(node, node.input(0))
     order = float(node.attribute("p", 2))
     powers = F.power(F.abs(x), order)
     sums = window_sums(node, powers, windows, bool(node.integer("ceil_mode", 0)))

@@ -12,6 +12,8 @@ from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to
 from monograph.ir.dims import (
     Dim,
+    dim_max,
+    dim_min,
     exact_quotient,
     is_static,
     provably_at_least,
@@ -262,29 +264,32 @@ def _slice(
             raise NotStatic(f"{node.name}: the sign of {bound} is not known before it runs")
     backwards = [position for position, step in enumerate(steps) if step < 0]
     if backwards:
-        return _slice_backwards(node, starts, ends, chosen, steps, backwards)
+        return _slice_backwards(x, starts, ends, chosen, steps, backwards)
     return F.slice(x, starts, ends, steps, chosen)
 
 
 def _slice_backwards(
-    node: OnnxNode,
+    x: Value,
     starts: Sequence[Dim],
     ends: Sequence[Dim],
     axes: Sequence[int],
     steps: Sequence[int],
     backwards: Sequence[int],
 ) -> Value:
-    """Flip the axes that are walked from the end, then slice forwards."""
-    x = node.input(0)
+    """Flip the axes that are walked from the end, then slice forwards.
+
+    An end before the front, as INT64_MIN is, lies past the end of what is flipped; a start there
+    is the first element, since ONNX keeps starts inside the tensor.
+    """
     first, last, strides = list(starts), list(ends), list(steps)
     for position in backwards:
         size = x.shape[axes[position]]
-        low, high = starts[position], ends[position]
-        if not all(isinstance(each, int) for each in (size, low, high)):
-            raise NotStatic(f"{node.name}: a negative step needs bounds that are known")
-        begin, end, step = slice(low, high, steps[position]).indices(size)  # type: ignore[arg-type]
-        first[position], last[position] = size - 1 - begin, size - 1 - end
-        strides[position] = -step
+        first[position], last[position] = (
+            dim_max(size - 1 - (bound + size if provably_less(bound, 0) else bound), 0)
+            for bound in (starts[position], ends[position])
+        )
+        first[position] = dim_min(first[position], dim_max(size - 1, 0))
+        strides[position] = -steps[position]
     flipped = F.flip(x, [axes[position] for position in backwards])
     return F.slice(flipped, first, last, strides, axes)
 

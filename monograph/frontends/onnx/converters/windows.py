@@ -1,19 +1,25 @@
 """Where the windows of a convolution or a pool lie, from the attributes that all of them share.
 
 ``auto_pad`` SAME_UPPER and SAME_LOWER ask for ``ceil(size / stride)`` windows; the odd element of
-padding goes to the end or to the beginning. It depends on the size unless the stride is 1, so that
-a node of symbolic size is deferred there.
+padding goes to the end or to the beginning. It depends on the size unless the stride is 1. Windows
+have padding that is known, so that a tensor of symbolic size is padded before they are placed:
+
+    conv(x) {auto_pad = SAME_UPPER}  ─▶  conv(pad(x) {high = [0, 0, ceil(h/2)*2 - h + 1, …]})
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
+from monograph import functional as F
 from monograph.dataclass import dataclass
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
-from monograph.ir.dims import Dim, Shape, is_static
+from monograph.ir.dims import Dim, Shape, dim_max, is_static
 from monograph.ir.graph import Value
 from monograph.ops.windows import Pairs
+
+Total = TypeVar("Total", int, Dim)
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,34 @@ class Geometry:
 def read_geometry(
     node: OnnxNode, x: Value, kernel: Shape | None = None, *, leading: int = 2
 ) -> Geometry:
-    """The windows of a node over ``x``; ``kernel`` are the sizes of its weights, if it has any."""
+    """The windows of a node over ``x``; ``kernel`` are the sizes of its weights, if it has any.
+
+    A node whose padding depends on a symbolic size is deferred; see ``place_windows``.
+    """
+    windows, border = _windows_and_border(node, x, kernel, leading)
+    if border is not None:
+        raise NotStatic(f"{node.name}: the padding depends on a size that only the run knows")
+    return windows
+
+
+def place_windows(
+    node: OnnxNode, x: Value, kernel: Shape | None = None, *, fill: float = 0
+) -> tuple[Geometry, Value]:
+    """The windows of a node, and the tensor to place them on.
+
+    That is ``x``, or ``x`` between borders of ``fill`` where the padding depends on symbolic sizes.
+    """
+    windows, border = _windows_and_border(node, x, kernel, 2)
+    if border is None:
+        return windows, x
+    lows, highs = zip(*border, strict=True)
+    return windows, F.pad(x, (0, 0, *lows), (0, 0, *highs), fill)
+
+
+def _windows_and_border(
+    node: OnnxNode, x: Value, kernel: Shape | None, leading: int
+) -> tuple[Geometry, tuple[tuple[Dim, Dim], ...] | None]:
+    """The windows, and what is to be added on either side before they are placed, if anything."""
     rank = x.rank - leading
     if rank < 0:
         raise node.error("too few dimensions", expected="[batch, channels, ...]", found=str(x.type))
@@ -50,7 +83,10 @@ def read_geometry(
         )
     plain = Geometry(sizes, stride, ((0, 0),) * rank, dilation)
     padding = _padding(node, x.shape[leading:], plain)
-    return Geometry(sizes, stride, padding, dilation)
+    known = tuple((a, b) for a, b in padding if isinstance(a, int) and isinstance(b, int))
+    if len(known) < rank:
+        return plain, padding
+    return Geometry(sizes, stride, known, dilation), None
 
 
 def _kernel(node: OnnxNode, weights: Shape | None) -> tuple[int, ...]:
@@ -76,7 +112,7 @@ def per_axis(node: OnnxNode, name: str, rank: int) -> tuple[int, ...]:
     return given or (1,) * rank
 
 
-def _padding(node: OnnxNode, sizes: Shape, plain: Geometry) -> Pairs:
+def _padding(node: OnnxNode, sizes: Shape, plain: Geometry) -> tuple[tuple[Dim, Dim], ...]:
     mode = node.string("auto_pad", "NOTSET")
     if mode == "NOTSET" or not mode:
         return explicit_padding(node, len(sizes))
@@ -85,7 +121,7 @@ def _padding(node: OnnxNode, sizes: Shape, plain: Geometry) -> Pairs:
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise node.error("unknown auto_pad", found=mode)
     dims = zip(sizes, plain.spans, plain.stride, strict=True)
-    totals = [_same_total(node, *each) for each in dims]
+    totals = [_same_total(*each) for each in dims]
     return tuple(halves(total, upper=mode == "SAME_UPPER") for total in totals)
 
 
@@ -97,13 +133,16 @@ def explicit_padding(node: OnnxNode, rank: int) -> Pairs:
     return tuple(zip(pads[:rank], pads[rank:], strict=True))
 
 
-def halves(total: int, *, upper: bool) -> tuple[int, int]:
+def halves(total: Total, *, upper: bool) -> tuple[Total, Total]:
     """Padding shared out to both ends, the odd element at the end if ``upper``."""
     return (total // 2, total - total // 2) if upper else (total - total // 2, total // 2)
 
 
-def _same_total(node: OnnxNode, size: Dim, span: int, stride: int) -> int:
-    total = span - 1 if stride == 1 else (-(-size // stride) - 1) * stride + span - size
-    if not isinstance(total, int):
-        raise NotStatic(f"{node.name}: the padding depends on a size that only the run knows")
-    return max(total, 0)
+def _same_total(size: Dim, span: int, stride: int) -> Dim:
+    """The padding for which there are ``ceil(size / stride)`` windows."""
+    if stride == 1:
+        return span - 1
+    last = ((size + stride - 1) // stride - 1) * stride  # where the last window begins
+    total = last + span - size
+    # Of windows that touch each other, the last one always reaches the end.
+    return total if not isinstance(size, int) and span >= stride else dim_max(total, 0)
