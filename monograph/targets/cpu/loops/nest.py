@@ -193,9 +193,22 @@ class _NestBuilder:
             value = e.replace(write.value, known)
             body.append(Write(write.buffer, write.offset, value, write.streaming))
         loops: tuple[Statement, ...] = tuple(body)
+        lanes = self.lanes(bound, visit)
         for axis in reversed(visit.axes):
-            loops = (self.loop(axis, loops),)
+            in_lanes = axis.symbol is lanes
+            loops = (self.loop(axis, loops) if in_lanes else _serial(axis, loops),)
         return statements + list(loops)
+
+    def lanes(self, bound: frozenset[Symbol], visit: Visit) -> Symbol | None:
+        """The axis of a visit that is a vector loop: one at most, and none inside another one.
+
+        Two sums over the same axes may each have another one of them as their last.
+        """
+        vector = self.schedule.vector
+        if not bound.isdisjoint(vector):
+            return None
+        found = (axis.symbol for axis in reversed(visit.axes) if axis.symbol in vector)
+        return next(found, None)
 
     def in_turns(
         self, visits: list[Visit], kept: Sequence[tuple[int, Write]]
@@ -279,7 +292,7 @@ class _NestBuilder:
         """A loop over an axis; the vector axis goes several at a time."""
         schedule = self.schedule
         if axis.symbol not in schedule.vector or schedule.width == 1:
-            return Loop(axis.symbol, 0, axis.extent, body)
+            return _serial(axis, body)
         start: Dim = 0
         extent = axis.extent
         if schedule.tile:
@@ -353,6 +366,11 @@ class _NestBuilder:
     def fresh(self, prefix: str) -> str:
         self.names += 1
         return f"{prefix}{self.names - 1}"
+
+
+def _serial(axis: Axis, body: tuple[Statement, ...]) -> Loop:
+    """A loop over an axis that goes one by one."""
+    return Loop(axis.symbol, 0, axis.extent, body)
 
 
 def _ready(roots: tuple[Expr, ...]) -> list[Expr]:

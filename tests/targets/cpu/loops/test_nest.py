@@ -9,9 +9,12 @@ from typing import Any
 from monograph import functional as F
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.loops import Loop, LoopKind, LoopNest, Statement
+from monograph.kernel.parse import parse_kernel
 from monograph.kernel.verify import verify_nest
+from monograph.targets.cpu.loops.choose_schedule import choose
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
+from monograph.targets.cpu.machine import machine_named
 from tests.kernel.build import flat
 
 
@@ -271,3 +274,19 @@ def test_the_last_sum_of_many_parts_has_more_digits() -> None:
     text = str(build_nest(kernel, schedule))
     assert "v0 = sum(v0, cast<f64>(v1))" in text
     assert "cast<f32>(v0)" in text
+
+
+def test_sums_over_the_same_axes_in_another_order_have_one_vector_loop_each() -> None:
+    kernel = parse_kernel(
+        dedent("""\
+        kernel both(b0: f32[24]) -> (o0: f32[1]):
+          for once:
+            v0 = sum(r0_0 < 6, r0_1 < 5: b0[3*r0_0+2*r0_1])
+            v1 = sum(r0_1 < 5, r0_0 < 6: b0[-3*r0_0+2*r0_1+15])
+            o0[0] = (v0 * v1)
+        """)
+    )
+    nest = build_nest(kernel, choose(kernel, machine_named("x86-64")))
+    kinds = [(outer.kind, loops(outer.body)[0].kind) for outer in loops(nest.body)]
+    assert kinds == [(LoopKind.SERIAL, LoopKind.VECTOR)] * 2
+    verify_nest(nest)
