@@ -31,6 +31,8 @@ def overwritable_inputs(kernel: Kernel, memory: Sequence[Hashable]) -> tuple[int
     """
     if len(kernel.stores) != 1 or kernel.stores[0].guard is not None:
         return ()
+    if len(kernel.outputs) != 1:  # the others are empty, and still outputs
+        return ()
     (store,) = kernel.stores
     if any(isinstance(expr, Reduce) for expr in kernel.expressions()):
         return ()

@@ -127,6 +127,7 @@ class _Reference:
             self.wide = self._run(None, wide=True)
         self._noisy: list[list[Tensor]] = []
         self._defined: list[Tensor] | None = None
+        self._single: list[Tensor] | None = None
 
     def _record(self, name: str, value: Tensor) -> Tensor:
         self.dtypes[name] = value.dtype
@@ -138,12 +139,26 @@ class _Reference:
             self._defined = self._run(None, exact=True)
         return self._defined
 
-    def _run(self, watch: Watch | None, *, wide: bool = False, exact: bool = False) -> list[Tensor]:
-        weights = self.program.weights()
-        arguments = [each.clone() for each in self.arguments]
-        if wide:
-            weights = {name: widened(each) for name, each in weights.items()}
-            arguments = [widened(each) for each in arguments]
+    def single(self) -> list[Tensor]:
+        """Results in float32 instead of float64; none if the program insists on the latter."""
+        if self._single is None:
+            try:
+                self._single = self._run(None, cast=narrowed)
+            except RuntimeError:  # of two dtypes that should be one
+                self._single = []
+        return self._single
+
+    def _run(
+        self,
+        watch: Watch | None,
+        *,
+        wide: bool = False,
+        exact: bool = False,
+        cast: Callable[[Tensor], Tensor] = Tensor.clone,
+    ) -> list[Tensor]:
+        cast = widened if wide else cast
+        weights = {name: cast(each) for name, each in self.program.weights().items()}
+        arguments = [cast(each.clone()) for each in self.arguments]
         model = self.program.build(weights, wide=wide, watch=watch)
         with Definitions() if wide or exact else nullcontext():
             return call(model, arguments, self.mode.gradients)
@@ -176,6 +191,7 @@ class _Reference:
             lambda: [self.defined()[number]],
             number >= len(outputs),
             self.mode.route == "onnx",
+            lambda: self.single()[number : number + 1],
         )
 
     def judge(self, got: Sequence[Tensor]) -> Verdict | None:
@@ -265,6 +281,13 @@ def widened(value: Tensor) -> Tensor:
     if value.is_complex():
         return value.to(torch.complex128)
     return value.double() if value.is_floating_point() else value
+
+
+def narrowed(value: Tensor) -> Tensor:
+    """A tensor in float32 or complex64, if it holds floats of float64."""
+    if value.dtype is torch.complex128:
+        return value.to(torch.complex64)
+    return value.float() if value.dtype is torch.float64 else value
 
 
 @contextmanager

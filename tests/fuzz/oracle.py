@@ -6,6 +6,8 @@ a few ulp of it. An answer is right where
 
 - its error is at most ``factor`` times eager's, plus a few ulp: eager rounds once a statement, and
   whoever fuses or reorders rounds elsewhere, so that eager's error can be zero by luck;
+- or, in float64, it has no more ulp than eager has when it computes the same in float32: the
+  reference is as wide as eager there, and says nothing about its error;
 - or it is within what the noise moves: then the program magnifies rounding (a cancellation, a
   comparison of nearly equal numbers), and neither answer says anything about the compiler;
 - NaN and infinities stand where they do in one of the three, or where definitions have them when
@@ -30,6 +32,7 @@ ULPS = 8
 """What may differ beside eager's error, in units of eps of the value: one rounding a statement in
 programs of a dozen at most, most of which cancel out."""
 
+SINGLE_EPS = torch.finfo(torch.float32).eps
 NOISE_FACTOR = 2
 """How far beyond the largest of a few noisy draws an error may be: about three deviations."""
 
@@ -57,6 +60,8 @@ class Answers:
     is_gradient: bool = False
     coarse: bool = False
     """Whether constants are those of float32, as attributes of ONNX are."""
+    single: Callable[[], Sequence[Tensor]] = tuple
+    """What eager gives in float32 for a program of float64."""
 
 
 def judge(got: Tensor, answers: Answers) -> str | None:
@@ -88,6 +93,7 @@ def _as_reals(got: Tensor, answers: Answers) -> tuple[Tensor, Answers]:
         lambda: [real(each) for each in answers.defined()],
         answers.is_gradient,
         answers.coarse,
+        lambda: [real(each) for each in answers.single()],
     )
     return real(got), parts
 
@@ -168,6 +174,10 @@ def _wrong_number(got: Tensor, answers: Answers) -> str | None:
         )
     if not bool(wrong.any()):
         return None
+    if got.dtype is torch.float64:
+        for each in answers.single():
+            ulps = _difference(each, wide, finite).nan_to_num(0.0, 0.0) / SINGLE_EPS
+            wrong &= error > factor * info.eps * ulps.max() + slack
     for draws in (NOISE_DRAWS, MORE_NOISE_DRAWS):
         wrong &= error > NOISE_FACTOR * _spread(answers.noisy(draws), wide) + slack
         if not bool(wrong.any()):

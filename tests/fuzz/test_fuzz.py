@@ -245,6 +245,17 @@ def test_an_answer_is_right_up_to_rounding(got: list[float], complaint: str | No
     assert (found is None) if complaint is None else (complaint in (found or ""))
 
 
+@pytest.mark.parametrize(("error", "is_right"), [(4e-16, True), (2e-14, True), (1e-12, False)])
+def test_float64_has_no_more_ulp_than_float32(error: float, is_right: bool) -> None:
+    """Eager's float32 is 100 ulp away, the reference as wide as the answer."""
+    wide = torch.tensor([1.0], dtype=torch.float64)
+    single = torch.tensor([1.0 + 100 * 2**-23])
+    found = judge(wide + error, Answers(wide, wide, lambda _: [wide], single=lambda: [single]))
+    assert (found is None) == is_right
+    without = judge(wide + error, Answers(wide, wide, lambda _: [wide]))
+    assert (without is None) == (error < 1e-15)
+
+
 def test_integers_must_be_equal() -> None:
     expected = Answers(torch.tensor([1, 2]), torch.tensor([1, 2]), lambda _: [])
     assert judge(torch.tensor([1, 2]), expected) is None

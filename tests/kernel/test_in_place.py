@@ -14,6 +14,7 @@ from monograph.ir.interpret import interpret
 from monograph.ir.types import f16, i32
 from monograph.kernel import expr as e
 from monograph.kernel.in_place import is_one_to_one, overwritable_inputs
+from monograph.kernel.parse import parse_kernel
 from tests.kernel.build import flat
 
 
@@ -51,6 +52,12 @@ def test_what_two_buffers_name_is_one_memory() -> None:
     types = ("f32[32, 64]", "f32[64]")
     assert overwritable(rows, *types) == (0,)
     assert overwritable(rows, *types, memory=(7, 7)) == ()
+
+
+def test_an_empty_output_beside_another_is_one_as_well() -> None:
+    text = "kernel k(b0: f32[8]) -> (%so1: f32[8]):\n  for i0 < 8:\n    o1[i0] = (-b0[i0])"
+    assert overwritable_inputs(parse_kernel(text % ""), (0,)) == (0,)
+    assert overwritable_inputs(parse_kernel(text % "o0: f32[0], "), (0,)) == ()
 
 
 def test_another_number_of_bytes_is_no_place_to_write_to() -> None:
