@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CHAPTERS = sorted(DOCS.glob("[0-9]*-*.md"), key=lambda page: int(page.name.split("-")[0]))
 MAX_CHAPTER_LINES = 200
+MAX_DECISION_WORDS = 400
 
 
 def test_chapters_are_numbered_in_a_row() -> None:
@@ -47,3 +48,33 @@ def test_every_picture_is_of_a_chapter() -> None:
 def test_a_picture_is_what_its_code_draws(name: str) -> None:
     committed = (DOCS / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
     assert PICTURES[name]() == committed, "draw it anew: make pictures"
+
+
+DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_fits_on_a_page(page: Path) -> None:
+    assert len(page.read_text().split()) <= MAX_DECISION_WORDS, (
+        "move measurements to benchmarks/notes"
+    )
+
+
+def test_every_decision_is_listed() -> None:
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", (DOCS / "decisions" / "README.md").read_text())
+    assert sorted(listed) == sorted(page.name for page in DECISIONS)
+
+
+def test_every_source_file_that_a_page_names_exists() -> None:
+    files = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("monograph", "tests", "benchmarks", "examples", "docs")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+        for name in re.findall(r"`((?:[a-z]\w*/)+\w+\.py)`", page.read_text())
+        if not any(file == name or file.endswith(f"/{name}") for file in files)
+    ]
+    assert missing == []
