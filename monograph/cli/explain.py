@@ -27,6 +27,7 @@ def explain(
     measure: Annotated[
         bool, typer.Option("--measure/--no-measure", help="Time the kernels in calls.")
     ] = True,
+    report: common.ReportFile = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Compile a model and say what happened, and why.
@@ -38,6 +39,7 @@ def explain(
     - monograph explain model.onnx
     - monograph explain net.py:model --input 'f32[1, 64]' --json
     """
+    from monograph.cli import report_file
     from monograph.compiler import Options
     from monograph.inspect.explain import explain_executable
     from monograph.inspect.inputs import make_inputs, parse_sizes
@@ -47,6 +49,7 @@ def explain(
     from monograph.inspect.roofline import measured_roofline
     from monograph.inspect.stages import record_stages
 
+    page = report_file.checked(report)
     options = Options(
         common.level_name(level),
         threads,
@@ -59,14 +62,15 @@ def explain(
     chosen = parse_sizes(sizes or ())
     with common.showing_progress("explaining"):
         found = find_model(model, types or ())
-        compiled = found.compiled(options)
-        cached = executable_of(compiled).report.cache
-        steps: Sequence[PassStep] = ()
-        if not found.is_compiled:  # a cached program has forgotten what the passes did
+        recorded = record_stages(lambda: found.compiled(options))
+        cached = "" if recorded.error is not None else executable_of(recorded.made).report.cache
+        if cached == "hit" and not found.is_compiled:  # and has forgotten what the passes did
             recorded = record_stages(lambda: found.compiled(replace(options, cache=False)))
-            if recorded.error is not None:
-                raise recorded.error
-            compiled = recorded.made
+        if recorded.error is not None:
+            raise recorded.error
+        compiled = recorded.made
+        steps: Sequence[PassStep] = ()
+        if not found.is_compiled:
             steps = pass_steps(recorded.stages, options.resolved_target, chosen)
         executable = executable_of(compiled)
         explained = explain_executable(executable, name=model, sizes=chosen, steps=steps)
@@ -78,5 +82,6 @@ def explain(
             if explained.is_above_the_roof:
                 roofline = measured_roofline(executable.native.threads, again=True)
                 explained = explained.measured(profile, roofline)
+        report_file.write(page, found, options, sizes, measures=measure)
     explained = replace(explained, cache=cached)
     print(json.dumps(explained.as_json(), indent=2) if as_json else explained)

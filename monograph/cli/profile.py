@@ -29,6 +29,7 @@ def profile(
     winograd_tolerance: common.WinogradTolerance = None,
     passes: common.Passes = None,
     plugins: common.Plugins = None,
+    report: common.ReportFile = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Say where the time of a call goes: each kernel's, measured by the compiled code.
@@ -39,6 +40,7 @@ def profile(
     - monograph profile model.onnx
     - monograph profile net.py:model --input 'f32[8, 64]' -o trace.json
     """
+    from monograph.cli import report_file
     from monograph.compiler import Options
     from monograph.inspect.inputs import make_inputs, parse_sizes, split_inputs
     from monograph.inspect.measure import busy_note
@@ -46,6 +48,7 @@ def profile(
     from monograph.inspect.profile import profile_calls
 
     common.check_folder(output)
+    page = report_file.checked(report)
     ways, types = split_inputs(inputs or ())
     options = Options(
         common.level_name(level),
@@ -56,10 +59,12 @@ def profile(
         passes=common.pipeline_of(passes),
     )
     with common.showing_progress("profiling"):
-        executable = executable_of(find_model(model, types).compiled(options))
+        named = find_model(model, types)
+        executable = executable_of(named.compiled(options))
         arrays = make_inputs(executable.graph, ways, parse_sizes(sizes or ()), seed)
         busy = busy_note()
         found = profile_calls(executable, lambda: executable.run(arrays), calls=calls, name=model)
+        report_file.write(page, named, options, sizes, found)
     print(json.dumps(found.as_json(), indent=2) if as_json else found)
     if output is not None:
         found.save_trace(output)

@@ -19,10 +19,18 @@ def checked(path: Path | None) -> Path | None:
 
 
 def write(
-    path: Path | None, model: Model, options: Options, sizes: list[str] | None, finding: Finding
+    path: Path | None,
+    model: Model,
+    options: Options,
+    sizes: list[str] | None,
+    finding: Finding | None = None,
+    *,
+    measures: bool = True,
 ) -> None:
     """Write the page with what was found, if one is wanted, and say where it is."""
     if path is None:
         return
-    write_page(path, model, options, sizes=parse_sizes(sizes or ()), findings=[finding])
+    findings = [] if finding is None else [finding]
+    chosen = parse_sizes(sizes or ())
+    write_page(path, model, options, sizes=chosen, measures=measures, findings=findings)
     print(f"wrote {path}", file=sys.stderr)

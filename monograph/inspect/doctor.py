@@ -115,6 +115,16 @@ def examine(*, measures: bool = True) -> Examination:
     return found
 
 
+def installed() -> dict[str, str]:
+    """What figures depend on, by topic: versions and hardware, and no folder of this machine."""
+    found = Examination()
+    for look in (_packages, _processor, _gpu):
+        look(found)
+    found.facts["python"] = f"{platform.python_version()}, {platform.platform()}"
+    found.facts["monograph"] = __version__
+    return found.facts
+
+
 def _packages(found: Examination) -> None:
     found.facts["monograph"] = f"{__version__}, in {Path(__file__).resolve().parents[1]}"
     found.facts["python"] = f"{platform.python_version()} ({sys.executable}), {platform.platform()}"

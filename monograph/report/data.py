@@ -16,11 +16,12 @@ from typing import Any
 import monograph
 from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError, InputError
+from monograph.inspect.doctor import installed
 from monograph.inspect.explain import Explanation, explain_executable
 from monograph.passes.instruments import watching
 from monograph.report.code import Listing, listings_of
-from monograph.report.findings import Finding, finding_facts
-from monograph.report.history import History, Run, stages_of
+from monograph.report.findings import Finding, finding_facts, profile_in
+from monograph.report.history import History, Run, count_stages, stages_of
 from monograph.report.measured import Measured
 from monograph.report.program_facts import (
     arena_facts,
@@ -34,6 +35,8 @@ from monograph.report.program_facts import (
 from monograph.report.sources import loaded_files, source_facts
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import Executable
+from monograph.targets.base import Target
+from monograph.targets.names import resolve_target
 
 UNMEASURED = Measured("it was not measured")
 
@@ -55,6 +58,8 @@ class Recorded:
     run: Run
     missing: str = ""
     """Why some of the history is not known."""
+    target: Target | None = None
+    """What it was compiled for, if the graphs of the history are to be counted."""
 
 
 def executable_behind(model: Any) -> Executable:
@@ -88,7 +93,7 @@ def record(executable: Executable) -> Recorded:
                 executable.graph, executable.native, report, lowered=lowered, program=program
             )
             shown.target, shown.foreign = executable.target, executable.foreign
-            return Recorded(shown, history, history.finish(lowered))
+            return Recorded(shown, history, history.finish(lowered), target=_target_of(executable))
         except EvaluationError:
             history = History()
             missing = (
@@ -100,7 +105,18 @@ def record(executable: Executable) -> Recorded:
     return Recorded(executable, history, run, missing)
 
 
-def recorded_with(executable: Executable, history: History) -> Recorded:
+def _target_of(executable: Executable) -> Target | None:
+    """What an executable was compiled for; None if that is no target that has a name."""
+    name = "cpu" if executable.target is None else executable.target.name
+    try:
+        return resolve_target(name)
+    except InputError:  # somebody's own, which was handed over as an object
+        return None
+
+
+def recorded_with(
+    executable: Executable, history: History, target: Target | None = None
+) -> Recorded:
     """A model that was compiled while ``history`` watched."""
     if executable.stage is not None:
         return Recorded(
@@ -109,7 +125,7 @@ def recorded_with(executable: Executable, history: History) -> Recorded:
             history.finish(executable.lowered),
             "calls complete this program: the passes of its parts are not shown",
         )
-    return Recorded(executable, history, history.finish(executable.lowered))
+    return Recorded(executable, history, history.finish(executable.lowered), target=target)
 
 
 def report_data(
@@ -127,12 +143,15 @@ def report_data(
     bindings = sizes_of(executable, sizes or {})
     kernels = kernel_facts(explained)
     listings, reason = listings_of(executable, kernel_names(kernels))
+    if recorded.target is not None:
+        count_stages(recorded.run, recorded.target, explained.sizes)
     tables = history.tables()
     facts: dict[str, Json] = {
         "version": monograph.__version__,
         "model": explained.model,
         "machine": explained.machine,
         "threads": explained.threads,
+        "installed": dict(installed()),
         "sizes": dict(explained.sizes),
         "missing": recorded.missing,
         "measured": measured.facts(kernel_names(kernels)),
@@ -147,7 +166,7 @@ def report_data(
         "summary": _summary(explained),
         "listings": [each.stage for each in listings],
         "no_listings": reason,
-        **dict(map(finding_facts, findings)),
+        **dict(finding_facts(each) for each in findings if each is not profile_in(findings)),
     }
     return ReportData(facts, listings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from monograph.errors import InputError
@@ -9,10 +10,11 @@ from monograph.inspect.ablate import Ablation
 from monograph.inspect.bisect import Bisection
 from monograph.inspect.compare import Comparison
 from monograph.inspect.jsonable import jsonable
+from monograph.inspect.profile import Profile
 from monograph.inspect.validate import Validation
 from monograph.runtime.bundle import Json
 
-Finding: TypeAlias = Validation | Ablation | Comparison | Bisection
+Finding: TypeAlias = Validation | Ablation | Comparison | Bisection | Profile
 
 KINDS: dict[type, str] = {
     Validation: "validation",
@@ -23,13 +25,18 @@ KINDS: dict[type, str] = {
 """Under which name the page finds each."""
 
 
+def profile_in(findings: Sequence[Finding]) -> Profile | None:
+    """The profile among some findings: its times stand with the kernels, not by themselves."""
+    return next((each for each in findings if isinstance(each, Profile)), None)
+
+
 def finding_facts(finding: Finding) -> tuple[str, Json]:
     """The name of a finding and its figures."""
     kind = KINDS.get(type(finding))
-    if kind is None:
+    if kind is None or isinstance(finding, Profile):
         raise InputError(
             "a report shows no such finding",
-            expected="what validate, bisect, ablate or compare returned",
+            expected="what validate, bisect, ablate, compare or profile returned",
             found=type(finding).__name__,
         )
     figures: Json = jsonable(finding.as_json())

@@ -20,6 +20,8 @@ from dataclasses import field
 from typing import TypeAlias
 
 from monograph.dataclass import dataclass
+from monograph.inspect.jsonable import jsonable
+from monograph.inspect.pass_steps import Figures, figures_of
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.location import Location
 from monograph.ir.text.attributes import spell_attributes
@@ -27,8 +29,10 @@ from monograph.ir.text.constants import spell_contents
 from monograph.ir.text.printer import print_graph
 from monograph.passes.base import Pass
 from monograph.passes.instruments import Instrument
+from monograph.progress import announce
 from monograph.report.families import family_of
 from monograph.runtime.bundle import Json
+from monograph.targets.base import Target
 
 Delta: TypeAlias = "list[int | list[int]]"
 
@@ -67,6 +71,10 @@ class Stage:
     counters: Mapping[str, int] = field(default_factory=dict)
     idle: list[str] = field(default_factory=list)
     """Passes that ran after this one and changed nothing."""
+    graph: Graph | None = None
+    """A copy, until it is counted."""
+    figures: Figures | None = None
+    """What the graph would be as a program (``inspect.pass_steps``), if that was looked at."""
 
 
 @dataclass
@@ -173,6 +181,7 @@ class History(Instrument):
         )
         last = run.stages[-1] if run.stages else None
         if last is None or (stage.records, stage.outputs) != (last.records, last.outputs):
+            stage.graph = graph.clone()
             run.stages.append(stage)
         elif seconds is not None:
             last.idle.append(name)
@@ -237,6 +246,15 @@ class History(Instrument):
         }
 
 
+def count_stages(run: Run, target: Target, sizes: Mapping[str, int]) -> None:
+    """Count the kernels, bytes and memory of each stage, and let its graph go."""
+    for number, stage in enumerate(run.stages):
+        announce("what passes bought", number, len(run.stages))
+        if stage.graph is not None:
+            stage.figures = figures_of(stage.graph, target, sizes)
+            stage.graph = None
+
+
 def stages_of(run: Run) -> list[Json]:
     """The stages as JSON, each as its difference from the one before."""
     found: list[Json] = []
@@ -252,6 +270,7 @@ def stages_of(run: Run) -> list[Json]:
                 "ms": None if stage.seconds is None else round(stage.seconds * 1e3, 3),
                 "counters": {key: count for key, count in stage.counters.items() if count},
                 "idle": list(stage.idle),
+                "figures": None if stage.figures is None else jsonable(stage.figures),
                 "inputs": list(stage.inputs),
                 "outputs": list(stage.outputs),
                 "delta": delta,

@@ -35,6 +35,8 @@ class Measured:
     seconds: float | None = None
     profile: Profile | None = None
     roofline: Roofline | None = None
+    busy: str = ""
+    """What other programs did meanwhile, if they did anything."""
 
     def explained(self, explanation: Explanation) -> Explanation:
         """An explanation with the times of its kernels."""
@@ -46,7 +48,9 @@ class Measured:
         """The figures; times of spans in microseconds since the call began."""
         found: dict[str, Json] = {
             "call_ms": None if self.seconds is None else self.seconds * 1e3,
+            "undisturbed_ms": None if self.profile is None else self.profile.undisturbed * 1e3,
             "note": self.note,
+            "busy": self.busy,
         }
         if self.roofline is not None:
             found["peak_gflops"] = self.roofline.flops / 1e9
@@ -59,6 +63,12 @@ class Measured:
         return found
 
 
+def measured_by(profile: Profile) -> Measured:
+    """What a profile that somebody made says of time."""
+    note = f"the quickest of {profile.calls} calls"
+    return Measured(note, profile.plain, profile, measured_roofline(profile.threads))
+
+
 def measure(executable: Executable, sizes: Mapping[str, int]) -> Measured:
     """Call a program on random inputs and time it, kernel by kernel where it has kernels."""
     try:
@@ -66,8 +76,7 @@ def measure(executable: Executable, sizes: Mapping[str, int]) -> Measured:
         executable.run(inputs)
     except MonographError as error:
         return Measured(f"it was not called: {error.message}")
-    busy = busy_note()
-    suffix = "" if busy is None else f"; {busy}"
+    busy = busy_note() or ""
     try:
         roofline = measured_roofline(
             None if executable.native is None else executable.native.threads
@@ -76,19 +85,19 @@ def measure(executable: Executable, sizes: Mapping[str, int]) -> Measured:
             executable, lambda: executable.run(inputs), calls=MEASURED_CALLS, seconds=MAX_SECONDS
         )
     except MonographError:  # the interpreter runs all of it: there are no kernels to time
-        return _whole_calls(executable, inputs, suffix)
-    note = f"the quickest of {profile.calls} calls on random inputs{suffix}"
-    return Measured(note, profile.plain, profile, roofline)
+        return _whole_calls(executable, inputs, busy)
+    note = f"the quickest of {profile.calls} calls on random inputs"
+    return Measured(note, profile.plain, profile, roofline, busy)
 
 
-def _whole_calls(executable: Executable, inputs: Sequence[object], suffix: str) -> Measured:
+def _whole_calls(executable: Executable, inputs: Sequence[object], busy: str) -> Measured:
     announce("measuring")
     until = time.perf_counter() + MAX_SECONDS
     timing = alternate({"call": lambda: executable.run(inputs)}, MEASURED_CALLS, until=until)[
         "call"
     ]
-    note = f"the median of {len(timing.turns)} calls on random inputs{suffix}"
-    return Measured(note, timing.median)
+    note = f"the median of {len(timing.turns)} calls on random inputs"
+    return Measured(note, timing.median, busy=busy)
 
 
 def spans_of(profile: Profile, kernels: Sequence[str]) -> Json:

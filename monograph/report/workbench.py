@@ -127,7 +127,7 @@ class Workbench:
         history = History()
         with watching(history):
             executable = executable_of(compile_graph(graph, options))
-        recorded = recorded_with(executable, history)
+        recorded = recorded_with(executable, history, options.resolved_target)
         return self._answer(recorded, graph, edit.passes, recorder, quotes_sources=False)
 
     def parse(self, text: str) -> Graph:

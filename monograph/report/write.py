@@ -9,9 +9,14 @@ from typing import Any
 
 from monograph.errors import InputError
 from monograph.report.data import executable_behind, record, report_data
-from monograph.report.findings import Finding
-from monograph.report.measured import Measured
+from monograph.report.findings import Finding, profile_in
+from monograph.report.measured import Measured, measured_by
 from monograph.report.page import page_html
+
+UNCALLED = Measured(
+    "compiled.report does not call the model: give it findings=[compiled.profile(x)], or use "
+    "`monograph report`"
+)
 
 
 def report_html(
@@ -23,8 +28,9 @@ def report_html(
 ) -> str:
     """The report of a compiled model, as the text of an HTML file."""
     recorded = record(executable_behind(model))
-    unmeasured = Measured("compiled.report does not call the model: `monograph report` does")
-    data = report_data(recorded, name=name, sizes=sizes, measured=unmeasured, findings=findings)
+    profile = profile_in(findings)
+    measured = UNCALLED if profile is None else measured_by(profile)
+    data = report_data(recorded, name=name, sizes=sizes, measured=measured, findings=findings)
     return page_html(data)
 
 

@@ -54,11 +54,15 @@ class CompileReport:
         """Write a page about the program: graph at every pass, kernels, code, memory.
 
         ``compiled.report("r.html")`` is one HTML file that needs nothing else. ``findings`` are
-        what ``validate``, ``bisect``, ``ablate`` and ``compare`` returned, to be shown, too.
+        what ``validate``, ``bisect``, ``ablate`` and ``compare`` returned, to be shown, too;
+        ``compiled.profile(x)`` gives the kernels their times.
         """
         executable = None if self.subject is None else self.subject()
         if executable is None:
-            raise InputError("the program that this report is about no longer exists")
+            raise InputError(
+                "the program that this report is about no longer exists",
+                hint='keep it: compiled = monograph.compile(…), then compiled.report("r.html")',
+            )
         from monograph.report.write import write_report
 
         return write_report(executable, path, findings=findings)

@@ -13,8 +13,11 @@ import pytest
 
 import monograph
 from monograph import functional as F
+from monograph.compiler import Options
+from monograph.inspect.models import find_model
 from monograph.ir.graph import Graph
 from monograph.report.explorer import Explorer, Opening
+from monograph.report.models import write_page
 from monograph.report.server import ExplorerServer
 from monograph.report.write import write_report
 from tests.report.browser import Browser, browser, needs_chromium
@@ -198,6 +201,33 @@ def test_what_was_found_out_is_shown(window: Browser, tmp_path: Path) -> None:
     )
     assert len(drawn) == 5 and max(drawn) > 20
     assert window.run("return document.images.length") == 0
+    assert window.log() == []
+
+
+def test_the_first_view_says_what_passes_bought_and_where_time_goes(
+    window: Browser, tmp_path: Path
+) -> None:
+    monograph.save_graph(monograph.trace(mlp, *TYPES), tmp_path / "g.ir")
+    write_page(tmp_path / "r.html", find_model(str(tmp_path / "g.ir")), Options(), sizes={})
+    show(window, tmp_path / "r.html", "#overview")
+    rows = window.run(
+        "return [...document.querySelectorAll('.overview .panel')].slice(0, 2)"
+        ".map(panel => [...panel.querySelectorAll('tr')]"
+        ".map(row => [...row.cells].map(cell => cell.innerText.trim())))"
+    )
+    passes, kernels = rows
+    assert passes[0][:7] == ["Pass", "Nodes", "Change", "Kernels", "Moved", "Alive", "Time"]
+    assert passes[1][0] == "as given" and passes[1][4].endswith("KiB")
+    assert kernels[0][:5] == ["Kernel", "Launches", "Time", "Of a call", "Of the roof"]
+    shares = [float(row[3].removesuffix(" %")) for row in kernels[1:]]
+    assert shares == sorted(shares, reverse=True) and 0 < sum(shares) <= 101
+    name = kernels[1][0]
+    window.run("document.querySelectorAll('.overview .panel')[1].querySelector('.link').click()")
+    window.wait(f"document.querySelector('.kernel-details h2')?.textContent === {name!r}")
+    window.run("history.back()")
+    window.wait("document.querySelector('.overview details')")
+    window.run("document.querySelector('.overview summary').click()")
+    assert "llvmlite" in text_of(window, ".overview details dl")
     assert window.log() == []
 
 

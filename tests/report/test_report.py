@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html.parser
+import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,33 @@ def test_what_was_found_out_is_in_the_report(tmp_path: Path) -> None:
     assert facts["bisection"]["step"] == "simplify"
     with pytest.raises(InputError, match="shows no such finding"):
         compiled.report(tmp_path / "r.html", findings=["fine"])
+
+
+def test_a_profile_gives_a_report_its_times(tmp_path: Path) -> None:
+    compiled = monograph.compile(mlp, *TYPES)
+    shapes = [[int(part) for part in each[4:-1].split(",")] for each in TYPES]
+    found = compiled.profile(*(np.ones(shape, "f4") for shape in shapes), calls=3)
+    facts = facts_in(compiled.report(tmp_path / "r.html", findings=[found]).read_text())
+    assert facts["measured"]["undisturbed_ms"] == found.undisturbed * 1e3
+    timed = {each["name"]: each["ms"] for each in facts["kernels"] if each["ms"]}
+    assert timed == {each.name: each.seconds * 1e3 for each in found.kernels}
+    assert facts["measured"]["spans"]["rows"]
+
+
+def test_every_stage_is_counted_as_a_program(tmp_path: Path) -> None:
+    compiled = monograph.compile(mlp, *TYPES)
+    facts = facts_in(compiled.report(tmp_path / "r.html").read_text())
+    counted = [each["figures"] for each in facts["stages"]]
+    assert [each["kernels"] > 0 and each["bytes_moved"] > 0 for each in counted] == [True] * len(
+        counted
+    )
+    assert counted[-1]["bytes_moved"] == facts["summary"]["bytes_moved"]
+
+
+def test_versions_name_no_folder_of_this_machine(tmp_path: Path) -> None:
+    text = json.dumps(facts_in(report_html(monograph.compile(F.relu, "f32[4]")))["installed"])
+    assert "llvmlite" in text and "vectors of" in text
+    assert not any(folder in text for folder in (str(Path.cwd()), str(Path.home()), sys.prefix))
 
 
 def test_names_in_a_model_cannot_become_markup(tmp_path: Path) -> None:

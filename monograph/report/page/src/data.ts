@@ -7,9 +7,17 @@ export interface StageFacts {
   ms: number | null;
   counters: Record<string, number>;
   idle: string[];
+  /** What the graph would be as a program, had compiling ended there. */
+  figures?: Figures | null;
   inputs: number[];
   outputs: number[];
   delta: (number | [number, number])[];
+}
+
+export interface Figures {
+  kernels: number;
+  bytes_moved: number;
+  peak: number;
 }
 
 export interface GroupFacts {
@@ -76,11 +84,17 @@ export interface Facts {
   model: string;
   machine: string;
   threads: number;
+  /** Versions and hardware, by topic, as `monograph doctor` says them. */
+  installed?: Record<string, string>;
   sizes: Record<string, number>;
   missing: string;
   measured: {
     call_ms: number | null;
+    /** With every launch as quick as it ever was: other programs disturb each long call somewhere. */
+    undisturbed_ms?: number | null;
     note?: string;
+    /** What other programs did meanwhile, if they did anything. */
+    busy?: string;
     overhead?: number;
     peak_gflops?: number;
     levels?: { name: string; gbs: number }[];

@@ -134,6 +134,7 @@ function summary(model: Model, graph: GraphAt, go: Go): HTMLElement {
       plural(model.nodeCount(graph.stage), "node"),
       stage.ms === null ? "" : ` · ${stage.ms.toFixed(2)} ms`,
     ),
+    stage.figures ? h("p", { class: "meta", title: "Had compiling ended here" }, `${plural(stage.figures.kernels, "kernel")} · ${bytes(stage.figures.bytes_moved)} moved · ${bytes(stage.figures.peak)} alive`) : null,
     counters.length ? section("Counted", h("ul", { class: "links" }, ...counters.map(([name, count]) => h("li", {}, `${name}: ${count}`)))) : null,
     graph.stage === 0 ? h("p", { class: "hint" }, "Click a node, or move along the slider above to see what each pass did. Nodes that a pass added carry a +, those that it changed a Δ.") : null,
     list("Added", added, true),
