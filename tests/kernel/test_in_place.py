@@ -55,7 +55,9 @@ def test_what_two_buffers_name_is_one_memory() -> None:
 
 
 def test_an_empty_output_beside_another_is_one_as_well() -> None:
-    text = "kernel k(b0: f32[8]) -> (%so1: f32[8]):\n  for i0 < 8:\n    o1[i0] = (-b0[i0])"
+    text = (
+        "kernel k(b0: f32[8]) -> (%so1: f32[8]):\n  for i0 < 8:\n    o1[i0] = (b0[i0] * 2.0:f32)\n"
+    )
     assert overwritable_inputs(parse_kernel(text % ""), (0,)) == (0,)
     assert overwritable_inputs(parse_kernel(text % "o0: f32[0], "), (0,)) == ()
 
