@@ -19,6 +19,7 @@ from monograph.config import Config, processor_count
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.types import DType, i8, i16, u8
+from monograph.targets.cpu.costs import Costs, costs_of
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Machine:
     """Bytes in the caches: a core's own two, and the last one."""
     threads: int
     """How many threads a call may have: those of this process where it is the host."""
+
+    @property
+    def costs(self) -> Costs:
+        """What it is quick and slow at."""
+        return costs_of(self.cpu)
 
     @property
     def dots(self) -> Mapping[str, DotInstruction]:

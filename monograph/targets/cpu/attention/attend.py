@@ -33,12 +33,6 @@ from monograph.targets.cpu.plans.plan import Launchable
 from monograph.targets.cpu.tuning import Launcher
 from monograph.targets.plan import KernelPlan
 
-TILE_QUERIES = 256
-"""Queries of a tile."""
-TILE_KEYS = 512
-"""Keys of a tile."""
-MASKED_TILE_KEYS = 128
-"""Keys of a tile that a mask may hide from all queries of a panel: it is left out then."""
 MIN_TASKS = 16
 """Tiles that there should be, so that threads finish together."""
 MAX_SPLIT_KV_QUERIES = 8
@@ -424,22 +418,24 @@ def choose_tile(attention: StreamedAttention, machine: Machine) -> AttentionTile
     lanes = machine.vector_bytes * 8 // attention.dtype.bits
     rows, columns = (machine.registers - 4) // 2, 2 * lanes
     depth = (attention.depth + attention.value_depth) * attention.dtype.bits // 8
-    most = min(TILE_QUERIES, machine.l2 // 4 // depth)
-    while most >= 8 * columns and _tiles(attention, most) < MIN_TASKS:
+    most = min(machine.costs.tile_queries, machine.l2 // 4 // depth)
+    while most >= 8 * columns and _tiles(attention, most, machine) < MIN_TASKS:
         most //= 2
     queries = _rounded(attention.queries, most, columns)
-    most_keys = MASKED_TILE_KEYS if attention.leaves_out_hidden else TILE_KEYS
+    most_keys = (
+        machine.costs.masked_tile_keys if attention.leaves_out_hidden else machine.costs.tile_keys
+    )
     keys = _shared_out(attention.keys, min(most_keys, machine.l2 // depth), rows)
     # With a length that is known only later, reading in place was measured to take 7 % longer.
     copied = lie_apart(attention) or not isinstance(attention.keys, int)
     return AttentionTile(rows, columns, queries, keys, copied)
 
 
-def _tiles(attention: StreamedAttention, queries: int) -> int:
+def _tiles(attention: StreamedAttention, queries: int, machine: Machine) -> int:
     """How many tiles of up to so many queries there are; those of a middling size if unknown."""
     total = shape_product((*attention.batch, attention.heads, attention.queries))
     if not isinstance(total, int):
-        return MIN_TASKS * TILE_QUERIES // (2 * queries)
+        return MIN_TASKS * machine.costs.tile_queries // (2 * queries)
     return -(-total // queries)
 
 

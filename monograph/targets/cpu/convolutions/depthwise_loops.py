@@ -56,7 +56,7 @@ from monograph.kernel.loops import (
 )
 from monograph.targets.cpu.assemble.program_builder import Launches
 from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
-from monograph.targets.cpu.loops.choose_schedule import MIN_INSTRUCTIONS_PER_TASK, likely
+from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.loops.nest import substituted
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import GroupRequest, KernelRequest, Launchable
@@ -310,7 +310,7 @@ def depthwise_nest(
         kernel.sizes,
         parallel.symbol,
         parallel.extent,
-        _portion(parallel.extent, max(1, MIN_INSTRUCTIONS_PER_TASK // max(work, 1))),
+        _portion(parallel.extent, max(1, machine.costs.task_instructions // max(work, 1))),
         tuple(substituted(each, places) for each in statements),
     )
 

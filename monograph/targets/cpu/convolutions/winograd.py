@@ -38,7 +38,8 @@ from monograph.targets.cpu.convolutions.winograd_loops import (
     flat_store,
     tile_counts,
 )
-from monograph.targets.cpu.loops.choose_schedule import MIN_INSTRUCTIONS_PER_TASK, likely
+from monograph.targets.cpu.costs import WinogradCosts
+from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
 from monograph.targets.plan import KernelPlan, Refusal
@@ -50,22 +51,8 @@ MIN_GROUP_CHANNELS = 16
 """Channels of a group, on either side, from which the method is considered."""
 MIN_ROWS_PER_GAP = 8
 """Rows of an image, over the gap between those of a window, from which most taps see some."""
-MAX_CYCLE_SHARE = 0.9
-"""The share of direct convolution's cycles under which the method is taken."""
 ERROR = {F2: 1.5e-6, F2_STRIDED: 1.5e-6, F2X4: 3e-6, F4: 6e-6}
 """Largest error over largest result that each stays within (``kernel.winograd_transform``)."""
-TRANSFORM_CYCLES = {F2: (40, 32), F2_STRIDED: (60, 45), F2X4: (88, 70), F4: (190, 170)}
-"""To transform a vector of a tile's input, and of its products, measured."""
-TILE_OVERHEAD_CYCLES = 24
-"""Cycles before and after the products of a register tile."""
-DIRECT_PEAK_SHARE = 0.93
-"""The share of a processor's peak that direct convolution reaches."""
-SCATTERED_TRANSFORM_FACTOR = 6
-"""How much longer a transform takes whose channels do not lie together."""
-MEMORY_BYTES_PER_CYCLE, CACHE_BYTES_PER_CYCLE = 4, 16
-"""Bytes a cycle from memory, and from a core's own cache."""
-EXPOSED_FETCH_SHARE = 0.4
-"""The part of fetching planes that no product hides, where they fill much of the last cache."""
 MIN_BLOCKS, AMPLE_BLOCKS = 6, 16
 """Blocks of tiles from which they keep the threads busy, and from which one more is no matter."""
 
@@ -281,7 +268,7 @@ def choose(
     plan = min(plans, key=lambda each: winograd_cycles(c, each, machine, constant))
     share = winograd_cycles(c, plan, machine, constant) / direct
     name = plan.transform.name
-    if share > MAX_CYCLE_SHARE:
+    if share > machine.costs.winograd.max_share:
         return Choice(None, f"multiplied directly: {name} would take {share:.0%} of the time")
     saves = f"{plan.transform.fewer:.2f} times fewer multiplications, about {share:.0%} of the time"
     exact = f"error at most {ERROR[plan.transform]:.1e} of the largest result"
@@ -332,32 +319,44 @@ def tile_count(c: Convolution, transform: Transform) -> Dim:
 
 def winograd_cycles(c: Convolution, plan: Plan, machine: Machine, constant: bool) -> float:
     """About how long the method takes, in cycles of one core."""
-    transform = plan.transform
+    transform, costs = plan.transform, machine.costs.winograd
     tiles = likely(tile_count(c, transform))
     panels = -(-c.features // plan.columns)
     planes = transform.planes * panels * c.groups
-    products = planes * -(-tiles // plan.rows) * (c.channels * plan.rows + TILE_OVERHEAD_CYCLES)
+    products = (
+        planes * -(-tiles // plan.rows) * (c.channels * plan.rows + costs.tile_overhead_cycles)
+    )
     nbytes = 4 * transform.weight_planes * panels * c.groups * c.channels * plan.columns
-    speed = MEMORY_BYTES_PER_CYCLE if nbytes > machine.l2 else CACHE_BYTES_PER_CYCLE
+    speed = costs.memory_bytes_per_cycle if nbytes > machine.l2 else costs.cache_bytes_per_cycle
     fetched = nbytes * -(-tiles // plan.block) / speed
-    of_input, of_products = TRANSFORM_CYCLES[transform]
+    of_input, of_products = transform_cycles(transform, costs)
     if not lie_together(c, (c.element,), c.at[1]):
-        of_input *= SCATTERED_TRANSFORM_FACTOR
+        of_input *= costs.scattered_factor
     if not lie_together(c, c.stored(), c.result_at[1]):
-        of_products *= SCATTERED_TRANSFORM_FACTOR
+        of_products *= costs.scattered_factor
     vectors = -(-c.channels // plan.lanes) * of_input + 2 * panels * of_products
     prepared = 0 if constant else 2 * transform.weight_planes * c.channels * c.features
-    waits = EXPOSED_FETCH_SHARE * min(products, fetched) if nbytes >= machine.l3 // 2 else 0
+    waits = costs.exposed_fetch_share * min(products, fetched) if nbytes >= machine.l3 // 2 else 0
     return max(products, fetched) + waits + c.groups * (tiles * vectors + prepared)
+
+
+def transform_cycles(transform: Transform, costs: WinogradCosts) -> tuple[int, int]:
+    """Cycles to transform a vector of a tile's input, and of its products."""
+    if transform is F2X4:
+        return costs.f2x4_cycles
+    if transform is F4:
+        return costs.f4_cycles
+    return costs.f2_cycles if transform is F2 else costs.f2_strided_cycles
 
 
 def direct_cycles(c: Convolution, machine: Machine) -> float:
     """About how long multiplying every tap takes, in cycles of one core."""
+    costs = machine.costs.winograd
     columns = 2 * machine.vector_bytes * 8 // f32.bits
     panels = -(-c.features // columns) * c.groups
     pixels = likely(c.batch * c.result_size[0] * c.result_size[1])
-    products = TAPS**2 * c.channels * panels * pixels / DIRECT_PEAK_SHARE
-    return max(products, 4 * TAPS**2 * c.channels * panels * columns / MEMORY_BYTES_PER_CYCLE)
+    products = TAPS**2 * c.channels * panels * pixels / costs.direct_peak_share
+    return max(products, 4 * TAPS**2 * c.channels * panels * columns / costs.memory_bytes_per_cycle)
 
 
 def lie_together(c: Convolution, formulas: tuple[Expr, ...], channel: Symbol | None) -> bool:
@@ -394,8 +393,9 @@ def _launch(
     else:
         target = slots[kernels.input_planes.name] = launches.add_scratch(kernels.input_planes)
         c, lanes = kernels.convolution, kernels.plan.lanes
-        work = TRANSFORM_CYCLES[kernels.transform][0] * -(-c.channels // lanes)
-        first = kernels.input_nest(max(1, MIN_INSTRUCTIONS_PER_TASK // work))
+        costs = launches.machine.costs
+        work = transform_cycles(kernels.transform, costs.winograd)[0] * -(-c.channels // lanes)
+        first = kernels.input_nest(max(1, costs.task_instructions // work))
         inputs = [slots[buffer.name] for buffer in first.inputs]
         how = f"the input's planes of Winograd's {kernels.transform.name}"
         built = launches.built_nest(group, first, how=how)

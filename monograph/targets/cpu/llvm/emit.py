@@ -37,6 +37,7 @@ from monograph.kernel.loops import (
     While,
     Write,
 )
+from monograph.targets.cpu.costs import CACHE_LINE_BYTES
 from monograph.targets.cpu.llvm.assembly import (
     INDEX,
     Block,
@@ -56,7 +57,6 @@ from monograph.targets.cpu.llvm.combining import (
 )
 from monograph.targets.cpu.llvm.joined_writes import joined_writes
 from monograph.targets.cpu.llvm.lanes import lanewise_variables
-from monograph.targets.cpu.llvm.memory import CACHE_LINE_BYTES
 from monograph.targets.cpu.llvm.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.llvm.reductions import Partial, reduction_of
 from monograph.targets.cpu.llvm.tails import Tail, TailKind, is_at_least, tail_mask, tail_of

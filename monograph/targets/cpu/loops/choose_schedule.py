@@ -23,10 +23,6 @@ from monograph.targets.cpu.loops.nest import MAX_KEPT_ROW_BYTES
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
 
-TILE_ELEMENTS = 4096
-"""Elements of a long row that one parallel iteration takes."""
-CACHE_LINE_BYTES = 64
-"""Bytes in a cache line."""
 MAX_TERMS_PER_SUM = 16
 """Terms that one running sum takes before it is added to another: as many as eager's do, whose
 error a longer one exceeds."""
@@ -34,34 +30,10 @@ MAX_ELEMENTS_PER_SUM = 2048
 """Elements that a running sum takes at most, whatever the vectors: its error grows with them."""
 MIN_VECTOR_ELEMENTS = 4
 """Elements under which an axis is no vector's, if another one would do."""
-CACHE_SET_BYTES = 4096
-"""Bytes after which lines fall on the same set of the first cache."""
-MAX_MEMORY_BOUND_INSTRUCTIONS = 10
-"""Instructions an element up to which memory, not arithmetic, is what takes time."""
-MIN_PREFETCHED_INSTRUCTIONS = 4
-"""Instructions an element up to which the processor's own prefetching is as good as any."""
-MIN_SPILLING_INSTRUCTIONS = 40
-"""Instructions an element from which on fewer elements at a time keep registers from spilling."""
 MIN_SHARED_INSTRUCTIONS = 4
 """Instructions that rows have in common from which on several are worth visiting at once."""
-PREFETCHED_SHARE = 4
-"""Of the last cache, the part that results share with the rows that are asked for ahead of time."""
-PREFETCH_BYTES = 1536
-"""Bytes before it is read that an element is asked for, where it comes from memory."""
-TRANSPOSED_SQUARES = 8
-"""Squares side by side that are turned at once: what is written then reaches over several lines."""
-FAR_TRANSPOSED_SQUARES = 16
-"""The same for what comes from far: memory likes longer runs."""
-ALIASED_TRANSPOSED_SQUARES = 32
-"""The same where lines fall on few sets of the cache anyway, and others are read beside them."""
-FAR_CACHE_MULTIPLE = 4
-"""How many times a core's own cache is far."""
 SOFTMAX_BLOCK_ELEMENTS = 2048
 """Elements of a long row that are visited twice while they are near."""
-PIPELINED_ROWS = 16
-"""Rows of a group in which one is written while the next one is read."""
-MIN_INSTRUCTIONS_PER_TASK = 1 << 15
-"""Instructions that are worth handing to a thread: about ten microseconds of work."""
 
 
 def choose(kernel: Kernel, machine: Machine) -> Schedule:
@@ -92,7 +64,11 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     inner = likely(extents[vector])
     if width > inner > 2:
         width //= 2  # the last elements once more, and no mask: that takes longer
-    tile = TILE_ELEMENTS if inner >= 2 * TILE_ELEMENTS and outer < 256 else 0
+    tile = (
+        machine.costs.task_elements
+        if inner >= 2 * machine.costs.task_elements and outer < 256
+        else 0
+    )
     crossed = _crossed(kernel, order, extents)
     jam: tuple[tuple[Symbol, int], ...] = ()
     block: tuple[Symbol, int] | None = None
@@ -101,10 +77,13 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         width = machine.vector_bytes * 8 // max(dtype.bits, 32)
         tile = width * _turned(kernel, vector, axis, width, machine)
         jam = ((axis, width),)
-        block = (axis, _squares(extents[axis], width, CACHE_LINE_BYTES // dtype.numpy.itemsize))
+        block = (
+            axis,
+            _squares(extents[axis], width, machine.costs.line_bytes // dtype.numpy.itemsize),
+        )
     else:
-        jam = _sharing(kernel, order, extents)
-    rows = CACHE_LINE_BYTES if crossed is not None else 1
+        jam = _sharing(kernel, machine, order, extents)
+    rows = machine.costs.line_bytes if crossed is not None else 1
     scattered = crossed is None and any(_score(at, vector) < 0 for at, _, _ in _accesses(kernel))
     at_once = 1 if scattered else min(width, _lanes(kernel, machine, {vector}))
     per_iteration = rows * work_of(kernel) * (tile or inner) // at_once
@@ -118,9 +97,11 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         block=block,
         along_tiles=crossed is not None and order[-2] is crossed[0],
         jam=jam,
-        ahead=PREFETCH_BYTES if crossed is None and _asks_ahead(kernel, machine) else 0,
+        ahead=machine.costs.prefetch_bytes
+        if crossed is None and _asks_ahead(kernel, machine)
+        else 0,
         streaming=_streaming(kernel, machine),
-        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(per_iteration, 1)),
+        grain=max(1, machine.costs.task_instructions // max(per_iteration, 1)),
     )
 
 
@@ -129,7 +110,10 @@ def _asks_ahead(kernel: Kernel, machine: Machine) -> bool:
 
     Not in squares: little is left along their vector axis, and the next block is elsewhere.
     """
-    return _from_memory(kernel, machine) and work_of(kernel) > MIN_PREFETCHED_INSTRUCTIONS
+    return (
+        _from_memory(kernel, machine)
+        and work_of(kernel) > machine.costs.self_prefetching_instructions
+    )
 
 
 def _vector_axis(kernel: Kernel, symbols: tuple[Symbol, ...], extents: dict[Symbol, Dim]) -> Symbol:
@@ -171,30 +155,30 @@ def _turned(kernel: Kernel, vector: Symbol, axis: Symbol, width: int, machine: M
     long runs of them are worth more, above all if others are read beside them.
     """
     most = (
-        FAR_TRANSPOSED_SQUARES
-        if _from_memory(kernel, machine, FAR_CACHE_MULTIPLE)
-        else TRANSPOSED_SQUARES
+        machine.costs.far_transposed_squares
+        if _from_memory(kernel, machine, machine.costs.far_cache_multiple)
+        else machine.costs.transposed_squares
     )
 
     def room(position: Expr, symbol: Symbol, dtype: DType) -> int:
         step = coefficient(position.dim, symbol) if isinstance(position, Index) else None
         if not isinstance(step, int) or step == 0:
             return most * width
-        distance = math.gcd(CACHE_SET_BYTES, step * dtype.numpy.itemsize)
+        distance = math.gcd(machine.costs.set_bytes, step * dtype.numpy.itemsize)
         return (
-            CACHE_SET_BYTES
-            // max(distance, CACHE_LINE_BYTES)
-            * max(1, machine.l1 // CACHE_SET_BYTES)
+            machine.costs.set_bytes
+            // max(distance, machine.costs.line_bytes)
+            * max(1, machine.l1 // machine.costs.set_bytes)
         )
 
     read = [room(load.operands[0], vector, load.dtype) for load in kernel.loads()]
     stores = [room(each.position[0], axis, each.buffer.dtype) for each in kernel.stores]
-    if min(stores) >= TRANSPOSED_SQUARES * width:
+    if min(stores) >= machine.costs.transposed_squares * width:
         return max(1, min(most, min(read, default=most * width) // width))
     is_beside = any(_score(load.operands[0], vector) > 0 for load in kernel.loads())
-    if most > TRANSPOSED_SQUARES and is_beside:
-        return ALIASED_TRANSPOSED_SQUARES
-    return TRANSPOSED_SQUARES if _streaming(kernel, machine) else most
+    if most > machine.costs.transposed_squares and is_beside:
+        return machine.costs.aliased_transposed_squares
+    return machine.costs.transposed_squares if _streaming(kernel, machine) else most
 
 
 def _squares(extent: Dim, width: int, line: int) -> int:
@@ -210,7 +194,7 @@ def _squares(extent: Dim, width: int, line: int) -> int:
 
 
 def _sharing(
-    kernel: Kernel, order: tuple[Symbol, ...], extents: dict[Symbol, Dim]
+    kernel: Kernel, machine: Machine, order: tuple[Symbol, ...], extents: dict[Symbol, Dim]
 ) -> tuple[tuple[Symbol, int], ...]:
     """Several rows at once, where much that is computed along a row is the same in each of them.
 
@@ -224,7 +208,7 @@ def _sharing(
     own = sum(map(instructions_of, along)) - sum(map(instructions_of, shared))
     if (
         sum(map(instructions_of, shared)) < MIN_SHARED_INSTRUCTIONS
-        or own > MIN_SPILLING_INSTRUCTIONS
+        or own > machine.costs.spilling_instructions
     ):
         return ()
     extent = extents[row]
@@ -232,7 +216,7 @@ def _sharing(
         if (
             isinstance(extent, int)
             and extent % copies == 0
-            and copies * own <= 2 * MIN_SPILLING_INSTRUCTIONS
+            and copies * own <= 2 * machine.costs.spilling_instructions
         ):
             return ((row, copies),)
     return ()
@@ -266,11 +250,11 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         machine,
         longest,
         vector,
-        MIN_SPILLING_INSTRUCTIONS if inner else 2 * MIN_SPILLING_INSTRUCTIONS,
+        machine.costs.spilling_instructions if inner else 2 * machine.costs.spilling_instructions,
     )
     per_row = work_of(kernel) * _row_size(reductions) // min(width, _lanes(kernel, machine, vector))
     jam = _jam(kernel, reductions, rows, extents) if not inner else ()
-    turns = PIPELINED_ROWS if _takes_turns(kernel, machine, rows, inner) else 0
+    turns = machine.costs.pipelined_rows if _takes_turns(kernel, machine, rows, inner) else 0
     if turns and not _has_halves(kernel):
         width = min(width, 2 * machine.vector_bytes // 4)  # of two rows at a time
     hides = rows and not turns and _hides_reading(kernel, machine)
@@ -286,9 +270,13 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         prefetch=prefetch,
         turns=turns,
         parts=SOFTMAX_BLOCK_ELEMENTS if _is_far_apart(kernel, machine, reductions) else 0,
-        ahead=PREFETCH_BYTES if _from_memory(kernel, machine) and _finds_places(reductions) else 0,
-        streaming=_streaming(kernel, machine, 1 if prefetch is None else PREFETCHED_SHARE),
-        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(per_row * max(turns, 1), 1)),
+        ahead=machine.costs.prefetch_bytes
+        if _from_memory(kernel, machine) and _finds_places(reductions)
+        else 0,
+        streaming=_streaming(
+            kernel, machine, 1 if prefetch is None else machine.costs.prefetched_share
+        ),
+        grain=max(1, machine.costs.task_instructions // max(per_row * max(turns, 1), 1)),
     )
 
 
@@ -323,7 +311,7 @@ def _takes_turns(kernel: Kernel, machine: Machine, rows: list[Symbol], inner: li
     if (
         not rows
         or not inner
-        or work_of(kernel) > MIN_SPILLING_INSTRUCTIONS
+        or work_of(kernel) > machine.costs.spilling_instructions
         or not _streaming(kernel, machine)
     ):
         return False
@@ -334,13 +322,16 @@ def _takes_turns(kernel: Kernel, machine: Machine, rows: list[Symbol], inner: li
     if (
         not isinstance(length, int)
         or not isinstance(last, int)
-        or last < PIPELINED_ROWS * CACHE_LINE_BYTES // 4
+        or last < machine.costs.pipelined_rows * machine.costs.line_bytes // 4
     ):
         return False
     lengths = [last * buffer.dtype.numpy.itemsize for buffer in kernel.outputs]
-    if any(nbytes % CACHE_LINE_BYTES for nbytes in lengths) or 8 * length > machine.l2:
+    if any(nbytes % machine.costs.line_bytes for nbytes in lengths) or 8 * length > machine.l2:
         return False
-    return likely(shape_product(extents[s] for s in rows)) >= PIPELINED_ROWS * PIPELINED_ROWS
+    return (
+        likely(shape_product(extents[s] for s in rows))
+        >= machine.costs.pipelined_rows * machine.costs.pipelined_rows
+    )
 
 
 def _across(
@@ -350,7 +341,10 @@ def _across(
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
     order = (*(s for s in rows if s is not vector), vector)
     width = _width(kernel, machine, extents[vector], {vector})
-    if work_of(kernel) <= MAX_MEMORY_BOUND_INSTRUCTIONS and likely(extents[vector]) >= 16 * width:
+    if (
+        work_of(kernel) <= machine.costs.memory_bound_instructions
+        and likely(extents[vector]) >= 16 * width
+    ):
         # Whole cache lines, several at a time: each row is far from the next.
         width *= 4 if len(reductions) == 1 else 2
     per_tile = work_of(kernel) * _row_size(reductions)
@@ -371,7 +365,7 @@ def _across(
         jam=jam,
         partial=MAX_TERMS_PER_SUM,
         streaming=frozenset(),
-        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(per_tile, 1)),
+        grain=max(1, machine.costs.task_instructions // max(per_tile, 1)),
     )
 
 
@@ -401,7 +395,7 @@ def _columns(
         partial=MAX_TERMS_PER_SUM if is_long else 0,
         keep=not is_long,
         streaming=_streaming(kernel, machine),
-        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(work_of(kernel) * length, 1)),
+        grain=max(1, machine.costs.task_instructions // max(work_of(kernel) * length, 1)),
     )
 
 
@@ -496,11 +490,11 @@ def _width(
     machine: Machine,
     extent: Dim,
     along: Collection[Symbol],
-    heavy: int = MIN_SPILLING_INSTRUCTIONS,
+    heavy: int | None = None,
 ) -> int:
     """Lanes: a few registers' worth, fewer where much is computed of each element."""
     lanes = _lanes(kernel, machine, along)
-    width = lanes * (2 if work_of(kernel) > heavy else 4)
+    width = lanes * (2 if work_of(kernel) > (heavy or machine.costs.spilling_instructions) else 4)
     size = likely(extent)
     while width > lanes and width > size:
         width //= 2
@@ -565,7 +559,7 @@ def _hides_reading(kernel: Kernel, machine: Machine) -> bool:
     Where little is, the processor's own prefetching does better; halves are converted too.
     """
     return _from_memory(kernel, machine) and (
-        _has_halves(kernel) or work_of(kernel) > MIN_SPILLING_INSTRUCTIONS
+        _has_halves(kernel) or work_of(kernel) > machine.costs.spilling_instructions
     )
 
 

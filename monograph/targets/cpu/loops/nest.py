@@ -33,6 +33,7 @@ from monograph.kernel.loops import (
 from monograph.kernel.one_hot_sums import with_picks
 from monograph.kernel.shortening import with_short_formulas
 from monograph.kernel.softmax import is_sum_of_decays, with_decays
+from monograph.targets.cpu.costs import CACHE_LINE_BYTES
 from monograph.targets.cpu.loops.borders import cut_loops
 from monograph.targets.cpu.loops.index_space import blocked, jammed, with_partial_sums
 from monograph.targets.cpu.loops.online_softmax import row_in_parts
@@ -47,8 +48,6 @@ from monograph.targets.cpu.loops.row_passes import (
 from monograph.targets.cpu.loops.schedule import Schedule
 
 PARALLEL = "_p"
-CACHE_LINE_BYTES = 64
-"""Bytes in a cache line."""
 MAX_KEPT_ROW_BYTES = 256 * 1024
 """The largest row, in bytes, that is worth keeping: it should stay in a core's own cache."""
 

@@ -184,7 +184,7 @@ def launch_product(
         (buffer,) = packing.outputs
         read = tuple(slots[each.name] for each in packing.inputs)
         flat = flatten(packing)
-        schedule = tile_packing(flat) if in_tiles else None
+        schedule = tile_packing(flat, launches.machine) if in_tiles else None
         known[buffer.name] = launches.packed(group, flat, read, schedule)
         return buffer
 

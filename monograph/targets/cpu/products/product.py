@@ -40,6 +40,7 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
+from monograph.targets.cpu.costs import CACHE_LINE_BYTES
 from monograph.targets.cpu.loops.nest import substituted
 from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unrolled
 from monograph.targets.cpu.products.blocks import (
@@ -578,8 +579,6 @@ FEW_ROWS = 4
 to multiply a panel than to read it."""
 LAST = Symbol("_i_last", 0, 0)
 """The last panel, if it is narrower than others."""
-CACHE_LINE_BYTES = 64
-"""Bytes of a cache line."""
 PREFETCH_LINES = 24
 """How far ahead a packed tile of the left operand is asked for."""
 MAX_TERMS_PER_SUM = 256

@@ -24,7 +24,8 @@ from monograph.kernel.contraction import (
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
-from monograph.targets.cpu.loops.choose_schedule import MIN_INSTRUCTIONS_PER_TASK, likely
+from monograph.targets.cpu.costs import GENERIC, Costs
+from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.products.packing import STEPS_PER_WORD
@@ -38,18 +39,10 @@ from monograph.targets.cpu.products.tiles import (
 )
 from monograph.targets.cpu.products.widening import in_groups, narrowed
 
-BLOCK_STEPS = 256
-"""Products that are summed in registers at a time."""
-BLOCK_ROWS = 128
-"""Rows that stay in the second cache beside their sums and a few panels."""
-BLOCK_PANELS = 8
 MIN_BLOCKS = 16
 """Blocks that a large product is cut into at least, so that threads end together."""
 MIN_PORTIONS = 16
 """Portions that the columns of one block of rows are handed out in at least."""
-MULTIPLICATIONS_PER_PORTION = 2 << 20
-"""Multiplications of a portion, about 40 microseconds: a thread takes neighbours one by one, so
-that all but its first panel are asked for in time."""
 MAX_IN_PLACE_ROWS = 16
 """Rows up to which an array is read in place rather than packed first."""
 MIN_TRANSPOSED_ROWS = 3
@@ -72,26 +65,14 @@ MIN_TILED_COLUMNS = 384
 """Rows and columns from which the left operand is packed in tiles."""
 MIN_PACKED_WEIGHT_COLUMNS = 32
 """Columns from which weights are stored in tiles."""
-COPIED_PANELS = 2
-"""Panels that are copied at a time where all weights pass by: they stay in the first cache."""
-WEIGHT_ROWS_PER_BLOCK = 48
-"""Rows of weights that the columns of a block, which stay in the second cache, meet together."""
 ACROSS_STEPS = 4
 """Steps that are packed at a time where rows lie side by side."""
 MAX_SPLIT_K_RESULTS = 64
 MIN_SPLIT_K_STEPS = 4096
 """A product of at most so many rows and columns, with k at least this long, is cut along k."""
 SPLIT_K_PARTS = 8
-MAX_SUM_BYTES = 256 << 10
-"""Bytes that the sums of a block may take."""
-IN_PLACE_BLOCK_COLUMNS = 4096
-"""Columns of a block that is read in place: whole pages, one after the other."""
 MAX_SHORT_STEPS = 64
 """Steps of k that are over so soon that what comes before and after them counts."""
-FMA_LATENCY_VECTORS = 8
-"""Vectors that are multiplied in the time that one sum takes."""
-CACHE_SET_BYTES = 4096
-"""Bytes after which rows of an array fall on the same lines of the first cache."""
 
 
 class Weights(Enum):
@@ -195,7 +176,7 @@ def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
     step = _step(contraction.left, contraction.m[-1])
     if not isinstance(step, int) or step == 0:
         return False
-    return step * contraction.reduction.dtype.bits // 8 % CACHE_SET_BYTES == 0
+    return step * contraction.reduction.dtype.bits // 8 % machine.costs.set_bytes == 0
 
 
 def is_worth_packing(contraction: Contraction, weights: Weights) -> bool:
@@ -263,7 +244,7 @@ def is_beside_weights(contraction: Contraction, machine: Machine, weights: Weigh
         return False
     element = contraction.reduction.dtype.bits // 8
     is_aligned = columns * element % (machine.vector_bytes // 2) == 0
-    return is_aligned and columns * BLOCK_STEPS * element <= machine.l2 // 2
+    return is_aligned and columns * machine.costs.block_steps * element <= machine.l2 // 2
 
 
 def _lies_along(contraction: Contraction) -> bool:
@@ -278,9 +259,9 @@ def _is_crowded(contraction: Contraction, machine: Machine) -> bool:
     stride = _step(contraction.right, contraction.k[-1])
     if not isinstance(stride, int) or stride == 0:
         return False
-    distance = math.gcd(CACHE_SET_BYTES, stride * contraction.reduction.dtype.bits // 8)
-    ways = max(1, machine.l1 // CACHE_SET_BYTES)
-    return likely(contraction.k[-1].extent) > CACHE_SET_BYTES // distance * ways
+    distance = math.gcd(machine.costs.set_bytes, stride * contraction.reduction.dtype.bits // 8)
+    ways = max(1, machine.l1 // machine.costs.set_bytes)
+    return likely(contraction.k[-1].extent) > machine.costs.set_bytes // distance * ways
 
 
 def _step(formula: Expr, axis: Axis) -> Dim | None:
@@ -303,6 +284,10 @@ class _Chooser:
     in_loop: bool = False
 
     @property
+    def costs(self) -> Costs:
+        return self.machine.costs
+
+    @property
     def element(self) -> int:
         return self.contraction.reduction.dtype.bits // 8
 
@@ -315,12 +300,22 @@ class _Chooser:
         depth = self.depth(likely(rows))
         tiles = max(1, likely(segments[0].count)) if segments else groups_of(likely(rows), height)
         in_blocks = self.right is Reading.PACKED and not self.is_whole()
-        most = max(1, BLOCK_ROWS // height) if in_blocks else tiles
+        most = max(1, self.costs.block_rows // height) if in_blocks else tiles
         if depth:
-            most = min(most, max(1, MAX_SUM_BYTES // (height * width * self.element)))
+            most = min(
+                most,
+                max(
+                    1,
+                    self.costs.block_sum_bytes // (height * width * self.element),
+                ),
+            )
         block_tiles = groups_of(tiles, groups_of(tiles, most))
         if self.is_by_rows():
-            most_rows = WEIGHT_ROWS_PER_BLOCK if self.weights is Weights.LEFT else BLOCK_ROWS
+            most_rows = (
+                self.costs.weight_rows_per_block
+                if self.weights is Weights.LEFT
+                else self.costs.block_rows
+            )
             block_tiles = even_block(tiles, max(1, most_rows // height))
         block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
         row_work = 2 * block_panels * vectors * likely(contraction.size(contraction.k))
@@ -348,7 +343,7 @@ class _Chooser:
             most = tallest(self.machine, 3)
             if not isinstance(rows, int):
                 return self.open_rows(rows, most), most, 3
-            segments = row_segments(rows, most, groups_of(FMA_LATENCY_VECTORS, 3))
+            segments = row_segments(rows, most, groups_of(self.costs.fma_latency_vectors, 3))
             return segments, segments[0].rows, 3
         if not isinstance(rows, int):
             wide = 2 if columns > lanes else 1
@@ -380,7 +375,7 @@ class _Chooser:
             return False
         if (
             not contraction.reduction.dtype.is_float
-            or tallest(self.machine, 3) < FMA_LATENCY_VECTORS // 2
+            or tallest(self.machine, 3) < self.costs.fma_latency_vectors // 2
         ):
             return False
         is_short = likely(contraction.size(contraction.k)) <= MAX_SHORT_STEPS
@@ -405,10 +400,12 @@ class _Chooser:
         steps = likely(self.contraction.size(axes))
         if self.is_streamed():
             stride = _step(self.contraction.right, axes[-1])
-            crowded = not isinstance(stride, int) or stride * self.element % CACHE_SET_BYTES == 0
+            crowded = (
+                not isinstance(stride, int) or stride * self.element % self.costs.set_bytes == 0
+            )
             return 8 if crowded else 16
         known = all(isinstance(axis.extent, int) for axis in axes)
-        return 0 if known and steps <= BLOCK_STEPS * 3 // 2 else BLOCK_STEPS
+        return 0 if known and steps <= self.costs.block_steps * 3 // 2 else self.costs.block_steps
 
     def is_streamed(self) -> bool:
         """Whether the right operand is read in place, and from memory."""
@@ -428,7 +425,9 @@ class _Chooser:
         if self.right is not Reading.PACKED or not isinstance(rows, int) or self.is_by_rows():
             return False
         steps = (
-            BLOCK_STEPS if self.left is Reading.TILES else likely(contraction.size(contraction.k))
+            self.costs.block_steps
+            if self.left is Reading.TILES
+            else likely(contraction.size(contraction.k))
         )
         return rows * steps * self.element <= self.machine.l2 // 2
 
@@ -439,7 +438,10 @@ class _Chooser:
             return 0
         if self.right is not Reading.PACKED:
             return 0
-        return max(block_tiles, self.machine.l2 // 2 // (BLOCK_STEPS * self.element * height))
+        return max(
+            block_tiles,
+            self.machine.l2 // 2 // (self.costs.block_steps * self.element * height),
+        )
 
     def is_by_rows(self) -> bool:
         """Whether threads share the rows alone, as they do in the layers before and after.
@@ -464,9 +466,10 @@ class _Chooser:
         rows = self.contraction.size(self.contraction.m)
         if self.in_loop and not isinstance(rows, int):
             known = dim_max(1, dim_min(rows, most_rows))
-            return dim_max(1, MIN_INSTRUCTIONS_PER_TASK // row_work // known)
+            return dim_max(1, self.costs.task_instructions // row_work // known)
         return max(
-            self.portion(columns, width), MIN_INSTRUCTIONS_PER_TASK // max(most_rows * row_work, 1)
+            self.portion(columns, width),
+            self.costs.task_instructions // max(most_rows * row_work, 1),
         )
 
     def portion(self, columns: int, width: int) -> int:
@@ -478,7 +481,13 @@ class _Chooser:
         blocks = groups_of(columns, width)
         blocks *= likely(contraction.size((*contraction.batch, *contraction.outer)))
         work = rows * width * likely(contraction.size(contraction.k))
-        return max(1, min(groups_of(MULTIPLICATIONS_PER_PORTION, work), blocks // MIN_PORTIONS))
+        return max(
+            1,
+            min(
+                groups_of(self.costs.portion_multiplications, work),
+                blocks // MIN_PORTIONS,
+            ),
+        )
 
     def panels(self, rows: int, columns: int, width: int, row_blocks: int) -> int:
         """Panels of a block."""
@@ -487,7 +496,10 @@ class _Chooser:
         if self.is_by_rows():
             return panels
         if self.is_streamed():
-            most = min(IN_PLACE_BLOCK_COLUMNS, MAX_SUM_BYTES // (2 * rows * self.element))
+            most = min(
+                self.costs.in_place_block_columns,
+                self.costs.block_sum_bytes // (2 * rows * self.element),
+            )
             return groups_of(min(max(columns // 2, 256), most), width)
         steps = likely(contraction.size(contraction.k))
         fits = rows * steps * self.element <= self.machine.l2 // 2
@@ -497,8 +509,14 @@ class _Chooser:
         outside = likely(contraction.size((*contraction.batch, *contraction.outer)))
         weights = likely(contraction.size((*contraction.m, *contraction.k))) * self.element
         if self.weights is Weights.LEFT and weights <= self.machine.l2:
-            return min(panels, COPIED_PANELS)
-        return max(1, min(BLOCK_PANELS, panels * outside * row_blocks // MIN_BLOCKS))
+            return min(panels, self.costs.copied_panels)
+        return max(
+            1,
+            min(
+                self.costs.block_panels,
+                panels * outside * row_blocks // MIN_BLOCKS,
+            ),
+        )
 
 
 def even_block(tiles: int, most: int) -> int:
@@ -529,7 +547,7 @@ def tallest(machine: Machine, vectors: int) -> int:
     return (machine.registers - 4) // vectors
 
 
-def tile_packing(flat: Kernel) -> Schedule:
+def tile_packing(flat: Kernel, machine: Machine) -> Schedule:
     """How the left operand is stored in tiles: a thread fills whole ones, a group at a time.
 
     The last two axes are the rows of a tile and the steps of a group, or else a step and its rows.
@@ -548,7 +566,7 @@ def tile_packing(flat: Kernel) -> Schedule:
         vector=(step.symbol,),
         width=width,
         jam=((row.symbol, height),),
-        grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(likely(size) // width, 1)),
+        grain=max(1, machine.costs.task_instructions // max(likely(size) // width, 1)),
     )
 
 
@@ -572,7 +590,7 @@ def choose_tile(
         while vectors > 1 and vectors * lanes >= 2 * columns:
             vectors //= 2
         return (Segment(0, rows, 1),), rows, vectors
-    segments = row_segments(rows, most, FMA_LATENCY_VECTORS // wide)
+    segments = row_segments(rows, most, machine.costs.fma_latency_vectors // wide)
     return segments, segments[0].rows, wide
 
 
@@ -582,7 +600,7 @@ def power_of_two(size: int) -> int:
 
 
 def row_segments(
-    rows: int, most: int, least: int = FMA_LATENCY_VECTORS // 2
+    rows: int, most: int, least: int = GENERIC.fma_latency_vectors // 2
 ) -> tuple[Segment, ...]:
     """Tiles of at most two heights that cover the rows exactly, in the least time.
 

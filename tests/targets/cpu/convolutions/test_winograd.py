@@ -16,6 +16,7 @@ from monograph.errors import InputError
 from monograph.ir.types import DType, bf16, f16
 from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, Transform
 from monograph.runtime.compiled import Executable
+from monograph.targets.cpu import costs
 from monograph.targets.cpu.convolutions import winograd as family
 from monograph.targets.cpu.convolutions.winograd import ERROR, allowed, choose, plan_for
 from monograph.targets.cpu.convolutions.winograd_loops import Winograd
@@ -31,7 +32,8 @@ BOUND = {None: ERROR[F2X4], TOLERANT: ERROR[F4]}
 @pytest.fixture(autouse=True)
 def _however_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests are about small convolutions, which would not be worth it."""
-    monkeypatch.setattr(family, "MAX_CYCLE_SHARE", 1e9)
+    always = replace(costs.GENERIC.winograd, max_share=1e9)
+    monkeypatch.setattr(costs, "GENERIC", replace(costs.GENERIC, winograd=always))
     monkeypatch.setattr(family, "MIN_GROUP_CHANNELS", 1)
 
 

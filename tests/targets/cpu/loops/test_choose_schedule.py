@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,14 @@ from monograph.frontends.trace import trace
 from monograph.ir.dims import Symbol, dim_min
 from monograph.ir.graph import Graph
 from monograph.ir.types import TensorType, f32, f64
+from monograph.targets.cpu.costs import COSTS, GENERIC
 from monograph.targets.cpu.loops.choose_schedule import (
-    MIN_INSTRUCTIONS_PER_TASK,
-    PIPELINED_ROWS,
-    TILE_ELEMENTS,
     choose,
     likely,
 )
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.loops.split_reduction import ELEMENTS_PER_PARTIAL, split_reductions
-from monograph.targets.cpu.machine import host
+from monograph.targets.cpu.machine import host, machine_named
 from tests.kernel.build import flat
 from tests.targets.cpu.stepping import kernel_of
 
@@ -39,6 +38,12 @@ def vector(found: Schedule) -> list[str]:
     return [symbol.name for symbol in found.vector]
 
 
+def test_another_processor_has_costs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = replace(GENERIC, task_elements=512, memory_bound_instructions=0)
+    monkeypatch.setitem(COSTS, machine_named("x86-64").cpu, own)
+    assert schedule(lambda x: x + 1.0, "f32[1000000]").tile == 512
+
+
 # Pointwise.
 
 
@@ -49,7 +54,7 @@ def test_the_axis_that_is_contiguous_is_the_vector() -> None:
 
 
 def test_one_long_row_is_shared_in_tiles() -> None:
-    assert schedule(lambda x: x + 1.0, "f32[1000000]").tile == TILE_ELEMENTS
+    assert schedule(lambda x: x + 1.0, "f32[1000000]").tile == GENERIC.task_elements
     assert schedule(lambda x: x + 1.0, "f32[1000]").tile == 0
 
 
@@ -171,7 +176,7 @@ def normalized(x: Any, y: Any) -> Any:
 
 def test_light_rows_from_memory_are_written_while_the_next_ones_are_read() -> None:
     found = schedule(normalized, *["f32[4096, 4096]"] * 2)
-    assert found.turns == PIPELINED_ROWS
+    assert found.turns == GENERIC.pipelined_rows
     assert found.prefetch is None
 
 
@@ -197,7 +202,7 @@ def test_a_portion_is_as_much_work_however_wide_its_vectors_are() -> None:
     found = schedule(lambda x: x + 1.0, "f32[10000000]")
     assert found.width == 32
     registers = found.grain * found.tile // 8
-    assert MIN_INSTRUCTIONS_PER_TASK // 4 < registers * 3 <= MIN_INSTRUCTIONS_PER_TASK, (
+    assert GENERIC.task_instructions // 4 < registers * 3 <= GENERIC.task_instructions, (
         "a load, a sum and a store for each"
     )
 
