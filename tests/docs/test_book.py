@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.pictures.drawings import PICTURES
+from monograph.inspect.catalogue import catalogue
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -78,3 +79,9 @@ def test_every_source_file_that_a_page_names_exists() -> None:
         if not any(file == name or file.endswith(f"/{name}") for file in files)
     ]
     assert missing == []
+
+
+def test_the_page_of_passes_has_every_pass() -> None:
+    text = (DOCS / "passes.md").read_text()
+    ours = [item.name for item in catalogue("passes")]
+    assert [name for name in ours if f"**`{name}`**" not in text] == []
