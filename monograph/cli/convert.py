@@ -32,9 +32,10 @@ def convert(
 
     It is read from .onnx, .ir, .mlir, .pt2 or file.py:name. What was written runs in its own
     runtime on sampled inputs, and must give the model's answers: exit code 3 and no file if not.
-    --size fixes a symbolic dimension, which StableHLO and HLO need.
+    --size fixes a symbolic dimension, which HLO needs.
 
-    - monograph convert model.onnx model.mlir --size batch=8
+    - monograph convert model.onnx model.mlir
+    - monograph convert model.onnx model.hlo --size batch=8
     - monograph convert net.py:model model.onnx --input 'f32[batch, 64]'
     - monograph convert model.onnx model.py
     """

@@ -136,7 +136,7 @@ FORMATS: Mapping[str, Format] = {
         Format("fx", "FX", ".py", _fx),
         Format("torchscript", "TorchScript", ".pt", _torchscript),
         Format("onnx", "ONNX", ".onnx", _onnx),
-        Format("stablehlo", "StableHLO", ".mlir", _stablehlo, is_static=True),
+        Format("stablehlo", "StableHLO", ".mlir", _stablehlo),
         Format("hlo", "HLO", ".hlo", _hlo, is_static=True),
         Format("relay", "Relay", ".relay", _relay),
         Format("dot", "Graphviz", ".dot", _dot),

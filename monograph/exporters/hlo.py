@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 
-from monograph.errors import InputError
+from monograph.errors import InputError, UnsupportedError
 from monograph.exporters.stablehlo import to_stablehlo
 from monograph.ir.graph import Graph
+from monograph.ir.specialize import specialize_sizes
+from monograph.ir.types import symbols_of
 
 
 def to_hlo(
@@ -18,7 +20,14 @@ def to_hlo(
     large_constants: bool = True,
 ) -> str:
     """An HLO module, before XLA has optimised anything; large constants can be left out."""
-    text = to_stablehlo(graph, sizes, locations=locations)
+    static = specialize_sizes(graph, sizes) if sizes else graph
+    free = sorted({each.name for value in static.inputs for each in symbols_of(value.type)})
+    if free:
+        raise UnsupportedError(
+            f"HLO is written for known sizes, and {', '.join(free)} is free",
+            hint=f"fix it: --size {free[0]}=8, or to_hlo(graph, sizes={{{free[0]!r}: 8}})",
+        )
+    text = to_stablehlo(static, locations=locations)
     if importlib.util.find_spec("jaxlib") is None:
         raise InputError("writing HLO needs jaxlib", hint="pip install 'monograph[jax]'")
     from jax._src.lib import xla_client

@@ -22,15 +22,16 @@ def run_torch(module: Any, arrays: Sequence[Array]) -> list[Array]:
     return [array_from_torch(each) for each in results]
 
 
-def run_stablehlo(text: str, arrays: Sequence[Array]) -> list[Array]:
-    """What XLA computes of a StableHLO module on the CPU, for the sizes that these arrays have."""
+def run_stablehlo(module: str | bytes, arrays: Sequence[Array]) -> list[Array]:
+    """What XLA computes of a StableHLO module on the CPU; of text, for the sizes of the arrays."""
     import jax
     from jax._src.lib import xla_client
 
     device = jax.devices("cpu")[0]
     devices = xla_client.DeviceList((device,))
     with jax.enable_x64(True):
-        module = _refined(text, arrays) if "dynamic_" in text or "<?" in text else text
+        if isinstance(module, str) and ("dynamic_" in module or "?x" in module):
+            module = _refined(module, arrays)
         program = device.client.compile_and_load(module, devices, xla_client.CompileOptions())
         given = [
             jax.device_put(np.ascontiguousarray(x).reshape(np.shape(x)), device) for x in arrays

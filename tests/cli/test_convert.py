@@ -30,14 +30,24 @@ def test_a_graph_becomes_onnx(model: Path) -> None:
     assert found.shape == (3, 4)
 
 
-def test_stablehlo_needs_sizes_and_says_so(model: Path) -> None:
+def test_hlo_needs_sizes_and_says_so(model: Path) -> None:
     pytest.importorskip("jax")
-    out = model.with_name("model.mlir")
+    out = model.with_name("model.hlo")
     refused = invoke("convert", str(model), str(out))
     assert "--size batch=8" in str(refused.exception)
     assert not out.exists()
     assert invoke("convert", str(model), str(out), "--size", "batch=8").exit_code == 0
-    assert "stablehlo" in out.read_text()
+    assert "HloModule" in out.read_text()
+
+
+def test_stablehlo_keeps_free_sizes(model: Path) -> None:
+    pytest.importorskip("jax")
+    out = model.with_name("model.mlir")
+    result = invoke("convert", str(model), str(out))
+    assert result.exit_code == 0 and "on 3 samples" in result.output
+    assert "tensor<?x4xf32>" in out.read_text()
+    compiled = monograph.load(out)
+    assert str(compiled.graph.inputs[0].type) == "f32[batch, 4]"
 
 
 def test_the_format_is_named_where_the_suffix_is_another(model: Path) -> None:

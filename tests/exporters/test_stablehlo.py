@@ -49,15 +49,18 @@ def test_hlo_text_is_parsed_and_run() -> None:
         assert_close(a, b)
 
 
-def test_symbolic_sizes_are_fixed_or_named() -> None:
+def test_symbolic_sizes_can_be_fixed_and_must_be_for_hlo() -> None:
     graph = monograph.trace(block, "f32[batch, 4]", "f32[4, 3]")
-    with pytest.raises(UnsupportedError, match="batch is free") as caught:
-        to_stablehlo(graph)
-    assert "--size batch=8" in str(caught.value) and "sizes={'batch': 8}" in str(caught.value)
     arrays = arrays_of((7, 4), (4, 3))
-    found = run_stablehlo(to_stablehlo(graph, {"batch": 7}), arrays)
-    for a, b in zip(found, monograph.interpret(graph, arrays), strict=True):
-        assert_close(a, b)
+    fixed = to_stablehlo(graph, {"batch": 7})
+    assert "?" not in fixed
+    with pytest.raises(UnsupportedError, match="batch is free") as caught:
+        to_hlo(graph)
+    assert "--size batch=8" in str(caught.value) and "sizes={'batch': 8}" in str(caught.value)
+    expected = monograph.interpret(graph, arrays)
+    for found in (run_stablehlo(fixed, arrays), run_hlo(to_hlo(graph, {"batch": 7}), arrays)):
+        for a, b in zip(found, expected, strict=True):
+            assert_close(a, b)
 
 
 def test_random_numbers_are_the_same_bits() -> None:

@@ -1,7 +1,8 @@
 """Graphs as StableHLO text, which XLA, IREE and others compile: ``to_stablehlo``.
 
 An op that StableHLO has no word for is decomposed; what is left over is an error that names it.
-Sizes must be known: ``to_stablehlo(graph, sizes={"batch": 8})`` fixes symbolic ones.
+Free sizes stay free (``tensor<?x4xf32>``), as in the modules that JAX exports with symbolic shapes;
+``to_stablehlo(graph, sizes={"batch": 8})`` fixes them.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 
-from monograph.errors import UnsupportedError
 from monograph.exporters.stablehlo import converters
 from monograph.exporters.stablehlo.emitter import TABLE, Emitter
 from monograph.ir.graph import Graph
 from monograph.ir.specialize import specialize_sizes
-from monograph.ir.types import symbols_of
 
 __all__ = ["TABLE", "to_stablehlo"]
 
@@ -30,11 +29,5 @@ def to_stablehlo(
 
     With ``locations`` each operation says which line of the user's it comes from.
     """
-    static = specialize_sizes(graph, sizes) if sizes else graph
-    free = sorted({each.name for value in static.inputs for each in symbols_of(value.type)})
-    if free:
-        raise UnsupportedError(
-            f"StableHLO is written for known sizes, and {', '.join(free)} is free",
-            hint=f"fix it: --size {free[0]}=8, or to_stablehlo(graph, sizes={{{free[0]!r}: 8}})",
-        )
-    return Emitter(TABLE.lower(static), locations).module()
+    chosen = specialize_sizes(graph, sizes) if sizes else graph
+    return Emitter(TABLE.lower(chosen), locations).module()

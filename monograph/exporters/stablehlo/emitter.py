@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from monograph.exporters.stablehlo.sizes import SizeWriter, is_known, known_integers
 from monograph.exporters.stablehlo.types import dense, integers, refuse_types, type_text
 from monograph.exporters.writers import WriterTable
-from monograph.ir.dims import Shape
+from monograph.ir.dims import Dim, Shape
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.location import Location
 from monograph.ir.types import Array, DType, TensorType, bool_, i64
@@ -37,19 +38,24 @@ class Emitter:
         self.lines: list[str] = []
         self.names: dict[Value, Term] = {}
         self.count = 0
+        self.functions: dict[str, str] = {}
+        self.sizes = SizeWriter(self)
 
     def module(self) -> str:
         """The whole text."""
         given = [
             Term(f"%arg{number}", value.tensor) for number, value in enumerate(self.graph.inputs)
         ]
+        self.sizes.begin(given)
         results = self.inline(self.graph, given)
-        inputs = ", ".join(f"{term.name}: {type_text(term.type)}" for term in given)
+        inputs = ", ".join(map(_argument, given))
         types = ", ".join(type_text(term.type) for term in results)
         names = ", ".join(term.name for term in results)
         self.lines.append(f"return {names} : {types}" if results else "return")
         body = "\n".join(_indented(self.lines, 2))
-        return f"module {{\n  func.func public @main({inputs}) -> ({types}) {{\n{body}\n  }}\n}}\n"
+        others = "".join(self.functions.values())
+        main = f"  func.func public @main({inputs}) -> ({types}) {{\n{body}\n  }}\n"
+        return f"module {{\n{main}{others}}}\n"
 
     def inline(self, graph: Graph, given: Sequence[Term]) -> list[Term]:
         """Write a graph's nodes here, reading these terms as its inputs; its outputs."""
@@ -84,6 +90,7 @@ class Emitter:
         results: Sequence[TensorType],
         attributes: str = "",
         *regions: str,
+        discardable: str = "",
     ) -> list[Term]:
         """An operation in MLIR's generic form."""
         names = ", ".join(term.name for term in operands)
@@ -92,7 +99,8 @@ class Emitter:
         given = f" <{{{attributes}}}>" if attributes else ""
         inside = f" ({', '.join(regions)})" if regions else ""
         dialect = name if "." in name else f"stablehlo.{name}"
-        code = f'"{dialect}"({names}){given}{inside} : ({types}) -> '
+        more = f" {{{discardable}}}" if discardable else ""
+        code = f'"{dialect}"({names}){given}{inside}{more} : ({types}) -> '
         code += made if len(results) == 1 else f"({made})"
         return self._bind(code, results)
 
@@ -114,7 +122,9 @@ class Emitter:
         arguments = [Term(f"%a{self.count + k}", type_) for k, type_ in enumerate(types)]
         self.count += len(types)
         outer, self.lines = self.lines, []
+        seen = dict(self.sizes.made)
         results = build(arguments)
+        self.sizes.made = seen  # what was worked out inside is not seen from outside
         returned = ", ".join(term.name for term in results)
         returned_types = ", ".join(type_text(term.type) for term in results)
         self.lines.append(
@@ -125,6 +135,24 @@ class Emitter:
         head = [f"^bb0({listed}):"] if arguments else []
         return "{\n" + "\n".join([*head, *_indented(inside, 1)]) + "\n}"
 
+    def function(
+        self, types: Sequence[TensorType], build: Callable[[list[Term]], Sequence[Term]], hint: str
+    ) -> str:
+        """The name of a function of the module beside main, which ``build`` writes."""
+        arguments = [Term(f"%a{position}", type_) for position, type_ in enumerate(types)]
+        outer, self.lines = self.lines, []
+        results = build(arguments)
+        inside, self.lines = self.lines, outer
+        listed = ", ".join(f"{term.name}: {type_text(term.type)}" for term in arguments)
+        made = ", ".join(type_text(term.type) for term in results)
+        names = ", ".join(term.name for term in results)
+        name = f"{hint}_{len(self.functions)}"
+        body = "\n".join(_indented([*inside, f"return {names} : {made}"], 2))
+        self.functions[name] = (
+            f"  func.func private @{name}({listed}) -> ({made}) {{\n{body}\n  }}\n"
+        )
+        return name
+
     def combine(self, word: str, scalar: TensorType) -> str:
         """The region of a reduction: one operation on two scalars."""
         return self.block([scalar, scalar], lambda pair: [self.op(word, pair, scalar)])
@@ -132,6 +160,8 @@ class Emitter:
     def literal(self, array: Any, type_: TensorType) -> Term:
         """A constant; one number fills the type."""
         held = np.asarray(array)
+        if not type_.is_static:
+            return self.spread(self.literal(held, type_.with_shape(())), [], type_.shape)
         return self._bind(f"stablehlo.constant {dense(held, type_)}", [type_])[0]
 
     def number(self, value: Any, dtype: DType) -> Term:
@@ -146,14 +176,21 @@ class Emitter:
         """Stretched to a shape, trailing dimensions aligned."""
         if term.type.shape == shape:
             return term
-        first = len(shape) - term.type.rank
-        attribute = f"broadcast_dimensions = {integers(range(first, len(shape)))}"
-        return self.op("broadcast_in_dim", [term], term.type.with_shape(shape), attribute)
+        return self.spread(term, range(len(shape) - term.type.rank, len(shape)), shape)
 
     def spread(self, term: Term, axes: Sequence[int], shape: Shape) -> Term:
         """Stretched to a shape, the term's dimensions standing at ``axes`` of it."""
         attribute = f"broadcast_dimensions = {integers(axes)}"
-        return self.op("broadcast_in_dim", [term], term.type.with_shape(shape), attribute)
+        return self._shaped("broadcast_in_dim", [term], term.type.with_shape(shape), attribute)
+
+    def _shaped(
+        self, word: str, operands: list[Term], result: TensorType, attributes: str = ""
+    ) -> Term:
+        """An operation that makes a shape, which is its last operand where a size is free."""
+        if is_known(result.shape) and all(is_known(term.type.shape) for term in operands):
+            return self.op(word, operands, result, attributes)
+        shape = self.sizes.vector(result.shape)
+        return self.op(f"dynamic_{word}", [*operands, shape], result, attributes)
 
     def together(self, node: Node) -> list[Term]:
         """Operands broadcast to the result's shape, as StableHLO wants them."""
@@ -182,7 +219,7 @@ class Emitter:
         """The same elements in another shape."""
         if term.type.shape == shape:
             return term
-        return self.op("reshape", [term], term.type.with_shape(shape))
+        return self._shaped("reshape", [term], term.type.with_shape(shape))
 
     def transpose(self, term: Term, order: Sequence[int]) -> Term:
         """Dimensions in another order."""
@@ -194,19 +231,23 @@ class Emitter:
 
     def iota(self, shape: Shape, axis: int, dtype: DType = i64) -> Term:
         """0, 1, 2… along an axis."""
-        return self.op("iota", [], TensorType(dtype, shape), f"iota_dimension = {axis} : i64")
+        return self._shaped("iota", [], TensorType(dtype, shape), f"iota_dimension = {axis} : i64")
 
     def slice(
-        self, term: Term, starts: Sequence[int], limits: Sequence[int], steps: Sequence[int]
+        self, term: Term, starts: Sequence[Dim], limits: Sequence[Dim], steps: Sequence[int]
     ) -> Term:
         """Elements from starts up to limits."""
         ranges = zip(starts, limits, steps, strict=True)
         shape = tuple((limit - start + step - 1) // step for start, limit, step in ranges)
+        result = term.type.with_shape(shape)
+        if not is_known([*starts, *limits]):
+            bounds = [self.sizes.vector(each) for each in (starts, limits, steps)]
+            return self.op("real_dynamic_slice", [term, *bounds], result)
         attributes = (
-            f"start_indices = {integers(starts)}, limit_indices = {integers(limits)}, "
+            f"start_indices = {known_integers(starts)}, limit_indices = {known_integers(limits)}, "
             f"strides = {integers(steps)}"
         )
-        return self.op("slice", [term], term.type.with_shape(shape), attributes)
+        return self.op("slice", [term], result, attributes)
 
     def reduce(self, word: str, term: Term, start: Any, axes: Sequence[int]) -> Term:
         """The combination of the elements along axes, which go."""
@@ -219,6 +260,12 @@ class Emitter:
             f"dimensions = {integers(sorted(axes))}",
             self.combine(word, scalar),
         )
+
+
+def _argument(term: Term) -> str:
+    """An argument; MLIR knows of free sizes only that they are, and the names stand beside."""
+    free = "" if term.type.is_static else f" {{monograph.type = {json.dumps(str(term.type))}}}"
+    return f"{term.name}: {type_text(term.type)}{free}"
 
 
 def _location(location: Location) -> str:

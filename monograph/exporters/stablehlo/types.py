@@ -30,14 +30,12 @@ def refuse_types(node: Node) -> str | None:
             return f"StableHLO has no {value.type}"
         if value.dtype.name not in DTYPES:
             return f"StableHLO has no {value.dtype}"
-        if not value.type.is_static:
-            return f"its size is not known: {value.type}"
     return None
 
 
 def type_text(type_: TensorType) -> str:
-    """``tensor<2x3xf32>``."""
-    sizes = map(str, type_.static_shape())
+    """``tensor<2x?xf32>``: a size that is free is a question mark."""
+    sizes = [str(dim) if isinstance(dim, int) else "?" for dim in type_.shape]
     return f"tensor<{'x'.join([*sizes, DTYPES[type_.dtype.name]])}>"
 
 

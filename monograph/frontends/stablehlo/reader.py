@@ -25,11 +25,12 @@ from monograph.frontends.stablehlo import (  # noqa: F401  # converters
 from monograph.frontends.stablehlo.attributes import declared
 from monograph.frontends.stablehlo.operation import CONVERTERS, Operation
 from monograph.frontends.stablehlo.sizes import Learnt, SizeTable, direction_of, learn, name_size
-from monograph.ir.dims import Dim, Symbol, SymbolicDim, provably_different, substitute_dim
+from monograph.ir.dims import Dim, Symbol, SymbolicDim, provably_different, substitute_shape
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.location import Location
 from monograph.ir.region import declare_input
-from monograph.ir.types import DType, TensorType
+from monograph.ir.text import parse_type
+from monograph.ir.types import TensorType, symbols_of
 from monograph.passes.base import make_pass
 from monograph.passes.manager import run_pipeline
 
@@ -91,7 +92,7 @@ class Reader:
 
     def read(self, function: Any) -> Graph:
         """The graph of a function: its arguments are inputs, what it returns is the outputs."""
-        types = [declared(each.type) for each in function.regions[0].blocks[0].arguments]
+        types = self._declared_inputs(function)
         for _ in range(MAX_LEARNT):
             try:
                 return self._read(function, self._input_types(types))
@@ -99,17 +100,34 @@ class Reader:
                 self.learnt.append((found.symbol, found.meaning))
         raise UnsupportedError("the sizes of this module are related in too many ways")
 
-    def _input_types(self, types: Sequence[tuple[DType, Sequence[int | None]]]) -> list[TensorType]:
-        """The arguments' types, with a symbol for each free size or what is known of it."""
+    def _declared_inputs(self, function: Any) -> list[TensorType]:
+        """The arguments' types: a symbol for each free size, or what modules of ours call it."""
+        block = function.regions[0].blocks[0]
+        attributes: list[Any] = [{}] * len(block.arguments)
+        if "arg_attrs" in function.attributes:
+            attributes = list(function.attributes["arg_attrs"])
         made = []
-        for number, (dtype, sizes) in enumerate(types):
-            shape: list[Dim] = []
-            for axis, size in enumerate(sizes):
-                dim: Dim = Symbol(f"d{number}_{axis}", self.least) if size is None else size
-                for symbol, meaning in self.learnt:
-                    dim = substitute_dim(dim, {symbol: meaning})
-                shape.append(dim)
+        symbols: dict[str, Symbol] = {}
+        for number, (argument, known) in enumerate(zip(block.arguments, attributes, strict=True)):
+            dtype, sizes = declared(argument.type)
+            shape: list[Dim] = [
+                Symbol(f"d{number}_{axis}", self.least) if size is None else size
+                for axis, size in enumerate(sizes)
+            ]
+            if "monograph.type" in known:
+                text = ir.StringAttr(known["monograph.type"]).value
+                shape = _named_sizes(text, shape, symbols, self.least)
             made.append(TensorType(dtype, tuple(shape)))
+        return made
+
+    def _input_types(self, types: Sequence[TensorType]) -> list[TensorType]:
+        """The arguments' types with what was learnt of their sizes."""
+        made = []
+        for type_ in types:
+            shape = type_.shape
+            for symbol, meaning in self.learnt:
+                shape = substitute_shape(shape, {symbol: meaning})
+            made.append(type_.with_shape(shape))
         return made
 
     def _read(self, function: Any, types: Sequence[TensorType]) -> Graph:
@@ -215,6 +233,18 @@ class Reader:
             raise
         values = [made] if isinstance(made, Value) else list(made)
         return [_as_declared(*pair) for pair in zip(source.results, values, strict=True)]
+
+
+def _named_sizes(text: str, shape: list[Dim], symbols: dict[str, Symbol], least: int) -> list[Dim]:
+    """Free sizes as a type names them, ``f32[batch, 4]``; those that are known stay."""
+    named = parse_type(text, symbols)
+    if not isinstance(named, TensorType) or named.rank != len(shape):
+        raise InputError(f"{text!r:.200} is not the type of an argument of {len(shape)} dimensions")
+    for symbol in symbols_of(named):
+        symbols.setdefault(symbol.name, Symbol(symbol.name, least))
+    own = {symbol: symbols[symbol.name] for symbol in symbols_of(named)}
+    names = substitute_shape(named.shape, own)
+    return [dim if isinstance(dim, int) else name for dim, name in zip(shape, names, strict=True)]
 
 
 def _as_declared(result: Any, value: Value) -> Value:

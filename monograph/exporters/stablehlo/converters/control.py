@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monograph.exporters.stablehlo.emitter import TABLE, Emitter, Term
-from monograph.exporters.stablehlo.types import integers
+from monograph.exporters.stablehlo.sizes import is_known, known_integers
 from monograph.ir.graph import Node
-from monograph.ir.types import i64
+from monograph.ir.types import TensorType, i64
 from monograph.ops.control import If, Scan, While
 
 
@@ -49,13 +49,13 @@ def _scan(emitter: Emitter, node: Node, op: Scan) -> list[Term]:
     carries, sequences, constants = op.split(emitter.operands(node))
     (body,) = node.regions
     stacks = [emitter.filled(0, value.tensor) for value in node.results[op.carries :]]
-    length = op.length if isinstance(op.length, int) else sequences[0].type.static_shape()[0]
+    length = sequences[0].type.shape[0] if op.length is None else op.length
     if length == 0:
         return [*carries, *stacks]
     state = [emitter.number(0, i64), *carries, *stacks]
     types = [term.type for term in state]
-    one, count = emitter.number(1, i64), emitter.number(length, i64)
-    last = emitter.number(length - 1, i64)
+    one, count = emitter.number(1, i64), emitter.sizes.size(length)
+    last = emitter.sizes.size(length - 1)
 
     def goes_on(given: list[Term]) -> list[Term]:
         return [emitter.compare("LT", given[0], count)]
@@ -82,10 +82,23 @@ def _starts(emitter: Emitter, place: Term, rank: int) -> Sequence[Term]:
 
 def _slice(emitter: Emitter, x: Term, place: Term) -> Term:
     shape = x.type.shape
-    attribute = f"slice_sizes = {integers([1, *shape[1:]])}"
     starts = _starts(emitter, place, len(shape))
+    if not is_known(shape[1:]):
+        return emitter.reshape(_slice_of_free_sizes(emitter, x, starts), shape[1:])
+    attribute = f"slice_sizes = {known_integers([1, *shape[1:]])}"
     made = emitter.op("dynamic_slice", [x, *starts], x.type.with_shape((1, *shape[1:])), attribute)
     return emitter.reshape(made, shape[1:])
+
+
+def _slice_of_free_sizes(emitter: Emitter, x: Term, starts: Sequence[Term]) -> Term:
+    """The bounds are operands, and the limits are the starts plus the sizes."""
+    sizes = (1, *x.type.shape[1:])
+    vector = TensorType(i64, (len(sizes),))
+    parts = [emitter.reshape(each, (1,)) for each in starts]
+    first = emitter.op("concatenate", parts, vector, "dimension = 0 : i64")
+    end = emitter.binary("add", first, emitter.sizes.vector(sizes))
+    steps = emitter.sizes.vector([1] * len(sizes))
+    return emitter.op("real_dynamic_slice", [x, first, end, steps], x.type.with_shape(sizes))
 
 
 def _write(emitter: Emitter, stack: Term, value: Term, place: Term) -> Term:

@@ -239,6 +239,8 @@ def _power(emitter: Emitter, node: Node, op: Power) -> Term:
     """Of integers in 64 bits, which narrower ones wrap from; by a negative one, 1 / a**-b."""
     a, b = emitter.together(node)
     own = a.type.dtype
+    if own.is_complex:
+        return _complex_power(emitter, a, b)
     if not own.is_integer:
         return emitter.binary("power", a, b)
     a, b = (emitter.convert(each, i64) for each in (a, b))
@@ -250,6 +252,15 @@ def _power(emitter: Emitter, node: Node, op: Power) -> Term:
     of_minus_one = emitter.select(emitter.compare("EQ", a, minus_one), turned, zero)
     inverse = emitter.select(emitter.compare("EQ", a, one), one, of_minus_one)
     return emitter.convert(emitter.select(negative, inverse, plain), own)
+
+
+def _complex_power(emitter: Emitter, a: Term, b: Term) -> Term:
+    """Zero to a power whose real part is positive is 0; of complex ones, XLA makes NaN."""
+    real = emitter.op("real", [b], b.type.with_dtype(_part(b.type.dtype)))
+    grows = emitter.compare("GT", real, emitter.filled(0, real.type))
+    zero = emitter.filled(0, a.type)
+    vanishes = emitter.binary("and", emitter.compare("EQ", a, zero), grows)
+    return emitter.select(vanishes, zero, emitter.binary("power", a, b))
 
 
 @TABLE.writes(ShiftRight)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from monograph import functional as F
 from monograph.exporters.stablehlo.emitter import TABLE, Emitter, Term
-from monograph.exporters.stablehlo.types import integers
+from monograph.exporters.stablehlo.sizes import is_known, known_integers
 from monograph.ir.dims import Dim, Shape
 from monograph.ir.graph import Node, Value
-from monograph.ir.types import Array, Kind, TensorType, i64, wide
+from monograph.ir.types import Kind, TensorType, i64, wide
 from monograph.ops.index.lookup import Embedding
 from monograph.ops.index.reading import Gather, Take, TakeAlongAxis
 from monograph.ops.index.writing import PutAlongAxis, Scatter
@@ -24,14 +22,10 @@ def _positions(emitter: Emitter, indices: Term, sizes: Sequence[Dim]) -> Term:
     wide_ = emitter.convert(indices, i64)
     if indices.type.dtype.kind is Kind.UNSIGNED or not sizes:
         return wide_
-    row = emitter.literal(_vector(sizes), TensorType(i64, (len(sizes),)))
+    row = emitter.sizes.vector(sizes)
     moved = emitter.binary("add", wide_, emitter.broadcast(row, wide_.type.shape))
     below = emitter.compare("LT", wide_, emitter.filled(0, wide_.type))
     return emitter.select(below, moved, wide_)
-
-
-def _vector(sizes: Sequence[Dim]) -> Array:
-    return np.array([size for size in sizes if isinstance(size, int)], np.int64)
 
 
 def _gather(
@@ -50,10 +44,11 @@ def _gather(
         f"offset_dims = {list(offsets)}, collapsed_slice_dims = {sorted(axes)}, "
         f"start_index_map = {list(axes)}, index_vector_dim = {indices.type.rank - 1}"
     )
-    attributes = (
-        f"dimension_numbers = #stablehlo.gather<{dimensions}>, "
-        f"slice_sizes = {integers(sizes)}, indices_are_sorted = false"
-    )
+    attributes = f"dimension_numbers = #stablehlo.gather<{dimensions}>, indices_are_sorted = false"
+    if not is_known(sizes):
+        widths = emitter.sizes.vector(sizes)
+        return emitter.op("dynamic_gather", [x, indices, widths], result, attributes)
+    attributes += f", slice_sizes = {known_integers(sizes)}"
     return emitter.op("gather", [x, indices], result, attributes)
 
 
@@ -76,7 +71,7 @@ def _embedding(op: Embedding, table: Value, indices: Value) -> Value:
 @TABLE.writes(Gather)
 def _gather_vectors(emitter: Emitter, node: Node, op: Gather) -> Term:
     x, indices = emitter.operands(node)
-    depth, first = indices.type.static_shape()[-1], op.batch_dims
+    depth, first = _depth(indices), op.batch_dims
     sizes = x.type.shape[first : first + depth]
     places = _positions(emitter, indices, sizes)
     columns = [emitter.iota((*indices.type.shape[:-1], 1), axis) for axis in range(first)]
@@ -87,11 +82,18 @@ def _gather_vectors(emitter: Emitter, node: Node, op: Gather) -> Term:
     )
 
 
+def _depth(indices: Term) -> int:
+    """How many numbers an index vector has."""
+    size = indices.type.shape[-1]
+    assert isinstance(size, int)  # the ops' type rules see to it
+    return size
+
+
 def _joined(emitter: Emitter, parts: Sequence[Term]) -> Term:
     """Index vectors of several columns."""
     if len(parts) == 1:
         return parts[0]
-    width = sum(part.type.static_shape()[-1] for part in parts)
+    width = sum(map(_depth, parts))
     shape = (*parts[0].type.shape[:-1], width)
     attribute = f"dimension = {len(shape) - 1} : i64"
     return emitter.op("concatenate", parts, TensorType(i64, shape), attribute)
@@ -146,7 +148,7 @@ def _write(emitter: Emitter, node: Node, mode: str, places: Term, axes: Sequence
 @TABLE.writes(Scatter)
 def _scatter_vectors(emitter: Emitter, node: Node, op: Scatter) -> Term:
     x, indices, _ = emitter.operands(node)
-    depth = indices.type.static_shape()[-1]
+    depth = _depth(indices)
     places = _positions(emitter, indices, x.type.shape[:depth])
     return _write(emitter, node, op.mode, places, list(range(depth)))
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from monograph.exporters.stablehlo.emitter import TABLE, Emitter, Term
+from monograph.exporters.stablehlo.sizes import is_known
 from monograph.exporters.stablehlo.types import integers
 from monograph.ir.graph import Node
 from monograph.ir.types import TensorType, wide
@@ -79,11 +80,17 @@ def _conv(emitter: Emitter, node: Node, op: Conv) -> Term:
     return _add_bias(emitter, made, rest)
 
 
-@TABLE.writes(ConvTranspose, unless=_refuse_points)
+def _refuse_free_weights(node: Node) -> str | None:
+    if not node.operands[1].tensor.is_static:
+        return "its weights have a free size"
+    return _refuse_points(node)
+
+
+@TABLE.writes(ConvTranspose, unless=_refuse_free_weights)
 def _conv_transpose(emitter: Emitter, node: Node, op: ConvTranspose) -> Term:
     """A convolution of the operand spread out by the stride, with the weights turned around."""
     x, weight, *rest = emitter.operands(node)
-    inputs, per_group, *kernel = weight.type.static_shape()
+    inputs, per_group, *kernel = weight.type.static_shape()  # others are refused
     shape = (op.groups, inputs // op.groups, per_group, *kernel)
     parts = emitter.reshape(weight, shape)
     parts = emitter.transpose(parts, [0, 2, 1, *range(3, 3 + len(kernel))])
@@ -110,9 +117,13 @@ def _conv_transpose(emitter: Emitter, node: Node, op: ConvTranspose) -> Term:
 
 
 def _refuse_empty(node: Node) -> str | None:
-    if any(dim == 0 for dim in node.operands[0].shape):
+    shape = node.operands[0].shape
+    if any(dim == 0 for dim in shape):
         return "XLA transforms something"
-    return None
+    op = node.op
+    assert isinstance(op, Fft | Rfft | Irfft)
+    lengths = [each.shape[axis] for each in (*node.operands, *node.results) for axis in op.axes]
+    return None if is_known(lengths) else "it transforms an axis whose size is free"
 
 
 def _transform(
@@ -128,6 +139,11 @@ def _transform(
     return emitter.transpose(made, [order.index(each) for each in range(rank)])
 
 
+def _lengths(type_: TensorType) -> list[int]:
+    """The sizes of all axes, those that are free, which nothing is transformed along, as 1."""
+    return [dim if isinstance(dim, int) else 1 for dim in type_.shape]
+
+
 def _scaled(emitter: Emitter, x: Term, factor: float) -> Term:
     return x if factor == 1.0 else emitter.binary("multiply", x, emitter.filled(factor, x.type))
 
@@ -141,7 +157,7 @@ def _factor(scale: str, count: int, divided: int = 1) -> float:
 @TABLE.writes(Fft, unless=_refuse_empty)
 def _fft(emitter: Emitter, node: Node, op: Fft) -> Term:
     (x,) = emitter.operands(node)
-    shape = x.type.static_shape()
+    shape = _lengths(x.type)
     count = math.prod(shape[axis] for axis in op.axes)
     kind = "IFFT" if op.inverse else "FFT"
     made = x
@@ -153,7 +169,7 @@ def _fft(emitter: Emitter, node: Node, op: Fft) -> Term:
 @TABLE.writes(Rfft, unless=_refuse_empty)
 def _rfft(emitter: Emitter, node: Node, op: Rfft) -> Term:
     (x,) = emitter.operands(node)
-    shape = x.type.static_shape()
+    shape = _lengths(x.type)
     count = math.prod(shape[axis] for axis in op.axes)
     *outer, last = (axis % len(shape) for axis in op.axes)
     made = _transform(emitter, x, "RFFT", last, shape[last], node.result.tensor)
@@ -165,7 +181,7 @@ def _rfft(emitter: Emitter, node: Node, op: Rfft) -> Term:
 @TABLE.writes(Irfft, unless=_refuse_empty)
 def _irfft(emitter: Emitter, node: Node, op: Irfft) -> Term:
     (x,) = emitter.operands(node)
-    shape = node.result.tensor.static_shape()
+    shape = _lengths(node.result.tensor)
     count = math.prod(shape[axis] for axis in op.axes)
     *outer, last = (axis % len(shape) for axis in op.axes)
     made = x

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.exporters.stablehlo.emitter import TABLE, Emitter, Term, highest, lowest
+from monograph.exporters.stablehlo.sizes import is_known
 from monograph.exporters.stablehlo.types import integers
+from monograph.ir.dims import Dim
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType, bool_, i64, wide
 from monograph.ops.cumulative import Cummax, Cumprod, Cumsum, Cumulative
@@ -115,7 +118,7 @@ def _running(emitter: Emitter, node: Node, op: Cumulative) -> Term:
     """A window that reaches back to the first element; XLA makes a scan of it."""
     (x,) = emitter.operands(node)
     assert isinstance(op, Cumsum | Cumprod | Cummax)
-    axis, shape = op.axis % x.type.rank, x.type.static_shape()
+    axis, shape = op.axis % x.type.rank, x.type.shape
     if 0 in shape:
         return x
     word = {"cumsum": "add", "cumprod": "multiply", "cummax": "maximum"}[op.name]
@@ -123,23 +126,86 @@ def _running(emitter: Emitter, node: Node, op: Cumulative) -> Term:
     start = lowest(x.type.dtype) if start is None else start
     exclusive = not isinstance(op, Cummax) and op.exclusive
     exact = emitter.convert(x, wide(x.type.dtype))
-    reach = shape[axis] - 1 + exclusive
+    size = shape[axis]
+    if not isinstance(size, int):
+        made = _free_running(emitter, word, exact, start, axis, op.reverse)
+        if exclusive:
+            made = _shifted(emitter, made, start, axis, op.reverse)
+        return emitter.convert(made, x.type.dtype)
+    reach = size - 1 + exclusive
     pair = (-1 if exclusive else 0, reach) if op.reverse else (reach, -1 if exclusive else 0)
     ones = [1] * len(shape)
-    sizes = [shape[axis] if position == axis else 1 for position in range(len(shape))]
+    sizes = [size if position == axis else 1 for position in range(len(shape))]
     padding = [pair if position == axis else (0, 0) for position in range(len(shape))]
     made = _windows(emitter, word, exact, start, sizes, ones, ones, padding, x.type.shape)
     return emitter.convert(made, x.type.dtype)
 
 
-def _pool_padding(windows: Windows, x: Term) -> tuple[list[tuple[int, int]], list[int]]:
+def _free_running(
+    emitter: Emitter, word: str, x: Term, start: Any, axis: int, reverse: bool
+) -> Term:
+    """The same along an axis whose size is free: XLA's window with operands for its sizes."""
+    rank, size = x.type.rank, x.type.shape[axis]
+    ones = emitter.sizes.vector([1] * rank)
+    sizes = emitter.sizes.vector([size if place == axis else 1 for place in range(rank)])
+    amounts: list[Dim] = [0] * (2 * rank)
+    amounts[2 * axis + reverse] = size - 1
+    padding = emitter.reshape(emitter.sizes.vector(amounts), (rank, 2))
+    scalar = x.type.with_shape(())
+    combine = emitter.function(
+        [scalar, scalar], lambda pair: [emitter.op(word, pair, scalar)], f"running_{word}"
+    )
+    attributes = (
+        'call_target_name = "stablehlo.dynamic_reduce_window", '
+        f"called_computations = [@{combine}], api_version = 2 : i32"
+    )
+    fill = emitter.number(start, x.type.dtype)
+    operands = [x, fill, sizes, ones, ones, ones, padding]
+    return emitter.op("custom_call", operands, x.type, attributes)
+
+
+def _shifted(emitter: Emitter, x: Term, start: Any, axis: int, reverse: bool) -> Term:
+    """Each element one place on, the first of them ``start``: results without the element's own."""
+    rank, size = x.type.rank, x.type.shape[axis]
+    low, high, starts, limits = [0] * rank, [0] * rank, [0] * rank, list(x.type.shape)
+    if reverse:
+        starts[axis], high[axis] = 1, 1
+    else:
+        limits[axis], low[axis] = size - 1, 1
+    kept = emitter.slice(x, starts, limits, [1] * rank)
+    attributes = (
+        f"edge_padding_low = {integers(low)}, edge_padding_high = {integers(high)}, "
+        f"interior_padding = {integers([0] * rank)}"
+    )
+    return emitter.op("pad", [kept, emitter.number(start, x.type.dtype)], x.type, attributes)
+
+
+def _refuse_free_pool(node: Node) -> str | None:
+    """Where spatial sizes are free, so is how far the last window hangs over."""
+    op = node.op
+    assert isinstance(op, MaxPool | AvgPool)
+    if is_known(node.operands[0].shape[-len(op.kernel) :]):
+        return None
+    if op.ceil_mode:
+        return "its windows hang over the end of a size that is free"
+    padded = any(low or high for low, high in op.padding)
+    if isinstance(op, AvgPool) and padded and not op.count_include_pad:
+        return "how many elements count depends on a size that is free"
+    return None
+
+
+def _pool_padding(windows: Windows, x: Term) -> tuple[list[tuple[int, int]], list[Dim]]:
     """The padding of spatial dimensions, overhang included, and how many windows there are."""
-    spatial = x.type.static_shape()[x.type.rank - windows.rank :]
-    pairs, counts = [], []
-    for axis, size in enumerate(spatial):
+    pairs: list[tuple[int, int]] = []
+    counts: list[Dim] = []
+    for axis, size in enumerate(x.type.shape[x.type.rank - windows.rank :]):
         count, span = windows.count(axis, size), windows.span(axis)
-        assert isinstance(count, int) and isinstance(span, int)
         low, high = windows.padding[axis]
+        if not isinstance(size, int):
+            pairs.append((low, high))
+            counts.append(count)
+            continue
+        assert isinstance(count, int) and isinstance(span, int)
         last = (count - 1) * windows.stride[axis] + span
         pairs.append((low, max(high, last - low - size)))
         counts.append(count)
@@ -162,44 +228,42 @@ def _pool(emitter: Emitter, word: str, x: Term, start: Any, windows: Windows) ->
         (*x.type.shape[:leading], *_fitting(windows, x, pairs)),
     )
     shape = (*x.type.shape[:leading], *counts)
-    zeros = [0] * x.type.rank
-    limits = [dim for dim in shape if isinstance(dim, int)]
-    return (
-        made if made.type.shape == shape else emitter.slice(made, zeros, limits, [1] * len(limits))
-    )
+    if made.type.shape == shape:
+        return made
+    return emitter.slice(made, [0] * len(shape), shape, [1] * len(shape))
 
 
-def _fitting(windows: Windows, x: Term, pairs: Sequence[tuple[int, int]]) -> list[int]:
+def _fitting(windows: Windows, x: Term, pairs: Sequence[tuple[int, int]]) -> list[Dim]:
     """How many windows StableHLO counts; more than ours where the padding is wide."""
-    spatial = x.type.static_shape()[x.type.rank - windows.rank :]
-    found = []
+    spatial = x.type.shape[x.type.rank - windows.rank :]
+    found: list[Dim] = []
     for axis, (size, (low, high)) in enumerate(zip(spatial, pairs, strict=True)):
         span = windows.span(axis)
-        assert isinstance(span, int)
         found.append((size + low + high - span) // windows.stride[axis] + 1)
     return found
 
 
-@TABLE.writes(MaxPool)
+@TABLE.writes(MaxPool, unless=_refuse_free_pool)
 def _max_pool(emitter: Emitter, node: Node, op: MaxPool) -> Term:
     (x,) = emitter.operands(node)
     return _pool(emitter, "maximum", x, lowest(x.type.dtype), op.windows())
 
 
-@TABLE.writes(AvgPool)
+@TABLE.writes(AvgPool, unless=_refuse_free_pool)
 def _avg_pool(emitter: Emitter, node: Node, op: AvgPool) -> Term:
     """The sum of each window over how many of its elements count."""
     (x,) = emitter.operands(node)
     windows = op.windows()
     exact = emitter.convert(x, wide(x.type.dtype))
     total = _pool(emitter, "add", exact, 0, windows)
-    counts = emitter.literal(
-        _counted(op, x).astype(exact.type.dtype.numpy),
-        TensorType(exact.type.dtype, total.type.shape[x.type.rank - windows.rank :]),
-    )
-    return emitter.convert(
-        emitter.binary("divide", total, emitter.broadcast(counts, total.type.shape)), x.type.dtype
-    )
+    spatial = total.type.shape[x.type.rank - windows.rank :]
+    if is_known(spatial):
+        counted = _counted(op, x).astype(exact.type.dtype.numpy)
+        counts = emitter.literal(counted, TensorType(exact.type.dtype, spatial))
+    else:
+        counts = emitter.number(math.prod(op.kernel), exact.type.dtype)
+    mean = emitter.binary("divide", total, emitter.broadcast(counts, total.type.shape))
+    return emitter.convert(mean, x.type.dtype)
 
 
 def _counted(op: AvgPool, x: Term) -> Any:
@@ -258,7 +322,7 @@ def _top_k_indices(emitter: Emitter, node: Node, op: TopKIndices) -> Term:
     (x,) = emitter.operands(node)
     axis = op.axis % x.type.rank
     places = _sorted_places(emitter, x, axis, op.largest)
-    sizes = list(x.type.static_shape())
+    sizes = list(x.type.shape)
     sizes[axis] = op.k
     return emitter.slice(places, [0] * len(sizes), sizes, [1] * len(sizes))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from monograph.exporters.stablehlo.emitter import TABLE, Emitter, Term
+from monograph.exporters.stablehlo.sizes import is_known, known_integers
 from monograph.exporters.stablehlo.types import integers
 from monograph.ir.data import Data
+from monograph.ir.dims import dim_max, dim_min
 from monograph.ir.graph import Node
 from monograph.ir.op import Op
 from monograph.ops.data import Constant, DimValue, Full, Iota, Weight
@@ -42,7 +44,9 @@ def _iota(emitter: Emitter, node: Node, op: Iota) -> Term:
 
 @TABLE.writes(DimValue)
 def _dim(emitter: Emitter, node: Node, op: DimValue) -> Term:
-    return emitter.filled(op.value, node.result.tensor)
+    if isinstance(op.value, int):
+        return emitter.filled(op.value, node.result.tensor)
+    return emitter.convert(emitter.sizes.size(op.value), node.result.dtype)
 
 
 @TABLE.writes(Reshape, Squeeze, Unsqueeze)
@@ -77,16 +81,13 @@ def _concat(emitter: Emitter, node: Node, op: Concat) -> Term:
 @TABLE.writes(Slice)
 def _slice(emitter: Emitter, node: Node, op: Slice) -> Term:
     (x,) = emitter.operands(node)
-    sizes = x.type.static_shape()
-    starts = [min(max(_int(start), 0), size) for start, size in zip(op.starts, sizes, strict=True)]
+    sizes = x.type.shape
+    starts = [
+        dim_min(dim_max(start, 0), size) for start, size in zip(op.starts, sizes, strict=True)
+    ]
     bounds = zip(op.limits, starts, sizes, strict=True)
-    limits = [min(max(_int(limit), start), size) for limit, start, size in bounds]
+    limits = [dim_min(dim_max(limit, start), size) for limit, start, size in bounds]
     return emitter.slice(x, starts, limits, op.steps)
-
-
-def _int(size: object) -> int:
-    assert isinstance(size, int)  # the table refuses symbols
-    return size
 
 
 @TABLE.writes(Pad)
@@ -94,8 +95,12 @@ def _pad(emitter: Emitter, node: Node, op: Pad) -> Term:
     (x,) = emitter.operands(node)
     fill = emitter.number(op.value, x.type.dtype)
     interior = op.interior or (0,) * x.type.rank
+    if not is_known([*op.low, *op.high]):
+        amounts = [emitter.sizes.vector(each) for each in (op.low, op.high, interior)]
+        return emitter.op("dynamic_pad", [x, fill, *amounts], node.result.tensor)
     attributes = (
-        f"edge_padding_low = {integers(op.low)}, edge_padding_high = {integers(op.high)}, "
+        f"edge_padding_low = {known_integers(op.low)}, "
+        f"edge_padding_high = {known_integers(op.high)}, "
         f"interior_padding = {integers(interior)}"
     )
     return emitter.op("pad", [x, fill], node.result.tensor, attributes)
