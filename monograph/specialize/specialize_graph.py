@@ -120,11 +120,15 @@ class Settler:
         self._iterations = 0
         self._taken = set(source.symbols())
         self.read: dict[Symbol, int] = {}
+        read: dict[int, list[Symbol | None]] = {}
         for number, value in enumerate(source.inputs):
             if number in sizes:
-                self._items[value] = self._sizes(value, number, sizes[number])
+                read[number] = self._size_input(value, number, sizes[number])
                 continue
             self._items[value] = self._input(value, structures[number], constants.get(number))
+        for number, symbols in read.items():  # after the inputs, whose names no node may take
+            value = source.inputs[number]
+            self._items[value] = self._sizes(value, sizes[number], symbols)
         with self.graph.as_current():
             self._walk(source.nodes)
             items = [self._items[value] for value in source.outputs]
@@ -140,9 +144,8 @@ class Settler:
             return made
         return self._argument(value.name, value.type, structure)
 
-    def _sizes(self, value: Value, number: int, pattern: SizePattern) -> Value:
-        """Numbers that an input without elements tells by its dimensions, beside known ones."""
-        assert isinstance(value.type, TensorType | UnrankedType)
+    def _size_input(self, value: Value, number: int, pattern: SizePattern) -> list[Symbol | None]:
+        """Add an input without elements whose dimensions tell those numbers that are sizes."""
         symbols = [
             None if each is not None else Symbol(self._fresh(f"{value.name}_{k}"), FIRST_SIZE)
             for k, each in enumerate(pattern.numbers)
@@ -150,12 +153,17 @@ class Settler:
         read = tuple(symbol for symbol in symbols if symbol is not None)
         self.graph.add_input(value.name, TensorType(bool_, (*read, 0)))
         self.read.update(dict.fromkeys(read, number))
+        return symbols
+
+    def _sizes(self, value: Value, pattern: SizePattern, symbols: Sequence[Symbol | None]) -> Value:
+        """The numbers of an input, sizes among them, as a value."""
+        assert isinstance(value.type, TensorType | UnrankedType)
         with self.graph.as_current():
             parts = [
                 self.graph.add_constant(np.asarray(known), i64) if symbol is None else dim(symbol)
                 for symbol, known in zip(symbols, pattern.numbers, strict=True)
             ]
-            made = reshape(cast(stack(parts, 0), value.type.dtype), pattern.shape)
+            made = cast(reshape(stack(parts, 0), pattern.shape), value.type.dtype)
         self._bind(value.type, made.type)
         return made
 

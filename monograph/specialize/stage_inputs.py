@@ -3,7 +3,8 @@
 Numbers that a node asked for are read as *sizes* where they can be: those from 2 on become symbols,
 so that one program serves ``k = 10`` and ``k = 300``. Smaller ones mean something of their own (a
 dimension of 1 is broadcast, 0 and -1 are instructions to a reshape) and stay numbers. In the place
-of the argument the plan is given an array without elements whose dimensions are the sizes.
+of the argument the plan is given an array without elements whose dimensions are the sizes. Whole
+floats are read likewise: exporters write the limit of a range as one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ FIRST_SIZE = 2
 """The least number that is read as a size."""
 LAST_SIZE = 2**31 - 1
 """The largest one: what is larger means "to the end"."""
+LAST_FLOAT_SIZE = 2**24
+"""The largest one that is read of a float: up to here f32 holds every whole number."""
 
 
 class SizePattern(NamedTuple):
@@ -39,7 +42,9 @@ class SizePattern(NamedTuple):
 
 def may_be_sizes(type_: ValueType) -> bool:
     """Whether arguments of a type may hold sizes."""
-    return isinstance(type_, TensorType | UnrankedType) and type_.dtype.is_integer
+    if not isinstance(type_, TensorType | UnrankedType):
+        return False
+    return type_.dtype.is_integer or (type_.dtype.is_float and type_.dtype.bits >= 32)
 
 
 def pattern_of(argument: Array) -> SizePattern | None:
@@ -47,9 +52,14 @@ def pattern_of(argument: Array) -> SizePattern | None:
     if argument.ndim > 1 or argument.size > MOST_SIZES_READ:
         return None
     numbers = argument.reshape(-1).tolist()
+    last = LAST_SIZE
+    if argument.dtype.kind == "f":
+        if not all(each.is_integer() for each in numbers):
+            return None
+        last = LAST_FLOAT_SIZE
     return SizePattern(
         argument.shape,
-        tuple(None if FIRST_SIZE <= each <= LAST_SIZE else each for each in numbers),
+        tuple(None if FIRST_SIZE <= each <= last else int(each) for each in numbers),
     )
 
 
@@ -60,7 +70,7 @@ def likely_arguments(type_: ValueType) -> list[Array]:
     shape = type_.static_shape()
     if type_.dtype is bool_:
         return [np.full(shape, True), np.full(shape, False)]
-    return [np.full(shape, FIRST_SIZE, type_.dtype.numpy)] if type_.dtype.is_integer else []
+    return [np.full(shape, FIRST_SIZE, type_.dtype.numpy)] if may_be_sizes(type_) else []
 
 
 def contents_key(argument: Any) -> Hashable:
@@ -126,5 +136,5 @@ class Feed:
 def _dimensions(argument: Array, numbers: tuple[int | None, ...]) -> Array:
     """An array without elements whose dimensions are the sizes among an argument's numbers."""
     pairs = zip(argument.reshape(-1).tolist(), numbers, strict=True)
-    sizes = [number for number, known in pairs if known is None]
+    sizes = [int(number) for number, known in pairs if known is None]
     return np.empty((*sizes, 0), np.bool_)

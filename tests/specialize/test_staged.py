@@ -128,6 +128,47 @@ class TestWhatIsLikely:
         with pytest.raises(EvaluationError, match="not that many elements"):
             executable.run([X[0, 0], np.array([9])])
 
+    def test_an_input_that_is_called_like_a_node(self) -> None:
+        nodes = [helper.make_node("TopK", ["reshape", "k"], ["y", "i"], axis=0)]
+        graph = model(nodes, {"k": (INT, [1]), "reshape": (FLOAT, ["n"])})
+        executable = compile_graph(graph, STRICT)
+        made = executable.report.variants
+        assert made
+        assert_as_interpreted(executable, np.array([2]), X[0, 0])
+        assert executable.report.variants == made
+
+    @pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.DOUBLE, INT])
+    def test_a_range_up_to_a_number_that_is_computed(self, dtype: int) -> None:
+        """As models that make speech of durations have it: its limit is a float, too."""
+        nodes = [
+            helper.make_node("Ceil", ["x"], ["durations"]),
+            helper.make_node("ReduceSum", ["durations"], ["total"], keepdims=0),
+            helper.make_node("Cast", ["total"], ["limit"], to=dtype),
+            helper.make_node("Constant", [], ["c0"], value_float=0.0),
+            helper.make_node("Constant", [], ["c1"], value_float=1.0),
+            helper.make_node("Cast", ["c0"], ["zero"], to=dtype),
+            helper.make_node("Cast", ["c1"], ["one"], to=dtype),
+            helper.make_node("Range", ["zero", "limit", "one"], ["places"]),
+            helper.make_node("Cast", ["places"], ["y"], to=FLOAT),
+        ]
+        executable = compile_graph(model(nodes, {"x": (FLOAT, ["n"])}), STRICT)
+        made = executable.report.variants
+        for durations in ([1.5, 2], [0.5, 7, 9.5], [40]):
+            assert_as_interpreted(executable, np.array(durations, np.float32))
+        assert executable.report.variants == made
+        for few in ([0.0], [0.5], [-3.0]):
+            assert_as_interpreted(executable, np.array(few, np.float32))
+
+    def test_a_range_up_to_a_number_that_is_not_whole(self) -> None:
+        nodes = [
+            helper.make_node("Constant", [], ["zero"], value_float=0.0),
+            helper.make_node("Constant", [], ["one"], value_float=1.0),
+            helper.make_node("Range", ["zero", "x", "one"], ["y"]),
+        ]
+        executable = compile_graph(model(nodes, {"x": (FLOAT, [])}), STRICT)
+        for limit in (2.5, 3.0, 1e-9, 7.0, -2.5):
+            assert_as_interpreted(executable, np.array(limit, np.float32))
+
     def test_both_sides_of_a_condition(self) -> None:
         branches = {
             f"{name}_branch": helper.make_graph(

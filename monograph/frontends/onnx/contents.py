@@ -72,13 +72,21 @@ class Contents:
 
     def dims(self, value: Value) -> tuple[Dim, ...] | None:
         """The contents of an integer scalar or vector as dimensions; None if unknown."""
-        if not isinstance(value.type, TensorType) or not value.dtype.is_integer or value.rank > 1:
+        if not isinstance(value.type, TensorType) or not value.dtype.is_integer:
+            return None
+        return self.whole_numbers(value)
+
+    def whole_numbers(self, value: Value) -> tuple[Dim, ...] | None:
+        """The contents of a scalar or vector, of integers or of floats that were integers."""
+        if not isinstance(value.type, TensorType) or value.rank > 1:
             return None
         found = self._evaluate(self.origin(value))
         if found is None:
             self.missed[self.origin(value)] = None
             return None
         items = found.reshape(-1)
+        if not all(isinstance(item, SymbolicDim) or float(item).is_integer() for item in items):
+            return None
         return tuple(item if isinstance(item, SymbolicDim) else int(item) for item in items)
 
     def origin(self, value: Value) -> Value:
@@ -149,7 +157,8 @@ def _is_symbolic(value: Value, array: Array) -> bool:
 
 
 def _symbolic(op: Op, arrays: list[Array], result: Value) -> Array:
-    if not result.dtype.is_integer and result.dtype.name != "bool":
+    is_whole = result.dtype.is_integer or result.dtype.name == "bool"
+    if not is_whole and not isinstance(op, elementwise.Cast):
         raise Unknown
     rule = _RULES.get(type(op))
     if rule is not None:
@@ -226,7 +235,8 @@ def _where(op: Op, arrays: list[Array]) -> Array:
 
 
 def _cast(op: elementwise.Cast, arrays: list[Array]) -> Array:
-    if not op.dtype.is_integer or op.dtype.bits < 32:
+    """Whole numbers stay what they are, as floats too; f32 holds those up to 2**24."""
+    if op.dtype.bits < 32 or not (op.dtype.is_integer or op.dtype.is_float):
         raise Unknown
     return arrays[0]
 

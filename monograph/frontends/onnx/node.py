@@ -129,6 +129,11 @@ class OnnxNode:
         value = self.optional(index)
         return None if value is None else self.importer.contents.dims(value)
 
+    def whole_numbers(self, index: int) -> tuple[Dim, ...] | None:
+        """The contents of an operand as dimensions, floats that were integers included."""
+        value = self.optional(index)
+        return None if value is None else self.importer.contents.whole_numbers(value)
+
     def need_dims(self, index: int) -> tuple[Dim, ...]:
         """The contents of operand ``index`` as dimensions; the node is deferred if unknown."""
         value = self.input(index)

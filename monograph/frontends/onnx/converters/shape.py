@@ -298,11 +298,12 @@ def _slice_backwards(
 def range_(node: OnnxNode) -> Value:
     """Numbers from a start up to a limit."""
     dtype = node.input(0).dtype
-    bounds = [node.dims(index) for index in range(3)]
-    if dtype.is_integer and all(bound is not None for bound in bounds):
+    is_exact = dtype.is_integer or dtype.bits >= 32
+    bounds = [node.whole_numbers(index) for index in range(3)] if is_exact else [None]
+    if all(bound is not None for bound in bounds):
         (start,), (limit,), (step,) = bounds  # type: ignore[misc]  # none is None
         if isinstance(step, int):
-            return F.arange(start, limit, step, dtype)
+            return cast_to(F.arange(start, limit, step, dtype if dtype.is_integer else i64), dtype)
     start_, limit_, step_ = (node.need_constant(index).reshape(()) for index in range(3))
     if dtype.is_float and dtype.bits < 32:
         start_, limit_, step_ = (each.astype(np.float32) for each in (start_, limit_, step_))
