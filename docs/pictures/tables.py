@@ -129,7 +129,8 @@ def roofline() -> str:
     canvas.line(*roof, at(10.0**high, NOMINAL.flops), hue="violet", wide=2.4)
     x, y = at(ridge, NOMINAL.flops)
     canvas.text(x + 60, y - 10, f"arithmetic: {NOMINAL.flops / 1e9:.0f} GFLOP/s", size=12)
-    canvas.text(x - 150, y - 10, f"memory: {bandwidth / 1e9:.0f} GB/s", size=12, anchor="end")
+    x, y = at(0.04, bandwidth * 0.04)
+    canvas.text(x + 14, y + 14, f"memory: {bandwidth / 1e9:.0f} GB/s", size=12)
     points = []
     for group in program().fusions[0].groups:
         intensity = flops(group.nodes, {}) / sum(moved_by(group, {}))
