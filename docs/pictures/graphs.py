@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def the_graph() -> str:
     return canvas.svg()
 
 
-def _ends(canvas: Canvas, graph: Graph, boxes: dict) -> None:
+def _ends(canvas: Canvas, graph: Graph, boxes: Mapping[Node, Box]) -> None:
     """The inputs above their readers, the outputs below their makers."""
     for value in graph.inputs:
         readers = [boxes[use.node] for use in value.uses if use.node in boxes]
