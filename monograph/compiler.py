@@ -44,7 +44,7 @@ from monograph.runtime.compiled import Executable
 from monograph.runtime.device import runs_here
 from monograph.runtime.kernel_summary import notes_of
 from monograph.runtime.options import Options, resolved
-from monograph.runtime.program_cache import Found, Watch, program_cache, settled
+from monograph.runtime.program_cache import CachedProgram, Watch, program_cache, settled
 from monograph.runtime.weight_ownership import follow_program, hold, hold_all, snapshot_weights
 from monograph.specialize.loading import keep_what_variants_need, load_program, stage_of
 from monograph.specialize.nonempty import Otherwise, assume_nonempty
@@ -123,7 +123,7 @@ def _find_or_build(graph: Graph, options: Options, owned: bool) -> Executable:
 
 
 def _load_found(
-    graph: Graph, options: Options, found: Found, started: float, owned: bool
+    graph: Graph, options: Options, found: CachedProgram, started: float, owned: bool
 ) -> Executable:
     """An executable of code that needs no compiling."""
     report = read_report(found.note)

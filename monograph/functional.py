@@ -17,7 +17,6 @@ _FAMILIES = {
     "activation": "celu elu gelu log_sigmoid mish selu silu softplus softsign",
     "adaptive_pool": "adaptive_avg_pool adaptive_max_pool global_avg_pool global_max_pool",
     "attention": "attention",
-    "bags": "bag_numbers bag_sums",
     "batch_norm": "batch_norm batch_norm_training",
     "bessel": (
         "airy_ai bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_k0 "
@@ -46,6 +45,7 @@ _FAMILIES = {
     "elementwise.convert": "cast complex conj imag real stop_gradient",
     "elementwise.rounding": "abs ceil floor round sign trunc",
     "elementwise.select": "clip maximum minimum where",
+    "embedding_bag": "bag_numbers bag_sums",
     "erf_inv": "erf_inv",
     "factorize": (
         "cholesky householder_product householder_qr lu lu_factor lu_unpack "
@@ -101,7 +101,7 @@ _FAMILIES = {
     "statistics": (
         "bincount bucketize histogram histogram_uniform searchsorted unique unique_consecutive"
     ),
-    "translate": "translate",
+    "table_lookup": "translate",
     "triangle": "tril triu",
     "trigonometry": "acos acosh asin asinh atan atanh cosh sinh tan",
     "vision": "affine_grid channel_shuffle grid_sample max_unpool pixel_shuffle pixel_unshuffle",

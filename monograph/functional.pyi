@@ -19,8 +19,6 @@ from monograph.ops.adaptive_pool import adaptive_max_pool as adaptive_max_pool
 from monograph.ops.adaptive_pool import global_avg_pool as global_avg_pool
 from monograph.ops.adaptive_pool import global_max_pool as global_max_pool
 from monograph.ops.attention import attention as attention
-from monograph.ops.bags import bag_numbers as bag_numbers
-from monograph.ops.bags import bag_sums as bag_sums
 from monograph.ops.batch_norm import batch_norm as batch_norm
 from monograph.ops.batch_norm import batch_norm_training as batch_norm_training
 from monograph.ops.bessel import airy_ai as airy_ai
@@ -125,6 +123,8 @@ from monograph.ops.elementwise.select import clip as clip
 from monograph.ops.elementwise.select import maximum as maximum
 from monograph.ops.elementwise.select import minimum as minimum
 from monograph.ops.elementwise.select import where as where
+from monograph.ops.embedding_bag import bag_numbers as bag_numbers
+from monograph.ops.embedding_bag import bag_sums as bag_sums
 from monograph.ops.erf_inv import erf_inv as erf_inv
 from monograph.ops.factorize import cholesky as cholesky
 from monograph.ops.factorize import householder_product as householder_product
@@ -304,7 +304,7 @@ from monograph.ops.statistics import histogram_uniform as histogram_uniform
 from monograph.ops.statistics import searchsorted as searchsorted
 from monograph.ops.statistics import unique as unique
 from monograph.ops.statistics import unique_consecutive as unique_consecutive
-from monograph.ops.translate import translate as translate
+from monograph.ops.table_lookup import translate as translate
 from monograph.ops.triangle import tril as tril
 from monograph.ops.triangle import triu as triu
 from monograph.ops.trigonometry import acos as acos

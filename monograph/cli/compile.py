@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monograph.runtime.compiled import CompiledModel, Executable
 
 
-class Stage(StrEnum):
+class Listing(StrEnum):
     """What a listing can show, in the order in which it is made."""
 
     ir = "ir"
@@ -52,7 +52,7 @@ def compile(
         ),
     ] = None,
     emit: Annotated[
-        Stage | None,
+        Listing | None,
         typer.Option("--emit", help="Print the program as it is at one stage of its making."),
     ] = None,
     chip: Annotated[str | None, typer.Option("--chip", hidden=True)] = None,
@@ -85,7 +85,7 @@ def compile(
         common.level_name(level),
         threads,
         strict,
-        listings=emit is Stage.asm,
+        listings=emit is Listing.asm,
         cache=cache,
         winograd_tolerance=winograd_tolerance,
         sizes=parse_size_ranges(sizes or ()),

@@ -11,7 +11,7 @@ import typer
 from monograph.cli import common
 
 
-class Kind(StrEnum):
+class Category(StrEnum):
     """What there is a list of (``inspect.catalogue.KINDS``)."""
 
     passes = "passes"
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 def list_items(
-    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    kind: Annotated[Category, typer.Argument(help="What to list.")],
     plugins: common.Plugins = None,
     as_json: common.AsJson = False,
 ) -> None:

@@ -19,6 +19,19 @@ from dataclasses import field
 from enum import Enum
 
 from monograph.dataclass import dataclass
+from monograph.fusion.axis_map import (
+    AxisMap,
+    compose_axis_maps,
+    cuts_rows_anew,
+    identity,
+    joint_rows,
+    joint_space,
+    move_axis_map,
+    move_rows,
+    operand_axis_map,
+    pads_rows,
+    reduced_axes,
+)
 from monograph.fusion.cost import (
     MAX_KERNEL_WORK,
     MAX_RECOMPUTED_INSTRUCTIONS,
@@ -30,19 +43,6 @@ from monograph.fusion.cost import (
     is_free,
     nbytes,
     work,
-)
-from monograph.fusion.places import (
-    Place,
-    cuts_rows_anew,
-    identity,
-    joint_rows,
-    joint_space,
-    moved,
-    moved_rows,
-    pads_rows,
-    reading_place,
-    reduced_axes,
-    through,
 )
 from monograph.fusion.prologue import (
     bytes_read,
@@ -63,7 +63,7 @@ from monograph.switches import is_on
 FEW_LONG_ROWS = "its few long rows are split among threads"
 
 
-class Kind(Enum):
+class GroupKind(Enum):
     """What a kernel is shaped like."""
 
     POINTWISE = "pointwise"
@@ -83,9 +83,9 @@ class Group:
     """
 
     nodes: list[Node]
-    kind: Kind
+    kind: GroupKind
     space: Shape
-    places: dict[Value, Place | None]
+    places: dict[Value, AxisMap | None]
     rows: frozenset[int] | None = None
     joined: list[str] = field(default_factory=list)
     apart: list[str] = field(default_factory=list)
@@ -204,7 +204,7 @@ class _Fuser:
         group = self.alone(node)
         group.exported = self.exported
         self.home[node] = group
-        if not self.enabled or group.kind is Kind.OPAQUE:
+        if not self.enabled or group.kind is GroupKind.OPAQUE:
             return
         widened = is_widened_for_products(node)
         for operand in sorted(dict.fromkeys(node.operands), key=nbytes, reverse=True):
@@ -221,30 +221,30 @@ class _Fuser:
             if isinstance(node.op, Conv) and self.is_view(source):
                 group.apart.append(f"%{operand.name} is read from memory: it is a view")
                 continue
-            if source.kind is Kind.CONTRACTION and _is_made_for_rows(node):
+            if source.kind is GroupKind.CONTRACTION and _is_made_for_rows(node):
                 group.apart.append(f"%{operand.name} is read from memory: it is written anyway")
                 continue
-            self.consider(source, self.home[node], operand, node)
+            self.try_fuse(source, self.home[node], operand, node)
 
     def alone(self, node: Node) -> Group:
         result = node.results[0] if node.results else None
         shape = result.shape if result is not None and isinstance(result.type, TensorType) else ()
-        places: dict[Value, Place | None] = {
+        places: dict[Value, AxisMap | None] = {
             value: identity(shape)
             for value in node.results
             if isinstance(value.type, TensorType) and value.shape == shape
         }
         if not self.can_lower.get(node, True):
-            return Group([node], Kind.OPAQUE, shape, {})
+            return Group([node], GroupKind.OPAQUE, shape, {})
         if node.op.has(Trait.CONTRACTION):
-            return Group([node], Kind.CONTRACTION, shape, places)
+            return Group([node], GroupKind.CONTRACTION, shape, places)
         if node.op.has(Trait.WINDOW):
-            return Group([node], Kind.WINDOW, shape, places)
+            return Group([node], GroupKind.WINDOW, shape, places)
         if node.op.has(Trait.REDUCTION):
             return self.reduction(node)
         for k, operand in enumerate(node.operands):
-            places.setdefault(operand, reading_place(node, k))
-        return Group([node], Kind.POINTWISE, shape, places)
+            places.setdefault(operand, operand_axis_map(node, k))
+        return Group([node], GroupKind.POINTWISE, shape, places)
 
     def reduction(self, node: Node) -> Group:
         space = node.operands[0].shape
@@ -252,27 +252,27 @@ class _Fuser:
         kept = [axis for axis in range(len(space)) if axis not in axes]
         result = node.results[0]
         if result.rank == len(space):
-            place: Place = tuple(
+            place: AxisMap = tuple(
                 None if axis in axes or space[axis] == 1 else axis for axis in range(len(space))
             )
         else:
             place = tuple(None if space[axis] == 1 else axis for axis in kept)
         rows = frozenset(axis for axis in kept if space[axis] != 1)
-        places: dict[Value, Place | None] = {value: place for value in node.results}
+        places: dict[Value, AxisMap | None] = {value: place for value in node.results}
         places[node.operands[0]] = identity(space)
-        return Group([node], Kind.ROWS, space, places, rows)
+        return Group([node], GroupKind.ROWS, space, places, rows)
 
     # Taking a producer in -------------------------------------------------------------------------
 
-    def consider(self, source: Group, group: Group, value: Value, reader: Node) -> None:
+    def try_fuse(self, source: Group, group: Group, value: Value, reader: Node) -> None:
         """Merge the producer's group into the reader's, or say why not."""
         if source is group:
             return
-        reason = self.obstacle(source, group)
+        reason = self.fusion_blocker(source, group)
         if reason is None and self.is_shared_move(source, group, value):
             reason = "others read it too"
         if reason is None:
-            merged = self.merged(source, group, value, reader)
+            merged = self.merge_spaces(source, group, value, reader)
             if isinstance(merged, Group):
                 self.replace(source, group, merged, value)
                 return
@@ -281,15 +281,15 @@ class _Fuser:
             return
         group.apart.append(f"%{value.name} is read from memory: {reason}")
 
-    def obstacle(self, source: Group, group: Group) -> str | None:
+    def fusion_blocker(self, source: Group, group: Group) -> str | None:
         """What forbids a merge whatever the places are."""
-        if source.kind is Kind.OPAQUE:
+        if source.kind is GroupKind.OPAQUE:
             return f"{source.nodes[0].op.name} has no loops to share"
         if source.size() + group.size() > MAX_KERNEL_WORK:
             return "together they would be too long a formula"
-        if source.kind is Kind.WINDOW or group.kind is Kind.WINDOW:
+        if source.kind is GroupKind.WINDOW or group.kind is GroupKind.WINDOW:
             return "a window has loops of its own"
-        if group.kind is Kind.CONTRACTION:
+        if group.kind is GroupKind.CONTRACTION:
             if is_image(source.nodes, group.nodes):
                 return "a window looks for its elements as they lie"
             if all(each.op.has(Trait.MOVE) or isinstance(each.op, Cast) for each in source.nodes):
@@ -297,7 +297,7 @@ class _Fuser:
             if self.is_prologue(source, group):
                 return None
             return "a contraction reads each element many times"
-        if source.kind is Kind.CONTRACTION and group.rows is not None:
+        if source.kind is GroupKind.CONTRACTION and group.rows is not None:
             return "a row of a contraction's result is needed whole"
         if self.reaches(source, group):
             return "another kernel has to run in between"
@@ -308,17 +308,17 @@ class _Fuser:
         if len(source.nodes) != 1 or not isinstance(source.nodes[0].op, Reshape):
             return False
         producer = source.nodes[0].operands[0].producer
-        return producer in self.home and self.home[producer].kind is Kind.OPAQUE
+        return producer in self.home and self.home[producer].kind is GroupKind.OPAQUE
 
     def is_prologue(self, source: Group, group: Group) -> bool:
         """Whether a product had better make its operand itself, of what a pointwise group reads."""
-        if source.kind is not Kind.POINTWISE or group.kind is not Kind.CONTRACTION:
+        if source.kind is not GroupKind.POINTWISE or group.kind is not GroupKind.CONTRACTION:
             return False
         if not is_on("prologue_fusion"):
             return False
         return is_prologue(source.nodes, source.inputs(), source.outputs(), group.nodes)
 
-    def merged(self, source: Group, group: Group, value: Value, reader: Node) -> Group | str:
+    def merge_spaces(self, source: Group, group: Group, value: Value, reader: Node) -> Group | str:
         """The two groups as one, in one index space, or why that cannot be."""
         reading = self.reading(group, value, reader)
         made_at = source.places.get(value)
@@ -327,41 +327,45 @@ class _Fuser:
         joint = joint_space(source.space, made_at, group.space, reading)
         if joint is None:
             return self.inlined(source, group, value)
-        if source.kind is Kind.CONTRACTION and _grows(value, group):  # a gate of whole channels
+        if source.kind is GroupKind.CONTRACTION and _grows(
+            value, group
+        ):  # a gate of whole channels
             return "each element is read several times, and costs more to compute than to read"
         space, source_axes, group_axes = joint
-        places = {v: moved(p, source_axes) for v, p in source.places.items()}
-        places |= {v: moved(p, group_axes) for v, p in group.places.items()}
-        rows = joint_rows(moved_rows(source.rows, source_axes), moved_rows(group.rows, group_axes))
+        places = {v: move_axis_map(p, source_axes) for v, p in source.places.items()}
+        places |= {v: move_axis_map(p, group_axes) for v, p in group.places.items()}
+        rows = joint_rows(move_rows(source.rows, source_axes), move_rows(group.rows, group_axes))
         if rows == "different":
             return "its reductions keep other axes"
         assert not isinstance(rows, str)
         both = self.union(source, group, space, places, rows)
         return self.checked(both, source.rows is not None and group.rows is not None)
 
-    def reading(self, group: Group, value: Value, reader: Node) -> Place | None:
+    def reading(self, group: Group, value: Value, reader: Node) -> AxisMap | None:
         """Where in the reader's space the value is read."""
         if reader.op.has(Trait.REDUCTION):
             return identity(value.shape) if value is reader.operands[0] else None
-        if group.kind is Kind.CONTRACTION and reader.op.has(Trait.CONTRACTION):
+        if group.kind is GroupKind.CONTRACTION and reader.op.has(Trait.CONTRACTION):
             return None
-        places = [reading_place(reader, k) for k, v in enumerate(reader.operands) if v is value]
+        places = [operand_axis_map(reader, k) for k, v in enumerate(reader.operands) if v is value]
         if any(place is None or place != places[0] for place in places):
             return None
         result_place = group.places.get(reader.results[0])
-        return None if result_place is None else through(places[0], result_place)
+        return None if result_place is None else compose_axis_maps(places[0], result_place)
 
     def union(
         self,
         source: Group,
         group: Group,
         space: Shape,
-        places: dict[Value, Place | None],
+        places: dict[Value, AxisMap | None],
         rows: frozenset[int] | None,
     ) -> Group:
         nodes = sorted({*source.nodes, *group.nodes}, key=self.order.__getitem__)
         kinds = {source.kind, group.kind}
-        kind = next((k for k in (Kind.CONTRACTION, Kind.ROWS) if k in kinds), Kind.POINTWISE)
+        kind = next(
+            (k for k in (GroupKind.CONTRACTION, GroupKind.ROWS) if k in kinds), GroupKind.POINTWISE
+        )
         return Group(
             nodes,
             kind,
@@ -398,7 +402,7 @@ class _Fuser:
 
     def inlined(self, source: Group, group: Group, value: Value) -> Group | str:
         """Compute the producer's elements where they are read, whatever their arrangement."""
-        if source.kind is not Kind.POINTWISE:
+        if source.kind is not GroupKind.POINTWISE:
             return "its elements are read in another arrangement"
         if any(output is not value for output in source.outputs()):
             return "its kernel has other results"
@@ -409,7 +413,7 @@ class _Fuser:
         )
         if _grows(value, group) and is_dear:
             return "each element is read several times, and costs more to compute than to read"
-        places: dict[Value, Place | None] = dict.fromkeys(source.places)
+        places: dict[Value, AxisMap | None] = dict.fromkeys(source.places)
         return self.union(source, group, group.space, places | group.places, group.rows)
 
     def is_shared_move(self, source: Group, group: Group, value: Value) -> bool:
@@ -417,7 +421,7 @@ class _Fuser:
 
         Those could not share its loops, so that the rows would be written for them.
         """
-        if group.kind is not Kind.POINTWISE or value in self.exported:
+        if group.kind is not GroupKind.POINTWISE or value in self.exported:
             return False
         readers = [use.node for use in value.uses]
         if self.graph.output_node in readers or not all(map(_moves_rows, source.nodes)):
@@ -427,12 +431,16 @@ class _Fuser:
 
     def copy(self, source: Group, group: Group, value: Value) -> bool:
         """Compute a cheap producer again instead of reading it."""
-        if source.kind is not Kind.POINTWISE or group.kind is Kind.OPAQUE:
+        if source.kind is not GroupKind.POINTWISE or group.kind is GroupKind.OPAQUE:
             return False
         if is_image(source.nodes, group.nodes):
             return False
         free = all(map(is_free, source.nodes))
-        limit = 0 if group.kind in (Kind.CONTRACTION, Kind.WINDOW) else MAX_RECOMPUTED_INSTRUCTIONS
+        limit = (
+            0
+            if group.kind in (GroupKind.CONTRACTION, GroupKind.WINDOW)
+            else MAX_RECOMPUTED_INSTRUCTIONS
+        )
         if self.is_prologue(source, group):
             limit = MAX_RECOMPUTED_INSTRUCTIONS
         if not free and (source.work() > limit or bytes_read(source.inputs()) > nbytes(value)):
@@ -470,7 +478,7 @@ class _Fuser:
                 first, *others = groups
                 groups = others
                 for other in others:
-                    merged = self.joined(first, other, value)
+                    merged = self.join(first, other, value)
                     if merged is None:
                         continue
                     merged.joined.append(
@@ -487,7 +495,7 @@ class _Fuser:
         values = [*self.graph.inputs, *(v for node in self.graph.nodes for v in node.results)]
         return sorted((v for v in values if len(v.uses) > 1), key=nbytes, reverse=True)
 
-    def joined(self, first: Group, second: Group, value: Value) -> Group | None:
+    def join(self, first: Group, second: Group, value: Value) -> Group | None:
         """Two kernels that do not need each other as one."""
         if len(first.nodes) + len(second.nodes) > MAX_SIBLING_NODES:
             return None
@@ -498,9 +506,9 @@ class _Fuser:
         if joint is None:
             return None
         space, first_axes, second_axes = joint
-        places = {v: moved(p, first_axes) for v, p in first.places.items()}
-        places |= {v: moved(p, second_axes) for v, p in second.places.items()}
-        rows = joint_rows(moved_rows(first.rows, first_axes), moved_rows(second.rows, second_axes))
+        places = {v: move_axis_map(p, first_axes) for v, p in first.places.items()}
+        places |= {v: move_axis_map(p, second_axes) for v, p in second.places.items()}
+        rows = joint_rows(move_rows(first.rows, first_axes), move_rows(second.rows, second_axes))
         if isinstance(rows, str):
             return None
         reduce = first.rows is not None and second.rows is not None
@@ -580,7 +588,7 @@ def _moves_rows(node: Node) -> bool:
 
 
 def _may_join(group: Group) -> bool:
-    return group.kind in (Kind.POINTWISE, Kind.ROWS)
+    return group.kind in (GroupKind.POINTWISE, GroupKind.ROWS)
 
 
 def _has_few_long_rows(group: Group) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monograph.fusion.group import Fusion, Group, Kind
+from monograph.fusion.group import Fusion, Group, GroupKind
 
 
 def fusion_text(fusion: Fusion) -> str:
@@ -14,7 +14,7 @@ def group_text(number: int, group: Group) -> str:
     """One group, in a few lines."""
     space = "×".join(map(str, group.space)) or "a scalar"
     rows = ""
-    if group.kind is Kind.ROWS and group.rows is not None:
+    if group.kind is GroupKind.ROWS and group.rows is not None:
         kept = "×".join(str(group.space[axis]) for axis in sorted(group.rows)) or "1"
         rows = f", {kept} row{'' if kept == '1' else 's'}"
     nodes = "1 node" if len(group.nodes) == 1 else f"{len(group.nodes)} nodes"

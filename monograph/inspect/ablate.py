@@ -28,7 +28,7 @@ from monograph.compiler import Options, compile_graph
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.inspect.ablate_text import ablation_text
-from monograph.inspect.compare import Spread, largest_error, ratio
+from monograph.inspect.compare import RatioSpread, largest_error, ratio
 from monograph.inspect.explain import explain_executable
 from monograph.inspect.jsonable import jsonable
 from monograph.inspect.measure import alternate
@@ -58,7 +58,7 @@ FUSION = "fusion"
 NEEDED_LOWERING = (*REQUIRED, "split_complex_products")
 
 
-class Kind(StrEnum):
+class PartKind(StrEnum):
     """What a part is."""
 
     PASS = "pass"
@@ -71,7 +71,7 @@ class Kind(StrEnum):
 class Part:
     """A part of the compiler that can be left out."""
 
-    kind: Kind
+    kind: PartKind
     name: str
 
 
@@ -102,7 +102,7 @@ class Effect:
 
     part: Part
     state: State
-    speedup: Spread | None = None
+    speedup: RatioSpread | None = None
     costs: Costs | None = None
     """Of the program without it; or with it alone."""
     reason: str = ""
@@ -126,7 +126,7 @@ class Ablation:
     seconds: float
     """A call of the whole program, the median of all its turns."""
     costs: Costs
-    whole: Spread | None
+    whole: RatioSpread | None
     """How many times as fast the whole is as nothing."""
     nothing: Costs | None
     without: tuple[Effect, ...]
@@ -175,10 +175,10 @@ def parts_of(options: Options) -> tuple[Part, ...]:
     lowering = [each.name for each in flat_passes(options.resolved_target.lowering())]
     optional = [name for name in lowering if name not in (*NEEDED_LOWERING, *passes)]
     return (
-        *(Part(Kind.SWITCH, name) for name in (FUSION, *SWITCHES)),
-        *(Part(Kind.PASS, name) for name in dict.fromkeys(passes)),
-        *(Part(Kind.LOWERING, name) for name in dict.fromkeys(optional)),
-        *(Part(Kind.RULES, name) for name in rule_groups()),
+        *(Part(PartKind.SWITCH, name) for name in (FUSION, *SWITCHES)),
+        *(Part(PartKind.PASS, name) for name in dict.fromkeys(passes)),
+        *(Part(PartKind.LOWERING, name) for name in dict.fromkeys(optional)),
+        *(Part(PartKind.RULES, name) for name in rule_groups()),
     )
 
 
@@ -208,21 +208,21 @@ def without_passes(pipeline: Pipeline, names: frozenset[str]) -> Pipeline:
 
 def compile_without(graph: Graph, options: Options, out: Sequence[Part]) -> Executable:
     """The program that some parts of the compiler have no share in."""
-    names = {kind: frozenset(each.name for each in out if each.kind is kind) for kind in Kind}
+    names = {kind: frozenset(each.name for each in out if each.kind is kind) for kind in PartKind}
     chosen = replace(
         options,
         cache=False,
-        passes=without_passes(options.pipeline, names[Kind.PASS]),
-        fusion=options.fusion and FUSION not in names[Kind.SWITCH],
+        passes=without_passes(options.pipeline, names[PartKind.PASS]),
+        fusion=options.fusion and FUSION not in names[PartKind.SWITCH],
     )
     target = options.resolved_target
-    lowering = names[Kind.LOWERING] | names[Kind.PASS]  # which runs some passes again
+    lowering = names[PartKind.LOWERING] | names[PartKind.PASS]  # which runs some passes again
     if lowering and isinstance(target, CpuTarget):
         chosen = replace(chosen, target=_Lowering(target.name, target.machine, lowering))
     with ExitStack() as stack:
-        stack.enter_context(switched_off(*(names[Kind.SWITCH] - {FUSION})))
-        if names[Kind.RULES]:
-            stack.enter_context(_vetoing(names[Kind.RULES]))
+        stack.enter_context(switched_off(*(names[PartKind.SWITCH] - {FUSION})))
+        if names[PartKind.RULES]:
+            stack.enter_context(_vetoing(names[PartKind.RULES]))
         return compile_graph(graph, chosen)
 
 
@@ -248,9 +248,9 @@ def active_parts(graph: Graph, options: Options) -> tuple[Executable, frozenset[
     found = [
         part
         for part in parts_of(options)
-        if part.kind is Kind.SWITCH
-        or (part.kind in (Kind.PASS, Kind.LOWERING) and part.name in changed)
-        or (part.kind is Kind.RULES and rule_groups()[part.name] & applied)
+        if part.kind is PartKind.SWITCH
+        or (part.kind in (PartKind.PASS, PartKind.LOWERING) and part.name in changed)
+        or (part.kind is PartKind.RULES and rule_groups()[part.name] & applied)
     ]
     return executable, frozenset(found)
 
@@ -341,7 +341,7 @@ class _Bench:
         announce(f"without {part.name}", number, count)
         return self._measured(part, [part], self._whole, is_slower=True)
 
-    def nothing(self, parts: Sequence[Part]) -> tuple[_Built | None, Spread | None, str]:
+    def nothing(self, parts: Sequence[Part]) -> tuple[_Built | None, RatioSpread | None, str]:
         """The program without any of them, and how many times as fast the whole one is."""
         announce("without anything")
         if self._left < 0:
@@ -382,7 +382,7 @@ class _Bench:
         pair = (made, beside) if is_slower else (beside, made)
         return Effect(part, State.MEASURED, self._ratio(*pair), made.costs)
 
-    def _ratio(self, slow: _Built, quick: _Built) -> Spread:
+    def _ratio(self, slow: _Built, quick: _Built) -> RatioSpread:
         """How many times as long one takes as the other, by turns."""
         calls = {
             "slow": lambda: slow.executable.run(self._inputs),

@@ -38,7 +38,7 @@ Call = Callable[[], "list[Array]"]
 
 
 @dataclass(frozen=True)
-class Spread:
+class RatioSpread:
     """A ratio: its median over rounds, and the quartiles."""
 
     median: float
@@ -58,17 +58,17 @@ def _short(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
-def ratio(mine: Timing, ours: Timing) -> Spread:
+def ratio(mine: Timing, ours: Timing) -> RatioSpread:
     """How many times as long, round by round."""
     return spread_of([a / b for a, b in zip(mine.turns, ours.turns, strict=True)])
 
 
-def spread_of(ratios: Sequence[float]) -> Spread:
+def spread_of(ratios: Sequence[float]) -> RatioSpread:
     """The median and the quartiles."""
     if len(ratios) < 2:
-        return Spread(ratios[0], ratios[0], ratios[0])
+        return RatioSpread(ratios[0], ratios[0], ratios[0])
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return Spread(middle, low, high)
+    return RatioSpread(middle, low, high)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Contender:
     reason: str = ""
     median: float | None = None
     best: float | None = None
-    times_ours: Spread | None = None
+    times_ours: RatioSpread | None = None
     """How many times as long as ours."""
     error: float | None = None
     """The largest of the outputs' errors, in norm, against double precision."""

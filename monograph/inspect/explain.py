@@ -23,7 +23,7 @@ from monograph.inspect.roofline import Placement, Roofline
 from monograph.inspect.torch_graphs import ExplainedGraphs, explain_graphs, is_torch_compiled
 from monograph.inspect.traffic import bytes_of_buffer, moved_apart, moved_by
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.program.arena import Plan
+from monograph.program.arena import ArenaPlan
 from monograph.program.code import Code, Interpret, Launch, LibraryCall, SlotKind, flattened
 from monograph.program.liveness import arena_requests, copies_of, plan_arena
 from monograph.runtime.compiled import Executable
@@ -315,7 +315,7 @@ def _variants(executable: Executable) -> dict[str, str]:
     return found
 
 
-def arena_plan(executable: Executable, bindings: Mapping[Symbol, int]) -> Plan:
+def arena_plan(executable: Executable, bindings: Mapping[Symbol, int]) -> ArenaPlan:
     """The layout of a program's arena at these sizes; for one thread, where it runs elsewhere."""
     native, code = executable.native, executable.code
     if native is not None:

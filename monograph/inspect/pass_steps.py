@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from monograph.dataclass import dataclass
 from monograph.fusion.group import is_stored
 from monograph.fusion.regions import Fusions, fuse_regions
-from monograph.inspect.stages import Stage
+from monograph.inspect.stages import StageGraph
 from monograph.inspect.traffic import Sizes, bytes_of, moved_by
 from monograph.ir.dims import evaluate_dim
 from monograph.ir.graph import Graph, Node, Value
@@ -48,7 +48,7 @@ class PassStep:
 
 
 def pass_steps(
-    stages: Sequence[Stage], target: Target, sizes: Mapping[str, int] | None = None
+    stages: Sequence[StageGraph], target: Target, sizes: Mapping[str, int] | None = None
 ) -> tuple[PassStep, ...]:
     """A step for every stage but the first, which is the graph as given."""
     found = []

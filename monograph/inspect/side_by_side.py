@@ -40,7 +40,7 @@ LEVELS = {
 
 
 @dataclass(frozen=True)
-class Group:
+class SourceLineGroup:
     """What every IR has for one source line, in order."""
 
     location: Location | None
@@ -70,7 +70,7 @@ LINES_PER_SOURCE_LINE = 20
 """Above which a source line says too little (a library's model is one call): modules are taken."""
 
 
-def align(views: Sequence[View]) -> list[Group]:
+def align(views: Sequence[View]) -> list[SourceLineGroup]:
     """Lines of one source line together, in the order of our own view, which the others come from.
 
     A line whose source line the leader does not have again stays with the lines before it. Where
@@ -91,7 +91,7 @@ def align(views: Sequence[View]) -> list[Group]:
     groups = []
     for slot in slots:
         location = next((line.location for part in slot for line in part if line.location), None)
-        groups.append(Group(location, tuple(map(tuple, slot)), by_module))
+        groups.append(SourceLineGroup(location, tuple(map(tuple, slot)), by_module))
     return [group for group in groups if any(group.lines)]
 
 
@@ -224,7 +224,7 @@ def _table(views: Sequence[View], width: int) -> list[str]:
     return lines
 
 
-def _group(group: Group, views: Sequence[View], width: int) -> list[str]:
+def _group(group: SourceLineGroup, views: Sequence[View], width: int) -> list[str]:
     lines = [_cut(f"{group.place}  {group.source()}".rstrip(), width)]
     label = max(len(view.title) for view in views)
     for view, own in zip(views, group.lines, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from monograph.inspect.side_by_side import Group, align, table_rows
+from monograph.inspect.side_by_side import SourceLineGroup, align, table_rows
 from monograph.inspect.views import Line, View
 
 STYLE = """
@@ -58,7 +58,7 @@ def _facts(views: Sequence[View]) -> str:
     return f'<table class="facts"><tr><th></th>{heads}</tr>{rows}</table>'
 
 
-def _row(group: Group) -> str:
+def _row(group: SourceLineGroup) -> str:
     place = f'<span class="place">{html.escape(group.place)}</span>'
     source = f"<div>{html.escape(group.source())}</div>"
     cells = "".join(f"<td>{''.join(map(_line, lines))}</td>" for lines in group.lines)

@@ -22,7 +22,7 @@ LOWERING = "lowering"
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageGraph:
     """A graph after a step: what made it, and how long that took."""
 
     name: str
@@ -35,7 +35,7 @@ class Stage:
 class Compilation:
     """What became of a graph: its stages, what was made of it, or the error that ended it."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StageGraph, ...]
     runs: int
     """How many passes ran, those that changed nothing included."""
     made: Any
@@ -46,7 +46,7 @@ class Recorder(Instrument):
     """Takes a copy of the graph after every pass that changed it."""
 
     def __init__(self) -> None:
-        self.stages: list[Stage] = []
+        self.stages: list[StageGraph] = []
         self.runs = 0
         self._graph: Graph | None = None
 
@@ -54,9 +54,9 @@ class Recorder(Instrument):
         """Take a copy of what a pipeline begins with; graphs that are parts of it do not count."""
         if self._graph is None:
             self._graph = graph
-            self.stages.append(Stage(START, 0.0, graph.clone()))
+            self.stages.append(StageGraph(START, 0.0, graph.clone()))
         elif graph is self._graph and not structurally_equal(graph, self.stages[-1].graph):
-            self.stages.append(Stage(LOWERING, 0.0, graph.clone()))
+            self.stages.append(StageGraph(LOWERING, 0.0, graph.clone()))
 
     def after(self, each: Pass, graph: Graph, seconds: float, changed: bool) -> None:
         """Take a copy of what a pass made."""
@@ -64,7 +64,7 @@ class Recorder(Instrument):
             return
         self.runs += 1
         if changed:
-            self.stages.append(Stage(str(each), seconds, graph.clone(), each))
+            self.stages.append(StageGraph(str(each), seconds, graph.clone(), each))
 
 
 def record_stages(compile_it: Callable[[], Any]) -> Compilation:

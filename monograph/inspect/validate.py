@@ -30,7 +30,7 @@ from monograph.inspect.precise import (
     relative_error,
 )
 from monograph.inspect.samples import Sample, draw_samples, oversized
-from monograph.inspect.stages import Compilation, Stage, record_stages
+from monograph.inspect.stages import Compilation, StageGraph, record_stages
 from monograph.inspect.subject import Subject, subject_from
 from monograph.inspect.suspects import leave_other_results
 from monograph.inspect.validate_text import validation_text
@@ -289,7 +289,7 @@ class _Comparison:
     noise: Callable[[int, int], list[Array]]
 
     def stage(
-        self, stage: Stage, before: list[Any], wide_before: list[Any] | None, sample: Sample
+        self, stage: StageGraph, before: list[Any], wide_before: list[Any] | None, sample: Sample
     ) -> tuple[StepVerdict, list[Any], list[Any] | None]:
         """The verdict on a pass, and the answers after it, in double precision, too."""
         evaluator = self.checker.evaluator

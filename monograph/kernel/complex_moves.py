@@ -17,7 +17,7 @@ from monograph.ir.types import f32, i64
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Buffer, Expr, Literal, Load
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 
 REAL, IMAGINARY = (e.index(part) for part in range(2))
 
@@ -92,5 +92,5 @@ def _whole(buffer: Buffer) -> Buffer:
     if layout is not None:
         span = None if layout.span is None else layout.span // 2
         strides = tuple(stride // 2 for stride in layout.strides[:-1])
-        layout = Layout(strides, layout.offset // 2, span)
+        layout = MemoryLayout(strides, layout.offset // 2, span)
     return Buffer(buffer.name, i64, buffer.shape[:-1], layout)

@@ -22,7 +22,7 @@ from monograph.ir.types import DType, bool_, c64, c128, f32, f64
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr
 from monograph.kernel.kernel import Store
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 
 Pair: TypeAlias = tuple[Expr, Expr]
 JOIN = "complex"
@@ -63,7 +63,7 @@ def split_buffer(buffer: Buffer) -> Buffer:
     if layout is not None:
         strides = (*(stride * 2 for stride in layout.strides), 1)
         span = None if layout.span is None else layout.span * 2
-        layout = Layout(strides, layout.offset * 2, span)
+        layout = MemoryLayout(strides, layout.offset * 2, span)
     return Buffer(buffer.name, part_dtype(buffer.dtype), (*buffer.shape, 2), layout)
 
 

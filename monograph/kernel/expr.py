@@ -20,7 +20,7 @@ from typing import TypeVar
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, shape_product, substitute_dim
 from monograph.ir.types import DType, bool_, i64
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 
 Number = bool | int | float
 NO_SYMBOLS: frozenset[Symbol] = frozenset()
@@ -37,7 +37,7 @@ class Buffer:
     name: str
     dtype: DType
     shape: Shape
-    layout: Layout | None = None
+    layout: MemoryLayout | None = None
 
     def viewed(self, shape: Shape) -> Buffer | None:
         """The same memory in another shape, if strides can give it."""

@@ -23,7 +23,7 @@ from monograph.ir.dims import Dim, Shape, SymbolicDim, provably_equal
 
 
 @dataclass(frozen=True)
-class Layout:
+class MemoryLayout:
     """Strides and offset of the first element, in elements, and how much memory all of it takes.
 
     ``span`` None means: as far as the strides reach. ``border`` has a number for every axis, and
@@ -47,7 +47,7 @@ class Layout:
             reach = reach + stride * (dim - 1)
         return reach
 
-    def viewed(self, shape: Shape, target: Shape) -> Layout | None:
+    def viewed(self, shape: Shape, target: Shape) -> MemoryLayout | None:
         """The layout of the same memory in another shape; None if no strides give it."""
         if any(dim == 0 for dim in (*shape, *target)):
             return None
@@ -63,10 +63,10 @@ class Layout:
                 run.append(step)
                 step = step * target[axis]
             strides += reversed(run)
-        return Layout(tuple(strides), self.offset, self.reach(shape))
+        return MemoryLayout(tuple(strides), self.offset, self.reach(shape))
 
 
-def laid_out(shape: Shape, order: Sequence[int], border: Sequence[int] = ()) -> Layout:
+def laid_out(shape: Shape, order: Sequence[int], border: Sequence[int] = ()) -> MemoryLayout:
     """A layout with these axes from the outermost to the innermost, and zeros between runs."""
     gaps = tuple(border) or (0,) * len(shape)
     strides: list[Dim] = [1] * len(shape)
@@ -77,8 +77,8 @@ def laid_out(shape: Shape, order: Sequence[int], border: Sequence[int] = ()) -> 
         lead = lead + gaps[axis] * step
         step = step * (shape[axis] + gaps[axis])
     if not any(gaps):
-        return Layout(tuple(strides), 0, step)
-    return Layout(tuple(strides), lead, step + lead, gaps, tuple(order))
+        return MemoryLayout(tuple(strides), 0, step)
+    return MemoryLayout(tuple(strides), lead, step + lead, gaps, tuple(order))
 
 
 def channels_last(rank: int) -> tuple[int, ...]:

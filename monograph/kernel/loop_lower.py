@@ -32,7 +32,7 @@ from monograph.kernel.complex_numbers import held
 from monograph.kernel.expr import Buffer, Expr, Index, Literal, Load, Variable
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.loops import (
     Assign,
     Declare,
@@ -77,7 +77,7 @@ class LoweredLoops:
 
 def lower_node(
     node: Node,
-    layouts: Mapping[Value, Layout] | None = None,
+    layouts: Mapping[Value, MemoryLayout] | None = None,
     vector_bytes: int = 32,
 ) -> LoweredLoops:
     """The loops of a node whose op has them."""
@@ -121,7 +121,9 @@ class ComplexCell:
 class LoopLowering(NodeLowering):
     """The builder that one node's op states its loops with (``ir.lower.LoopBuilder``)."""
 
-    def __init__(self, node: Node, layouts: Mapping[Value, Layout], vector_bytes: int) -> None:
+    def __init__(
+        self, node: Node, layouts: Mapping[Value, MemoryLayout], vector_bytes: int
+    ) -> None:
         super().__init__(GroupLowering((), layouts), node, ())
         self.vector_bytes = vector_bytes
         self.stages: list[Kernel | LoopNest] = []

@@ -28,7 +28,7 @@ from monograph.kernel.complex_moves import moved_whole
 from monograph.kernel.complex_numbers import involves_complex
 from monograph.kernel.expr import Apply, Buffer, Expr, Index
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.layout import Layout, matching_runs
+from monograph.kernel.layout import MemoryLayout, matching_runs
 from monograph.kernel.scalar import APPROXIMATED, BASIC, TO_BOOL
 from monograph.kernel.walk import Walk, whole_walk
 from monograph.ops.data import Constant, Full
@@ -76,7 +76,7 @@ def _can_take_apart(node: Node) -> bool:
 class GroupLowering:
     """Formulas for the values of one group; ``elements`` remembers each (value, position)."""
 
-    def __init__(self, nodes: Sequence[Node], layouts: Mapping[Value, Layout]) -> None:
+    def __init__(self, nodes: Sequence[Node], layouts: Mapping[Value, MemoryLayout]) -> None:
         self.inside = {result for node in nodes for result in node.results}
         self.layouts = layouts
         self.inputs: dict[Value, Buffer] = {}
@@ -262,7 +262,7 @@ def lower_group(
     nodes: Sequence[Node],
     space: Shape,
     outputs: Mapping[Value, tuple[int | None, ...]],
-    layouts: Mapping[Value, Layout] | None = None,
+    layouts: Mapping[Value, MemoryLayout] | None = None,
     walk: Walk | None = None,
 ) -> tuple[Kernel, tuple[Value, ...]]:
     """The kernel of a group and the values that its inputs are.

@@ -23,7 +23,7 @@ from monograph.ir.types import DType, dtype_of
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.text import INFIX, usual_dtype
 
 _HEADER = re.compile(r"kernel (\S+?)\((.*)\) -> \((.*?)\)(?: where (.*))?:")
@@ -111,7 +111,7 @@ class _Reader:
         dims = tuple(self.dim(each, self.sizes) for each in _split(shape))
         return Buffer(name, dtype_of(dtype), dims, self.layout(layout, self.sizes))
 
-    def layout(self, text: str | None, scope: Mapping[str, Symbol]) -> Layout | None:
+    def layout(self, text: str | None, scope: Mapping[str, Symbol]) -> MemoryLayout | None:
         """``strides (16, 2) from 5 span 64``."""
         if text is None:
             return None
@@ -120,7 +120,7 @@ class _Reader:
         offset = self.dim(match["offset"] or "0", scope)
         span = None if match["span"] is None else self.dim(match["span"], scope)
         border, order = (tuple(map(int, _split(match[name] or ""))) for name in ("border", "order"))
-        return Layout(strides, offset, span, border, order)
+        return MemoryLayout(strides, offset, span, border, order)
 
     def axes(self, text: str, scope: Mapping[str, Symbol]) -> tuple[Axis, ...]:
         """``i0 < 64, i1 < n``; an extent may speak of loop variables before it."""

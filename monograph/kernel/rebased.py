@@ -25,7 +25,7 @@ from monograph.kernel.kernel import Kernel, Store
 
 
 @dataclass(frozen=True)
-class Piece:
+class TouchedElements:
     """The elements of a flat buffer that a kernel touches, and those between them."""
 
     start: int
@@ -33,14 +33,14 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class RebasedKernel:
     """A flat kernel on pieces of its buffers: they begin at ``starts``, by name, in elements."""
 
     kernel: Kernel
     starts: Mapping[str, int]
 
 
-def on_pieces(kernel: Kernel, names: Collection[str]) -> Pieces | None:
+def on_pieces(kernel: Kernel, names: Collection[str]) -> RebasedKernel | None:
     """The kernel on pieces of the buffers of these names; None if all of them begin at 0.
 
     A buffer that is touched at a place which data decide is not cut.
@@ -49,7 +49,7 @@ def on_pieces(kernel: Kernel, names: Collection[str]) -> Pieces | None:
         return None
     places = _places(kernel)
     extents = _extents(kernel)
-    found: dict[str, Piece] = {}
+    found: dict[str, TouchedElements] = {}
     for buffer in kernel.buffers:
         if buffer.name not in names:
             continue
@@ -59,7 +59,7 @@ def on_pieces(kernel: Kernel, names: Collection[str]) -> Pieces | None:
     if not any(piece.start for piece in found.values()):
         return None
     starts = {name: piece.start for name, piece in found.items()}
-    return Pieces(_moved(kernel, found), starts)
+    return RebasedKernel(_moved(kernel, found), starts)
 
 
 def without_unread(kernel: Kernel) -> tuple[Kernel, tuple[int, ...]]:
@@ -140,7 +140,9 @@ def _extents(kernel: Kernel) -> dict[Symbol, Dim]:
     return {axis.symbol: axis.extent for axis in axes}
 
 
-def _touched(buffer: Buffer, places: Iterable[Expr], extents: Mapping[Symbol, Dim]) -> Piece | None:
+def _touched(
+    buffer: Buffer, places: Iterable[Expr], extents: Mapping[Symbol, Dim]
+) -> TouchedElements | None:
     """From the first to the last element that is touched, if that can be told of all places."""
     ranges = [_range(place, extents) for place in places]
     known = [each for each in ranges if each is not None]
@@ -150,7 +152,7 @@ def _touched(buffer: Buffer, places: Iterable[Expr], extents: Mapping[Symbol, Di
     last = _largest([last for _, last in known])
     if last is None or start < 0 or not _is_below(last, buffer.shape[0]):
         return None  # what a condition keeps from being read is no reason to move the rest
-    return Piece(start, last + 1 - start)
+    return TouchedElements(start, last + 1 - start)
 
 
 def _range(place: Expr, extents: Mapping[Symbol, Dim]) -> tuple[int, Dim] | None:
@@ -187,7 +189,7 @@ def _is_below(dim: Dim, limit: Dim) -> bool:
     return lowest is not None and lowest > 0
 
 
-def _moved(kernel: Kernel, pieces: Mapping[str, Piece]) -> Kernel:
+def _moved(kernel: Kernel, pieces: Mapping[str, TouchedElements]) -> Kernel:
     """The kernel whose buffers are those pieces."""
     buffers = {
         buffer.name: replace(buffer, shape=(pieces[buffer.name].extent,))

@@ -12,7 +12,7 @@ from monograph.ir.types import DType, bool_
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Literal, Load, Reduce, Variable
 from monograph.kernel.expr import axis as usual_axis
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.loops import (
     Accumulator,
     Assign,
@@ -54,7 +54,7 @@ def buffer_text(buffer: Buffer, write: Callable[[Dim], str] = dim_text) -> str:
     return f"{buffer.name}: {buffer.dtype}[{shape}]{where}"
 
 
-def layout_text(layout: Layout, write: Callable[[Dim], str] = dim_text) -> str:
+def layout_text(layout: MemoryLayout, write: Callable[[Dim], str] = dim_text) -> str:
     """``strides (16, 2) from 5``, and the span and the border if it says any."""
     parts = [f"strides ({', '.join(map(write, layout.strides))})"]
     if layout.offset != 0:

@@ -18,7 +18,7 @@ from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType
-from monograph.ops import math, special
+from monograph.ops import erf_reference, math
 from monograph.ops.elementwise import (
     ELEMENTWISE,
     Unary,
@@ -190,7 +190,7 @@ class Gelu(Unary):
 
     def evaluate(self, x: Array) -> Any:
         def exact(wide: Array) -> Array:
-            return np.asarray(lifted_array(wide) * special.normal(wide))
+            return np.asarray(lifted_array(wide) * erf_reference.normal(wide))
 
         def by_tanh(wide: Array) -> Array:
             # The rounding of 2u is magnified by 2u: a wider float holds what was lost of it.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from monograph.ir.lower import LoopBuilder
 from monograph.ir.types import f64
-from monograph.ops.special_bessel import (
+from monograph.ops.bessel_reference import (
     AIRY_AT_ZERO,
     AIRY_SLOPE,
     QUADRATURE_NODES,

@@ -14,7 +14,7 @@ from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Gradients, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array
-from monograph.ops import airy_loops, elementwise, special_bessel
+from monograph.ops import airy_loops, bessel_reference, elementwise
 from monograph.ops import math as math_ops
 from monograph.ops.elementwise.base import ELEMENTWISE, Unary, in_double, unary_float
 
@@ -30,7 +30,7 @@ class BesselI0(Unary):
     """The modified Bessel function of the first kind, of order 0."""
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.i0, x)
+        return in_double(bessel_reference.i0, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad * bessel_i1(node.operands[0]),)
@@ -47,7 +47,7 @@ class BesselI0e(Unary):
     """exp(-|x|) times the modified Bessel function of the first kind, of order 0."""
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.i0e, x)
+        return in_double(bessel_reference.i0e, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]
@@ -67,7 +67,7 @@ class BesselI1(Unary):
     domain: ClassVar[tuple[float, float]] = (0.2, 3.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.i1, x)
+        return in_double(bessel_reference.i1, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]
@@ -87,7 +87,7 @@ class BesselI1e(Unary):
     domain: ClassVar[tuple[float, float]] = (0.2, 3.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.i1e, x)
+        return in_double(bessel_reference.i1e, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]
@@ -108,7 +108,7 @@ class BesselJ0(Unary):
     domain: ClassVar[tuple[float, float]] = (-9.0, 9.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.j0, x)
+        return in_double(bessel_reference.j0, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (elementwise.negate(grad * bessel_j1(node.operands[0])),)
@@ -127,7 +127,7 @@ class BesselJ1(Unary):
     domain: ClassVar[tuple[float, float]] = (0.2, 9.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.j1, x)
+        return in_double(bessel_reference.j1, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]
@@ -147,7 +147,7 @@ class BesselY0(Unary):
     domain: ClassVar[tuple[float, float]] = (0.3, 9.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.y0, x)
+        return in_double(bessel_reference.y0, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (elementwise.negate(grad * bessel_y1(node.operands[0])),)
@@ -166,7 +166,7 @@ class BesselY1(Unary):
     domain: ClassVar[tuple[float, float]] = (0.3, 9.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.y1, x)
+        return in_double(bessel_reference.y1, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]
@@ -186,7 +186,7 @@ class BesselK0(Unary):
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.k0, x)
+        return in_double(bessel_reference.k0, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (elementwise.negate(grad * bessel_k1(node.operands[0])),)
@@ -205,7 +205,7 @@ class BesselK0e(Unary):
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.k0e, x)
+        return in_double(bessel_reference.k0e, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad * (node.result - bessel_k1e(node.operands[0])),)
@@ -224,7 +224,7 @@ class BesselK1(Unary):
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.k1, x)
+        return in_double(bessel_reference.k1, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]
@@ -244,7 +244,7 @@ class BesselK1e(Unary):
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.k1e, x)
+        return in_double(bessel_reference.k1e, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]
@@ -264,7 +264,7 @@ class SphericalBesselJ0(Unary):
     domain: ClassVar[tuple[float, float]] = (0.3, 9.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.spherical_j0, x)
+        return in_double(bessel_reference.spherical_j0, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         x = node.operands[0]
@@ -284,7 +284,7 @@ class AiryAi(Unary):
     domain: ClassVar[tuple[float, float]] = (-9.0, 4.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_bessel.airy, x)
+        return in_double(bessel_reference.airy, x)
 
     def lower_loops(self, b: LoopBuilder) -> None:
         airy_loops.lower_airy(b)

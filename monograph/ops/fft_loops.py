@@ -28,7 +28,7 @@ from monograph.ops.fft_steps import (
     Factor,
     Pair,
     Source,
-    Turns,
+    TwiddleFactors,
     factors,
     minus,
     multiplied,
@@ -123,7 +123,7 @@ class _Axis:
     def complex(self, source: Source, result: Memory, inverse: bool) -> None:
         """Complex numbers to as many."""
         b = self.b
-        turns = Turns(b, self.dtype, self.size, 1, inverse)
+        turns = TwiddleFactors(b, self.dtype, self.size, 1, inverse)
         if self.is_row(self.size, is_written=source.memory == result):
             with self.row(turns) as (lines, row):
                 row.transform(
@@ -141,7 +141,7 @@ class _Axis:
         b, size = self.b, self.size
         zero = b.literal(0, self.dtype)
         if not isinstance(size, int) or size % 2:
-            turns = Turns(b, self.dtype, size, 1, False)
+            turns = TwiddleFactors(b, self.dtype, size, 1, False)
             with self.lines() as lines:
                 planes = lines.planes(size)
                 lines.gather(size, planes, lambda k, lane: (lines.real(k, lane), zero))
@@ -149,7 +149,7 @@ class _Axis:
                 lines.scatter(size // 2 + 1, result, lambda k, lane: whole.get(b, k, lane))
             return
         half = size // 2
-        turns = Turns(b, self.dtype, half, 2, False)
+        turns = TwiddleFactors(b, self.dtype, half, 2, False)
         if self.is_row(half):
             self._row_from_real(result, turns, half)
             return
@@ -169,7 +169,7 @@ class _Axis:
 
             lines.scatter(half + 1, result, element)
 
-    def _row_from_real(self, result: Memory, turns: Turns, half: int) -> None:
+    def _row_from_real(self, result: Memory, turns: TwiddleFactors, half: int) -> None:
         b = self.b
         with self.row(turns) as (lines, row):
             done = row.spectrum(lambda k: (lines.real(k * 2, 0), lines.real(k * 2 + 1, 0)))
@@ -189,7 +189,7 @@ class _Axis:
             self._folded_to_real(source, result, length // 2)
             return
         half = length // 2 + 1
-        turns = Turns(b, self.dtype, length, 1, True)
+        turns = TwiddleFactors(b, self.dtype, length, 1, True)
         with self.lines() as lines:
             planes = lines.planes(length)
 
@@ -210,7 +210,7 @@ class _Axis:
 
     def _folded_to_real(self, source: Source, result: Memory, half: int) -> None:
         b = self.b
-        turns = Turns(b, self.dtype, half, 2, True)
+        turns = TwiddleFactors(b, self.dtype, half, 2, True)
         zero = b.literal(0, self.dtype)
         if self.is_row(half):
             self._row_to_real(source, result, turns, half)
@@ -236,7 +236,9 @@ class _Axis:
                         lines.put(result, k * 2, lane, (even,))
                         lines.put(result, k * 2 + 1, lane, (odd,))
 
-    def _row_to_real(self, source: Source, result: Memory, turns: Turns, half: int) -> None:
+    def _row_to_real(
+        self, source: Source, result: Memory, turns: TwiddleFactors, half: int
+    ) -> None:
         b = self.b
         zero = b.literal(0, self.dtype)
         with self.row(turns) as (lines, row):
@@ -262,7 +264,7 @@ class _Axis:
         return self.inner == 1 and suits_rows(size, self.outer, self.dtype, is_written=is_written)
 
     @contextmanager
-    def row(self, turns: Turns) -> Iterator[tuple[_Lines, Row]]:
+    def row(self, turns: TwiddleFactors) -> Iterator[tuple[_Lines, Row]]:
         """The transforms one by one: a line of one lane, and its steps."""
         b = self.b
         first = FirstTurns(turns, self.dtype)
@@ -428,7 +430,7 @@ def _unfolded(b: LoopBuilder, here: Pair, there: Pair, turn: Pair) -> Pair:
 class _Steps:
     """The steps of a length, one after the other."""
 
-    def __init__(self, b: LoopBuilder, turns: Turns) -> None:
+    def __init__(self, b: LoopBuilder, turns: TwiddleFactors) -> None:
         self.b = b
         self.turns = turns
         self.size = turns.size

@@ -17,7 +17,7 @@ from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType
-from monograph.ops.fft_steps import MAX_UNROLLED_PRIME, Pair, Turns, factors, multiplied
+from monograph.ops.fft_steps import MAX_UNROLLED_PRIME, Pair, TwiddleFactors, factors, multiplied
 
 FIRST_RADIX = 8
 """Elements of the first step: as many as the lanes of a vector of single precision."""
@@ -84,7 +84,7 @@ class Strip:
 class FirstTurns:
     """The turns of the first step, in the order in which its lanes take them."""
 
-    def __init__(self, turns: Turns, dtype: DType) -> None:
+    def __init__(self, turns: TwiddleFactors, dtype: DType) -> None:
         self.b = turns.b
         shape = (FIRST_RADIX, turns.size // FIRST_RADIX)
         self.cosine, self.sine = (self.b.temporary(dtype, shape) for _ in range(2))
@@ -100,7 +100,7 @@ class FirstTurns:
 class Row:
     """The transform of one row, inside a parallel loop over the rows."""
 
-    def __init__(self, turns: Turns, first: FirstTurns, row: tuple[Scalar, Dim]) -> None:
+    def __init__(self, turns: TwiddleFactors, first: FirstTurns, row: tuple[Scalar, Dim]) -> None:
         self.b = turns.b
         self.turns = turns
         self.first = first

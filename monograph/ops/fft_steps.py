@@ -88,7 +88,7 @@ def factors(size: int) -> list[int]:
     return found
 
 
-class Turns:
+class TwiddleFactors:
     """exp(∓2πi t/n) for t < n, where n is ``fold`` times the length, and the steps made of them."""
 
     def __init__(self, b: LoopBuilder, dtype: DType, size: Dim, fold: int, inverse: bool) -> None:

@@ -16,7 +16,7 @@ from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Gradients, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, Kind, TensorType
-from monograph.ops import elementwise, reduce, special_gamma, special_loops
+from monograph.ops import elementwise, gamma_reference, reduce, special_loops
 from monograph.ops import math as math_ops
 from monograph.ops.elementwise.base import (
     ELEMENTWISE,
@@ -38,7 +38,7 @@ class Lgamma(Unary):
     domain: ClassVar[tuple[float, float]] = (0.2, 6.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_gamma.lgamma, x)
+        return in_double(gamma_reference.lgamma, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad * digamma(node.operands[0]),)
@@ -57,7 +57,7 @@ class Digamma(Unary):
     domain: ClassVar[tuple[float, float]] = (0.2, 6.0)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special_gamma.digamma, x)
+        return in_double(gamma_reference.digamma, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad * polygamma(1, node.operands[0]),)
@@ -86,7 +86,7 @@ class Polygamma(Unary):
         return super().infer(x)
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(lambda wide: special_gamma.polygamma(self.order, wide), x)
+        return in_double(lambda wide: gamma_reference.polygamma(self.order, wide), x)
 
     def lower_loops(self, b: LoopBuilder) -> None:
         special_loops.lower_polygamma(b, self.order)
@@ -123,7 +123,7 @@ class Zeta(FloatPair):
     """
 
     def evaluate(self, a: Array, b: Array) -> Any:
-        return in_double(special_gamma.zeta, a, b)
+        return in_double(gamma_reference.zeta, a, b)
 
     def lower_loops(self, b: LoopBuilder) -> None:
         special_loops.lower_zeta(b)
@@ -161,7 +161,7 @@ class Igamma(FloatPair):
     """The regularised lower incomplete gamma function P(a, b); a gradient by b alone."""
 
     def evaluate(self, a: Array, b: Array) -> Any:
-        return in_double(special_gamma.igamma, a, b)
+        return in_double(gamma_reference.igamma, a, b)
 
     def lower_loops(self, b: LoopBuilder) -> None:
         special_loops.lower_incomplete_gamma(b, upper=False)
@@ -211,7 +211,7 @@ class Igammac(FloatPair):
     """The regularised upper incomplete gamma function Q(a, b) = 1 - P; a gradient by b alone."""
 
     def evaluate(self, a: Array, b: Array) -> Any:
-        return in_double(special_gamma.igammac, a, b)
+        return in_double(gamma_reference.igammac, a, b)
 
     def lower_loops(self, b: LoopBuilder) -> None:
         special_loops.lower_incomplete_gamma(b, upper=True)

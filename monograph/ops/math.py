@@ -15,7 +15,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Gradients, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, Kind
-from monograph.ops import elementwise, special
+from monograph.ops import elementwise, erf_reference
 from monograph.ops.elementwise.base import (
     CONTINUOUS,
     ELEMENTWISE,
@@ -310,7 +310,7 @@ class Erf(Unary):
     """The error function: 2/√π times the integral of exp(-t²) from 0 to x."""
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special.erf, x)
+        return in_double(erf_reference.erf, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad * exp(elementwise.negate(square(node.operands[0]))) * TWO_OVER_SQRT_PI,)
@@ -327,7 +327,7 @@ class Erfc(Unary):
     """1 - erf(x), relatively accurate in the tail where erf(x) is all but 1."""
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special.erfc, x)
+        return in_double(erf_reference.erfc, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad * exp(elementwise.negate(square(node.operands[0]))) * -TWO_OVER_SQRT_PI,)

@@ -17,7 +17,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Gradients, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array
-from monograph.ops import elementwise, reduce, special
+from monograph.ops import elementwise, erf_reference, reduce
 from monograph.ops import math as math_ops
 from monograph.ops.bessel import over
 from monograph.ops.elementwise.base import ELEMENTWISE, Unary, floating, in_double, unary_float
@@ -31,7 +31,7 @@ class Erfcx(Unary):
     """exp(x²) erfc(x), which neither overflows nor underflows to the right."""
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special.erfcx, x)
+        return in_double(erf_reference.erfcx, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         slope = node.operands[0] * node.result * 2.0 - math_ops.TWO_OVER_SQRT_PI
@@ -49,7 +49,7 @@ class Ndtr(Unary):
     """The part of the normal distribution below x."""
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(special.normal, x)
+        return in_double(erf_reference.normal, x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         return (grad * math_ops.exp(math_ops.square(node.operands[0]) * -0.5) / ROOT_TWO_PI,)
@@ -67,8 +67,8 @@ def ndtr(x: Operand) -> Value:
 def _log_ndtr(x: Array) -> Array:
     """The logarithm of the part below x, by the scaled tail to the left."""
     low = np.where(x < -1, x, -1.0)
-    left = np.log(special.erfcx(-low * ROOT_HALF) / 2) - low * low / 2
-    right = np.log1p(-special.erfc(np.where(x < -1, 0.0, x) * ROOT_HALF) / 2)
+    left = np.log(erf_reference.erfcx(-low * ROOT_HALF) / 2) - low * low / 2
+    right = np.log1p(-erf_reference.erfc(np.where(x < -1, 0.0, x) * ROOT_HALF) / 2)
     return np.where(x < -1, np.where(np.isinf(x), -np.inf, left), right)
 
 
@@ -99,7 +99,7 @@ def _ndtri(p: Array) -> Array:
     x = -np.sqrt(np.maximum(-2 * target - np.log(np.maximum(-4 * np.pi * target, 1.0)), 0.0))
     for _ in range(30):
         error = _log_ndtr(x) - target
-        slope = math.sqrt(2 / math.pi) / special.erfcx(-x * ROOT_HALF)
+        slope = math.sqrt(2 / math.pi) / erf_reference.erfcx(-x * ROOT_HALF)
         step = error / slope
         x = np.minimum(x - step, 0.0)
         if np.all(np.abs(step) <= 1e-15 * (1.0 + np.abs(x))):

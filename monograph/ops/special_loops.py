@@ -14,7 +14,7 @@ import numpy as np
 
 from monograph.ir.lower import Cell, LoopBuilder, Position, Scalar
 from monograph.ir.types import f64
-from monograph.ops.special_gamma import BERNOULLI
+from monograph.ops.gamma_reference import BERNOULLI
 
 if TYPE_CHECKING:
     from monograph.ops.polynomials import Recurrence

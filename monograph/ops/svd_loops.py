@@ -33,7 +33,7 @@ UNCONVERGED = "the singular values did not converge"
 
 
 @dataclass(frozen=True)
-class Found:
+class SingularValues:
     """Singular values that are found, and what their vectors are made of."""
 
     bidiagonal: Bidiagonal
@@ -85,7 +85,9 @@ def _either(
     return b.select(which, yes(), no())
 
 
-def _place(b: LoopBuilder, found: Found, batch: Position, number: Scalar) -> tuple[Scalar, Scalar]:
+def _place(
+    b: LoopBuilder, found: SingularValues, batch: Position, number: Scalar
+) -> tuple[Scalar, Scalar]:
     """Which row a singular vector is in, and the sign it takes; those without a value stay."""
     n, count = Numbers(b), found.bidiagonal.columns
     held = b.clamp(number, 0, count)
@@ -96,7 +98,7 @@ def _place(b: LoopBuilder, found: Found, batch: Position, number: Scalar) -> tup
     return row, n.signed(n.of(1.0), value)
 
 
-def _right(b: LoopBuilder, found: Found) -> Memory:
+def _right(b: LoopBuilder, found: SingularValues) -> Memory:
     """The right singular vectors as rows, in strips."""
     t, dtype = found.bidiagonal, turned_dtype(b.operands[0].dtype)
     batch = b.operands[0].shape[:-2]
@@ -107,7 +109,7 @@ def _right(b: LoopBuilder, found: Found) -> Memory:
     return strips
 
 
-def _left(b: LoopBuilder, found: Found, full_matrices: bool) -> Memory:
+def _left(b: LoopBuilder, found: SingularValues, full_matrices: bool) -> Memory:
     """The left singular vectors as rows, in strips: as many as there are values, or all."""
     t, dtype = found.bidiagonal, turned_dtype(b.operands[0].dtype)
     batch = b.operands[0].shape[:-2]
@@ -129,7 +131,7 @@ def _left(b: LoopBuilder, found: Found, full_matrices: bool) -> Memory:
     return strips
 
 
-def _singular_values(b: LoopBuilder, values: Memory, with_vectors: bool) -> Found:
+def _singular_values(b: LoopBuilder, values: Memory, with_vectors: bool) -> SingularValues:
     """Fill a result with the singular values, descending."""
     shape, n = b.operands[0].shape, Numbers(b)
     batch, (rows, columns) = shape[:-2], shape[-2:]
@@ -171,7 +173,7 @@ def _singular_values(b: LoopBuilder, values: Memory, with_vectors: bool) -> Foun
             place = b.load(order, [*at, number])
             value = n.magnitude(b.load(t.diagonal, [*at, place]))
             b.store(values, [*at, number], n.product(value, factor))
-    return Found(t, rotations, order, is_wide)
+    return SingularValues(t, rotations, order, is_wide)
 
 
 def _is_wide(b: LoopBuilder, rows: Dim, columns: Dim) -> bool | Scalar:

@@ -8,7 +8,7 @@ from monograph.ir.op import Trait
 from monograph.passes.base import PassResult, RewritePass
 from monograph.rewrite.constants import is_constant
 from monograph.rewrite.rule import Rule
-from monograph.rewrite.rules import spellings
+from monograph.rewrite.rules import canonical_forms
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Canonicalize(RewritePass):
 
     def rules(self) -> tuple[Rule, ...]:
         """The one spelling of each computation."""
-        return spellings.RULES
+        return canonical_forms.RULES
 
     def run(self, graph: Graph) -> PassResult:
         """Rewrite the graph and its regions; ``reordered`` counts nodes whose operands swapped."""

@@ -33,8 +33,8 @@ from monograph.ops.elementwise import (
 )
 from monograph.ops.shape import Expand, Reshape
 from monograph.passes.base import Pass, PassResult
+from monograph.rewrite.constant_evaluator import ConstantEvaluator
 from monograph.rewrite.constants import real_splat
-from monograph.rewrite.known import Known
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class FoldAttentionMasks(Pass):
     def run(self, graph: Graph) -> PassResult:
         """Fold, in regions too."""
         counters = {"left_out": 0, "causal": 0}
-        known = Known()
+        known = ConstantEvaluator()
         for node in list(graph.walk()):
             if isinstance(node.op, Attention) and len(node.operands) > 3:
                 _fold(node, node.op, known, counters)
         return PassResult(any(counters.values()), counters)
 
 
-def _fold(node: Node, op: Attention, known: Known, counters: dict[str, int]) -> None:
+def _fold(node: Node, op: Attention, known: ConstantEvaluator, counters: dict[str, int]) -> None:
     """Replace one attention by one with less of a mask, if there is less to say."""
     *operands, mask = node.operands
     query, key = operands[:2]
@@ -114,7 +114,9 @@ def _joined(parts: list[Value]) -> tuple[Value, ...]:
     return (whole,)
 
 
-def _said_by(part: Value, square: tuple[Dim, Dim], known: Known) -> tuple[bool, bool] | None:
+def _said_by(
+    part: Value, square: tuple[Dim, Dim], known: ConstantEvaluator
+) -> tuple[bool, bool] | None:
     """(whether it makes the attention causal, whether it says more than that); None if unknown."""
     if _is_true_everywhere(part):
         return False, False

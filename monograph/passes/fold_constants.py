@@ -9,10 +9,10 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError
-from monograph.ir.computed import Computed
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import evaluate_node, evaluate_op
+from monograph.ir.lazy_data import LazyData
 from monograph.ir.op import Family, Trait
 from monograph.ir.types import Array, TensorType
 from monograph.ops.data import Constant, Full, Weight
@@ -21,6 +21,7 @@ from monograph.ops.linalg import DotGeneral, Linear, Matmul
 from monograph.ops.shape import Reshape, Transpose
 from monograph.ops.slicing import Slice
 from monograph.passes.base import Pass, PassResult
+from monograph.rewrite.constant_evaluator import stored_contents
 
 MAX_ALWAYS_FOLDED_ELEMENTS = 64
 """Results of at most this many elements fold whatever they replace."""
@@ -82,7 +83,9 @@ class FoldConstants(Pass):
                 continue
             try:
                 with np.errstate(all="ignore"):
-                    results = evaluate_node(node, [_contents(value) for value in node.operands], {})
+                    results = evaluate_node(
+                        node, [stored_contents(value) for value in node.operands], {}
+                    )
             except EvaluationError:
                 counters["failed"] += 1
                 continue
@@ -131,15 +134,6 @@ def _is_known(value: Value) -> bool:
     if isinstance(value.op, Full):
         return value.tensor.is_static
     return isinstance(value.op, Constant | Weight)
-
-
-def _contents(value: Value) -> Array:
-    op = value.op
-    if isinstance(op, Full):
-        element = np.asarray(op.value).astype(op.dtype.numpy)
-        return np.broadcast_to(element, value.tensor.static_shape())
-    assert isinstance(op, Constant | Weight)
-    return op.data.array()
 
 
 def _bytes(value: Value) -> int:
@@ -191,7 +185,7 @@ def _is_taken_apart(whole: Value) -> bool:
     return sum(_bytes(user.result) for user in users if user.is_used) <= _bytes(whole)
 
 
-def _computed_later(node: Node) -> Computed | None:
+def _computed_later(node: Node) -> LazyData | None:
     """The result of a node on weights, if that is large and computing it cannot fail."""
     if len(node.results) != 1 or np.prod(node.result.tensor.static_shape()) < MIN_LAZY_ELEMENTS:
         return None
@@ -199,14 +193,14 @@ def _computed_later(node: Node) -> Computed | None:
     sources = [each.data for each in operands if isinstance(each, Constant | Weight)]
     if len(sources) != len(operands) or not any(isinstance(each, Weight) for each in operands):
         return None
-    return Computed(node.op, tuple(sources)) if _can_wait(node, sources) else None
+    return LazyData(node.op, tuple(sources)) if _can_wait(node, sources) else None
 
 
 def _can_wait(node: Node, sources: Sequence[Data]) -> bool:
     """Whether nothing is gained by computing a result at once, and it cannot fail later."""
     op = node.op
     if isinstance(op, Reshape | Slice):  # at once, it is a view of what is there
-        return isinstance(sources[0], Computed)
+        return isinstance(sources[0], LazyData)
     if op.has(Trait.ELEMENTWISE) or isinstance(op, PRODUCTS):
         return node.results[0].dtype.is_float
     return isinstance(op, Transpose | Concat)

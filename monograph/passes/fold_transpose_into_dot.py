@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from monograph.dataclass import dataclass
 from monograph.ir.build import apply
-from monograph.ir.computed import Computed
 from monograph.ir.data import Data
 from monograph.ir.graph import Node, Value
+from monograph.ir.lazy_data import LazyData
 from monograph.ops.data import Weight
 from monograph.ops.linalg import DotGeneral
 from monograph.ops.shape import Transpose
@@ -55,6 +55,6 @@ def fold_transpose(node: Node) -> Value | None:
 def _before_transpose(weight: Value) -> Data | None:
     """What a matrix is the transpose of, if it is to be computed."""
     data = weight.op.data if isinstance(weight.op, Weight) else None
-    if weight.rank != 2 or not isinstance(data, Computed) or not isinstance(data.op, Transpose):
+    if weight.rank != 2 or not isinstance(data, LazyData) or not isinstance(data.op, Transpose):
         return None
     return data.sources[0] if data.op.permutation[0] % 2 else None

@@ -24,7 +24,7 @@ from monograph.ops.index import TakeAlongAxis
 from monograph.ops.linalg import DotGeneral, Linear, Matmul
 from monograph.ops.shape import Expand, Reshape, Transpose
 from monograph.passes.base import Pass, PassResult
-from monograph.rewrite.known import Known
+from monograph.rewrite.constant_evaluator import ConstantEvaluator
 
 PRODUCTS = (DotGeneral, Linear, Matmul)
 MAX_SLICED_SHARE = 0.75
@@ -51,14 +51,14 @@ class SliceGatheredProducts(Pass):
     def run(self, graph: Graph) -> PassResult:
         """Narrow, in regions too."""
         narrowed = 0
-        known = Known()
+        known = ConstantEvaluator()
         for node in list(graph.walk()):
             if isinstance(node.op, TakeAlongAxis):
                 narrowed += _narrow(node, node.op, known)
         return PassResult(narrowed > 0, {"narrowed": narrowed})
 
 
-def _narrow(node: Node, op: TakeAlongAxis, known: Known) -> bool:
+def _narrow(node: Node, op: TakeAlongAxis, known: ConstantEvaluator) -> bool:
     """Replace one gather by one of less, if it is known to read little of a product."""
     x, indices = node.operands
     axis = op.axis % x.rank
@@ -84,7 +84,9 @@ def _moved(indices: Value, start: int) -> Value:
     return node.graph.create(node.op, (node.operands[0] - start,)).result
 
 
-def _gathered(x: Value, axis: int, indices: Value, known: Known) -> tuple[int, int] | None:
+def _gathered(
+    x: Value, axis: int, indices: Value, known: ConstantEvaluator
+) -> tuple[int, int] | None:
     """From where to where an axis is read, if that is known and little of it."""
     size = x.shape[axis]
     if not isinstance(size, int):

@@ -62,7 +62,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ArenaPlan:
     """An offset in the arena for every request, and how good the plan is."""
 
     requests: tuple[Request, ...]
@@ -85,7 +85,7 @@ class Plan:
 
 def plan(
     requests: Sequence[Request], *, alignment: int = ALIGNMENT, effort: int = MAX_PAIRS_VISITED
-) -> Plan:
+) -> ArenaPlan:
     """Give every request a place, such that requests alive together never overlap.
 
     An ``effort`` of 0 tries the quickest packing only, which is optimal for most programs.
@@ -101,7 +101,7 @@ def plan(
         fewer_peak, fewer_places = _places(lives, needed, bound, effort)
         if fewer_peak < peak:
             peak, places, shares = fewer_peak, fewer_places, needed
-    return Plan(
+    return ArenaPlan(
         requests=tuple(requests),
         offsets=tuple(places.get(root, 0) + offset for root, offset in _roots(requests)),
         taken_over=tuple(shares.get(index) for index in range(len(requests))),
@@ -302,7 +302,7 @@ def _boxes(lives: Mapping[int, Life], shares: Mapping[int, int]) -> list[Box]:
 # --- Checking ------------------------------------------------------------------------------------
 
 
-def verify(plan: Plan, requests: Sequence[Request]) -> None:
+def verify(plan: ArenaPlan, requests: Sequence[Request]) -> None:
     """Raise unless the plan holds for the requests, by a rule that knows nothing of packing.
 
     A sweep over the steps keeps the storages that are alive in the order of their offsets; what is
@@ -333,7 +333,7 @@ def verify(plan: Plan, requests: Sequence[Request]) -> None:
             alive.pop(bisect_left(alive, (plan.offsets[index], index)))
 
 
-def _verify_offsets(plan: Plan, lives: Mapping[int, Life]) -> None:
+def _verify_offsets(plan: ArenaPlan, lives: Mapping[int, Life]) -> None:
     for index, (root, offset) in enumerate(_roots(plan.requests)):
         request = plan.requests[index]
         if request.size and plan.offsets[index] != plan.offsets[root] + offset:
@@ -348,7 +348,7 @@ def _verify_offsets(plan: Plan, lives: Mapping[int, Life]) -> None:
             )
 
 
-def _verify_shares(plan: Plan, lives: Mapping[int, Life]) -> None:
+def _verify_shares(plan: ArenaPlan, lives: Mapping[int, Life]) -> None:
     givers = [giver for giver in plan.taken_over if giver is not None]
     if len(set(givers)) < len(givers):
         raise PassError("a storage is taken over twice")
@@ -364,7 +364,11 @@ def _verify_shares(plan: Plan, lives: Mapping[int, Life]) -> None:
 
 
 def _verify_room(
-    plan: Plan, lives: Mapping[int, Life], alive: Sequence[tuple[int, int]], index: int, step: int
+    plan: ArenaPlan,
+    lives: Mapping[int, Life],
+    alive: Sequence[tuple[int, int]],
+    index: int,
+    step: int,
 ) -> None:
     place = bisect_left(alive, (plan.offsets[index], index))
     for _, other in alive[max(place - 1, 0) : place + 1]:
@@ -387,7 +391,7 @@ LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """The largest storages get a letter each in the picture; the others share a sign."""
 
 
-def report(plan: Plan) -> str:
+def report(plan: ArenaPlan) -> str:
     """The plan for a person: what it saves, how far from ideal it is, and what stands where."""
     share = plan.peak / plan.requested if plan.requested else 1.0
     in_place = sum(giver is not None for giver in plan.taken_over)
@@ -422,7 +426,7 @@ def _largest(lives: Mapping[int, Life]) -> list[int]:
     return sorted(lives, key=lambda index: (-lives[index].size, index))
 
 
-def _picture(plan: Plan, lives: Mapping[int, Life]) -> list[str]:
+def _picture(plan: ArenaPlan, lives: Mapping[int, Life]) -> list[str]:
     """Rows are bands of offsets, the highest first; columns are steps, or evenly chosen ones."""
     begin = min(life.first for life in lives.values())
     steps = max(life.last for life in lives.values()) - begin + 1
@@ -455,7 +459,7 @@ def _samples(begin: int, end: int, count: int, extent: int) -> range:
     return range(first_from(begin), first_from(end))
 
 
-def _legend(plan: Plan, lives: Mapping[int, Life]) -> list[str]:
+def _legend(plan: ArenaPlan, lives: Mapping[int, Life]) -> list[str]:
     shown = _largest(lives)[:12]
     lines = []
     for letter, index in zip(LETTERS, shown, strict=False):

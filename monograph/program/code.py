@@ -36,9 +36,10 @@ class SlotKind(Enum):
     PREPARED = "prepared"
     """Made of weights alone, by the second entry point, before the first call."""
     VIEW = "view"
-    """A piece of another slot, or one of two slots, as an ``Element`` or ``Alternate`` chooses."""
+    """A piece of another slot, or one of two slots, as an ``SliceView`` or ``Alternate``
+    chooses."""
     NUMBER = "number"
-    """No address, but a number that the runtime settles, for a ``Spread`` step."""
+    """No address, but a number that the runtime settles, for a ``ParallelFor`` step."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Element:
+class SliceView:
     """Let a slot be the ``counter``-th piece of another: one step of a scan."""
 
     slot: int
@@ -167,7 +168,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Repeat:
+class WhileLoop:
     """While the condition, which ``test`` computes, holds, run ``body``.
 
     Going on after ``limit`` times, if there is one, is an error.
@@ -181,7 +182,7 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Count:
+class ForLoop:
     """Run ``body`` so many times; ``counter`` numbers the loops of a program."""
 
     counter: int
@@ -190,7 +191,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Spread:
+class ParallelFor:
     """Run ``body`` so many times, in any order and on any thread: no run reads what another writes.
 
     What only the body uses, the slots ``own``, is there several times, once for each thread. The
@@ -224,12 +225,12 @@ Step: TypeAlias = (
     | Interpret
     | LibraryCall
     | Copy
-    | Element
+    | SliceView
     | Alternate
     | Branch
-    | Repeat
-    | Count
-    | Spread
+    | WhileLoop
+    | ForLoop
+    | ParallelFor
     | Sections
 )
 
@@ -269,10 +270,10 @@ def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:
             case Branch(_, then, otherwise):
                 yield from flattened(then)
                 yield from flattened(otherwise)
-            case Repeat(test, _, body, _, _):
+            case WhileLoop(test, _, body, _, _):
                 yield from flattened(test)
                 yield from flattened(body)
-            case Count(_, _, body) | Spread(_, _, body):
+            case ForLoop(_, _, body) | ParallelFor(_, _, body):
                 yield from flattened(body)
             case Sections(_, parts):
                 for part in parts:
@@ -281,14 +282,16 @@ def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 def has_loops(steps: Sequence[Step]) -> bool:
     """Whether any of the steps, or of those in them, is a loop."""
-    return any(isinstance(step, Repeat | Count | Spread) for step in flattened(tuple(steps)))
+    return any(
+        isinstance(step, WhileLoop | ForLoop | ParallelFor) for step in flattened(tuple(steps))
+    )
 
 
 def is_independent(step: Step) -> bool:
     """Whether a step can neither fail nor ask Python, so that any thread can run it."""
     if isinstance(step, Launch):
         return not step.checked
-    return isinstance(step, Element | Alternate | Copy)
+    return isinstance(step, SliceView | Alternate | Copy)
 
 
 def touched(step: Step) -> tuple[int, ...]:
@@ -300,15 +303,15 @@ def touched(step: Step) -> tuple[int, ...]:
             return inputs + outputs
         case Copy(source, target, _):
             return (source, target)
-        case Element(slot, whole, _, _, _):
+        case SliceView(slot, whole, _, _, _):
             return (slot, whole)
         case Alternate(slot, first, second, _, _):
             return (slot, first, second)
         case Branch(condition, _, _):
             return (condition,)
-        case Repeat(_, condition, _, _, _):
+        case WhileLoop(_, condition, _, _, _):
             return (condition,)
-        case Count() | Sections():
+        case ForLoop() | Sections():
             return ()
-        case Spread():
+        case ParallelFor():
             return (step.memory,)

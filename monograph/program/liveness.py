@@ -2,8 +2,8 @@
 
 A slot needs its bytes from the step that first touches it to the one that last does; a loop touches
 all of its slots from start to end, and so do lists of steps that run side by side. The runs of a
-``Spread`` step are independent: what only they use is planned for one run by itself, and the arena
-has that many times, once a thread.
+``ParallelFor`` step are independent: what only they use is planned for one run by itself, and the
+arena has that many times, once a thread.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import replace
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
-from monograph.program.arena import ALIGNMENT, Plan, Request, plan
+from monograph.program.arena import ALIGNMENT, ArenaPlan, Request, plan
 from monograph.program.code import (
     Branch,
     Code,
-    Count,
+    ForLoop,
     Launch,
-    Repeat,
+    ParallelFor,
     Sections,
     Slot,
     SlotKind,
-    Spread,
     Step,
+    WhileLoop,
     flattened,
     touched,
 )
@@ -54,8 +54,8 @@ class SlotRequest:
 class Copies:
     """What the runs of a step have each for themselves, at some sizes."""
 
-    step: Spread
-    plan: Plan
+    step: ParallelFor
+    plan: ArenaPlan
     count: int
     offsets: Mapping[int, int]
     """Where each slot lies in a copy."""
@@ -78,7 +78,7 @@ def copies_of(program: Code, bindings: Mapping[Symbol, int], threads: int) -> di
     """The copies of each step that spreads its runs, by the slot that holds them."""
     found = {}
     for step in flattened(program.steps):
-        if not isinstance(step, Spread):
+        if not isinstance(step, ParallelFor):
             continue
         requests = _requests(program.slots, step.body, frozenset(step.own))
         made = plan([each.at(bindings) for each in requests], effort=0)
@@ -92,7 +92,7 @@ def copies_of(program: Code, bindings: Mapping[Symbol, int], threads: int) -> di
 
 def arena_requests(program: Code) -> list[SlotRequest]:
     """What the program needs of the arena, and when; what runs have for themselves aside."""
-    steps = [step for step in flattened(program.steps) if isinstance(step, Spread)]
+    steps = [step for step in flattened(program.steps) if isinstance(step, ParallelFor)]
     own = {slot for step in steps for slot in step.own}
     slots = range(len(program.slots))
     return _requests(program.slots, program.steps, frozenset(slots) - own)
@@ -100,7 +100,7 @@ def arena_requests(program: Code) -> list[SlotRequest]:
 
 def plan_arena(
     requests: Sequence[SlotRequest], bindings: Mapping[Symbol, int], copies: Mapping[int, Copies]
-) -> Plan:
+) -> ArenaPlan:
     """Where each slot lies at some sizes; one that is copied takes the memory of its copies."""
     sized = (each.at(bindings) for each in requests)
     return plan(
@@ -121,7 +121,7 @@ def begin_times(steps: Sequence[Step]) -> list[int]:
     return times
 
 
-def alive_bytes(found: Plan, time: int) -> int:
+def alive_bytes(found: ArenaPlan, time: int) -> int:
     """Bytes of the arena that hold something at a time; what shares a place counts once."""
     total = end = 0
     places = zip(found.offsets, found.requests, strict=True)
@@ -166,13 +166,13 @@ def _lives(
             case Branch(_, then, otherwise):
                 now = _lives(then, now + 1, lives, shares)
                 now = _lives(otherwise, now, lives, shares)
-            case Repeat(test, _, body, _, _):
+            case WhileLoop(test, _, body, _, _):
                 inner: dict[int, list[int]] = {}
                 now = _lives(test, now + 1, inner, shares)
                 now = _lives(body, now, inner, shares)
                 for slot in inner:
                     lives.setdefault(slot, []).extend((start, now))
-            case Count(_, _, body) | Spread(_, _, body):
+            case ForLoop(_, _, body) | ParallelFor(_, _, body):
                 inner = {}
                 now = _lives(body, now + 1, inner, shares)
                 for slot in inner:

@@ -23,6 +23,13 @@ Json: TypeAlias = Union[str, int, float, bool, "Sequence[Json]", "Mapping[str, J
 """What a manifest or a record holds."""
 
 _STEPS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Step)}
+_EARLIER_STEPS = {
+    "Repeat": "WhileLoop",
+    "Count": "ForLoop",
+    "Spread": "ParallelFor",
+    "Element": "SliceView",
+}
+"""What steps were called in programs that were stored before."""
 _PLAIN = (int, str, bool)
 Kind = TypeVar("Kind")
 
@@ -85,7 +92,8 @@ class RecordReader:
     def step(self, value: Json) -> Step:
         """A step, with the steps inside it."""
         given = dict(typed(value, dict))
-        kind = _STEPS.get(typed(given.pop("step", None), str))
+        name = typed(given.pop("step", None), str)
+        kind = _STEPS.get(_EARLIER_STEPS.get(name, name))
         if kind is None:
             raise unreadable("it has a step of an unknown kind")
         return cast(Step, self._record(kind, given))

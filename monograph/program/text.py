@@ -8,16 +8,16 @@ from monograph.program.code import (
     Alternate,
     Branch,
     Copy,
-    Count,
-    Element,
+    ForLoop,
     Interpret,
     Launch,
     LibraryCall,
-    Repeat,
+    ParallelFor,
     Sections,
+    SliceView,
     Slot,
-    Spread,
     Step,
+    WhileLoop,
 )
 
 
@@ -45,11 +45,11 @@ def _lines(steps: Sequence[Step], indent: str) -> Iterator[str]:
                 yield from _lines(then, inner)
                 yield f"{indent}else"
                 yield from _lines(otherwise, inner)
-            case Repeat(test, _, body, _, _):
+            case WhileLoop(test, _, body, _, _):
                 yield from _lines(test, inner)
                 yield f"{indent}do"
                 yield from _lines(body, inner)
-            case Count(_, _, body) | Spread(_, _, body):
+            case ForLoop(_, _, body) | ParallelFor(_, _, body):
                 yield from _lines(body, inner)
             case Sections(_, parts):
                 for part in parts:
@@ -72,18 +72,18 @@ def _line(step: Step) -> str:
             return f"{library} node {call}({_numbers(inputs)}) -> {_numbers(outputs)}"
         case Copy(source, target, nbytes):
             return f"copy {source} -> {target}, {nbytes} bytes"
-        case Element(slot, whole, counter, nbytes, reverse):
+        case SliceView(slot, whole, counter, nbytes, reverse):
             order = "" if reverse is None else ", from the last"
             return f"slot {slot} = piece of {whole} by counter {counter}, {nbytes} bytes{order}"
         case Alternate(slot, first, second, counter, _):
             return f"slot {slot} = {first} or {second}, by turns of counter {counter}"
         case Branch(condition, _, _):
             return f"if {condition}"
-        case Repeat(_, condition, _, limit, _):
+        case WhileLoop(_, condition, _, limit, _):
             return f"while {condition}" + ("" if limit is None else f", {limit} times at most")
-        case Count(counter, times, _):
+        case ForLoop(counter, times, _):
             return f"for counter {counter} up to {times}"
-        case Spread(counter, times, _):
+        case ParallelFor(counter, times, _):
             return f"parallel for counter {counter} up to {times}, own slots {list(step.own)}"
         case Sections(number, parts):
             return f"side by side {number}: {len(parts)} sections"

@@ -18,23 +18,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from monograph.dataclass import dataclass
 from monograph.errors import PassError
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.program.arena import Plan
+from monograph.program.arena import ArenaPlan
 from monograph.program.arena import verify as verify_plan
 from monograph.program.code import (
     Alternate,
     Branch,
     Code,
     Copy,
-    Count,
-    Element,
+    ForLoop,
     Interpret,
     Launch,
     LibraryCall,
-    Repeat,
+    ParallelFor,
     Sections,
+    SliceView,
     SlotKind,
-    Spread,
     Step,
+    WhileLoop,
 )
 from monograph.program.liveness import Copies, SlotRequest
 
@@ -67,7 +67,7 @@ class ProgramVerifier:
         self.requests = requests
 
     def verify(
-        self, bindings: Mapping[Symbol, int], plan: Plan, copies: Mapping[int, Copies]
+        self, bindings: Mapping[Symbol, int], plan: ArenaPlan, copies: Mapping[int, Copies]
     ) -> None:
         """Raise a MonographError unless every step finds what it reads, inside its buffers."""
         verify_plan(plan, plan.requests)
@@ -138,7 +138,7 @@ class _Replay:
                 case Copy(source, target, _):
                     self.where = f"step {number}, a copy"
                     self.transfer((source,), (target,))
-                case Element(slot, whole, _, _, _):
+                case SliceView(slot, whole, _, _, _):
                     self.whole[slot] = whole
                 case Alternate(slot, first, second, _, _):
                     self.whole[slot] = second if self.whole.get(slot) == first else first
@@ -146,12 +146,12 @@ class _Replay:
                     self.where = f"step {number}, a branch"
                     self.read(condition)
                     self.either(then, otherwise)
-                case Repeat(test, condition, body, _, _):
+                case WhileLoop(test, condition, body, _, _):
                     self.steps(test)
                     self.where = f"step {number}, a loop"
                     self.read(condition)
                     self.either((*body, *test, *body, *test), ())
-                case Count(_, times, body) | Spread(_, times, body):
+                case ForLoop(_, times, body) | ParallelFor(_, times, body):
                     for _ in range(min(evaluate_dim(times, self.bindings), 2)):
                         self.steps(body)
                 case Sections(_, parts):

@@ -58,7 +58,7 @@ class Table:
 
 
 @dataclass
-class Stage:
+class PassGraph:
     """A graph as one pass left it."""
 
     name: str
@@ -82,7 +82,7 @@ class Run:
     """The stages of one graph, from how it was given to how it is lowered."""
 
     graph: Graph
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[PassGraph] = field(default_factory=list)
     pipelines: int = 0
     """How many pipelines have begun on it: the passes of the level, then those after lowering."""
 
@@ -171,7 +171,7 @@ class History(Instrument):
         self, run: Run, name: str, phase: str, seconds: float | None, graph: Graph | None = None
     ) -> None:
         graph = graph or run.graph
-        stage = Stage(
+        stage = PassGraph(
             name,
             phase,
             seconds,

@@ -37,13 +37,13 @@ MAX_POWER = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class ImpliedNumber:
     """A constant that the graph implies but does not hold: the 0.5 of ``x / 2``."""
 
     value: float
 
 
-Term: TypeAlias = Value | Number
+Term: TypeAlias = Value | ImpliedNumber
 Bindings: TypeAlias = dict[str, Any]
 
 
@@ -92,7 +92,7 @@ class _Search:
         if isinstance(pattern, Literal):
             if self._is_literal(pattern, term):
                 yield
-        elif isinstance(term, Number):
+        elif isinstance(term, ImpliedNumber):
             return
         elif isinstance(pattern, Variable):
             yield from self._bind(pattern.name, term)
@@ -103,7 +103,7 @@ class _Search:
             yield from self._match_op(pattern, term)
 
     def _is_literal(self, pattern: Literal, term: Term) -> bool:
-        element = term.value if isinstance(term, Number) else splat(term)
+        element = term.value if isinstance(term, ImpliedNumber) else splat(term)
         tolerance = 0.0 if pattern.is_short else self._tolerance
         return element is not None and equals(element, pattern.number, tolerance)
 
@@ -214,7 +214,7 @@ def factors(term: Term) -> tuple[Term, ...]:
     if isinstance(node.op, Square):
         return node.operands * 2
     if isinstance(node.op, Negate):
-        return (node.operands[0], Number(-1.0))
+        return (node.operands[0], ImpliedNumber(-1.0))
     if isinstance(node.op, Divide):
         return _quotient(*node.operands)
     if isinstance(node.op, Power):
@@ -236,12 +236,12 @@ def summands(term: Term) -> tuple[Term, ...]:
 
 def _quotient(dividend: Value, divisor: Value) -> tuple[Term, ...]:
     number = real_splat(divisor)
-    return () if not number else (dividend, Number(1.0 / number))
+    return () if not number else (dividend, ImpliedNumber(1.0 / number))
 
 
 def _difference(a: Value, b: Value) -> tuple[Term, ...]:
     number = real_splat(b)
-    return () if number is None else (a, Number(-number))
+    return () if number is None else (a, ImpliedNumber(-number))
 
 
 def _power(base: Value, exponent: Value) -> tuple[Term, ...]:

@@ -40,8 +40,8 @@ from monograph.runtime.cpu.torch_ranges import torch_profiler
 from monograph.runtime.device import LoadedProgram
 from monograph.runtime.sizes import guards_of
 from monograph.runtime.storage import (
+    BundleParts,
     Named,
-    Parts,
     write_code,
     write_graph,
     write_signature,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from monograph.frontends.torch.notices import GradientWatch
     from monograph.inspect.profile import Profile
     from monograph.runtime.convention import Convention, LoadedModule
-    from monograph.runtime.cpu.quick_calls import Kind
+    from monograph.runtime.cpu.quick_calls import ArgumentKind
     from monograph.runtime.cpu.tensor_calls import TensorCalls
     from monograph.runtime.jax_calls import CompiledJax
     from monograph.runtime.pretrained_calls import CompiledPretrained
@@ -292,7 +292,7 @@ class Executable(Profilable):
         kind = tensor_kind()
         return cannot if kind is None else self._quick(kind, form)
 
-    def _quick(self, kind: Kind, form: int) -> Callable[..., Any]:
+    def _quick(self, kind: ArgumentKind, form: int) -> Callable[..., Any]:
         if self.native is None or self.arguments is None:
             return cannot
         if not self.native.static:
@@ -383,7 +383,7 @@ class Executable(Profilable):
             manifest["variants"] = self._write_variants(parts)
         return Bundle(manifest, parts.blobs, parts.arrays)
 
-    def _write_variants(self, parts: Parts) -> list[Json]:
+    def _write_variants(self, parts: BundleParts) -> list[Json]:
         if self.native is None:
             raise UnsupportedError(
                 "the variants of this program cannot be saved",

@@ -25,10 +25,10 @@ import numpy as np
 from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
-from monograph.ir.computed import Computed
 from monograph.ir.contents import contents_of, give
 from monograph.ir.data import ArrayData, Data, MissingData, raw_bytes
 from monograph.ir.graph import Graph
+from monograph.ir.lazy_data import LazyData
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.ops.data import Weight
@@ -101,7 +101,7 @@ class Watch:
         """Put the weights themselves back; what has been read stays known."""
         for node in self.graph.walk():
             data = contents_of(node)
-            if isinstance(data, Watched | Computed):
+            if isinstance(data, Watched | LazyData):
                 give(node, _unwatched(data))
 
 
@@ -116,14 +116,14 @@ def settled(weights: Sequence[Data], model: Graph, watch: Watch) -> tuple[Data, 
     plain = [_unwatched(each) for each in weights]
     stored = stored_data(model)
     known = {id(data) for data in stored}
-    if all(id(each) in known or isinstance(each, Computed) for each in plain):
+    if all(id(each) in known or isinstance(each, LazyData) for each in plain):
         return tuple(plain)
     unread = watch.unread
     seen = [data for data in stored if id(data) not in unread]
     arrays = [data.array() for data in seen]
     places = {_place(array): data for array, data in zip(arrays, seen, strict=True)}
     return tuple(
-        each if id(each) in known or isinstance(each, Computed) else _own(each, arrays, places)
+        each if id(each) in known or isinstance(each, LazyData) else _own(each, arrays, places)
         for each in plain
     )
 
@@ -132,7 +132,7 @@ def _unwatched(data: Data) -> Data:
     """The contents without the watch, on whatever they are computed of too."""
     if isinstance(data, Watched):
         return data.source
-    return data.of(_unwatched) if isinstance(data, Computed) else data
+    return data.of(_unwatched) if isinstance(data, LazyData) else data
 
 
 def _own(data: Data, arrays: Sequence[Array], places: Mapping[tuple[int, int] | int, Data]) -> Data:
@@ -151,7 +151,7 @@ def _place(array: Array) -> tuple[int, int] | int:
 
 
 @dataclass(frozen=True)
-class Found:
+class CachedProgram:
     """A program out of the cache, and what was noted when it was compiled."""
 
     code: Code
@@ -167,7 +167,7 @@ class ProgramCache:
         self._model = model
         self._about = {"kind": "program", "model": model.name[:LONGEST_NAME], "target": target}
 
-    def find(self) -> Found | None:
+    def find(self) -> CachedProgram | None:
         """The program, if it is there; what cannot be read is as good as not there."""
         bundle = self._cache.get(self._key)
         if bundle is None:
@@ -178,7 +178,7 @@ class ProgramCache:
                 bundle = self._cache.get(self._key_with(read))
             if bundle is None:
                 return None
-            return Found(read_code(bundle, self._model), bundle.manifest.get("note"))
+            return CachedProgram(read_code(bundle, self._model), bundle.manifest.get("note"))
         except MonographError:
             return None
 

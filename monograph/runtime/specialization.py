@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from monograph.program.records import Json
     from monograph.runtime.compiled import Executable
     from monograph.runtime.cpu.native import Native
-    from monograph.runtime.storage import Parts
+    from monograph.runtime.storage import BundleParts
 
 Sizes = tuple[int, ...]
 
@@ -47,7 +47,7 @@ class Variants(Protocol):
     def compile_now(self, sizes: Sizes) -> None:
         """Compile a variant before calls ask for it."""
 
-    def write(self, parts: Parts) -> list[Json]:
+    def write(self, parts: BundleParts) -> list[Json]:
         """Add those that are ready to the parts of a stored program."""
 
 

@@ -24,11 +24,11 @@ from typing import TypeAlias, cast
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
-from monograph.ir.computed import Computed
 from monograph.ir.contents import contents_of
 from monograph.ir.data import ArrayData, Data, MissingData
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, copy_node
+from monograph.ir.lazy_data import LazyData
 from monograph.ir.named import can_name, named_class
 from monograph.ir.text.printer import print_graph
 from monograph.ir.tree import LEAF, Structure
@@ -58,7 +58,7 @@ GRAPH = "graph.ir"
 
 
 @dataclass
-class Parts:
+class BundleParts:
     """What of a program goes into a bundle beside its manifest."""
 
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -81,15 +81,15 @@ def write_code(
     model: Graph | None = None,
     guards: Sequence[Guard] = (),
     prepared: Mapping[int, Array] | None = None,
-    arrays: Parts | None = None,
-) -> Parts:
+    arrays: BundleParts | None = None,
+) -> BundleParts:
     """The parts of a program; ``model`` is the graph that its reader will have at hand.
 
     ``guards`` are the nodes whose type rules are asked about each new size. ``prepared`` is what
     was made of weights alone, by slot: stored in place of those weights that no call reads.
     ``arrays`` takes the arrays, if other programs are stored beside this one.
     """
-    parts = arrays or Parts()
+    parts = arrays or BundleParts()
     read = range(len(code.weights)) if prepared is None else read_by_calls(code)
     stored = [] if model is None else stored_data(model)
     numbers = {id(data): number for number, data in enumerate(stored)}
@@ -116,7 +116,7 @@ def write_code(
         ],
     }
     text = json.dumps(document, separators=(",", ":")).encode()
-    return Parts({OBJECT: code.object, PROGRAM: text}, parts.arrays)
+    return BundleParts({OBJECT: code.object, PROGRAM: text}, parts.arrays)
 
 
 def read_code(bundle: Bundle, model: Graph | None = None) -> Code:
@@ -198,12 +198,12 @@ def _blob(bundle: Bundle, name: str) -> bytes:
     return bundle.blobs[name]
 
 
-def _write_weight(data: Data, name: str, numbers: Mapping[int, int], parts: Parts) -> Json:
+def _write_weight(data: Data, name: str, numbers: Mapping[int, int], parts: BundleParts) -> Json:
     """A weight that the model has, or what it is computed of, or else its contents."""
     known = numbers.get(id(data))
     if known is not None:
         return {"model": known}
-    if not numbers or not isinstance(data, Computed):
+    if not numbers or not isinstance(data, LazyData):
         return {"array": parts.add_array(name, data.array())}
     graph = Graph("computed")
     operands = [graph.add_input(f"x{k}", each.type) for k, each in enumerate(data.sources)]
@@ -227,7 +227,7 @@ def _read_weight(value: Json, bundle: Bundle, stored: Sequence[Data]) -> Data:
         types = [value.type for value in graph.inputs]
         if len(graph) != 1 or types != [each.type for each in of]:
             raise unreadable("a weight is not computed of what is stored with it")
-        return Computed(graph.nodes[0].op, tuple(of))
+        return LazyData(graph.nodes[0].op, tuple(of))
     number = typed(given.get("model"), int)
     if not 0 <= number < len(stored):
         raise unreadable(f"it needs weight {number} of a model that has {len(stored)}")
@@ -243,7 +243,7 @@ def _array(bundle: Bundle, name: str) -> Array:
 # Nodes --------------------------------------------------------------------------------------------
 
 
-def _write_node(node: Node, model: Graph | None, parts: Parts) -> Json:
+def _write_node(node: Node, model: Graph | None, parts: BundleParts) -> Json:
     """A node as a graph of its own, and the model's node at whose place in the source it stands."""
     graph = Graph("fallback")
     operands = dict.fromkeys(node.operands)
@@ -258,7 +258,7 @@ def _write_node(node: Node, model: Graph | None, parts: Parts) -> Json:
     }
 
 
-def _write_guard(guard: Guard, code: Code, parts: Parts) -> Json:
+def _write_guard(guard: Guard, code: Code, parts: BundleParts) -> Json:
     """A node to ask, with those lengths of scans that the sizes of a call decide."""
     lengths = [
         dim if isinstance(dim, int) else str(dim)
@@ -287,9 +287,9 @@ def _read_node(value: Json, bundle: Bundle, model: Graph | None) -> Node:
 # Graphs -------------------------------------------------------------------------------------------
 
 
-def write_graph(graph: Graph) -> Parts:
+def write_graph(graph: Graph) -> BundleParts:
     """The parts of a graph that the interpreter runs as a whole."""
-    parts = Parts()
+    parts = BundleParts()
     weights = _write_weights(graph, parts)
     text = print_graph(graph, locations=True)
     parts.blobs[GRAPH] = text.encode()
@@ -306,7 +306,7 @@ def read_graph(bundle: Bundle) -> Graph:
     return _parse(text, _document(bundle)["weights"], bundle, GRAPH)
 
 
-def _write_weights(graph: Graph, parts: Parts) -> Json:
+def _write_weights(graph: Graph, parts: BundleParts) -> Json:
     """Store the contents of a graph's weights; their digests, which its text has, find them."""
     from monograph.ops.data import Weight  # reading a program needs no ops
 

@@ -42,7 +42,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SafetensorsLayout:
     """Where everything lies: the header (length and JSON), then each entry at its offset."""
 
     header: bytes
@@ -50,7 +50,7 @@ class Layout:
     size: int
 
 
-def lay_out(entries: Sequence[Entry]) -> Layout:
+def lay_out(entries: Sequence[Entry]) -> SafetensorsLayout:
     """Place the entries one after the other, each aligned; offsets count from the file's start."""
     tensors: dict[str, object] = {}
     types = {
@@ -76,7 +76,7 @@ def lay_out(entries: Sequence[Entry]) -> Layout:
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
     header = struct.pack("<Q", len(text)) + text
     offsets = tuple(len(header) + begin for begin in begins)
-    return Layout(header, offsets, len(header) + position)
+    return SafetensorsLayout(header, offsets, len(header) + position)
 
 
 def encode(array: Array) -> npt.NDArray[np.uint8]:

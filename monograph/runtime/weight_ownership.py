@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from monograph.errors import EvaluationError
-from monograph.ir.computed import Computed
 from monograph.ir.contents import give, snapshot
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.lazy_data import LazyData
 from monograph.ir.types import Array
 from monograph.program.code import Code, SlotKind, flattened, touched
 
@@ -117,7 +117,7 @@ def _apart(data: Data) -> Data:
     """The same contents, whatever else is released."""
     if isinstance(data, Held):
         return _apart(data.source)
-    return data.of(_apart) if isinstance(data, Computed) else data
+    return data.of(_apart) if isinstance(data, LazyData) else data
 
 
 def follow(lowered: Graph, numbers: Mapping[Value, int], weights: Sequence[Held]) -> None:

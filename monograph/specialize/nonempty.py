@@ -17,9 +17,9 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
+from monograph.ir.deferred import DeferredOp
 from monograph.ir.dims import Symbol, SymbolicDim
 from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.settling import SettlingOp
 from monograph.ir.types import TensorType
 from monograph.ops.data import DimValue
 from monograph.runtime.locks import ForkedLock
@@ -55,20 +55,23 @@ def assume_nonempty(graph: Graph) -> Nonempty | None:
 
 def _assume_once(graph: Graph) -> Nonempty | None:
     """The graph where the sizes are above zero that nodes wait for now."""
-    waiting = [node for node in graph.walk() if isinstance(node.op, SettlingOp)]
+    waiting = [node for node in graph.walk() if isinstance(node.op, DeferredOp)]
     if not waiting:
         return None
     places = _places(graph, _sizes_told_to(waiting))
     if not places:
         return None
-    from monograph.specialize.specialize_graph import settle, substituted  # few programs need it
+    from monograph.specialize.specialize_graph import (  # few programs need it
+        specialize,
+        substituted,
+    )
 
     assumed = {symbol: Symbol(symbol.name, 1, symbol.upper) for symbol in places}
     try:
-        settled = settle(substituted(graph, assumed), [None] * len(graph.inputs), {})
+        settled = specialize(substituted(graph, assumed), [None] * len(graph.inputs), {})
     except MonographError:
         return None  # it may hold for some sizes alone, which the call will tell
-    left = sum(isinstance(node.op, SettlingOp) for node in settled.graph.walk())
+    left = sum(isinstance(node.op, DeferredOp) for node in settled.graph.walk())
     is_flat = list(settled.outputs) == list(range(len(graph.outputs)))
     if left >= len(waiting) or not is_flat or not _has_same_inputs(graph, settled.graph):
         return None

@@ -17,11 +17,11 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Op
 from monograph.ir.types import Array, bool_, i64, string, symbols_of, wide
 from monograph.ops import data
+from monograph.ops.bounded_nonzero import found_rows, numbered_runs
+from monograph.ops.bounded_suppression import kept_boxes
 from monograph.ops.detection import NonMaxSuppression
-from monograph.ops.found import found_rows, numbered_runs
 from monograph.ops.index.lookup import Nonzero
 from monograph.ops.statistics import Unique, UniqueConsecutive
-from monograph.ops.suppression import kept_boxes
 
 Results = tuple[Value, ...]
 MOST_COLUMNS = 32

@@ -22,10 +22,10 @@ from monograph.dataclass import dataclass
 from monograph.errors import MonographError, TypeRuleError
 from monograph.functional import cast, concat, dim, reshape, squeeze, stack
 from monograph.functional import slice as slice_
+from monograph.ir.deferred import DeferredOp, Undecided
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Graph, Node, Value, copy_node
 from monograph.ir.op import Op
-from monograph.ir.settling import SettlingOp, Undecided
 from monograph.ir.types import (
     Array,
     OptionalType,
@@ -40,8 +40,11 @@ from monograph.ops import control, sequence
 from monograph.passes.manager import run_pipeline
 from monograph.passes.pipeline import pipeline_for
 from monograph.program.native_support import why_not_native
-from monograph.specialize.constant_values import Known
+from monograph.rewrite.constant_evaluator import ConstantEvaluator
 from monograph.specialize.stage_inputs import FIRST_SIZE, SizePattern
+
+MAX_EVALUATED_ELEMENTS = 4096
+"""Elements up to which values that decide something are computed while specializing."""
 
 Item: TypeAlias = "Value | list[Any] | None"
 """A tensor; the elements of a sequence, which are items; or the absence of an optional value."""
@@ -51,7 +54,7 @@ MOST_ITERATIONS = 256
 
 
 @dataclass(frozen=True)
-class Settled:
+class SpecializedGraph:
     """A graph on tensors alone, as far as it could be decided.
 
     ``outputs`` nests the numbers of the graph's outputs as those of the source were nested.
@@ -65,12 +68,12 @@ class Settled:
     read: Mapping[Symbol, int]
 
 
-def settle(
+def specialize(
     source: Graph,
     structures: Sequence[Any],
     constants: Mapping[int, Array],
     sizes: Mapping[int, SizePattern] | None = None,
-) -> Settled:
+) -> SpecializedGraph:
     """The graph on inputs of these structures (``stage_inputs``), some of them known.
 
     Inputs among ``sizes`` hold numbers of which some become symbols.
@@ -82,7 +85,7 @@ def settle(
         tidy(round_.graph)
         round_ = Settler(round_.graph, [None] * len(round_.graph.inputs), {}, {})
         outputs = tuple(_renumbered(each, round_.outputs) for each in outputs)
-    return Settled(round_.graph, outputs, round_.asked, read)
+    return SpecializedGraph(round_.graph, outputs, round_.asked, read)
 
 
 def tidy(graph: Graph) -> None:
@@ -114,7 +117,7 @@ class Settler:
         self.asked: dict[Node, tuple[Value, ...]] = {}
         self.progress = False
         """Whether an op settled: what it stands for has not been looked at yet."""
-        self._known = Known()
+        self._known = ConstantEvaluator(MAX_EVALUATED_ELEMENTS)
         self._items: dict[Value, Item] = {}
         self._bindings: dict[Symbol, Dim] = {}
         self._iterations = 0
@@ -201,7 +204,7 @@ class Settler:
 
     def _made(self, node: Node, op: Op, items: Sequence[Item]) -> Sequence[Item]:
         match op:
-            case SettlingOp():
+            case DeferredOp():
                 return self._settled(node, op, items)
             case control.If():
                 return self._branch(node, op, items)
@@ -219,11 +222,11 @@ class Settler:
 
     # Ops that wait for contents ------------------------------------------------------------------
 
-    def _settled(self, node: Node, op: SettlingOp, items: Sequence[Item]) -> Sequence[Item]:
+    def _settled(self, node: Node, op: DeferredOp, items: Sequence[Item]) -> Sequence[Item]:
         values = self._values(items, node.operands)
         last = self.graph.nodes[-1] if len(self.graph) else None
         try:
-            results = op.settle(values)
+            results = op.resolve(values)
         except Undecided as undecided:
             made = self._again(node, op, values)
             if undecided.contents:
@@ -269,7 +272,7 @@ class Settler:
         if has_position:
             position = items[last]
             assert isinstance(position, Value)
-            found = self._known.array(position)
+            found = self._known.contents(position)
             if found is None:
                 return (position,)
             arguments[last] = found.reshape(())
@@ -303,7 +306,7 @@ class Settler:
         sizes = [1] * size
         if len(items) > 1:
             assert isinstance(items[1], Value)
-            parts = self._known.array(items[1])
+            parts = self._known.contents(items[1])
             if parts is None:
                 return (items[1],)
             sizes = op._sizes(parts, size)
@@ -334,7 +337,7 @@ class Settler:
     def _branch(self, node: Node, op: control.If, items: Sequence[Item]) -> Sequence[Item]:
         predicate, *arguments = items
         assert isinstance(predicate, Value)
-        chosen = self._known.array(predicate)
+        chosen = self._known.contents(predicate)
         if chosen is not None:
             return self._inlined(node.regions[0 if chosen else 1], arguments)
         made = self._again(node, op, items)
@@ -351,7 +354,7 @@ class Settler:
         while self._iterations < MOST_ITERATIONS:
             (goes_on,) = self._inlined(condition, items)
             assert isinstance(goes_on, Value)
-            holds = self._known.array(goes_on)
+            holds = self._known.contents(goes_on)
             if holds is None:
                 made = self._again(node, op, items)
                 self.asked[made] = self._deciding(goes_on, items)
@@ -376,7 +379,7 @@ class Settler:
                 found[value] = None
             elif value.producer is not None:
                 stack.extend(value.producer.operands)
-        unknown = tuple(value for value in found if self._known.array(value) is None)
+        unknown = tuple(value for value in found if self._known.contents(value) is None)
         is_count = all(isinstance(v.type, TensorType) and not v.dtype.is_float for v in unknown)
         return unknown if is_count else ()
 

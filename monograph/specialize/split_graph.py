@@ -18,7 +18,7 @@ from monograph.ir.types import symbols_of
 from monograph.ops.data import Constant, Weight
 from monograph.ops.joining import Concat, Stack
 from monograph.ops.shape import Reshape, Squeeze, Unsqueeze
-from monograph.program.native_support import why_not_native, why_unheld
+from monograph.program.native_support import why_not_native, why_not_storable
 from monograph.specialize.padded_results import bounded, is_told
 
 _PUT_TOGETHER = (Concat, Stack, Reshape, Squeeze, Unsqueeze)
@@ -47,7 +47,7 @@ class Cut:
 
 def held(graph: Graph) -> list[Value]:
     """The inputs that native code can take."""
-    return [value for value in graph.inputs if why_unheld(value) is None]
+    return [value for value in graph.inputs if why_not_storable(value) is None]
 
 
 def not_native(graph: Graph) -> dict[Node, str]:

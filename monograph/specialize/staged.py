@@ -2,8 +2,8 @@
 
 A graph may hang on more than the types of its inputs: on the rank of an argument, on a shape that
 is one of them, on how many elements are not zero. A ``Stage`` looks at the arguments of a call as
-far as its types leave them open, makes the graph again with what they show (``settle``), and has
-native code for all of it, or cuts it in two (``cut``):
+far as its types leave them open, makes the graph again with what they show (``specialize``), and
+has native code for all of it, or cuts it in two (``cut``):
 
     before (native) ─▶ contents are read, or a node is interpreted ─▶ after: a stage again
 
@@ -26,10 +26,10 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError, MonographError, TypeRuleError, UnsupportedError
+from monograph.ir.deferred import DeferredOp
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node, Value, copy_node
 from monograph.ir.interpret import bind_inputs, interpret
-from monograph.ir.settling import SettlingOp
 from monograph.ir.types import Array, TensorType, symbols_of
 from monograph.ops.data import DimValue
 from monograph.ops.sequence import SplitToSequence
@@ -41,7 +41,7 @@ from monograph.runtime.locks import ForkedLock
 from monograph.runtime.sizes import SizesDoNotFit
 from monograph.specialize.decision import Decision, only_says_a_size
 from monograph.specialize.recent import Recent
-from monograph.specialize.specialize_graph import Settled, settle, substituted
+from monograph.specialize.specialize_graph import SpecializedGraph, specialize, substituted
 from monograph.specialize.split_graph import Cut, ancestors, cut, held, is_data, not_native
 from monograph.specialize.stage_inputs import (
     LARGEST_CONTENTS,
@@ -111,7 +111,7 @@ class Workshop:
             self.report.reasons += (reason,) if reason not in self.report.reasons else ()
 
 
-class Plan(Protocol):
+class StagePlan(Protocol):
     """What a stage does once it has seen what its arguments are like."""
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
@@ -130,8 +130,8 @@ class Stage:
         self.read = tuple(read)
         """The inputs whose contents are part of the kind."""
         self._workshop = workshop
-        self._plans: Recent[Hashable, Plan] = Recent(MOST_VARIANTS)
-        self._only: Plan | None = None
+        self._plans: Recent[Hashable, StagePlan] = Recent(MOST_VARIANTS)
+        self._only: StagePlan | None = None
         self._refused: dict[str, Interpreted] = {}
         self._types = [value.type for value in graph.inputs]
         self._loose = [k for k, each in enumerate(self._types) if not isinstance(each, TensorType)]
@@ -244,7 +244,7 @@ class Stage:
 
     def _plan_for(
         self, arguments: Sequence[Any], exact: tuple[Hashable, ...] | None = None
-    ) -> Plan:
+    ) -> StagePlan:
         with self._workshop.lock:
             key = exact or self._key(arguments)
             found = self._plans.get(key)
@@ -265,7 +265,7 @@ class Stage:
 
     def _new_plan(
         self, key: Sequence[Hashable], arguments: Sequence[Any], *, is_likely: bool = False
-    ) -> Plan | None:
+    ) -> StagePlan | None:
         """A plan; None if it needs numbers of arguments that are merely likely."""
         of_input: list[Any] = [None] * len(self._types)
         for k, structure in zip(self._loose, key, strict=False):
@@ -293,14 +293,14 @@ class Stage:
         structures: Sequence[Any],
         known: Mapping[int, Array],
         sizes: Mapping[int, SizePattern],
-    ) -> tuple[Settled, set[int]]:
+    ) -> tuple[SpecializedGraph, set[int]]:
         """The graph with what is known; the inputs whose numbers have to be known themselves."""
         try:
-            settled = settle(self.graph, structures, known, sizes)
+            settled = specialize(self.graph, structures, known, sizes)
         except MonographError:
             if not sizes:
                 raise
-            return Settled(self.graph, (), {}, {}), set(sizes)
+            return SpecializedGraph(self.graph, (), {}, {}), set(sizes)
         return settled, needed_numbers(settled)
 
     def _refusal(self, key: Hashable, arguments: Sequence[Any]) -> str | None:
@@ -321,7 +321,7 @@ def _kinds(inputs: Sequence[Any]) -> Hashable | None:
     return tuple([(each.dtype, each.shape) for each in inputs])
 
 
-def needed_numbers(settled: Settled) -> set[int]:
+def needed_numbers(settled: SpecializedGraph) -> set[int]:
     """The inputs of the source whose numbers some node needs, though they were read as sizes.
 
     That is one that still waits, not for data that is computed before it, and mentions the sizes.
@@ -329,7 +329,7 @@ def needed_numbers(settled: Settled) -> set[int]:
     found: set[int] = set()
     for node in not_native(settled.graph) if settled.read else ():
         asked = settled.asked.get(node, ())
-        if not asked and not isinstance(node.op, SettlingOp | SplitToSequence):
+        if not asked and not isinstance(node.op, DeferredOp | SplitToSequence):
             continue
         if any(is_data(value) for value in asked):
             continue
@@ -341,14 +341,14 @@ def needed_numbers(settled: Settled) -> set[int]:
     return found
 
 
-def plan_of(settled: Settled, feed: Feed, workshop: Workshop, depth: int) -> Plan:
+def plan_of(settled: SpecializedGraph, feed: Feed, workshop: Workshop, depth: int) -> StagePlan:
     """Native code for all of a graph, or a cut where it is not decided yet."""
     DeadCodeElimination().run(settled.graph)  # strings that nobody reads need no interpreter
     others = not_native(settled.graph)
     if not others:
         return Whole(settled, feed, workshop)
     made = cut(settled.graph, others, settled.asked)
-    waiting = [n for n in made.between if isinstance(n.op, SettlingOp | SplitToSequence)]
+    waiting = [n for n in made.between if isinstance(n.op, DeferredOp | SplitToSequence)]
     sizes = {symbol for value in settled.graph.inputs for symbol in symbols_of(value.type)}
     if waiting and sizes:
         operands = (value for node in waiting for value in node.operands)
@@ -360,7 +360,7 @@ def plan_of(settled: Settled, feed: Feed, workshop: Workshop, depth: int) -> Pla
 class Outputs:
     """Nests results as a source's outputs were nested."""
 
-    def __init__(self, settled: Settled) -> None:
+    def __init__(self, settled: SpecializedGraph) -> None:
         self._trees = settled.outputs
         self._is_flat = self._trees == tuple(range(len(settled.graph.outputs)))
 
@@ -372,7 +372,7 @@ class Outputs:
 class Whole:
     """All of the graph is native; what it only hands through need not be a tensor."""
 
-    def __init__(self, settled: Settled, feed: Feed, workshop: Workshop) -> None:
+    def __init__(self, settled: SpecializedGraph, feed: Feed, workshop: Workshop) -> None:
         graph = settled.graph
         kept = held(graph)
         self._feed = feed
@@ -410,7 +410,7 @@ class Divided:
 
     def __init__(
         self,
-        settled: Settled,
+        settled: SpecializedGraph,
         made: Cut,
         others: Mapping[Node, str],
         feed: Feed,
@@ -445,7 +445,12 @@ class Sized:
     """
 
     def __init__(
-        self, settled: Settled, feed: Feed, needed: set[Symbol], workshop: Workshop, depth: int
+        self,
+        settled: SpecializedGraph,
+        feed: Feed,
+        needed: set[Symbol],
+        workshop: Workshop,
+        depth: int,
     ) -> None:
         self._graph = settled.graph
         self._outputs = Outputs(settled)

@@ -19,7 +19,7 @@ from monograph.ir.types import Array
 from monograph.program.records import typed, unreadable
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cpu.native import Native
-from monograph.runtime.storage import Named, Parts, read_code, read_prepared, write_code
+from monograph.runtime.storage import BundleParts, Named, read_code, read_prepared, write_code
 from monograph.specialize.variants import Variants
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ MOST_STORED = 1000
 """How many variants a file may have."""
 
 
-class SharedParts(Parts):
+class SharedParts(BundleParts):
     """Parts in which an array that is there already is not stored again."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: BundleParts) -> None:
         super().__init__(parts.blobs, parts.arrays)
         self._names = {_identity(array): name for name, array in parts.arrays.items()}
 
@@ -53,7 +53,7 @@ def _identity(array: Array) -> tuple[str, tuple[int, ...], str]:
     return array.dtype.name, array.shape, state.hexdigest()
 
 
-def write_variants(variants: Variants, parts: Parts) -> list[Json]:
+def write_variants(variants: Variants, parts: BundleParts) -> list[Json]:
     """Add the variants that are ready to the parts of a program; what the manifest says of them."""
     from monograph.runtime.compile_report import write_report
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from monograph.program.records import Json
     from monograph.runtime.compiled import Executable
     from monograph.runtime.cpu.native import Native
-    from monograph.runtime.storage import Parts
+    from monograph.runtime.storage import BundleParts
 
 CALLS_BEFORE = 2
 """How often sizes have to come before a variant is compiled for them."""
@@ -181,7 +181,7 @@ class Variants:
             self._keep(sizes, Variant(State.READY, made))
             self.version += 1
 
-    def write(self, parts: Parts) -> list[Json]:
+    def write(self, parts: BundleParts) -> list[Json]:
         """Add those that are ready to the parts of a stored program; what is to be said of them."""
         from monograph.specialize.stored_variants import write_variants  # few programs need it
 

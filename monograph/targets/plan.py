@@ -14,7 +14,7 @@ from monograph.dataclass import dataclass
 
 if TYPE_CHECKING:
     from monograph.kernel.expr import Buffer
-    from monograph.kernel.layout import Layout
+    from monograph.kernel.layout import MemoryLayout
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class KernelPlan:
     if it chooses before it is launched."""
     scratch: tuple[Buffer, ...] = ()
     """Memory for what its kernels leave each other."""
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    layouts: Mapping[str, MemoryLayout] = field(default_factory=dict)
     """Values that it wants to read in another layout than they have."""
     share: float | None = None
     """Predicted time over that of computing it directly, where a cost model says so."""

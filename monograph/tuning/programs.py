@@ -12,7 +12,7 @@ from monograph.errors import MonographError
 from monograph.ir.dims import Symbol, evaluate_dim, shape_product
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
-from monograph.program.code import Code, Repeat, flattened
+from monograph.program.code import Code, WhileLoop, flattened
 from monograph.runtime.compile_report import CompileReport
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.options import Options
@@ -45,7 +45,7 @@ def tuned_program(
     ``make`` builds the program with a tuning. A program whose loops end when its data say so is not
     run on data that nobody gave: it stays as it is.
     """
-    if any(isinstance(step, Repeat) for step in flattened(default.steps)):
+    if any(isinstance(step, WhileLoop) for step in flattened(default.steps)):
         return default, TuningReport(skipped=len(sites))
     assert isinstance(default, Program), "made by the target that the sites belong to"
     machine = default.machine

@@ -32,7 +32,7 @@ from monograph.runtime.tuning_report import Finding, TuningReport
 from monograph.targets.cpu.knobs import edited, knobs
 from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.single import Stage
+from monograph.targets.cpu.single import KernelInputs
 from monograph.targets.cpu.tuning import Edits, Site, Tuning
 from monograph.tuning.alternating_timer import Timing, alternate
 
@@ -74,13 +74,13 @@ class Alone:
         self.threads = threads
         self.cold = cold
         self._site: Site | None = None
-        self._stage: Stage | None = None
+        self._stage: KernelInputs | None = None
         self._built: dict[tuple[tuple[str, int], ...], Callable[[], object] | None] = {}
 
     def times(self, site: Site, ways: Sequence[Edits], until: float) -> list[Timing | None]:
         """Compile those that are new, drop those that are wrong, and time the others by turns."""
         if site is not self._site:
-            self._site, self._stage, self._built = site, Stage(site, self.machine), {}
+            self._site, self._stage, self._built = site, KernelInputs(site, self.machine), {}
         # When the time is over, nothing new is compiled but what a comparison takes.
         calls = [
             None if number > 1 and self._is_late(edits, until) else self._call(edits)
@@ -237,7 +237,7 @@ def is_clearly_faster(found: Timing, default: Timing) -> bool:
     return usual and found.best < MAX_WINNING_TIME_SHARE * default.best
 
 
-class Memory:
+class TuningMemory:
     """What was found before on such a machine, by site; on disk, if there is a cache."""
 
     def __init__(self, cache: Cache | None, machine: Machine, threads: int | None) -> None:
@@ -270,18 +270,18 @@ class Memory:
         return cache_key({"tuning of": digest, **self.parts})
 
 
-def memory_for(machine: Machine, threads: int | None, wanted: bool | None) -> Memory:
+def memory_for(machine: Machine, threads: int | None, wanted: bool | None) -> TuningMemory:
     """The memory that the settings ask for; ``wanted`` overrules the environment."""
     config = Config.from_environment()
     use = config.cache if wanted is None else wanted
-    return Memory(open_cache(replace(config, cache=True)) if use else None, machine, threads)
+    return TuningMemory(open_cache(replace(config, cache=True)) if use else None, machine, threads)
 
 
 def tune(
     sites: Sequence[Site],
     search: Search,
     seconds: float,
-    memory: Memory,
+    memory: TuningMemory,
     compare: Callable[[Tuning], tuple[Timing, Timing]],
     building: float = 0.0,
 ) -> TuningReport:

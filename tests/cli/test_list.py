@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from monograph.cli.list import Kind
+from monograph.cli.list import Category
 from monograph.inspect.catalogue import KINDS, catalogue
 from tests.cli.running import invoke, output_of
 
 
 def test_the_command_knows_every_kind() -> None:
-    assert [kind.value for kind in Kind] == list(KINDS)
+    assert [kind.value for kind in Category] == list(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

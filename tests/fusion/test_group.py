@@ -9,7 +9,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.fusion.group import Kind, fuse
+from monograph.fusion.group import GroupKind, fuse
 from tests.fusion.grouping import apart, fused, grouped, ops, outputs
 
 # Pointwise chains.
@@ -82,7 +82,7 @@ def test_groups_are_the_same_each_time() -> None:
 
 def test_softmax_is_one_kernel_of_rows() -> None:
     (group,) = fused(lambda x: F.softmax(x, -1), "f32[64, 128]").groups
-    assert group.kind is Kind.ROWS
+    assert group.kind is GroupKind.ROWS
     assert group.rows == {0}
     assert outputs(group) == ["softmax"]
 
@@ -94,7 +94,7 @@ def test_layer_norm_with_its_residual_is_one_kernel() -> None:
 
     types = ("f32[64, 128]", "f32[64, 128]", "f32[128]", "f32[128]")
     (group,) = fused(block, *types).groups
-    assert group.kind is Kind.ROWS
+    assert group.kind is GroupKind.ROWS
     assert ops(group)[0] == "add" and ops(group)[-1] == "relu"
     assert outputs(group)[0] == "add"
 
@@ -233,7 +233,7 @@ def test_a_contraction_takes_in_its_epilogue() -> None:
     (group,) = fused(
         lambda x, w, b: F.relu(x @ w + b), "f32[16, 16]", "f32[16, 16]", "f32[16]"
     ).groups
-    assert group.kind is Kind.CONTRACTION
+    assert group.kind is GroupKind.CONTRACTION
     assert ops(group) == ["dot_general", "add", "relu"]
 
 
@@ -353,7 +353,7 @@ def test_a_node_without_loops_stays_alone() -> None:
     blocked = {node: node.op.name != "add" for node in graph.nodes}
     fusion = fuse(graph, blocked)
     assert [ops(group) for group in fusion.groups] == [["exp"], ["add"], ["tanh"]]
-    assert fusion.groups[1].kind is Kind.OPAQUE
+    assert fusion.groups[1].kind is GroupKind.OPAQUE
     assert apart(fusion) == ["add has no loops to share"]
 
 

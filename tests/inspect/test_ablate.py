@@ -14,15 +14,15 @@ from monograph.inspect.ablate import (
     Ablation,
     Costs,
     Effect,
-    Kind,
     Part,
+    PartKind,
     State,
     ablate,
     compile_without,
     parts_of,
 )
 from monograph.inspect.ablate_text import ablation_svg
-from monograph.inspect.compare import Spread
+from monograph.inspect.compare import RatioSpread
 from monograph.ir.graph import Graph, Value
 
 X = np.linspace(-1, 1, 128 * 128, dtype=np.float32).reshape(128, 128)
@@ -101,7 +101,7 @@ def test_bytes_take_few_characters(nbytes: int, text: str) -> None:
 def test_rules_of_a_group_are_vetoed() -> None:
     one = monograph.trace(lambda x: F.relu(x) * 1.0, "f32[4]")
     whole = compile_without(one, Options(), [])
-    without = compile_without(one, Options(), [Part(Kind.RULES, "arithmetic")])
+    without = compile_without(one, Options(), [Part(PartKind.RULES, "arithmetic")])
     assert len(whole.lowered) < len(without.lowered)
 
 
@@ -127,12 +127,12 @@ def test_nothing_is_begun_after_the_budget() -> None:
 def test_noise_explains_nothing() -> None:
     costs = Costs(1, 1, 1, 1.0, None)
 
-    def part(name: str, speedup: Spread) -> Effect:
-        return Effect(Part(Kind.PASS, name), State.MEASURED, speedup, costs)
+    def part(name: str, speedup: RatioSpread) -> Effect:
+        return Effect(Part(PartKind.PASS, name), State.MEASURED, speedup, costs)
 
-    real, noise = part("cse", Spread(2.0, 1.9, 2.1)), part("dce", Spread(1.3, 0.9, 1.6))
+    real, noise = part("cse", RatioSpread(2.0, 1.9, 2.1)), part("dce", RatioSpread(1.3, 0.9, 1.6))
     found = Ablation(
-        "m", 1.0, costs, Spread(4.0, 3.9, 4.1), costs, (real, noise), (), remark="none"
+        "m", 1.0, costs, RatioSpread(4.0, 3.9, 4.1), costs, (real, noise), (), remark="none"
     )
     assert found.explained(found.without) == pytest.approx(0.5)
     assert "no measurable effect" in str(found)

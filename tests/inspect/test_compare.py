@@ -11,7 +11,7 @@ import pytest
 
 from monograph.compiler import Options
 from monograph.inspect import peers
-from monograph.inspect.compare import Comparison, Spread, compare, spread_of
+from monograph.inspect.compare import Comparison, RatioSpread, compare, spread_of
 from monograph.inspect.inputs import make_inputs
 from monograph.inspect.models import executable_of, find_model
 from monograph.ir.graph import Graph
@@ -76,7 +76,7 @@ def test_who_cannot_run_is_named_with_the_reason(
 
 def test_ours_takes_as_long_as_ours(tmp_path: Path) -> None:
     (ours, other) = compared(write_graph(tmp_path), ["interpreter"]).contenders
-    assert ours.times_ours == Spread(1.0, 1.0, 1.0)
+    assert ours.times_ours == RatioSpread(1.0, 1.0, 1.0)
     assert other.times_ours is not None and other.times_ours.median > 1
     assert ours.compile_seconds is not None and ours.compile_seconds > 0
 

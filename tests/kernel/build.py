@@ -9,7 +9,7 @@ import monograph
 from monograph.fusion.group import fuse
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.passes.lower_composites import LowerComposites
 from monograph.targets.cpu.target import FORMULAS
@@ -27,7 +27,7 @@ def kernel_of(
         place = group.places[value]
         assert place is not None
         places[value] = place
-    given = {graph.inputs[k]: Layout(each) for k, each in (strides or {}).items()}
+    given = {graph.inputs[k]: MemoryLayout(each) for k, each in (strides or {}).items()}
     kernel, _ = lower_group(group.name, group.nodes, group.space, places, given)
     return kernel
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.kernel.layout import Layout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
 
 
 def test_channels_last_keeps_the_batch_first() -> None:
     assert channels_last(4) == (0, 2, 3, 1)
-    assert laid_out((2, 3, 5, 7), channels_last(4)) == Layout((105, 1, 21, 3), 0, 210)
+    assert laid_out((2, 3, 5, 7), channels_last(4)) == MemoryLayout((105, 1, 21, 3), 0, 210)
 
 
 @pytest.mark.parametrize("border", [(0, 0, 1, 1), (0, 0, 2, 3), (0, 0, 0, 2), (0, 0, 1, 0)])
@@ -40,7 +40,7 @@ def test_a_border_surrounds_every_element(border: tuple[int, ...]) -> None:
 
 def test_a_view_keeps_what_lies_together() -> None:
     layout = laid_out((2, 3, 4, 5), channels_last(4))
-    assert layout.viewed((2, 3, 4, 5), (2, 3, 20)) == Layout((60, 1, 3), 0, 120)
+    assert layout.viewed((2, 3, 4, 5), (2, 3, 20)) == MemoryLayout((60, 1, 3), 0, 120)
     assert layout.viewed((2, 3, 4, 5), (2, 1, 3, 4, 5)) is not None
     assert layout.viewed((2, 3, 4, 5), (2, 12, 5)) is None
     assert layout.viewed((2, 3, 4, 5), (2, 60)) is None

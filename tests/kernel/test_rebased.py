@@ -12,7 +12,7 @@ from monograph import functional as F
 from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.expr import Apply
 from monograph.kernel.rebased import (
-    Pieces,
+    RebasedKernel,
     named_by_place,
     on_pieces,
     without_doubles,
@@ -21,12 +21,12 @@ from monograph.kernel.rebased import (
 from tests.kernel.build import flat
 
 
-def pieces(function: Any, *types: str) -> Pieces | None:
+def pieces(function: Any, *types: str) -> RebasedKernel | None:
     kernel = flat(function, *types)
     return on_pieces(kernel, [buffer.name for buffer in kernel.buffers])
 
 
-def step(start: int, batch: str = "4") -> Pieces:
+def step(start: int, batch: str = "4") -> RebasedKernel:
     found = pieces(lambda x: F.tanh(x[:, start : start + 2]), f"f32[{batch}, 9, 5]")
     assert found is not None
     return found

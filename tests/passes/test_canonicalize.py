@@ -15,7 +15,7 @@ from monograph.ops.reduce import Sum
 from monograph.ops.shape import Transpose
 from monograph.ops.softmax import Softmax
 from monograph.passes.canonicalize import Canonicalize
-from monograph.rewrite.rules import spellings
+from monograph.rewrite.rules import canonical_forms
 from tests.passes.rule_cases import Case, outputs, same
 
 FLOATS = ("f64", "f32", "f16", "bf16", "f8e5m2")
@@ -58,7 +58,7 @@ EXACT_CASES = [
 
 
 def test_every_rule_has_a_case():
-    assert {rule.name for rule in spellings.RULES} == set(CASES)
+    assert {rule.name for rule in canonical_forms.RULES} == set(CASES)
 
 
 @pytest.mark.parametrize("name, case, dtype", EXACT_CASES)

@@ -7,8 +7,8 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.ir.computed import Computed
 from monograph.ir.graph import Graph
+from monograph.ir.lazy_data import LazyData
 from monograph.ir.types import TensorType, f32
 from monograph.ops.data import Weight
 
@@ -30,7 +30,7 @@ def layer(inputs: int, outputs: int) -> Graph:
 def computed_weights(graph: Graph) -> int:
     """How many weights are made of others when they are read."""
     ops = [node.op for node in graph.nodes]
-    return sum(isinstance(op, Weight) and isinstance(op.data, Computed) for op in ops)
+    return sum(isinstance(op, Weight) and isinstance(op.data, LazyData) for op in ops)
 
 
 @pytest.mark.parametrize("inputs, outputs", [(128, 128), (96, 256)])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monograph.errors import InputError, PassError
-from monograph.program.arena import Plan, Request, plan, readable, report, verify
+from monograph.program.arena import ArenaPlan, Request, plan, readable, report, verify
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -276,7 +276,7 @@ def programs(draw: st.DrawFn) -> list[Request]:
     return requests
 
 
-def alive_in(requests: list[Request], result: Plan, step: int) -> list[tuple[int, int, int]]:
+def alive_in(requests: list[Request], result: ArenaPlan, step: int) -> list[tuple[int, int, int]]:
     """(offset, end, index) of every request alive in a step, views included."""
     return [
         (result.offsets[index], result.offsets[index] + request.size, index)

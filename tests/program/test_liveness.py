@@ -11,7 +11,7 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.ir.interpret import interpret
-from monograph.program.code import Spread
+from monograph.program.code import ParallelFor
 from monograph.program.liveness import arena_requests, copies_of
 from monograph.runtime.compiled import Executable
 
@@ -61,7 +61,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
 def test_what_only_a_run_uses_is_there_once_a_thread() -> None:
     run, _ = compiled(5, 3)
     assert run.program is not None
-    (step,) = [each for each in run.program.steps if isinstance(each, Spread)]
+    (step,) = [each for each in run.program.steps if isinstance(each, ParallelFor)]
     assert step.own
     outside = {request.slot for request in arena_requests(run.program)}
     assert step.memory in outside and not outside & set(step.own)
@@ -96,4 +96,4 @@ def test_a_run_that_may_fail_waits_for_the_one_before() -> None:
     graph = monograph.trace(pick, "f32[4, 8]", "i64[3, 2]")
     run = compile_graph(graph, Options(cache=False))
     assert run.program is not None
-    assert not any(isinstance(step, Spread) for step in run.program.steps)
+    assert not any(isinstance(step, ParallelFor) for step in run.program.steps)

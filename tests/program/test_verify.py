@@ -12,7 +12,7 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.errors import PassError
-from monograph.program.arena import Plan
+from monograph.program.arena import ArenaPlan
 from monograph.program.code import Code, Launch, SlotKind
 from monograph.program.liveness import copies_of
 from monograph.program.verify import ProgramVerifier
@@ -30,7 +30,7 @@ def native_of(function: Any, *types: str) -> Native:
     return native
 
 
-def verify(native: Native, program: Code, plan: Plan) -> None:
+def verify(native: Native, program: Code, plan: ArenaPlan) -> None:
     copies = copies_of(program, {}, native.threads)
     ProgramVerifier(program, native.requests).verify({}, plan, copies)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from monograph.inspect.ablate import Ablation, Costs, Effect, Kind, Part, State
+from monograph.inspect.ablate import Ablation, Costs, Effect, Part, PartKind, State
 from monograph.inspect.bisect import Bisection
-from monograph.inspect.compare import Comparison, Contender, Spread
+from monograph.inspect.compare import Comparison, Contender, RatioSpread
 from monograph.inspect.validate import StepVerdict, Validation
 from monograph.report.findings import Finding
 
@@ -14,19 +14,19 @@ SLOWER = Costs(10, 13 << 20, 640 << 10, 1.9, 1e-7)
 
 def all_findings(name: str = "m") -> list[Finding]:
     """One of each; ``name`` is what a model's own words could be."""
-    fusion, noise = Part(Kind.SWITCH, "fusion"), Part(Kind.PASS, "cse")
+    fusion, noise = Part(PartKind.SWITCH, "fusion"), Part(PartKind.PASS, "cse")
     without = (
-        Effect(noise, State.MEASURED, Spread(1.01, 0.9, 1.1), SLOWER),
-        Effect(fusion, State.MEASURED, Spread(3.59, 2.96, 4.16), SLOWER),
-        Effect(Part(Kind.PASS, "dce"), State.IDLE),
+        Effect(noise, State.MEASURED, RatioSpread(1.01, 0.9, 1.1), SLOWER),
+        Effect(fusion, State.MEASURED, RatioSpread(3.59, 2.96, 4.16), SLOWER),
+        Effect(Part(PartKind.PASS, "dce"), State.IDLE),
     )
-    alone = (Effect(fusion, State.MEASURED, Spread(4.3, 4.2, 4.4), WHOLE),)
+    alone = (Effect(fusion, State.MEASURED, RatioSpread(4.3, 4.2, 4.4), WHOLE),)
     step = StepVerdict("simplify", "within rounding", 1e-7, 1.1e-7, 1.2e-7, 0.0, "normal")
     ours = Contender(
         "monograph",
         median=0.003,
         best=0.0029,
-        times_ours=Spread(1.0, 1.0, 1.0),
+        times_ours=RatioSpread(1.0, 1.0, 1.0),
         error=1e-7,
         verdict="within rounding",
         compile_seconds=9.2,
@@ -36,7 +36,7 @@ def all_findings(name: str = "m") -> list[Finding]:
         "torch",
         median=0.009,
         best=0.008,
-        times_ours=Spread(3.0, 2.5, 3.5),
+        times_ours=RatioSpread(3.0, 2.5, 3.5),
         error=2e-7,
         verdict="within rounding",
         compile_seconds=0.1,
@@ -44,7 +44,7 @@ def all_findings(name: str = "m") -> list[Finding]:
     )
     return [
         Validation(name, "torch", ("normal",), (), 9, (step,), step, (), 1.0),
-        Ablation(name, 0.003, WHOLE, Spread(8.0, 7.0, 9.0), SLOWER, without, alone),
+        Ablation(name, 0.003, WHOLE, RatioSpread(8.0, 7.0, 9.0), SLOWER, without, alone),
         Comparison(name, 15, (ours, torch, Contender("iree", "it is not installed"))),
         Bisection(
             name,

@@ -12,8 +12,8 @@ pytest.importorskip("onnx")
 
 import monograph
 from monograph.errors import InputError
+from monograph.ir.deferred import DeferredOp
 from monograph.ir.interpret import interpret
-from monograph.ir.settling import SettlingOp
 from monograph.specialize.nonempty import assume_nonempty
 from tests.frontends.onnx.models import graph_of, model
 
@@ -49,10 +49,10 @@ def rows(*shape: int) -> Any:
 @pytest.mark.parametrize("text, places", [(LAST_ONES, ((1, 0),)), (TOWARDS_ZERO, ((0, 0),))])
 def test_only_sizes_that_nodes_wait_for_are_assumed(text: str, places: Any) -> None:
     graph = graph_of(text)
-    assert any(isinstance(node.op, SettlingOp) for node in graph.walk())
+    assert any(isinstance(node.op, DeferredOp) for node in graph.walk())
     assumed = assume_nonempty(graph)
     assert assumed is not None and assumed.places == places
-    assert not any(isinstance(node.op, SettlingOp) for node in assumed.graph.walk())
+    assert not any(isinstance(node.op, DeferredOp) for node in assumed.graph.walk())
 
 
 def test_one_program_serves_all_sizes_above_zero() -> None:

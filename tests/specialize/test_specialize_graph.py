@@ -7,15 +7,17 @@ import numpy as np
 from monograph.ir.graph import Graph
 from monograph.ir.text.parser import parse
 from monograph.ir.verify import verify
-from monograph.specialize.specialize_graph import Settled, settle
+from monograph.specialize.specialize_graph import SpecializedGraph, specialize
 from monograph.specialize.split_graph import cut, not_native
 from monograph.specialize.stage_inputs import leaves_of, nested, structure_of
 
 
-def settled(text: str, *structures: object, known: dict[int, object] | None = None) -> Settled:
+def settled(
+    text: str, *structures: object, known: dict[int, object] | None = None
+) -> SpecializedGraph:
     graph = parse(text)
     given = [*structures, *[None] * (len(graph.inputs) - len(structures))]
-    made = settle(graph, given, {k: np.asarray(v) for k, v in (known or {}).items()})
+    made = specialize(graph, given, {k: np.asarray(v) for k, v in (known or {}).items()})
     verify(made.graph)
     return made
 

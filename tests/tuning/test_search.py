@@ -24,8 +24,8 @@ from monograph.targets.cpu.tuning import Edits, Recorder, Site, Tuning
 from monograph.tuning.alternating_timer import Timing
 from monograph.tuning.search import (
     Alone,
-    Memory,
     Search,
+    TuningMemory,
     TuningReport,
     is_clearly_faster,
     memory_for,
@@ -122,8 +122,8 @@ def test_a_trifle_is_left_alone() -> None:
     assert found.tried == 0 and len(bench.asked) == 1
 
 
-def _memory(folder: Path) -> Memory:
-    return Memory(Cache(folder / "cache"), host(), 2)
+def _memory(folder: Path) -> TuningMemory:
+    return TuningMemory(Cache(folder / "cache"), host(), 2)
 
 
 def _faster(site: Site, edits: Edits) -> float:
@@ -177,7 +177,7 @@ def test_time_to_build_the_program_again_is_left(tmp_path: Path) -> None:
     spent = []
     for building in (0.0, 30.0):
         search, _ = _search(_faster)
-        tune(sites, search, 100, Memory(None, host(), 2), compare, building)
+        tune(sites, search, 100, TuningMemory(None, host(), 2), compare, building)
         spent.append(search.clock())
     assert spent[1] <= 100 - 30 < spent[0]
 
@@ -186,10 +186,10 @@ def test_other_machines_and_thread_counts_have_a_memory_of_their_own(tmp_path: P
     cache = Cache(tmp_path / "cache")
     compare = lambda tuning: (Timing((2.0,)), Timing((1.0,)))  # noqa: E731
     search, _ = _search(_faster)
-    tune([_site("a")], search, 1000, Memory(cache, host(), 2), compare)
-    assert Memory(cache, host(), 2).get("a") == ({"keep": 0}, True)
-    assert Memory(cache, host(), 1).get("a") is None
-    assert Memory(None, host(), 2).get("a") is None
+    tune([_site("a")], search, 1000, TuningMemory(cache, host(), 2), compare)
+    assert TuningMemory(cache, host(), 2).get("a") == ({"keep": 0}, True)
+    assert TuningMemory(cache, host(), 1).get("a") is None
+    assert TuningMemory(None, host(), 2).get("a") is None
 
 
 @pytest.mark.parametrize("edits", [{"width": -1}, {"width": "x"}, {"width": 1 << 40}, [], None])

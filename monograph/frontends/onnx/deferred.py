@@ -23,10 +23,10 @@ from monograph.frontends.onnx.inference import infer_result_types
 from monograph.frontends.onnx.model import NEWEST, canonical_domain
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.order import facts_of, subgraphs
+from monograph.ir.deferred import DeferredOp, Undecided
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.interpret import interpret
 from monograph.ir.op import Trait, op
-from monograph.ir.settling import SettlingOp, Undecided
 from monograph.ir.types import Array, TensorType, ValueType, type_of_array
 
 LARGEST_CONSTANT = 4096
@@ -38,7 +38,7 @@ ADOPTED = frozenset({"Trilu", "Pad", "Range"})
 
 
 @op("onnx.deferred", traits=Trait.SEQUENCES | Trait.STORAGE)
-class Deferred(SettlingOp):
+class Deferred(DeferredOp):
     """One node of an ONNX model, converted and interpreted when its operands are known.
 
     ``model`` is a ``ModelProto`` in base64 whose graph has that node alone; its inputs name the
@@ -73,11 +73,11 @@ class Deferred(SettlingOp):
         except MemoryError as error:
             raise EvaluationError(f"there is not enough memory for {self.label}: {error}") from None
 
-    def settle(self, operands: Sequence[Value]) -> tuple[Value, ...]:
-        from monograph.frontends.onnx.importer import settle_deferred
+    def resolve(self, operands: Sequence[Value]) -> tuple[Value, ...]:
+        from monograph.frontends.onnx.importer import resolve_deferred
 
         with self._errors_of_the_run():
-            return settle_deferred(self._proto(), operands)
+            return resolve_deferred(self._proto(), operands)
 
     def _converted(self, types: Sequence[ValueType], constants: Mapping[int, Array]) -> Graph:
         """The little graph; what is wrong with the operands is an error of the run."""

@@ -11,10 +11,10 @@ from monograph.errors import InputError, MonographError, UnsupportedError
 from monograph.frontends.onnx import functions
 from monograph.frontends.onnx.blobs import Blob
 from monograph.frontends.onnx.check import check_model, check_node
-from monograph.frontends.onnx.contents import Contents
 from monograph.frontends.onnx.deferred import defer
 from monograph.frontends.onnx.external import Files
 from monograph.frontends.onnx.habits import warn
+from monograph.frontends.onnx.known_values import KnownValues
 from monograph.frontends.onnx.mixed_opsets import version_of
 from monograph.frontends.onnx.model import (
     UNNAMED,
@@ -40,10 +40,10 @@ from monograph.frontends.onnx.support import STANDARD, unsupported_ops
 from monograph.frontends.onnx.tensors import data_of, data_of_sparse
 from monograph.frontends.onnx.types import Symbols, TypeWriter, contradicts, value_type
 from monograph.ir.data import Data
+from monograph.ir.deferred import Undecided
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.location import Location
 from monograph.ir.region import captured
-from monograph.ir.settling import Undecided
 from monograph.ir.types import (
     Array,
     TensorType,
@@ -99,14 +99,14 @@ def import_deferred(
     return importer.run_one(model.proto.graph, model.opsets, types, constants)
 
 
-def settle_deferred(proto: ModelProto, operands: Sequence[Value]) -> tuple[Value, ...]:
+def resolve_deferred(proto: ModelProto, operands: Sequence[Value]) -> tuple[Value, ...]:
     """Convert a model's only node, on these values, into the graph being built; its results.
 
     ``Undecided`` says whose contents are missing, if it is still not static.
     """
     model = load_model(proto)
     importer = Importer(model.file, model.functions, model.files)
-    return importer.settle(model.proto.graph, model.opsets, operands)
+    return importer.resolve(model.proto.graph, model.opsets, operands)
 
 
 class Importer:
@@ -119,7 +119,7 @@ class Importer:
         self.functions = functions
         self.files = files
         self.symbols = Symbols()
-        self.contents = Contents()
+        self.contents = KnownValues()
         self._named: set[Value] = set()
         self._local: dict[tuple[Graph, Value], Value] = {}
         self._may_defer = True
@@ -188,7 +188,7 @@ class Importer:
             graph.set_outputs([self.in_graph(value, graph) for value in outputs])
         return graph
 
-    def settle(
+    def resolve(
         self, proto: GraphProto, opsets: Mapping[str, int], operands: Sequence[Value]
     ) -> tuple[Value, ...]:
         """Convert a deferred node again, on values of the current graph."""

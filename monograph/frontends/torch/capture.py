@@ -17,11 +17,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from monograph.errors import InputError, MonographError, UnsupportedError
 from monograph.frontends.torch.caches import know_caches
-from monograph.frontends.torch.held import HeldTensors
+from monograph.frontends.torch.capture_overrides import SpelledOut
+from monograph.frontends.torch.mutation_guard import HeldTensors
 from monograph.frontends.torch.notices import PACKAGES
 from monograph.frontends.torch.quick_export import quick_export
 from monograph.frontends.torch.shapes import tell_torch
-from monograph.frontends.torch.spelled import SpelledOut
 
 FUNCTORCH = "torch._functorch.predispatch"
 """Where the functions live that a program calls for ``vmap``."""

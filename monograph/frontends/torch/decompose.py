@@ -23,7 +23,7 @@ from monograph.frontends.torch.functionalize import functionalized_module
 
 
 @dataclass(frozen=True)
-class Parts:
+class DecomposedCall:
     """A decomposed call: a torch graph, and the nodes that stand for its placeholders."""
 
     module: Any
@@ -68,7 +68,7 @@ def can_decompose(op: Any) -> bool:
     return decomposition_of(op) is not None
 
 
-def decompose_node(node: Any, op: Any) -> Parts:
+def decompose_node(node: Any, op: Any) -> DecomposedCall:
     """The call of ``op`` on a node's arguments as a torch graph of other ops."""
     rule = decomposition_of(op)
     if rule is None:
@@ -82,7 +82,7 @@ def decompose_node(node: Any, op: Any) -> Parts:
         if key is not None:
             _CACHE[key] = found
     module, structure = found
-    return Parts(module, operands, structure)
+    return DecomposedCall(module, operands, structure)
 
 
 def _trace(op: Any, rule: Any, leaves: Any, operands: Any, spec: Any) -> tuple[Any, Any]:

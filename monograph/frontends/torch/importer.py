@@ -21,7 +21,7 @@ from monograph.frontends.torch import (
     decompose,
     half_complex,
     higher_order,
-    out,
+    out_arguments,
     scalars,
 )
 from monograph.frontends.torch.frame import Frame, shares_memory
@@ -234,7 +234,7 @@ class Importer:
         """
         names = mutated_arguments(node.target)
         written = dict(zip(names, results[len(results) - len(names) :], strict=True))
-        out.check_dtypes(node, written)
+        out_arguments.check_dtypes(node, written)
         for name, value in written.items():
             self.write_argument(node, name, _as_value(value))
         fresh = iter(results[: len(results) - len(names)])
@@ -325,7 +325,7 @@ class Importer:
     def _call_in_place(self, node: Any) -> Any:
         """An op that writes to its arguments: compute what it writes, then write it."""
         target = node.target
-        out.check_memory(node)
+        out_arguments.check_memory(node)
         form = target if find_converter(str(target)) else functional_form(target)
         if form is None:
             return custom_ops.call_in_place(self, node)

@@ -32,9 +32,9 @@ from monograph.ops.elementwise import (
 )
 from monograph.ops.math import Square, square
 from monograph.rewrite.constants import filled, is_constant, real_splat, round_to
-from monograph.rewrite.facts import never_negative_zero
 from monograph.rewrite.pattern import AnyConstant
 from monograph.rewrite.rule import Rule, rewrite
+from monograph.rewrite.signed_zero import never_negative_zero
 
 SIGNED = frozenset({Kind.SIGNED, Kind.FLOAT})
 

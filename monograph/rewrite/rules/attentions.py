@@ -35,8 +35,8 @@ from monograph.ops.linalg import Matmul
 from monograph.ops.shape import Expand, Reshape, Transpose, reshape, swapaxes
 from monograph.ops.softmax import Softmax
 from monograph.rewrite.constants import real_splat
+from monograph.rewrite.matchers import strip_expand, times_constant
 from monograph.rewrite.rule import Rule, rewrite
-from monograph.rewrite.views import through, times_constant
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def _triangle(shape: Shape) -> Value:
 
 def _is_causal(mask: Value, scores: Value) -> bool:
     """Whether a mask lets query i see keys 0 to i: counted with iota, or a constant."""
-    mask = through(mask)
+    mask = strip_expand(mask)
     rows, columns = scores.shape[-2:]
     node = mask.producer
     if node is None or mask.rank < 2 or mask.shape[-2:] != (rows, columns):
@@ -257,7 +257,7 @@ def _is_causal(mask: Value, scores: Value) -> bool:
 
 def _counts(value: Value, axis_from_end: int) -> bool:
     """Whether a value counts 0, 1, 2… along an axis, in a type that does not run over."""
-    op = through(value).op
+    op = strip_expand(value).op
     if not isinstance(op, Iota) or op.dtype.bits < 32:
         return False
     return len(op.shape) - op.axis % len(op.shape) == axis_from_end

@@ -8,17 +8,17 @@ from monograph.ir.graph import Node, Value
 from monograph.ops.elementwise import Add, Divide, Multiply
 from monograph.ops.norm import LayerNorm, RmsNorm, layer_norm, rms_norm
 from monograph.ops.shape import reshape
-from monograph.rewrite.rule import Rule, rewrite
-from monograph.rewrite.views import (
+from monograph.rewrite.matchers import (
     Axes,
     centred,
     mean_square_of,
     plus_constant,
-    through,
+    strip_expand,
     under_inverse_root,
     under_root,
     variance_of,
 )
+from monograph.rewrite.rule import Rule, rewrite
 
 MAX_FACTORS = 4
 ROUNDS = (
@@ -135,7 +135,7 @@ def _scaled(op: LayerNorm | RmsNorm, x: Value, others: list[_Factor]) -> Value |
 
 def _parameter(value: Value, shape: Shape, x: Value) -> Value | None:
     """A scale or bias in the shape that the norm takes, if it has it but for leading ones."""
-    value = through(value)
+    value = strip_expand(value)
     extra = value.rank - len(shape)
     if value.dtype is not x.dtype or extra < 0 or value.shape[extra:] != shape:
         return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from monograph.ir.graph import Node, Value
 from monograph.ops.reduce import Max, Mean, Min, Prod, Reduction, Sum
 from monograph.ops.shape import reshape
-from monograph.rewrite.facts import never_negative_zero
 from monograph.rewrite.rule import Rule, rewrite
+from monograph.rewrite.signed_zero import never_negative_zero
 
 EXTREMES = (Max, Min)
 SIMPLE = (Max, Mean, Min, Prod, Sum)

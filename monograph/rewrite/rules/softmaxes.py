@@ -12,8 +12,8 @@ from monograph.ops.elementwise import Add, Divide, Multiply, Subtract
 from monograph.ops.math import Exp, Log
 from monograph.ops.reduce import Logsumexp, Max, Sum, logsumexp
 from monograph.ops.softmax import LogSoftmax, Softmax, log_softmax, softmax
+from monograph.rewrite.matchers import Axes, difference, reduced, strip_expand, under_reciprocal
 from monograph.rewrite.rule import Rule, rewrite
-from monograph.rewrite.views import Axes, difference, reduced, through, under_reciprocal
 
 ALL_NAN = "a row that holds +inf is all NaN"
 IMPROVED = "rounds otherwise; large elements no longer overflow where none was taken away"
@@ -37,7 +37,7 @@ def _quotients(node: Node) -> list[tuple[Value, Value]]:
     a, b = node.operands
     if isinstance(node.op, Divide):
         return [(a, b)]
-    inverses = ((x, under_reciprocal(through(y))) for x, y in ((a, b), (b, a)))
+    inverses = ((x, under_reciprocal(strip_expand(y))) for x, y in ((a, b), (b, a)))
     return [(x, divisor) for x, divisor in inverses if divisor is not None]
 
 
@@ -125,7 +125,7 @@ def logsumexp_shifted(node: Node) -> Value | None:
 
 def _same(a: Value, b: Value) -> bool:
     """Whether two values are one, or one reduction of one value that keeps its axes or not."""
-    if through(a) is through(b):
+    if strip_expand(a) is strip_expand(b):
         return True
     left, right = a.producer, b.producer
     if left is None or right is None or left.operands != right.operands:

@@ -36,14 +36,14 @@ from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError, InputError
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.types import Array
-from monograph.program.arena import Plan
+from monograph.program.arena import ArenaPlan
 from monograph.program.code import (
     Alternate,
     Code,
     Copy,
-    Element,
     Interpret,
     Launch,
+    SliceView,
     Slot,
     SlotKind,
     flattened,
@@ -267,7 +267,8 @@ class Fences:
         views = {
             step.slot
             for step in steps
-            if isinstance(step, Element | Alternate) and set(touched(step)[1:]).intersection(slots)
+            if isinstance(step, SliceView | Alternate)
+            and set(touched(step)[1:]).intersection(slots)
         }
         written = views.union(slots)
         found = []
@@ -309,7 +310,7 @@ class FencedCall:
         self,
         fences: Fences,
         bindings: Mapping[Symbol, int],
-        arena: tuple[Sequence[int], Plan],
+        arena: tuple[Sequence[int], ArenaPlan],
         spread: Mapping[int, Copies],
     ) -> None:
         self._fences = fences
@@ -363,7 +364,7 @@ class FencedCall:
 
 
 def _shared(
-    slots: Sequence[int], plan: Plan, spread: Mapping[int, Copies]
+    slots: Sequence[int], plan: ArenaPlan, spread: Mapping[int, Copies]
 ) -> list[tuple[list[int], int]]:
     """The slots of a plan, those together that are computed in place, and their bytes.
 
@@ -379,7 +380,7 @@ def _shared(
     ]
 
 
-def _root(index: int, plan: Plan) -> int:
+def _root(index: int, plan: ArenaPlan) -> int:
     """The request whose memory one was planned into."""
     while (giver := plan.taken_over[index]) is not None:
         index = giver

@@ -22,13 +22,13 @@ from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import Array
-from monograph.program.arena import Plan
+from monograph.program.arena import ArenaPlan
 from monograph.program.code import (
     Code,
     Interpret,
     Launch,
-    Repeat,
     SlotKind,
+    WhileLoop,
     flattened,
     has_loops,
 )
@@ -141,7 +141,7 @@ class Native(LoadedProgram):
         self.calls = {s.call: s for s in flattened(program.steps) if isinstance(s, Interpret)}
         self.static = not program.sizes
         self.requests = arena_requests(program)
-        self.plans: dict[tuple[int, ...], Plan] = {}
+        self.plans: dict[tuple[int, ...], ArenaPlan] = {}
         if guards is None:  # a loaded program brings its own: its graph has no nodes
             guards = () if self.static else guards_of(graph)
         self.guards = guards
@@ -255,7 +255,7 @@ class Native(LoadedProgram):
         frame.status.value = 0
         free.append(frame)
         step = self.program.failures[code]
-        if isinstance(step, Repeat):
+        if isinstance(step, WhileLoop):
             raise EvaluationError(
                 f"while: the condition still holds after {step.limit} iterations",
                 where=step.where,
@@ -312,7 +312,7 @@ class Native(LoadedProgram):
         free = self._frames_for(sizes)
         return free.pop() if free else self._new_frame(sizes)
 
-    def plan_for(self, sizes: tuple[int, ...]) -> Plan:
+    def plan_for(self, sizes: tuple[int, ...]) -> ArenaPlan:
         """The arena's layout when the symbolic sizes are these."""
         found = self.plans.get(sizes)
         if found is None:
@@ -328,7 +328,7 @@ class Native(LoadedProgram):
         return found
 
     def _verify(
-        self, bindings: Mapping[Symbol, int], found: Plan, copies: Mapping[int, Copies]
+        self, bindings: Mapping[Symbol, int], found: ArenaPlan, copies: Mapping[int, Copies]
     ) -> None:
         """Check a plan and the accesses, for whoever asks for it (``MONOGRAPH_VERIFY``)."""
         if self._verifies is None:

@@ -67,7 +67,7 @@ class _Method(ctypes.Structure):
     )
 
 
-class Kind(Protocol):
+class ArgumentKind(Protocol):
     """What programs are called with: arrays or tensors."""
 
     name: str
@@ -129,7 +129,7 @@ class Description(np.ndarray[Any, np.dtype[np.int64]]):
 def _describe(
     native: Native,
     sizes: tuple[int, ...],
-    kind: Kind,
+    kind: ArgumentKind,
     form: int,
     rows: tuple[Array, Array],
     held: object,
@@ -164,7 +164,7 @@ class SizedCalls:
     come again soon: a text that grows by a word at a time never does.
     """
 
-    def __init__(self, native: Native, arguments: Arguments, kind: Kind, form: int) -> None:
+    def __init__(self, native: Native, arguments: Arguments, kind: ArgumentKind, form: int) -> None:
         self._program = native, arguments
         self._kind, self._form = kind, form
         self._functions: list[Callable[..., Any]] = []
@@ -227,7 +227,7 @@ def unless_limited(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def quick_call(
-    native: Native, arguments: Arguments, kind: Kind, form: int, sizes: tuple[int, ...] = ()
+    native: Native, arguments: Arguments, kind: ArgumentKind, form: int, sizes: tuple[int, ...] = ()
 ) -> Callable[..., Any] | None:
     """The program as a built-in function; None if it is not one that can be called so."""
     if array_layout() is None or not _is_simple(native, sizes):
@@ -255,7 +255,7 @@ def _is_simple(native: Native, sizes: tuple[int, ...]) -> bool:
 
 
 def _input_rows(
-    native: Native, arguments: Arguments, kind: Kind, bindings: Mapping[Symbol, int]
+    native: Native, arguments: Arguments, kind: ArgumentKind, bindings: Mapping[Symbol, int]
 ) -> Array | None:
     slots = {number: slot for slot, number in native.inputs}
     values = arguments.graph.inputs
@@ -276,7 +276,7 @@ def _input_rows(
 
 
 def _output_rows(
-    native: Native, kind: Kind, bindings: Mapping[Symbol, int], held: list[object]
+    native: Native, kind: ArgumentKind, bindings: Mapping[Symbol, int], held: list[object]
 ) -> Array | None:
     rows = np.zeros((len(native.outputs), OUTPUT_WORDS), np.int64)
     for k, (number, slot) in enumerate(native.outputs):
@@ -315,7 +315,7 @@ def row_major(shape: tuple[int, ...], unit: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _function_table(kind: Kind) -> Array:
+def _function_table(kind: ArgumentKind) -> Array:
     python = [_address(getattr(ctypes.pythonapi, name)) for name in _PYTHON_FUNCTIONS]
     return np.array([*python, *kind.functions], np.int64)
 
@@ -331,7 +331,7 @@ _methods: dict[str, _Method] = {}
 """The functions that were compiled; Python refers to their descriptions for good."""
 
 
-def _built_in(kind: Kind, description: Description) -> Callable[..., Any]:
+def _built_in(kind: ArgumentKind, description: Description) -> Callable[..., Any]:
     """A function of Python whose ``self`` is a description."""
     with _lock:
         if kind.name not in _methods:
@@ -344,7 +344,7 @@ def _built_in(kind: Kind, description: Description) -> Callable[..., Any]:
     return made
 
 
-def _compiled(kind: Kind) -> _Method:
+def _compiled(kind: ArgumentKind) -> _Method:
     layout = array_layout()
     assert layout is not None, "calls are only made where the layout of arrays is known"
     text = call_module(llvm.get_process_triple(), layout, kind.layout)

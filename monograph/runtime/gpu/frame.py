@@ -20,7 +20,7 @@ from monograph.errors import EvaluationError, UnsupportedError
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.interpret import evaluate_node
 from monograph.ir.types import i32
-from monograph.program.arena import Plan, plan
+from monograph.program.arena import ArenaPlan, plan
 from monograph.program.code import Copy, Interpret, Launch, LibraryCall, SlotKind, Step
 from monograph.program.liveness import SlotRequest
 from monograph.runtime.gpu.memory import Block
@@ -50,7 +50,7 @@ class PreparedStep:
 class Frame:
     """Addresses, parameters and steps of a program at some sizes, on one stream."""
 
-    def __init__(self, held: OnDevice, sizes: tuple[int, ...], arena_plan: Plan) -> None:
+    def __init__(self, held: OnDevice, sizes: tuple[int, ...], arena_plan: ArenaPlan) -> None:
         self.held = held
         self.program = held.program
         self.sizes = sizes
@@ -344,6 +344,6 @@ class Flags:
             )
 
 
-def plan_arena(requests: Sequence[SlotRequest], bindings: Mapping[Symbol, int]) -> Plan:
+def plan_arena(requests: Sequence[SlotRequest], bindings: Mapping[Symbol, int]) -> ArenaPlan:
     """Where in the arena each slot lies at some sizes."""
     return plan([each.at(bindings) for each in requests], alignment=256, effort=0)

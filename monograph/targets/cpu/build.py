@@ -17,18 +17,18 @@ from monograph.fusion.regions import Fusions, fuse_regions
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.text import nest_text
-from monograph.program.code import Count, Repeat, Spread, Step, flattened
+from monograph.program.code import ForLoop, ParallelFor, Step, WhileLoop, flattened
 from monograph.program.text import program_text
 from monograph.progress import announce
 from monograph.targets import base
 from monograph.targets.base import Assembled, BuildOptions
-from monograph.targets.cpu.assemble.program_builder import BuiltKernel, Launches
+from monograph.targets.cpu.assemble.program_builder import BuiltKernel, ProgramBuilder
 from monograph.targets.cpu.assemble.steps import StepBuilder, computes
 from monograph.targets.cpu.entry_point.entry import entry_text
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
-from monograph.targets.cpu.parts import Parts
+from monograph.targets.cpu.parts import PartsInProgress
 from monograph.targets.cpu.tuning import Tuning
 from monograph.targets.plan import PlannedKernel
 
@@ -56,7 +56,7 @@ class CpuAssembled(Assembled):
     """Slots, steps and loop nests; large kernels may already be on their way through LLVM."""
 
     steps: StepBuilder
-    parts: Parts
+    parts: PartsInProgress
     sizes: tuple[Symbol, ...]
     listings: bool
     seconds: dict[str, float]
@@ -96,8 +96,8 @@ def assemble(
 ) -> CpuAssembled:
     """Decide how each group of a lowered graph is computed, in what steps and memory."""
     started = time.perf_counter()
-    given = {value: Layout(each) for value, each in options.strides.items()}
-    parts = Parts(machine, ATTRIBUTES)
+    given = {value: MemoryLayout(each) for value, each in options.strides.items()}
+    parts = PartsInProgress(machine, ATTRIBUTES)
     tuning = options.tuning
     assert tuning is None or isinstance(tuning, Tuning), "made by this target"
     steps = StepBuilder(machine, given, fusions, options.tolerance, tuning)
@@ -126,7 +126,7 @@ def emit(assembled: CpuAssembled) -> Program:
     if assembled.listings:  # to be read as one, whatever it takes
         compiled = compile_text(text, steps.machine, listings=True)
     else:
-        loops = Repeat | Count | Spread
+        loops = WhileLoop | ForLoop | ParallelFor
         has_loops = any(isinstance(step, loops) for step in flattened(tuple(steps.steps)))
         compiled = parts.compiled(
             module.declarations, module.kernels, module.entry, has_loops=has_loops
@@ -189,18 +189,20 @@ class Module:
         return f"{self.declarations}\n\n{bodies}\n{self.entry}\n{ATTRIBUTES}"
 
 
-def module_of(launches: Launches, sizes: tuple[Symbol, ...]) -> tuple[Module, Mapping[int, Step]]:
+def module_of(
+    builder: ProgramBuilder, sizes: tuple[Symbol, ...]
+) -> tuple[Module, Mapping[int, Step]]:
     """All kernels and the entry points, and the step that each result code stands for."""
-    built = [(each.name, each.text) for each in launches.kernels.values()]
-    parts = launches.parts
+    built = [(each.name, each.text) for each in builder.kernels.values()]
+    parts = builder.parts
     codes = {} if parts is None else {name: parts.code(name, text) for name, text in built}
     entry, declarations, failures = entry_text(
-        launches.slots, sizes, launches.steps, launches.prepare, codes
+        builder.slots, sizes, builder.steps, builder.prepare, codes
     )
     kernels = {}
     for name, text in built:
         code = codes.get(name, name)
         kernels[code] = text.replace(name, code)
-    declared = "\n".join(sorted(launches.declarations | declarations))
+    declared = "\n".join(sorted(builder.declarations | declarations))
     shared = {name: code for name, code in codes.items() if name != code}
     return Module(declared, kernels, entry, shared), failures

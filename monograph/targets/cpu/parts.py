@@ -33,7 +33,7 @@ _HEADER = 60
 _DEFINED = re.compile(r"^define (?!internal )(\w+) (@[^(]+)\(([^)]*)\)", re.MULTILINE)
 
 
-class Parts:
+class PartsInProgress:
     """The parts of a program; on leaving it, those that nobody waits for are given up."""
 
     def __init__(self, machine: Machine, attributes: str) -> None:
@@ -45,7 +45,7 @@ class Parts:
         self._taken: set[str] = set()
         self._codes: dict[bytes, str] = {}
 
-    def __enter__(self) -> Parts:
+    def __enter__(self) -> PartsInProgress:
         return self
 
     def __exit__(

@@ -10,7 +10,7 @@ from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, DType, TensorType, f32
 from monograph.program.code import Code, Slot, SlotKind
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.build import module_of
 from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.machine import Machine, compile_text
@@ -31,7 +31,7 @@ class Single:
     arrays: tuple[Array, ...]
 
 
-class Stage:
+class KernelInputs:
     """Everything that a kernel needs to run alone: sizes for its symbols, and its arrays."""
 
     def __init__(self, site: Site, machine: Machine) -> None:
@@ -56,17 +56,17 @@ class Stage:
         Sizes that are not known come from inputs of their own, which nobody reads.
         """
         graph, arrays = Graph("single"), list[Array]()
-        launches = Launches(self.machine, {})
+        builder = ProgramBuilder(self.machine, {})
         weights: list[Data] = []
         for symbol in self.sizes:
             value = graph.add_input(f"size_{symbol.name}", TensorType(f32, (symbol,)))
-            launches.slots.append(_slot(SlotKind.INPUT, value.name, f32, symbol, len(arrays)))
+            builder.slots.append(_slot(SlotKind.INPUT, value.name, f32, symbol, len(arrays)))
             arrays.append(np.zeros(self.bindings[symbol], np.float32))
         read, written = [], []
         for slot, constant, array in zip(
             self.site.inputs, self.site.constant, self.filled, strict=True
         ):
-            read.append(len(launches.slots))
+            read.append(len(builder.slots))
             elements = _elements(slot)
             if constant:
                 kind, number = SlotKind.WEIGHT, len(weights)
@@ -75,17 +75,17 @@ class Stage:
                 kind, number = SlotKind.INPUT, len(arrays)
                 arrays.append(array)
                 graph.add_input(f"x{number}", TensorType(slot.dtype, (elements,)))
-            launches.slots.append(_slot(kind, slot.name, slot.dtype, elements, number))
+            builder.slots.append(_slot(kind, slot.name, slot.dtype, elements, number))
         for slot, array in zip(self.site.outputs, self.written, strict=True):
-            written.append(len(launches.slots))
+            written.append(len(builder.slots))
             elements, number = _elements(slot), len(arrays)
             arrays.append(array)
             graph.add_input(f"y{number}", TensorType(slot.dtype, (elements,)))
-            launches.slots.append(_slot(SlotKind.INPUT, slot.name, slot.dtype, elements, number))
-        self.site.launch(launches, choice, read, written)
-        module, failures = module_of(launches, self.sizes)
+            builder.slots.append(_slot(SlotKind.INPUT, slot.name, slot.dtype, elements, number))
+        self.site.launch(builder, choice, read, written)
+        module, failures = module_of(builder, self.sizes)
         compiled = compile_text(module.text, self.machine)
-        slots, steps = tuple(launches.slots), tuple(launches.steps)
+        slots, steps = tuple(builder.slots), tuple(builder.steps)
         code = Code(compiled.object, slots, self.sizes, steps, failures, tuple(weights), ())
         return Single(code, graph, tuple(arrays))
 

@@ -23,12 +23,12 @@ from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.products.tiles import Tiling
 
 if TYPE_CHECKING:
-    from monograph.targets.cpu.assemble.program_builder import Launches
+    from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 
 Choice: TypeAlias = Schedule | Tiling | AttentionTile
 Chosen = TypeVar("Chosen", Schedule, Tiling, AttentionTile)
 Edits: TypeAlias = Mapping[str, int]
-Launcher: TypeAlias = Callable[["Launches", Choice, Sequence[int], Sequence[int]], None]
+Launcher: TypeAlias = Callable[["ProgramBuilder", Choice, Sequence[int], Sequence[int]], None]
 """Launches a kernel in a program, as a choice says, on slots that it reads and writes."""
 
 

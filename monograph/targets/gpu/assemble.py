@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
-from monograph.fusion.group import Fusion, Group, Kind, is_stored
+from monograph.fusion.group import Fusion, Group, GroupKind, is_stored
 from monograph.fusion.regions import Fusions
 from monograph.ir.graph import Graph, Node, Value
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout, laid_out
+from monograph.kernel.layout import MemoryLayout, laid_out
 from monograph.ops.attention import Attention
 from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, LibraryCall, Slot, SlotKind
@@ -73,7 +73,7 @@ class StepBuilder(SlotBuilder):
         super().__init__()
         self.fusions = fusions
         self.chip = chip
-        self.layouts: Mapping[Value, Layout] = {}
+        self.layouts: Mapping[Value, MemoryLayout] = {}
         """How the values lie that are not row-major."""
         self.planned: list[PlannedKernel] = []
         """How each kernel is computed that no equal one was before."""
@@ -125,9 +125,9 @@ class StepBuilder(SlotBuilder):
         first = group.nodes[0]
         if all(self.is_alias(node) for node in group.nodes):
             return
-        if group.kind is Kind.OPAQUE and is_read_in_place(first, self.chip):
+        if group.kind is GroupKind.OPAQUE and is_read_in_place(first, self.chip):
             return
-        why = why_library(first, self.chip) if group.kind is Kind.OPAQUE else None
+        why = why_library(first, self.chip) if group.kind is GroupKind.OPAQUE else None
         if why is not None:
             self.alone(group, first, why)
             return
@@ -145,7 +145,7 @@ class StepBuilder(SlotBuilder):
             digest = "\n".join(map(_without_name, sequence.kernels))
             self.launch(group, digest, sequence, first.operands, first.results)
             return
-        if group.kind is Kind.OPAQUE:
+        if group.kind is GroupKind.OPAQUE:
             raise UnsupportedError(f"no formula gives the elements of {first.op.name}")
         lowered = lower_flat(group, name, self.results(group), self.layouts)
         if not lowered.flat.stores:

@@ -9,7 +9,7 @@ from monograph.fusion.group import Group
 from monograph.ir.graph import Node, Value
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.lower import lower_group
 from monograph.ops.attention import Attention
 from monograph.targets.gpu.attention import AttentionOperands, attention_candidates
@@ -30,7 +30,7 @@ def lower_flat(
     group: Group,
     name: str,
     outputs: Sequence[Value],
-    layouts: Mapping[Value, Layout] | None = None,
+    layouts: Mapping[Value, MemoryLayout] | None = None,
 ) -> LoweredGroup:
     """The formulas of these results of a group of lowerable nodes, flattened."""
     placed = {}

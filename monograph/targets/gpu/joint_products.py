@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from monograph.fusion.group import Fusion, Group, Kind
+from monograph.fusion.group import Fusion, Group, GroupKind
 from monograph.ir.graph import Node, Value
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, as_contraction
@@ -38,7 +38,7 @@ def join_products(fusion: Fusion) -> Fusion:
 
 
 def _may_join(writer: Group, reader: Group, value: Value) -> bool:
-    if writer.kind is not Kind.CONTRACTION or reader.kind is not Kind.CONTRACTION:
+    if writer.kind is not GroupKind.CONTRACTION or reader.kind is not GroupKind.CONTRACTION:
         return False
     if writer.copies or reader.copies or writer.outputs() != [value]:
         return False

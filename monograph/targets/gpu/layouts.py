@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monograph.config import Config
-from monograph.fusion.group import Fusion, Group, Kind, is_stored
+from monograph.fusion.group import Fusion, Group, GroupKind, is_stored
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import TensorType, bf16, f16, f32
-from monograph.kernel.layout import Layout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
 from monograph.kernel.lower import is_lowerable
 from monograph.ops.attention import Attention
 from monograph.ops.conv import Conv, ConvTranspose
@@ -29,9 +29,9 @@ LAYERS = (Conv, ConvTranspose)
 """Ops of which a library reads and writes channels last."""
 
 
-def choose_layouts(graph: Graph, fusion: Fusion, chip: Chip) -> dict[Value, Layout]:
+def choose_layouts(graph: Graph, fusion: Fusion, chip: Chip) -> dict[Value, MemoryLayout]:
     """The layouts of values that are not row-major."""
-    found: dict[Value, Layout] = {}
+    found: dict[Value, MemoryLayout] = {}
     for group in fusion.groups:
         for value in _candidates(group, found, chip):
             if _may_be_turned(value, graph, chip):
@@ -49,12 +49,12 @@ def choose_layouts(graph: Graph, fusion: Fusion, chip: Chip) -> dict[Value, Layo
     return found
 
 
-def _candidates(group: Group, found: dict[Value, Layout], chip: Chip) -> Iterator[Value]:
+def _candidates(group: Group, found: dict[Value, MemoryLayout], chip: Chip) -> Iterator[Value]:
     """The results of a convolution, and those of a kernel that reads such images."""
     first = group.nodes[0]
     if _is_layer(first, chip):
         yield first.results[0]
-    elif group.kind is not Kind.OPAQUE:
+    elif group.kind is not GroupKind.OPAQUE:
         read = [value.shape[:2] for value in group.inputs() if value in found]
         for value in group.outputs():
             if isinstance(value.type, TensorType) and value.shape[:2] in read:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from monograph.dataclass import dataclass
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType
-from monograph.kernel.layout import Layout, laid_out
+from monograph.kernel.layout import MemoryLayout, laid_out
 from monograph.ops.attention import Attention
 from monograph.ops.shape import Reshape, Transpose
 from monograph.ops.slicing import Slice
@@ -27,7 +27,7 @@ class StridedView:
     """Where a value lies in the memory of another: its first element, and strides in elements."""
 
     base: Value
-    layout: Layout
+    layout: MemoryLayout
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ def is_read_in_place(node: Node, chip: Chip) -> bool:
     return lies is not None and _feeds_libraries(node.results[0], lies, chip)
 
 
-def _feeds_libraries(value: Value, lies: Layout, chip: Chip) -> bool:
+def _feeds_libraries(value: Value, lies: MemoryLayout, chip: Chip) -> bool:
     """Whether only libraries read a value that lies so, perhaps as a view of it in turn."""
     for use in value.uses:
         if _reads_strided(use.node, value, lies, chip):
@@ -56,7 +56,7 @@ def _feeds_libraries(value: Value, lies: Layout, chip: Chip) -> bool:
     return bool(value.uses)
 
 
-def _reads_strided(node: Node, value: Value, lies: Layout, chip: Chip) -> bool:
+def _reads_strided(node: Node, value: Value, lies: MemoryLayout, chip: Chip) -> bool:
     """Whether a library takes a value that is not row-major: attention, if depths lie together."""
     if not isinstance(node.op, Attention) or not prefers_library(node, chip):
         return False
@@ -78,18 +78,18 @@ def view_of(value: Value, chip: Chip) -> StridedView:
     return StridedView(value, laid_out(value.shape, range(value.rank)))
 
 
-def _through(node: Node, lies: Layout) -> Layout | None:
+def _through(node: Node, lies: MemoryLayout) -> MemoryLayout | None:
     """How the result of a transpose, slice or reshape lies if the operand lies so."""
     op = node.op
     if isinstance(op, Transpose):
         strides = tuple(lies.strides[axis % len(lies.strides)] for axis in op.permutation)
-        return Layout(strides, lies.offset)
+        return MemoryLayout(strides, lies.offset)
     if isinstance(op, Slice):
         offset = lies.offset
         for start, stride in zip(op.starts, lies.strides, strict=True):
             offset = offset + start * stride
         pairs = zip(lies.strides, op.steps, strict=True)
-        return Layout(tuple(stride * step for stride, step in pairs), offset)
+        return MemoryLayout(tuple(stride * step for stride, step in pairs), offset)
     if not isinstance(op, Reshape) or not _is_static(node.operands[0]):
         return None
     return lies.viewed(node.operands[0].shape, node.results[0].shape)

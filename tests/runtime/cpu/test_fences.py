@@ -27,7 +27,7 @@ from monograph.compiler import Options, compile_graph
 from monograph.config import FENCES, VECTOR_BYTES
 from monograph.ir.interpret import interpret
 from monograph.ir.types import Array
-from monograph.program.code import Code, Launch, SlotKind, Spread
+from monograph.program.code import Code, Launch, ParallelFor, SlotKind
 from monograph.runtime.cpu.fences import Area, FencedCall, FenceError, Memory, Side
 from monograph.runtime.cpu.native import Native
 from tests.runtime.programs import CASES, Case, floats, let_interpret
@@ -160,7 +160,7 @@ def test_runs_side_by_side_have_fences_each(fenced: Side) -> None:
     graph = monograph.trace(chain, "f32[5, 24, 24]", "f32[24, 24]")
     executable = compile_graph(graph, Options(cache=False, threads=2))
     assert executable.code is not None
-    assert any(isinstance(step, Spread) for step in executable.code.steps)
+    assert any(isinstance(step, ParallelFor) for step in executable.code.steps)
     inputs = [floats(5, 24, 24), floats(24, 24)]
     (expected,) = interpret(graph, inputs)
     np.testing.assert_allclose(executable.run(inputs)[0], expected, rtol=1e-4, atol=1e-5)

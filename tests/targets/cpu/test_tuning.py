@@ -13,7 +13,7 @@ from monograph.targets.cpu.knobs import KNOBS, edited, knobs
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import host
 from monograph.targets.cpu.products.tiles import Reading, Segment, Tiling
-from monograph.targets.cpu.single import Stage
+from monograph.targets.cpu.single import KernelInputs
 from monograph.targets.cpu.tuning import Recorder, Site, Tuning
 
 WEIGHT = np.linspace(-1, 1, 64 * 96, dtype=np.float32).reshape(64, 96)
@@ -60,9 +60,11 @@ def test_every_value_of_every_knob_computes_the_same(name: str) -> None:
     sites = _sites(GRAPHS[name])
     assert sites
     for site in sites:
-        stage = Stage(site, host())
+        stage = KernelInputs(site, host())
 
-        def run(edits: dict[str, int], site: Site = site, stage: Stage = stage) -> list[np.ndarray]:
+        def run(
+            edits: dict[str, int], site: Site = site, stage: KernelInputs = stage
+        ) -> list[np.ndarray]:
             single = stage.build(edited(site.choice, edits))
             for array in stage.written:
                 array.fill(9)

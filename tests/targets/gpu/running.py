@@ -18,7 +18,7 @@ import torch
 import triton
 
 from monograph.errors import InputError, UnsupportedError
-from monograph.fusion.group import Group, Kind, fuse, is_stored
+from monograph.fusion.group import Group, GroupKind, fuse, is_stored
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import evaluate_node
@@ -87,7 +87,7 @@ def run_graph(
                 sizes[dim] = size
     lowerable = {node: is_lowerable(node) for node in graph.nodes}
     for number, group in enumerate(join_products(fuse(graph, lowerable)).groups):
-        if group.kind is Kind.OPAQUE and not isinstance(group.nodes[0].op, Attention):
+        if group.kind is GroupKind.OPAQUE and not isinstance(group.nodes[0].op, Attention):
             for node in group.nodes:
                 _on_host(run, node, held, "no formula gives its elements")
             continue

@@ -15,8 +15,8 @@ from monograph.ir.build import cast_to
 from monograph.ir.graph import Value
 from monograph.ir.types import f32, f64
 from monograph.ops import elementwise as e
+from monograph.ops import erf_reference
 from monograph.ops import math as m
-from monograph.ops import special
 from monograph.ops import trigonometry as t
 
 
@@ -64,18 +64,18 @@ def log2(op: m.Log2, x: Value) -> Value:
 
 @expands(m.Erf)
 def erf(op: m.Erf, x: Value) -> Value:
-    """See ``ops.special``, whose series this is."""
+    """See ``ops.erf_reference``, whose series this is."""
     size = e.abs(x)
     inner = _series(e.where(size <= 1.0, x, 0.0))
-    return e.where(size <= 1.0, inner, e.copysign(1.0 - _tail(size, len(special._TAIL)), x))
+    return e.where(size <= 1.0, inner, e.copysign(1.0 - _tail(size, len(erf_reference._TAIL)), x))
 
 
 @expands(m.Erfc)
 def erfc(op: m.Erfc, x: Value) -> Value:
-    """See ``ops.special``, whose series this is; f32 needs fewer terms of it."""
+    """See ``ops.erf_reference``, whose series this is; f32 needs fewer terms of it."""
     wide = cast_to(x, f64)
     size = e.abs(wide)
-    tail = _tail(size, 16 if x.dtype is f32 else len(special._TAIL))
+    tail = _tail(size, 16 if x.dtype is f32 else len(erf_reference._TAIL))
     outer = e.where(wide < 0.0, 2.0 - tail, tail)
     inner = 1.0 - _series(e.where(size <= 0.5, wide, 0.0))
     return cast_to(e.where(size <= 0.5, inner, outer), x.dtype)
@@ -84,8 +84,8 @@ def erfc(op: m.Erfc, x: Value) -> Value:
 def _series(x: Value) -> Value:
     """erf near 0, by its Taylor series."""
     squared = x * x
-    total: Value | float = special._TAYLOR[-1]
-    for coefficient in reversed(special._TAYLOR[:-1]):
+    total: Value | float = erf_reference._TAYLOR[-1]
+    for coefficient in reversed(erf_reference._TAYLOR[:-1]):
         total = squared * total + coefficient
     return x * total
 
@@ -93,7 +93,7 @@ def _series(x: Value) -> Value:
 def _tail(size: Value, terms: int) -> Value:
     """erfc of numbers that are not negative."""
     near = e.minimum(size, 30.0)
-    smooth = _chebyshev((near - 4.0) / (near + 4.0), special._TAIL[:terms])
+    smooth = _chebyshev((near - 4.0) / (near + 4.0), erf_reference._TAIL[:terms])
     head = e.floor(near * 16.0) / 16.0
     fine = m.exp(e.negate(near - head) * (near + head))
     return m.exp(e.negate(head) * head) * (fine * smooth / (near * 2.0 + 1.0))

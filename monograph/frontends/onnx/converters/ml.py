@@ -18,7 +18,7 @@ from monograph.ir.graph import Value, current_graph
 from monograph.ir.types import Array, DType, f32, f64, i64, string
 from monograph.ops.index import Take
 from monograph.ops.reduce import Max, Sum
-from monograph.ops.translate import Translate
+from monograph.ops.table_lookup import Translate
 
 DOMAIN = "ai.onnx.ml"
 

@@ -16,7 +16,7 @@ from monograph.ir.dims import Symbol, substitute_dim, substitute_shape
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.rebased import on_pieces
-from monograph.kernel.renamed import mentioned_sizes, numbered, renamed
+from monograph.kernel.size_names import mentioned_sizes, number_sizes, rename_sizes
 from monograph.program.code import Launch, Slot, SlotKind, Step
 
 MAX_COPIED_BYTES = 1 << 20
@@ -73,11 +73,11 @@ class Moves:
         if not sizes:
             return flat, {}
         ranges = tuple(symbol.bounds() for symbol in sizes)
-        first = self._names.setdefault((numbered(flat, sizes).digest, ranges), sizes)
+        first = self._names.setdefault((number_sizes(flat, sizes).digest, ranges), sizes)
         if first == sizes:
             return flat, {}
         names = dict(zip(sizes, first, strict=True))
-        return renamed(flat, names), names
+        return rename_sizes(flat, names), names
 
     def _on_pieces(
         self, kernel: Kernel, slots: Mapping[str, int]

@@ -13,24 +13,24 @@ from __future__ import annotations
 from monograph.program.code import (
     Alternate,
     Copy,
-    Count,
-    Element,
+    ForLoop,
     Launch,
     Sections,
+    SliceView,
     Step,
     flattened,
     is_independent,
     touched,
 )
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 
 MAX_STEPS_BETWEEN = 16
 """Steps between two loops up to which they are brought together."""
 
 
-def join_loops(launches: Launches, ends: list[int]) -> None:
+def join_loops(builder: ProgramBuilder, ends: list[int]) -> None:
     """Join each loop with the next one; ``ends`` are numbers of steps, which become fewer."""
-    steps, number = launches.steps, 0
+    steps, number = builder.steps, 0
     position = 0
     while position < len(steps):
         other = _partner(steps, position)
@@ -50,15 +50,15 @@ def _partner(steps: list[Step], position: int) -> int | None:
     for other in range(position + 1, min(position + 2 + MAX_STEPS_BETWEEN, len(steps))):
         if _conflict(loop, steps[other]):
             return None
-        if isinstance(steps[other], Count):
+        if isinstance(steps[other], ForLoop):
             return other if _may_run_beside(steps[other]) else None
     return None
 
 
 def _may_run_beside(step: Step) -> bool:
     """Whether a step is a loop in which nothing can fail, or asks Python."""
-    return isinstance(step, Count) and all(
-        isinstance(each, Count) or is_independent(each) for each in flattened(step.body)
+    return isinstance(step, ForLoop) and all(
+        isinstance(each, ForLoop) or is_independent(each) for each in flattened(step.body)
     )
 
 
@@ -83,7 +83,7 @@ def _slots(step: Step) -> tuple[set[int], set[int]]:
                 written.update(each.slots[len(each.slots) - each.outputs :])
             case Copy(_, target, _):
                 written.add(target)
-            case Element() | Alternate():
+            case SliceView() | Alternate():
                 slot, *wholes = touched(each)
                 pieces[slot] = wholes
             case _:

@@ -21,7 +21,7 @@ from monograph.ir.types import i32
 from monograph.kernel.expr import Buffer
 from monograph.kernel.in_place import overwritable_inputs
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout, laid_out
+from monograph.kernel.layout import MemoryLayout, laid_out
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.rebased import named_by_place, without_unread
 from monograph.kernel.verify_kernel import verify_kernel
@@ -38,7 +38,7 @@ from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.loops.unroll_window import write_out_taps
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.parts import Parts
+from monograph.targets.cpu.parts import PartsInProgress
 from monograph.targets.cpu.products.packing import Tiles
 from monograph.targets.cpu.products.pairs import holds_small, is_small
 from monograph.targets.cpu.products.product import Product
@@ -71,13 +71,13 @@ class BuiltKernel:
         return self.how or str(self.schedule or "as the op states its loops")
 
 
-class Launches(SlotBuilder):
+class ProgramBuilder(SlotBuilder):
     """Gathers the slots, kernels and steps of one program."""
 
     def __init__(
         self,
         machine: Machine,
-        layouts: Mapping[Value, Layout],
+        layouts: Mapping[Value, MemoryLayout],
         tolerance: float | None = None,
         tuning: Tuning | None = None,
     ) -> None:
@@ -100,13 +100,13 @@ class Launches(SlotBuilder):
         self.products: dict[str, Product] = {}
         """What the loops of products are made of, by the names of their kernels."""
         self.kernels: dict[tuple[str, bool, bool], BuiltKernel] = {}
-        self.parts: Parts | None = None
+        self.parts: PartsInProgress | None = None
         """Where kernels are compiled while others are made, if anywhere."""
         self._handed_over = 0
         self.declarations: set[str] = set()
         self.nests: dict[Hashable, LoopNest] = {}
         """Loops that a family made, by what they are made of."""
-        self.converted: dict[tuple[Value, Layout, Value | None], int] = {}
+        self.converted: dict[tuple[Value, MemoryLayout, Value | None], int] = {}
         """Slots of values that were copied into another layout."""
         self.conversions: list[Conversion] = []
         self.small: set[int] = set()
@@ -424,9 +424,9 @@ def _alone(group: Group, flat: Kernel) -> Launcher:
     """Launches a kernel with a schedule that somebody else chose."""
 
     def launch(
-        launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
+        builder: ProgramBuilder, choice: object, inputs: Sequence[int], outputs: Sequence[int]
     ) -> None:
         assert isinstance(choice, Schedule)
-        launches.launch_flat(group, flat, inputs, outputs, choice)
+        builder.launch_flat(group, flat, inputs, outputs, choice)
 
     return launch

@@ -16,7 +16,7 @@ from monograph.fusion.group import Group
 from monograph.ir.dims import Symbol, substitute_dim, substitute_shape
 from monograph.kernel.kernel import Kernel
 from monograph.program.code import Launch, Slot, SlotKind
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.tuning import Recorder
 
 
@@ -44,8 +44,8 @@ class _Taken:
 class Repeats:
     """What the kernels of a program took, by what they are and what kind of slots they have."""
 
-    def __init__(self, launches: Launches) -> None:
-        self._launches = launches
+    def __init__(self, builder: ProgramBuilder) -> None:
+        self._launches = builder
         self._taken: dict[Hashable, _Taken] = {}
 
     def again(
@@ -62,27 +62,27 @@ class Repeats:
         taken = self._taken.get(self._key(flat, slots, names or {}))
         if taken is None or isinstance(self._launches.tuning, Recorder):
             return False  # whoever records choices wants to hear of each of them
-        launches = self._launches
+        builder = self._launches
         known = dict(zip(taken.slots, slots, strict=True))
         for number, slot in taken.made.items():
-            known[number] = len(launches.slots)
-            launches.slots.append(slot)
-            if number in launches.packs:
-                launches.packs.add(known[number])
+            known[number] = len(builder.slots)
+            builder.slots.append(slot)
+            if number in builder.packs:
+                builder.packs.add(known[number])
         for each in taken.packings:
             self._pack(each, known)
-        launches.steps += [_moved(step, known) for step in taken.steps]
+        builder.steps += [_moved(step, known) for step in taken.steps]
         group.joined += taken.reasons
         return True
 
     def _pack(self, packing: _Packing, known: dict[int, int]) -> None:
-        launches = self._launches
+        builder = self._launches
         key = (packing.digest, tuple(known[slot] for slot in packing.read))
-        if key not in launches.prepared:
-            launches.prepared[key] = known[packing.slot] = len(launches.slots)
-            launches.slots.append(launches.slots[packing.slot])
-            launches.prepare.append(_moved(packing.step, known))
-        known[packing.slot] = launches.prepared[key]
+        if key not in builder.prepared:
+            builder.prepared[key] = known[packing.slot] = len(builder.slots)
+            builder.slots.append(builder.slots[packing.slot])
+            builder.prepare.append(_moved(packing.step, known))
+        known[packing.slot] = builder.prepared[key]
 
     @contextmanager
     def noting(
@@ -93,13 +93,13 @@ class Repeats:
         names: Mapping[Symbol, Symbol] | None = None,
     ) -> Iterator[None]:
         """Note what is taken meanwhile."""
-        launches = self._launches
-        before = len(launches.slots), len(launches.steps), len(launches.prepare), len(group.joined)
+        builder = self._launches
+        before = len(builder.slots), len(builder.steps), len(builder.prepare), len(group.joined)
         yield
         first, step, packed, reason = before
-        made = dict(enumerate(launches.slots[first:], first))
-        keys = [key for key, slot in launches.prepared.items() if slot >= first]
-        making, steps = launches.prepare[packed:], launches.steps[step:]
+        made = dict(enumerate(builder.slots[first:], first))
+        keys = [key for key, slot in builder.prepared.items() if slot >= first]
+        making, steps = builder.prepare[packed:], builder.steps[step:]
         known = {*slots, *made}
         plain = [
             each
@@ -109,7 +109,7 @@ class Repeats:
         if len(plain) < len(making) + len(steps) or len(making) != len(keys):
             return  # something else than launches on what it was given, which is not worth noting
         packings = tuple(
-            _Packing(launches.prepared[key], *key, each)
+            _Packing(builder.prepared[key], *key, each)
             for key, each in zip(keys, plain, strict=False)
         )
         scratch = {k: slot for k, slot in made.items() if slot.kind is not SlotKind.PREPARED}

@@ -11,24 +11,24 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from monograph.program.code import Launch, Step
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 
 
 class Sharing:
     """What the launches of a list of steps packed, by kernel and slots."""
 
-    def __init__(self, launches: Launches) -> None:
-        self._launches = launches
+    def __init__(self, builder: ProgramBuilder) -> None:
+        self._launches = builder
         self._steps: list[Step] | None = None
         self._left: dict[Hashable, int] = {}
 
     def settle(self, first: int) -> None:
         """Leave out launches, from a step on, that pack what is packed already."""
-        launches = self._launches
-        if launches.steps is not self._steps:
-            self._steps, self._left = launches.steps, {}
-        added = [step for step in launches.steps[first:] if isinstance(step, Launch)]
-        if len(added) < len(launches.steps) - first:
+        builder = self._launches
+        if builder.steps is not self._steps:
+            self._steps, self._left = builder.steps, {}
+        added = [step for step in builder.steps[first:] if isinstance(step, Launch)]
+        if len(added) < len(builder.steps) - first:
             return
         writers = Counter(slot for step in added for slot in _written(step))
         known: dict[int, int] = {}
@@ -40,14 +40,14 @@ class Sharing:
                 in_place=tuple(known.get(slot, slot) for slot in each.in_place),
             )
             target = each.slots[-1] if each.slots else None  # a check of constants has none
-            if target in launches.packs and writers[target] == 1 and not step.checked:
+            if target in builder.packs and writers[target] == 1 and not step.checked:
                 key = (step.kernel, step.slots[:-1], step.offsets)
                 found = self._left.setdefault(key, target)
                 if found != target:
                     known[target] = found
                     continue
             kept.append(step)
-        launches.steps[first:] = kept
+        builder.steps[first:] = kept
 
 
 def _written(step: Launch) -> Sequence[int]:

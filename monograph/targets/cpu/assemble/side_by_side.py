@@ -10,24 +10,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monograph.program.code import Launch, Step
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 
 MAX_LAUNCHES = 8
 """Launches that run side by side at most: all of their results are held at one time."""
 
 
-def join_equal(launches: Launches, ends: list[int]) -> None:
+def join_equal(builder: ProgramBuilder, ends: list[int]) -> None:
     """Join neighbouring launches; ``ends`` are numbers of steps, which become fewer."""
     kept: list[Step] = []
     numbers: list[int] = [0]
-    for step in launches.steps:
+    for step in builder.steps:
         last = kept[-1] if kept else None
         if isinstance(step, Launch) and isinstance(last, Launch) and _may_join(last, step):
             kept[-1] = _joined(last, step)
         else:
             kept.append(step)
         numbers.append(len(kept))
-    launches.steps[:] = kept
+    builder.steps[:] = kept
     ends[:] = [numbers[end] for end in ends]
 
 

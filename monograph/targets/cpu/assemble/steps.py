@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from monograph.fusion.group import Fusion, Group, Kind
-from monograph.fusion.places import Place
+from monograph.fusion.axis_map import AxisMap
+from monograph.fusion.group import Fusion, Group, GroupKind
 from monograph.fusion.regions import Fusions
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import u8
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.loop_lower import LoweredLoops, has_loops, lower_node
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import is_lowerable, lower_group
@@ -30,20 +30,20 @@ from monograph.program.code import (
     Alternate,
     Branch,
     Copy,
-    Count,
-    Element,
+    ForLoop,
     Launch,
-    Repeat,
+    ParallelFor,
+    SliceView,
     Slot,
     SlotKind,
-    Spread,
     Step,
+    WhileLoop,
     is_independent,
 )
 from monograph.progress import announce
 from monograph.targets.cpu.assemble.packed_results import join_packs
 from monograph.targets.cpu.assemble.parallel_loops import join_loops
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.assemble.repeats import Repeats
 from monograph.targets.cpu.assemble.shared_packs import Sharing
 from monograph.targets.cpu.assemble.side_by_side import join_equal
@@ -69,13 +69,13 @@ from monograph.targets.cpu.tuning import Tuning
 from monograph.targets.plan import PlannedKernel, Refusal
 
 
-class StepBuilder(Launches):
+class StepBuilder(ProgramBuilder):
     """Walks the groups of a graph, and gives each to the family that computes it."""
 
     def __init__(
         self,
         machine: Machine,
-        layouts: Mapping[Value, Layout],
+        layouts: Mapping[Value, MemoryLayout],
         fusions: Fusions,
         tolerance: float | None = None,
         tuning: Tuning | None = None,
@@ -132,7 +132,7 @@ class StepBuilder(Launches):
     def group(self, group: Group) -> None:
         """The steps of one group."""
         first = group.nodes[0]
-        if group.kind is Kind.OPAQUE:
+        if group.kind is GroupKind.OPAQUE:
             self.opaque(group, first)
             return
         attention = plan_attention(self, group)
@@ -167,7 +167,7 @@ class StepBuilder(Launches):
     def _shares_slot(self, view: Node) -> bool:
         return self.slot(view.results[0]) == self.slot(view.operands[0])
 
-    def computed(self, group: Group, outputs: Mapping[Value, Place]) -> None:
+    def computed(self, group: Group, outputs: Mapping[Value, AxisMap]) -> None:
         """Launches that compute a group, with its operands and results in the layouts it wants."""
         wanted = convolution_layouts(group, self.layouts)
         layouts = {**self.layouts, **wanted}
@@ -338,7 +338,7 @@ class StepBuilder(Launches):
         steps = self.nested(body, state, following)
         self.loop_depth -= 1
         steps += self._handed_on(following, state)
-        self.steps.append(Repeat(test, goes_on, steps, op.limit, repr(node)))
+        self.steps.append(WhileLoop(test, goes_on, steps, op.limit, repr(node)))
 
     def scan(self, node: Node, op: control.Scan) -> None:
         """As a loop, with sequences and stacked results taken piece by piece."""
@@ -353,7 +353,7 @@ class StepBuilder(Launches):
         for value, inner in zip(sequences, body.inputs[op.carries :], strict=False):
             slot = self.add_slot(inner, SlotKind.VIEW)
             pieces.append(
-                Element(slot, self.slot(value), counter, self.slots[slot].nbytes, reverse)
+                SliceView(slot, self.slot(value), counter, self.slots[slot].nbytes, reverse)
             )
             inputs.append(slot)
         for value, inner in zip(
@@ -361,7 +361,7 @@ class StepBuilder(Launches):
         ):
             slot = self.add_slot(inner, SlotKind.VIEW)
             pieces.append(
-                Element(slot, self.slot(value), counter, self.slots[slot].nbytes, reverse)
+                SliceView(slot, self.slot(value), counter, self.slots[slot].nbytes, reverse)
             )
             following.append(slot)
         first = len(self.slots)
@@ -372,7 +372,7 @@ class StepBuilder(Launches):
         if op.carries == 0 and all(map(is_independent, steps)):
             self.spread(counter, times, steps, first)
         else:
-            self.steps.append(Count(counter, times, steps))
+            self.steps.append(ForLoop(counter, times, steps))
 
     def spread(self, counter: int, times: Dim, steps: tuple[Step, ...], first: int) -> None:
         """A step whose runs need not wait for each other; they alone use the slots from ``first``.
@@ -385,7 +385,7 @@ class StepBuilder(Launches):
         self.slots.append(Slot(SlotKind.ARENA, "copies", u8, (0,)))
         self.slots.append(Slot(SlotKind.NUMBER, "distance", u8, (0,)))
         self.slots.append(Slot(SlotKind.NUMBER, "number_of_copies", u8, (0,)))
-        self.steps.append(Spread(counter, times, steps, own, *numbers))
+        self.steps.append(ParallelFor(counter, times, steps, own, *numbers))
 
     def carried(self, node: Node, body: Graph, count: int) -> list[int]:
         """Slots for the carries of a loop: the node's results, filled with the first ones."""

@@ -18,13 +18,13 @@ from monograph.kernel.attention import Formula, Position, StreamedAttention
 from monograph.kernel.expr import Buffer, Expr, Load
 from monograph.kernel.flatten import flat_buffer, flat_expr, flatten, offset
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.loops import LoopNest, Write
 from monograph.kernel.lower import GroupLowering, lower_group
 from monograph.ops.attention import Attention
 from monograph.ops.rules import broadcast_shapes
 from monograph.passes.decompose_unsupported_attention import DecomposeUnsupportedAttention
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.attention.operands import copied_operands, lie_apart
 from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_pieces
 from monograph.targets.cpu.attention.tiles import AttentionTile, stream
@@ -52,20 +52,20 @@ def is_streamed(node: Node) -> bool:
     return DECOMPOSE_ATTENTION.is_supported(node)
 
 
-def plan_attention(launches: Launches, group: Group) -> Launchable | None:
+def plan_attention(builder: ProgramBuilder, group: Group) -> Launchable | None:
     """A group that holds an attention; None if it holds none."""
     node = next((node for node in group.nodes if is_streamed(node)), None)
     if node is None:
         return None
     outputs = group.outputs()
-    lowering = _Attended(group, node, launches.layouts)
+    lowering = _Attended(group, node, builder.layouts)
     is_whole = lowering.can_store(outputs)
 
-    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
+    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
         if is_whole:
-            _launch(launches, group, lowering, outputs)
+            _launch(builder, group, lowering, outputs)
         else:
-            _apart(launches, group, node)
+            _apart(builder, group, node)
 
     rest = "" if is_whole else "; the rest of its group reads it in another arrangement"
     plan = KernelPlan("attention", f"scores are streamed, never stored{rest}")
@@ -73,7 +73,7 @@ def plan_attention(launches: Launches, group: Group) -> Launchable | None:
 
 
 def _launch(
-    launches: Launches, group: Group, lowering: _Attended, outputs: Sequence[Value]
+    builder: ProgramBuilder, group: Group, lowering: _Attended, outputs: Sequence[Value]
 ) -> None:
     """Few queries share what they read of a key; many stand side by side in the lanes.
 
@@ -86,19 +86,19 @@ def _launch(
     if few or _may_be_one(attention):
         times = 1 if few else launches_by_queries(queries)[0]
         alone = attention if few else replace(attention, queries=1)
-        _launch_pieces(launches, group, lowering, outputs, alone, times)
+        _launch_pieces(builder, group, lowering, outputs, alone, times)
     if few:
         return
     attention, copies = copied_operands(attention)
-    tile = choose_tile(attention, launches.machine)
-    nest = _streamed(launches, attention, tile)
+    tile = choose_tile(attention, builder.machine)
+    nest = _streamed(builder, attention, tile)
     names = [buffer.name for buffer in lowering.inputs.values()]
-    read = [launches.slot(value) for value in lowering.inputs]
-    written = [launches.slot(value) for value in outputs]
+    read = [builder.slot(value) for value in lowering.inputs]
+    written = [builder.slot(value) for value in outputs]
     launch = _alone(group, attention, copies, names)
     digest = " ".join((nest.digest, *(kernel.digest for kernel in copies)))
-    tile = launches.decide(digest, group, tile, read, written, launch)
-    launch(launches, tile, read, written)
+    tile = builder.decide(digest, group, tile, read, written, launch)
+    launch(builder, tile, read, written)
 
 
 def _may_be_one(attention: StreamedAttention) -> bool:
@@ -117,7 +117,7 @@ def launches_by_queries(queries: Dim) -> tuple[Dim, Dim]:
 
 
 def _launch_pieces(
-    launches: Launches,
+    builder: ProgramBuilder,
     group: Group,
     lowering: _Attended,
     outputs: Sequence[Value],
@@ -125,18 +125,18 @@ def _launch_pieces(
     times: Dim,
 ) -> None:
     """The loops over pieces and those that join them: once, or not at all."""
-    pieces = choose_pieces(attention, launches.machine)
-    nests = [_repeated(nest, times) for nest in _in_pieces(launches, attention, pieces)]
+    pieces = choose_pieces(attention, builder.machine)
+    nests = [_repeated(nest, times) for nest in _in_pieces(builder, attention, pieces)]
     slots: dict[str, int] = {}
     if len(nests) > 1:
-        slots = {buffer.name: launches.add_scratch(buffer) for buffer in nests[0].outputs}
+        slots = {buffer.name: builder.add_scratch(buffer) for buffer in nests[0].outputs}
     for nest in nests:
         says = f"online softmax of {pieces.queries} queries × {pieces.keys} keys, read in place"
         how = says if nest is nests[0] else "joins what the pieces of the keys gave"
-        built = launches.built_nest(group, nest, how=how)
-        inputs = _slots(launches, lowering, outputs, slots, nest.inputs)
-        written = _slots(launches, lowering, outputs, slots, nest.outputs)
-        launches.launch_built(built, group, inputs, written)
+        built = builder.built_nest(group, nest, how=how)
+        inputs = _slots(builder, lowering, outputs, slots, nest.inputs)
+        written = _slots(builder, lowering, outputs, slots, nest.outputs)
+        builder.launch_built(built, group, inputs, written)
 
 
 def _repeated(nest: LoopNest, times: Dim) -> LoopNest:
@@ -158,48 +158,50 @@ def _alone(
     several = launches_by_queries(attention.queries)[1] if _may_be_one(attention) else 1
 
     def launch(
-        launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
+        builder: ProgramBuilder, choice: object, inputs: Sequence[int], outputs: Sequence[int]
     ) -> None:
         assert isinstance(choice, AttentionTile)
         slots = dict(zip(names, inputs, strict=True))
         slots |= {f"o{number}": slot for number, slot in enumerate(outputs)}
         for kernel in copies:
             read = tuple(slots[buffer.name] for buffer in kernel.inputs)
-            slots[kernel.outputs[0].name] = launches.packed(group, flatten(kernel), read)
-        nest = _repeated(_streamed(launches, attention, choice), several)
+            slots[kernel.outputs[0].name] = builder.packed(group, flatten(kernel), read)
+        nest = _repeated(_streamed(builder, attention, choice), several)
         says = f"online softmax of {choice.queries} queries × {choice.keys} keys"
         how = f"{says}, {choice.rows}×{choice.columns} in registers"
-        built = launches.built_nest(group, nest, how=how)
+        built = builder.built_nest(group, nest, how=how)
         read = tuple(slots[buffer.name] for buffer in nest.inputs)
         written = [slots[buffer.name] for buffer in nest.outputs]
-        launches.launch_built(built, group, read, written)
+        builder.launch_built(built, group, read, written)
 
     return launch
 
 
-def _streamed(launches: Launches, attention: StreamedAttention, tile: AttentionTile) -> LoopNest:
+def _streamed(
+    builder: ProgramBuilder, attention: StreamedAttention, tile: AttentionTile
+) -> LoopNest:
     """The loops of an attention, made once for all that are equal."""
     key = (attention.identity, tile)
-    if key not in launches.nests:
-        launches.nests[key] = stream(attention, tile)
-    return launches.nests[key]
+    if key not in builder.nests:
+        builder.nests[key] = stream(attention, tile)
+    return builder.nests[key]
 
 
 def _in_pieces(
-    launches: Launches, attention: StreamedAttention, pieces: AttentionPieces
+    builder: ProgramBuilder, attention: StreamedAttention, pieces: AttentionPieces
 ) -> list[LoopNest]:
     """The loops over pieces and those that join them, made once for all that are equal."""
     keys = [(attention.identity, pieces, number) for number in range(2)]
-    if keys[0] not in launches.nests:
+    if keys[0] not in builder.nests:
         first, join = attend_in_pieces(attention, pieces)
-        launches.nests[keys[0]] = first
+        builder.nests[keys[0]] = first
         if join is not None:
-            launches.nests[keys[1]] = join
-    return [launches.nests[key] for key in keys if key in launches.nests]
+            builder.nests[keys[1]] = join
+    return [builder.nests[key] for key in keys if key in builder.nests]
 
 
 def _slots(
-    launches: Launches,
+    builder: ProgramBuilder,
     lowering: _Attended,
     outputs: Sequence[Value],
     scratch: Mapping[str, int],
@@ -209,31 +211,31 @@ def _slots(
     values = {buffer.name: value for value, buffer in lowering.inputs.items()}
     values |= {f"o{number}": value for number, value in enumerate(outputs)}
     return [
-        scratch[buffer.name] if buffer.name in scratch else launches.slot(values[buffer.name])
+        scratch[buffer.name] if buffer.name in scratch else builder.slot(values[buffer.name])
         for buffer in buffers
     ]
 
 
-def _apart(launches: Launches, group: Group, node: Node) -> None:
+def _apart(builder: ProgramBuilder, group: Group, node: Node) -> None:
     """The attention with what its operands are made of, then the rest of its group, which reads it
     in another arrangement.
     """
     inner = Group(_with_operands(group, node), group.kind, node.result.shape, {node.result: None})
     inner.exported = {node.result}
-    _launch(launches, inner, _Attended(inner, node, launches.layouts), [node.result])
+    _launch(builder, inner, _Attended(inner, node, builder.layouts), [node.result])
     rest = [other for other in group.nodes if other is not node]
     places = {}
     for value in group.outputs():
         place = group.places[value]
-        if launches.slot(value) == launches.slot(node.result):
+        if builder.slot(value) == builder.slot(node.result):
             continue  # it, or the same memory in another shape
         assert place is not None, f"%{value.name} has no place in its group"
         places[value] = place
     if not places:
         return
-    kernel, read = lower_group(group.name, rest, group.space, places, launches.layouts)
-    inputs = [launches.slot(value) for value in read]
-    launches.launch_flat(group, flatten(kernel), inputs, [launches.slot(v) for v in places])
+    kernel, read = lower_group(group.name, rest, group.space, places, builder.layouts)
+    inputs = [builder.slot(value) for value in read]
+    builder.launch_flat(group, flatten(kernel), inputs, [builder.slot(v) for v in places])
 
 
 def _with_operands(group: Group, node: Node) -> list[Node]:
@@ -248,7 +250,7 @@ def _with_operands(group: Group, node: Node) -> list[Node]:
 class _Attended(GroupLowering):
     """Formulas of a group in which the attention's own result stands for itself."""
 
-    def __init__(self, group: Group, node: Node, layouts: Mapping[Value, Layout]) -> None:
+    def __init__(self, group: Group, node: Node, layouts: Mapping[Value, MemoryLayout]) -> None:
         super().__init__(group.nodes, layouts)
         self.group = group
         self.node = node

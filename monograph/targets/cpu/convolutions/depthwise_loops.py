@@ -43,7 +43,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.loops import (
     Accumulator,
     Combine,
@@ -54,7 +54,7 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
 from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.loops.nest import substituted
@@ -72,22 +72,22 @@ MAX_WHOLE_ROW_TAPS = 25
 """Taps up to which a short row is read in whole, shorter vectors."""
 
 
-def plan_depthwise(launches: Launches, request: KernelRequest) -> Launchable | Refusal:
+def plan_depthwise(builder: ProgramBuilder, request: KernelRequest) -> Launchable | Refusal:
     """A convolution of each channel by itself, if the kernel is one."""
     depthwise = as_depthwise(request.flat)
     if depthwise is None:
         return Refusal("it is no convolution of each channel by itself")
     names = [buffer.name for buffer in request.flat.inputs]
 
-    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
+    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
         slots = dict(zip(names, read, strict=True))
-        _launch(launches, request.group, depthwise, None, slots, written)
+        _launch(builder, request.group, depthwise, None, slots, written)
 
     reason = "each channel is convolved by itself, and neighbours share what they read"
     return Launchable(KernelPlan("depthwise", reason), launch)
 
 
-def plan_planes(launches: Launches, request: GroupRequest) -> Launchable | Refusal:
+def plan_planes(builder: ProgramBuilder, request: GroupRequest) -> Launchable | Refusal:
     """The same of a row-major image, each channel of which is given its border on the way."""
     flat, values, wanted = request.flat, request.inputs, request.wanted
     if not wanted:
@@ -103,9 +103,9 @@ def plan_planes(launches: Launches, request: GroupRequest) -> Launchable | Refus
     if plane is None or depthwise.image.buffer.name != name:
         return Refusal("a channel with its border is too large to copy")
 
-    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
-        slots = {b.name: launches.slot(v) for b, v in zip(flat.inputs, values, strict=True)}
-        _launch(launches, request.group, depthwise, plane, slots, written)
+    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        slots = {b.name: builder.slot(v) for b, v in zip(flat.inputs, values, strict=True)}
+        _launch(builder, request.group, depthwise, plane, slots, written)
 
     reason = "each channel of a row-major image is given its border on the way"
     layouts = {x.name: layout}
@@ -114,7 +114,7 @@ def plan_planes(launches: Launches, request: GroupRequest) -> Launchable | Refus
 
 
 def _launch(
-    launches: Launches,
+    builder: ProgramBuilder,
     group: Group,
     depthwise: Depthwise,
     plane: Plane | None,
@@ -122,18 +122,18 @@ def _launch(
     outputs: Sequence[int],
 ) -> None:
     """Pack the weights, and convolve."""
-    in_pairs = "multiply_pairs" in launches.machine.dots
+    in_pairs = "multiply_pairs" in builder.machine.dots
     depthwise = replace(depthwise, in_pairs=in_pairs)
     packing = packed_weight(depthwise)
     (buffer,) = packing.outputs
     read = tuple(slots[each.name] for each in packing.inputs)
-    slots[buffer.name] = launches.packed(group, flatten(packing), read)
-    nest = depthwise_nest(depthwise, buffer, launches.machine, plane)
-    count = choose_tile(depthwise, launches.machine)
+    slots[buffer.name] = builder.packed(group, flatten(packing), read)
+    nest = depthwise_nest(depthwise, buffer, builder.machine, plane)
+    count = choose_tile(depthwise, builder.machine)
     along = "channels in vectors" if depthwise.has_channels_last else "columns in vectors"
     group.joined.append(f"each channel is convolved by itself: {along}, {count} at a time beside")
-    built = launches.built_nest(group, nest, how=f"each channel by itself, {along}")
-    launches.launch_built(built, group, [slots[each.name] for each in nest.inputs], outputs)
+    built = builder.built_nest(group, nest, how=f"each channel by itself, {along}")
+    builder.launch_built(built, group, [slots[each.name] for each in nest.inputs], outputs)
 
 
 def packed_weight(depthwise: Depthwise) -> Kernel:
@@ -200,7 +200,7 @@ class Plane:
     """Zeros before its first element."""
 
 
-def as_plane(depthwise: Depthwise, shape: Shape, layout: Layout) -> Plane | None:
+def as_plane(depthwise: Depthwise, shape: Shape, layout: MemoryLayout) -> Plane | None:
     """A channel of a row-major image of ``shape`` that is read in a bordered ``layout``."""
     if layout.order != (0, 1, 2, 3) or not is_static(shape) or not is_static(layout.strides):
         return None

@@ -15,14 +15,14 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from monograph.dataclass import dataclass
-from monograph.fusion.group import Group, Kind
+from monograph.fusion.group import Group, GroupKind
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.graph import Node, Value
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
 from monograph.targets.plan import KernelPlan, Refusal
@@ -40,7 +40,7 @@ class Gathered:
     product: Kernel
 
 
-def has_patches(group: Group, layouts: Mapping[Value, Layout]) -> bool:
+def has_patches(group: Group, layouts: Mapping[Value, MemoryLayout]) -> bool:
     """Whether a group is a strided convolution of separate windows, row-major at both ends."""
     node = _convolution(group)
     if node is None or any(value in layouts for value in (node.operands[0], *group.outputs())):
@@ -114,7 +114,7 @@ def _gather(name: str, load: Load, axes: tuple[Axis, ...], patches: Buffer) -> K
 
 def _convolution(group: Group) -> Node | None:
     """The one convolution of a group that is made around one."""
-    if group.kind is not Kind.CONTRACTION:
+    if group.kind is not GroupKind.CONTRACTION:
         return None
     nodes = [node for node in group.nodes if isinstance(node.op, Conv)]
     return nodes[0] if len(nodes) == 1 else None

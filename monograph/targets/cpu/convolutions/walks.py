@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import product
 from math import prod
 
-from monograph.fusion.group import Group, Kind
-from monograph.fusion.places import Place
+from monograph.fusion.axis_map import AxisMap
+from monograph.fusion.group import Group, GroupKind
 from monograph.ir.graph import Node
 from monograph.kernel.walk import Walk, divided, phased, phases, whole_walk
 from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient
@@ -27,7 +27,7 @@ def convolution_walks(group: Group) -> Sequence[Walk]:
     walk = whole_walk(group.space)
     nodes = [node for node in group.nodes if isinstance(node.op, CONVOLUTIONS)]
     place = group.places.get(nodes[0].results[0]) if len(nodes) == 1 else None
-    if place is None or group.kind is not Kind.CONTRACTION:
+    if place is None or group.kind is not GroupKind.CONTRACTION:
         return (walk,)
     (node,) = nodes
     walk = _by_groups(walk, node, place)
@@ -36,7 +36,7 @@ def convolution_walks(group: Group) -> Sequence[Walk]:
     return (walk,)
 
 
-def _by_groups(walk: Walk, node: Node, place: Place) -> Walk:
+def _by_groups(walk: Walk, node: Node, place: AxisMap) -> Walk:
     """The walk with the groups of a convolution as an axis; depthwise ones are channels already."""
     assert isinstance(node.op, CONVOLUTIONS)
     groups = node.op.groups
@@ -49,7 +49,7 @@ def _by_groups(walk: Walk, node: Node, place: Place) -> Walk:
     return divided(walk, dimension, groups)
 
 
-def _by_phases(walk: Walk, node: Node, op: ConvTranspose, place: Place) -> Sequence[Walk]:
+def _by_phases(walk: Walk, node: Node, op: ConvTranspose, place: AxisMap) -> Sequence[Walk]:
     """A walk for each combination of the phases along each axis."""
     found: list[list[tuple[int, int]]] = []
     for axis, stride in enumerate(op.stride):

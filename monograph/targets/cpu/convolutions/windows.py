@@ -16,7 +16,7 @@ from math import prod
 from typing import TypeAlias
 
 from monograph.dataclass import dataclass
-from monograph.fusion.group import Group, Kind
+from monograph.fusion.group import Group, GroupKind
 from monograph.ir.dims import Dim, Symbol, substitute_dim
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import f32, f64
@@ -25,9 +25,9 @@ from monograph.kernel.contraction import Contraction, as_contraction, with_k_ord
 from monograph.kernel.expr import Apply, Buffer, Expr, Load, Reduce
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.ops.conv import Conv
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
 from monograph.targets.cpu.products.contract import launch_product
 from monograph.targets.cpu.products.tiling import Weights, choose_tiling, is_worth_tiling
@@ -44,7 +44,7 @@ MAX_TRANSPOSED_STEPS = 160
 
 
 @dataclass(frozen=True)
-class Windows:
+class CopiedWindows:
     """Kernels that lay out the rows of a picture, and the convolution that reads them."""
 
     windows: Buffer
@@ -52,7 +52,7 @@ class Windows:
     product: Kernel
 
 
-def has_windows(group: Group, layouts: Mapping[Value, Layout]) -> bool:
+def has_windows(group: Group, layouts: Mapping[Value, MemoryLayout]) -> bool:
     """Whether a group is a convolution of a picture, row-major at both ends, with long rows."""
     node = _convolution(group)
     if node is None or any(value in layouts for value in (node.operands[0], *group.outputs())):
@@ -70,7 +70,7 @@ def has_windows(group: Group, layouts: Mapping[Value, Layout]) -> bool:
     return columns % PANEL_COLUMNS == 0 and steps <= MAX_TRANSPOSED_STEPS
 
 
-def in_windows(group: Group, kernel: Kernel, x: Buffer) -> Windows | None:
+def in_windows(group: Group, kernel: Kernel, x: Buffer) -> CopiedWindows | None:
     """The two kernels of a convolution that ``has_windows``; ``x`` is the picture."""
     node = _convolution(group)
     reductions = [each for each in kernel.expressions() if isinstance(each, Reduce)]
@@ -95,7 +95,7 @@ def in_windows(group: Group, kernel: Kernel, x: Buffer) -> Windows | None:
     stores = tuple(replace(each, value=e.replace(each.value, known)) for each in kernel.stores)
     read = tuple(windows if each.name == x.name else each for each in kernel.inputs)
     rows = _laid_out(kernel.name, node.op, x, windows)
-    return Windows(windows, rows, replace(kernel, inputs=read, stores=stores))
+    return CopiedWindows(windows, rows, replace(kernel, inputs=read, stores=stores))
 
 
 def _reads(value: Expr) -> set[str]:
@@ -160,10 +160,10 @@ def _part(
     return Kernel(f"{name}_windows", inputs, (windows,), axes, (store,))
 
 
-def plan_windows(launches: Launches, request: GroupRequest) -> Launchable | Refusal:
+def plan_windows(builder: ProgramBuilder, request: GroupRequest) -> Launchable | Refusal:
     """Lay out the rows of a picture as its windows read them, then multiply."""
     group = request.group
-    if request.wanted or len(request.kernels) != 1 or not has_windows(group, launches.layouts):
+    if request.wanted or len(request.kernels) != 1 or not has_windows(group, builder.layouts):
         return Refusal("it is no convolution of a picture between row-major ends")
     kernel, inputs = request.kernels[0]
     x = next(node.operands[0] for node in group.nodes if isinstance(node.op, Conv))
@@ -174,22 +174,22 @@ def plan_windows(launches: Launches, request: GroupRequest) -> Launchable | Refu
     contraction = as_contraction(flat)
     if contraction is None or not is_worth_tiling(contraction, Weights.NONE):
         return Refusal("there is too little to multiply for tiles to pay")
-    contraction, tiling = choose_tiling(_by_rows(contraction), launches.machine, Weights.NONE)
+    contraction, tiling = choose_tiling(_by_rows(contraction), builder.machine, Weights.NONE)
     buffer = windows.windows
 
-    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
-        given = [launches.slot(value) for value in inputs]
-        made = [launches.slot(value) for value in request.outputs]
+    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        given = [builder.slot(value) for value in inputs]
+        made = [builder.slot(value) for value in request.outputs]
         number = next(k for k, each in enumerate(flat.inputs) if each.name == buffer.name)
-        slot = launches.add_scratch(buffer)
+        slot = builder.add_scratch(buffer)
         for part in windows.rows:
-            launches.launch_flat(
+            builder.launch_flat(
                 group, flatten(part), [given[number]] if part.inputs else [], [slot]
             )
         slots = {each.name: one for each, one in zip(flat.inputs, given, strict=True)}
         slots[buffer.name] = slot
         group.joined.append("a picture's rows are laid out as its windows read them")
-        launch_product(launches, group, contraction, tiling, slots, made)
+        launch_product(builder, group, contraction, tiling, slots, made)
 
     reason = "a picture's rows are laid out as its windows read them, then multiplied"
     return Launchable(KernelPlan("windows", reason, tiling, (buffer,)), launch)
@@ -205,7 +205,7 @@ def _by_rows(contraction: Contraction) -> Contraction:
 
 def _convolution(group: Group) -> Node | None:
     """The one convolution of a group that is made around one."""
-    if group.kind is not Kind.CONTRACTION:
+    if group.kind is not GroupKind.CONTRACTION:
         return None
     nodes = [node for node in group.nodes if isinstance(node.op, Conv)]
     return nodes[0] if len(nodes) == 1 else None

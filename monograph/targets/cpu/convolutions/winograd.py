@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from monograph.dataclass import dataclass
-from monograph.fusion.group import Group, Kind
-from monograph.fusion.places import Place
+from monograph.fusion.axis_map import AxisMap
+from monograph.fusion.group import Group, GroupKind
 from monograph.ir.dims import Dim, Symbol, provably_at_least
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import bf16, f16, f32
@@ -25,16 +25,16 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient, flat_buffer, flat_expr, flatten
 from monograph.kernel.kernel import Store
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.lower import GroupLowering
 from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, TAPS, Transform
 from monograph.ops.conv import Conv
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.convolutions.winograd_loops import (
     Convolution,
-    Plan,
     Point,
     Winograd,
+    WinogradPlan,
     flat_store,
     tile_counts,
 )
@@ -58,14 +58,14 @@ MIN_BLOCKS, AMPLE_BLOCKS = 6, 16
 
 
 @dataclass(frozen=True)
-class Found:
+class WinogradMatch:
     """A convolution that the method can compute, and the values that its buffers are."""
 
     convolution: Convolution
     values: Mapping[str, Value]
 
 
-def plan_winograd(launches: StepBuilder, request: GroupRequest) -> Launchable | Refusal:
+def plan_winograd(builder: StepBuilder, request: GroupRequest) -> Launchable | Refusal:
     """The kernels of a 3×3 convolution, if this is one and the method wins."""
     group, wanted = request.group, request.wanted
     node = _main(group)
@@ -76,18 +76,18 @@ def plan_winograd(launches: StepBuilder, request: GroupRequest) -> Launchable | 
     if found is None:
         return Refusal(refused or "what is computed around it is not of single pixels")
     weights = [found.values[buffer.name] for buffer in found.convolution.weight_buffers()]
-    constant = all(value not in wanted and launches.is_weight(value) for value in weights)
-    choice = choose(found.convolution, launches.machine, constant, launches.tolerance)
+    constant = all(value not in wanted and builder.is_weight(value) for value in weights)
+    choice = choose(found.convolution, builder.machine, constant, builder.tolerance)
     if choice.plan is None:
         return Refusal(choice.reason, weighed=True)
     kernels = Winograd(found.convolution, choice.plan)
 
-    def launch(launches: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+    def launch(builder: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
         group.joined.append(choice.reason)
-        operands, results = launches.operands(request)
+        operands, results = builder.operands(request)
         slots = {name: operands[value] for name, value in found.values.items()}
-        _launch(launches, group, kernels, slots, results)
-        launches.finish(request, results)
+        _launch(builder, group, kernels, slots, results)
+        builder.finish(request, results)
 
     scratch = (kernels.input_planes,) if choice.plan.whole else ()
     name = f"{choice.plan.transform.name}, {choice.plan.rows}×{choice.plan.columns} in registers"
@@ -98,7 +98,7 @@ def plan_winograd(launches: StepBuilder, request: GroupRequest) -> Launchable | 
 
 def _main(group: Group) -> Node | None:
     """The one convolution of a group that is made around one."""
-    if group.kind is not Kind.CONTRACTION:
+    if group.kind is not GroupKind.CONTRACTION:
         return None
     nodes = [node for node in group.nodes if isinstance(node.op, Conv)]
     return nodes[0] if len(nodes) == 1 else None
@@ -108,8 +108,11 @@ def _main(group: Group) -> Node | None:
 
 
 def find(
-    group: Group, node: Node, outputs: Mapping[Value, Place], layouts: Mapping[Value, Layout]
-) -> Found | None:
+    group: Group,
+    node: Node,
+    outputs: Mapping[Value, AxisMap],
+    layouts: Mapping[Value, MemoryLayout],
+) -> WinogradMatch | None:
     """The group as a convolution and what is computed of it, if its windows are 3×3."""
     x, weight, *bias = node.operands
     op, result = node.op, node.results[0]
@@ -160,7 +163,9 @@ def find(
         stride=op.stride[0],
         dilation=(op.dilation[0], op.dilation[1]),
     )
-    return Found(convolution, {buffer.name: value for value, buffer in lowering.inputs.items()})
+    return WinogradMatch(
+        convolution, {buffer.name: value for value, buffer in lowering.inputs.items()}
+    )
 
 
 def unfit(node: Node) -> str | None:
@@ -193,7 +198,7 @@ def _touches_nothing_or_something(op: Conv, x: Value, result: Value, axis: int) 
     return sum(op.padding[axis]) < span
 
 
-def _spread(place: Place) -> set[int]:
+def _spread(place: AxisMap) -> set[int]:
     return {axis for axis in place if axis is not None}
 
 
@@ -206,7 +211,7 @@ def _point(names: str, value: Value) -> Point:
     return n, c, y, x
 
 
-def _position(axes: tuple[Axis, ...], place: Place) -> tuple[Expr, ...]:
+def _position(axes: tuple[Axis, ...], place: AxisMap) -> tuple[Expr, ...]:
     return tuple(e.index(0 if k is None else axes[k].symbol) for k in place)
 
 
@@ -215,7 +220,7 @@ def _store(
     number: int,
     value: Value,
     position: tuple[Expr, ...],
-    layout: Layout | None,
+    layout: MemoryLayout | None,
 ) -> Store:
     buffer = Buffer(f"o{number}", value.dtype, value.shape, layout)
     return Store(buffer, position, e.cast(lowering.element(value, position), value.dtype))
@@ -229,7 +234,7 @@ def _is_pointwise(stores: Sequence[Store], own: Buffer, position: tuple[Expr, ..
     return not reduces and all(load.operands == position for load in loads)
 
 
-def _border(x: Value, group: Group, layouts: Mapping[Value, Layout]) -> tuple[int, int]:
+def _border(x: Value, group: Group, layouts: Mapping[Value, MemoryLayout]) -> tuple[int, int]:
     """The zeros that lie around the image in memory, if it is read as it lies."""
     layout = layouts.get(x)
     if layout is None or not layout.border or x not in group.inputs():
@@ -244,7 +249,7 @@ def _border(x: Value, group: Group, layouts: Mapping[Value, Layout]) -> tuple[in
 class Choice:
     """How a convolution is computed, or None for directly, and why."""
 
-    plan: Plan | None
+    plan: WinogradPlan | None
     reason: str
     share: float | None = None
     """Predicted cycles over those of direct convolution."""
@@ -290,7 +295,7 @@ def _sees_mostly_zeros(c: Convolution) -> bool:
     return any(gap > 1 and likely(size) < MIN_ROWS_PER_GAP * gap for size, gap in sides)
 
 
-def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Plan:
+def plan_for(c: Convolution, transform: Transform, machine: Machine) -> WinogradPlan:
     """Blocks of tiles that stay in a core's cache, and are enough for what the weights cost."""
     lanes = machine.vector_bytes * 8 // f32.bits
     tiles = likely(tile_count(c, transform))
@@ -308,7 +313,7 @@ def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Plan:
     candidates = range(most, min(4, most) - 1, -1)
     rows = min(candidates, key=lambda count: (-(-each // count) * (count + 1.5), -count))
     ahead = weights > machine.l2
-    return Plan(transform, -(-each // rows) * rows, rows, 2 * lanes, lanes, whole, ahead)
+    return WinogradPlan(transform, -(-each // rows) * rows, rows, 2 * lanes, lanes, whole, ahead)
 
 
 def tile_count(c: Convolution, transform: Transform) -> Dim:
@@ -317,7 +322,7 @@ def tile_count(c: Convolution, transform: Transform) -> Dim:
     return c.batch * rows * columns
 
 
-def winograd_cycles(c: Convolution, plan: Plan, machine: Machine, constant: bool) -> float:
+def winograd_cycles(c: Convolution, plan: WinogradPlan, machine: Machine, constant: bool) -> float:
     """About how long the method takes, in cycles of one core."""
     transform, costs = plan.transform, machine.costs.winograd
     tiles = likely(tile_count(c, transform))
@@ -378,7 +383,7 @@ def lie_together(c: Convolution, formulas: tuple[Expr, ...], channel: Symbol | N
 
 
 def _launch(
-    launches: Launches,
+    builder: ProgramBuilder,
     group: Group,
     kernels: Winograd,
     slots: dict[str, int],
@@ -387,22 +392,22 @@ def _launch(
     """The steps: the weights' planes (beforehand, if they are constant), then the rest."""
     weights = kernels.weight_kernel()
     read = tuple(slots[buffer.name] for buffer in weights.inputs)
-    slots[kernels.weights.name] = launches.packed(group, flatten(weights), read)
+    slots[kernels.weights.name] = builder.packed(group, flatten(weights), read)
     if not kernels.plan.whole:
         nest = kernels.fused_nest()
     else:
-        target = slots[kernels.input_planes.name] = launches.add_scratch(kernels.input_planes)
+        target = slots[kernels.input_planes.name] = builder.add_scratch(kernels.input_planes)
         c, lanes = kernels.convolution, kernels.plan.lanes
-        costs = launches.machine.costs
+        costs = builder.machine.costs
         work = transform_cycles(kernels.transform, costs.winograd)[0] * -(-c.channels // lanes)
         first = kernels.input_nest(max(1, costs.task_instructions // work))
         inputs = [slots[buffer.name] for buffer in first.inputs]
         how = f"the input's planes of Winograd's {kernels.transform.name}"
-        built = launches.built_nest(group, first, how=how)
-        launches.launch_built(built, group, inputs, [target])
+        built = builder.built_nest(group, first, how=how)
+        builder.launch_built(built, group, inputs, [target])
         nest = kernels.product_nest()
     inputs = [slots[buffer.name] for buffer in nest.inputs]
     plan = kernels.plan
     how = f"Winograd's {kernels.transform.name}, {plan.block} tiles at a time"
     how = f"{how}, {plan.rows}×{plan.columns} in registers"
-    launches.launch_built(launches.built_nest(group, nest, how=how), group, inputs, written)
+    builder.launch_built(builder.built_nest(group, nest, how=how), group, inputs, written)

@@ -123,7 +123,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WinogradPlan:
     """How a convolution is cut up.
 
     ``block`` tiles are transformed and multiplied together, ``rows`` of them at a time with
@@ -151,7 +151,7 @@ def flat_store(store: Store) -> Store:
 class Winograd:
     """The kernels of one convolution under a plan."""
 
-    def __init__(self, convolution: Convolution, plan: Plan) -> None:
+    def __init__(self, convolution: Convolution, plan: WinogradPlan) -> None:
         self.convolution = convolution
         self.plan = plan
         self.transform = plan.transform

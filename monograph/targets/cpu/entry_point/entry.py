@@ -25,15 +25,15 @@ from monograph.program.code import (
     Alternate,
     Branch,
     Copy,
-    Count,
-    Element,
+    ForLoop,
     Interpret,
     Launch,
-    Repeat,
+    ParallelFor,
     Sections,
+    SliceView,
     Slot,
-    Spread,
     Step,
+    WhileLoop,
     flattened,
     has_loops,
     touched,
@@ -110,17 +110,17 @@ class EntryEmitter(TableFunction):
                     self.interpret(step)
                 case Copy(source, target, nbytes):
                     self.copy(source, target, nbytes)
-                case Element():
+                case SliceView():
                     self.element(step)
                 case Alternate():
                     self.alternate(step)
                 case Branch():
                     self.branch(step)
-                case Repeat():
+                case WhileLoop():
                     self.repeat(step)
-                case Count():
+                case ForLoop():
                     self.count(step)
-                case Spread():
+                case ParallelFor():
                     self.spread(step)
                 case Sections():
                     emit_sections(self, step)
@@ -228,7 +228,7 @@ class EntryEmitter(TableFunction):
             f"ptr {self.pointer(source)}, i64 {size.text}, i1 false)"
         )
 
-    def element(self, step: Element) -> None:
+    def element(self, step: SliceView) -> None:
         """Point a slot at one piece of another."""
         number = Lanes(self.counters[step.counter], "i64")
         if step.reverse is not None:
@@ -261,7 +261,7 @@ class EntryEmitter(TableFunction):
             self.b.line(f"br label %{after.label}")
         self.b.block = function.place(after)
 
-    def repeat(self, step: Repeat) -> None:
+    def repeat(self, step: WhileLoop) -> None:
         """``while``."""
         function = self.function
         test, body, after = (function.block(h) for h in ("test", "body", "endwhile"))
@@ -285,7 +285,7 @@ class EntryEmitter(TableFunction):
         self.b.block = function.place(after)
         self.depth -= 1
 
-    def count(self, step: Count) -> None:
+    def count(self, step: ForLoop) -> None:
         """A loop with a counter."""
         function = self.function
         head, body, after = (function.block(h) for h in ("head", "body", "endfor"))
@@ -309,7 +309,7 @@ class EntryEmitter(TableFunction):
         self.b.block = function.place(after)
         self.depth -= 1
 
-    def spread(self, step: Spread) -> None:
+    def spread(self, step: ParallelFor) -> None:
         """Runs side by side, as many as there are threads; the few that are left, one by one.
 
         Those have all threads to themselves, kernel by kernel.
@@ -337,7 +337,7 @@ class EntryEmitter(TableFunction):
         self.b.line(f"call void @{name}(ptr {place}, {even}, {total})")
         self.return_if(self.look(), BROKEN_OFF)
 
-    def run_function(self, step: Spread) -> str:
+    def run_function(self, step: ParallelFor) -> str:
         """A function that runs the body for a range of its counter, with a copy of its own slots.
 
         It has a table of addresses of its own, and takes the first copy that nobody has.
@@ -371,7 +371,7 @@ class EntryEmitter(TableFunction):
         self.function, self.b = outer
         return name
 
-    def body_function(self, step: Spread) -> str:
+    def body_function(self, step: ParallelFor) -> str:
         """A function that runs the body once, for one value of the counter."""
         outer = self.function, self.b
         name = f"spread{step.counter}"

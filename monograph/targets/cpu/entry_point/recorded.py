@@ -25,7 +25,16 @@ from collections.abc import Mapping, Sequence
 from string import Template
 
 from monograph.dataclass import dataclass
-from monograph.program.code import Code, Copy, Interpret, Launch, Sections, Spread, Step, flattened
+from monograph.program.code import (
+    Code,
+    Copy,
+    Interpret,
+    Launch,
+    ParallelFor,
+    Sections,
+    Step,
+    flattened,
+)
 from monograph.targets.cpu.entry_point.entry import EntryEmitter
 from monograph.targets.cpu.threads.pool import platform_of
 
@@ -104,7 +113,7 @@ class _RecordedEmitter(EntryEmitter):
     def steps(self, steps: Sequence[Step]) -> None:
         """Every step, between two looks at the clock; those in others, too."""
         for step in steps:
-            number, parallel = self._numbers[id(step)], isinstance(step, Spread | Sections)
+            number, parallel = self._numbers[id(step)], isinstance(step, ParallelFor | Sections)
             if not parallel and not isinstance(step, Launch | Interpret | Copy):
                 super().steps([step])
                 continue

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
-from monograph.fusion.group import Group, Kind, is_stored
+from monograph.fusion.group import Group, GroupKind, is_stored
 from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
-from monograph.kernel.layout import Layout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
 from monograph.ops.attention import Attention
 from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient, IntegerConv
 from monograph.ops.index.reading import Take
@@ -51,8 +51,8 @@ MIN_ROW_MAJOR_COLUMNS = 6
 
 
 def plan_layouts(
-    graph: Graph, groups: Sequence[Group], given: Mapping[Value, Layout]
-) -> dict[Value, Layout]:
+    graph: Graph, groups: Sequence[Group], given: Mapping[Value, MemoryLayout]
+) -> dict[Value, MemoryLayout]:
     """The layouts of the values that are not row-major; ``given`` are those of strided inputs."""
     layouts = dict(given)
     has_images = any(len(layout.strides) >= MIN_IMAGE_RANK for layout in given.values())
@@ -90,10 +90,12 @@ def padding_value(node: Node) -> Value | None:
     return node.operands[2] if isinstance(node.op, IntegerConv) else None
 
 
-def convolution_layouts(group: Group, layouts: Mapping[Value, Layout]) -> dict[Value, Layout]:
+def convolution_layouts(
+    group: Group, layouts: Mapping[Value, MemoryLayout]
+) -> dict[Value, MemoryLayout]:
     """The values that a convolution would read or write in another layout than they have."""
     node = next((node for node in group.nodes if isinstance(node.op, CONVOLUTIONS)), None)
-    if node is None or group.kind is not Kind.CONTRACTION:
+    if node is None or group.kind is not GroupKind.CONTRACTION:
         return {}
     x, made = node.operands[0], node.results[0]
     if isinstance(node.op, ConvWeightGradient):
@@ -108,7 +110,7 @@ def convolution_layouts(group: Group, layouts: Mapping[Value, Layout]) -> dict[V
             return {x: laid_out(x.shape, range(x.rank), border)} if any(border) else {}
         if has_windows(group, layouts):
             return {}
-    wanted: dict[Value, Layout] = {}
+    wanted: dict[Value, MemoryLayout] = {}
     last = channels_last(x.rank)
     if x in group.inputs() and not _serves(layouts.get(x), node):
         wanted[x] = laid_out(x.shape, _order_read(node), _padding(node))
@@ -119,8 +121,8 @@ def convolution_layouts(group: Group, layouts: Mapping[Value, Layout]) -> dict[V
 
 
 def _gradient_layouts(
-    group: Group, node: Node, layouts: Mapping[Value, Layout]
-) -> dict[Value, Layout]:
+    group: Group, node: Node, layouts: Mapping[Value, MemoryLayout]
+) -> dict[Value, MemoryLayout]:
     """Pixel by pixel what was seen, times what came of it: channels of both lie together.
 
     So do, in the result, the channels that vectors run along: the outputs, unless they are few.
@@ -128,7 +130,7 @@ def _gradient_layouts(
     x, grad = node.operands
     (made,) = node.results
     last = channels_last(x.rank)
-    wanted: dict[Value, Layout] = {}
+    wanted: dict[Value, MemoryLayout] = {}
     if x in group.inputs() and not _serves(layouts.get(x), node):
         wanted[x] = laid_out(x.shape, last, _padding(node))
     if grad in group.inputs() and grad not in layouts and _is_turned(grad, last):
@@ -192,7 +194,7 @@ def _has_own_windows(node: Node) -> bool:
     return fits and alone and op.stride[-1] <= 2
 
 
-def _serves(layout: Layout | None, node: Node) -> bool:
+def _serves(layout: MemoryLayout | None, node: Node) -> bool:
     """Whether a convolution can read its operand as it lies."""
     x = node.operands[0]
     border = (layout.border if layout is not None else ()) or (0,) * x.rank
@@ -225,13 +227,15 @@ def _fixed(graph: Graph, groups: Sequence[Group]) -> set[Value]:
             fixed.update(node.results)
     for group in groups:
         attends = any(isinstance(node.op, Attention) for node in group.nodes)
-        if group.kind is Kind.OPAQUE or attends:
+        if group.kind is GroupKind.OPAQUE or attends:
             for node in group.nodes:
                 fixed.update((*node.operands, *node.results))
     return fixed
 
 
-def _orders(graph: Graph, fixed: set[Value], given: Mapping[Value, Layout]) -> dict[Value, Order]:
+def _orders(
+    graph: Graph, fixed: set[Value], given: Mapping[Value, MemoryLayout]
+) -> dict[Value, Order]:
     """The values whose axes lie in another order than row-major."""
     orders: dict[Value, Order] = {}
     for value, layout in given.items():
@@ -252,7 +256,7 @@ def _note(orders: dict[Value, Order], value: Value, order: Order | None) -> None
         orders[value] = order
 
 
-def _order_of(layout: Layout) -> Order | None:
+def _order_of(layout: MemoryLayout) -> Order | None:
     steps = [stride if isinstance(stride, int) else None for stride in layout.strides]
     known = [step for step in steps if step is not None]
     if len(known) != len(steps):
@@ -346,7 +350,9 @@ def _padding(node: Node) -> tuple[int, ...]:
     return (0, 0, *(max(pair) for pair in node.op.padding))
 
 
-def _viewed(group: Group, value: Value, layouts: Mapping[Value, Layout]) -> Layout | None:
+def _viewed(
+    group: Group, value: Value, layouts: Mapping[Value, MemoryLayout]
+) -> MemoryLayout | None:
     """The layout of a reshape alone that needs no kernel."""
     node = group.nodes[0]
     if len(group.nodes) != 1 or not isinstance(node.op, Reshape):

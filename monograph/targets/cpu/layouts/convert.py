@@ -17,10 +17,10 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.rewrite.constants import splat
 from monograph.targets.base import Conversion
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.loops.choose_schedule import choose
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
@@ -30,28 +30,32 @@ LEAST_SHARED = 8 << 10
 
 
 def converted(
-    launches: Launches, group: Group, value: Value, layout: Layout, filling: Value | None = None
+    builder: ProgramBuilder,
+    group: Group,
+    value: Value,
+    layout: MemoryLayout,
+    filling: Value | None = None,
 ) -> int:
     """The slot of a copy of the value in this layout; one that is there already is used again.
 
     Its border holds ``filling``, or zeros.
     """
     key = value, layout, filling
-    if key not in launches.converted:
+    if key not in builder.converted:
         target = Buffer(f"{value.name}_copy", value.dtype, value.shape, layout)
-        slot = launches.add_scratch(target)
-        convert(launches, group, value, launches.slot(value), slot, None, layout, filling)
-        launches.conversions.append(_conversion(value, f"read by {group.name}"))
-        launches.converted[key] = slot
-    return launches.converted[key]
+        slot = builder.add_scratch(target)
+        convert(builder, group, value, builder.slot(value), slot, None, layout, filling)
+        builder.conversions.append(_conversion(value, f"read by {group.name}"))
+        builder.converted[key] = slot
+    return builder.converted[key]
 
 
 def convert_back(
-    launches: Launches, group: Group, value: Value, source: int, layout: Layout
+    builder: ProgramBuilder, group: Group, value: Value, source: int, layout: MemoryLayout
 ) -> None:
     """Write the value where it belongs, from a slot that holds it in this layout."""
-    convert(launches, group, value, source, launches.slot(value), layout, None)
-    launches.conversions.append(_conversion(value, f"written by {group.name}"))
+    convert(builder, group, value, source, builder.slot(value), layout, None)
+    builder.conversions.append(_conversion(value, f"written by {group.name}"))
 
 
 def _conversion(value: Value, purpose: str) -> Conversion:
@@ -60,17 +64,17 @@ def _conversion(value: Value, purpose: str) -> Conversion:
 
 
 def convert(
-    launches: Launches,
+    builder: ProgramBuilder,
     group: Group,
     value: Value,
     source: int,
     target: int,
-    from_: Layout | None,
-    to: Layout | None,
+    from_: MemoryLayout | None,
+    to: MemoryLayout | None,
     filling: Value | None = None,
 ) -> None:
     """A launch that copies a value; a layout of None is the value's own."""
-    own = launches.layouts.get(value)
+    own = builder.layouts.get(value)
     read = Buffer("b0", value.dtype, value.shape, from_ or own)
     written = Buffer("o0", value.dtype, value.shape, to or own)
     axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(value.shape))
@@ -80,19 +84,19 @@ def convert(
     flat = flatten(kernel)
     if not flat.stores:
         return
-    launches.note_sizes(flat, [source], [target])
-    launches.launch_flat(group, flat, [source], [target])
+    builder.note_sizes(flat, [source], [target])
+    builder.launch_flat(group, flat, [source], [target])
     if to is not None:
-        fill_border(launches, group, target, value.dtype, value.shape, to, filling)
+        fill_border(builder, group, target, value.dtype, value.shape, to, filling)
 
 
 def fill_border(
-    launches: Launches,
+    builder: ProgramBuilder,
     group: Group,
     slot: int,
     dtype: DType,
     shape: Shape,
-    layout: Layout,
+    layout: MemoryLayout,
     filling: Value | None = None,
 ) -> None:
     """Launches that write a scalar, or zeros, around a value that lies in a slot."""
@@ -104,7 +108,7 @@ def fill_border(
     number = 0 if filling is None else splat(filling)
     read: tuple[Buffer, ...] = () if number is not None else (Buffer("b0", dtype, (1,)),)
     written = e.load(read[0], (e.index(0),)) if read else e.literal(int(number or 0), dtype)
-    given = [launches.slot(filling)] if read and filling is not None else []
+    given = [builder.slot(filling)] if read and filling is not None else []
     for place_in_order, axis in enumerate(bordered):
         outside = order[: order.index(axis)]
         gap = _gap(layout, bordered[place_in_order:])
@@ -124,7 +128,7 @@ def fill_border(
         store = Store(buffer, (e.index(place),), written)
         kernel = Kernel(f"{group.name}_border", read, (buffer,), axes, (store,))
         flat = flatten(kernel)
-        launches.launch_flat(group, flat, given, [slot], _in_halves(flat, launches.machine))
+        builder.launch_flat(group, flat, given, [slot], _in_halves(flat, builder.machine))
 
 
 def _in_halves(border: Kernel, machine: Machine) -> Schedule:
@@ -145,7 +149,7 @@ def _in_halves(border: Kernel, machine: Machine) -> Schedule:
     return replace(schedule, grain=min(schedule.grain, max(1, -(-total // 2))))
 
 
-def _gap(layout: Layout, axes: list[int]) -> Dim:
+def _gap(layout: MemoryLayout, axes: list[int]) -> Dim:
     """The zeros between two runs along the first of these axes, those of inner axes included."""
     total: Dim = 0
     for axis in axes:

@@ -28,7 +28,7 @@ from monograph.kernel.expr import Axis, Expr, Index, Reduce
 from monograph.kernel.flatten import coefficient, merge_axes, typical
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.rebased import on_pieces, without_unread
-from monograph.targets.cpu.loops.borders import Piece, on_piece, operations, pieces, settled
+from monograph.targets.cpu.loops.borders import AxisPiece, on_piece, operations, pieces, settled
 
 MAX_KINDS = 16
 """Kernels that one may become, those that differ only in where they begin counted once."""
@@ -208,13 +208,13 @@ def _cut(kernel: Kernel, most: int) -> list[Kernel]:
     return [kernel]
 
 
-def _pieces(kernel: Kernel, axis: Axis, most: int) -> list[Piece]:
+def _pieces(kernel: Kernel, axis: Axis, most: int) -> list[AxisPiece]:
     moving = {axis.symbol for axis in kernel.axes}
     roots = tuple(x for store in kernel.stores for x in (*store.position, store.value))
     return pieces(roots, axis, moving, most)
 
 
-def _parts(kernel: Kernel, axis: Axis, found: list[Piece]) -> list[Kernel]:
+def _parts(kernel: Kernel, axis: Axis, found: list[AxisPiece]) -> list[Kernel]:
     """A kernel for each piece. Of many, the halves are made first, which are half as long each."""
     if len(found) <= MAX_PIECES_AT_ONCE:
         return [merge_axes(_part(kernel, axis, piece)[0]) for piece in found]
@@ -227,7 +227,7 @@ def _parts(kernel: Kernel, axis: Axis, found: list[Piece]) -> list[Kernel]:
     return parts
 
 
-def _joined(found: list[Piece]) -> Piece:
+def _joined(found: list[AxisPiece]) -> AxisPiece:
     """Neighbours as one piece, with the comparisons that hold all along it."""
     first, *others = found
     settled = {
@@ -235,10 +235,10 @@ def _joined(found: list[Piece]) -> Piece:
         for comparison, holds in first.settled.items()
         if all(other.settled.get(comparison) == holds for other in others)
     }
-    return Piece(first.start, sum((each.extent for each in others), first.extent), settled)
+    return AxisPiece(first.start, sum((each.extent for each in others), first.extent), settled)
 
 
-def _part(kernel: Kernel, axis: Axis, piece: Piece) -> tuple[Kernel, Axis]:
+def _part(kernel: Kernel, axis: Axis, piece: AxisPiece) -> tuple[Kernel, Axis]:
     """The kernel on a piece of an axis, and that piece of the axis."""
     inside = e.axis(axis.symbol.name, piece.extent)
 
@@ -270,7 +270,7 @@ def _without_units(kernel: Kernel) -> Kernel:
     return replace(kernel, axes=axes, stores=stores)
 
 
-def _gains(kernel: Kernel, axis: Axis, found: list[Piece]) -> bool:
+def _gains(kernel: Kernel, axis: Axis, found: list[AxisPiece]) -> bool:
     """Whether most of the elements lie in longer stretches, or those are long enough already."""
     if axis is kernel.axes[-1] and typical(axis.extent) >= MIN_PARALLEL_ELEMENTS:
         return True

@@ -53,7 +53,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Piece:
+class AxisPiece:
     """A part of an axis, and which comparisons hold all along it."""
 
     start: Dim
@@ -68,7 +68,7 @@ def pieces(
     most: int = MOST_BORDERS,
     *,
     is_coarse: bool = False,
-) -> list[Piece]:
+) -> list[AxisPiece]:
     """The axis cut at its borders; one piece if there are none, or too many, or in no known order.
 
     ``moving`` are the loop variables: a border that moves with another loop is none. If there are
@@ -81,7 +81,7 @@ def pieces(
     if ordered is not None and len(ordered) > most and is_coarse:
         ordered = _around_widest(ordered, axis.extent)
     if ordered is None or not 0 < len(ordered) <= most:
-        return [Piece(0, axis.extent, {})]
+        return [AxisPiece(0, axis.extent, {})]
     ends = [*ordered, axis.extent]
     found = []
     for start, end in zip([0, *ordered], ends, strict=True):
@@ -90,11 +90,11 @@ def pieces(
             for comparison, turn in turns.items()
             if provably_at_least(turn.at, end) or provably_at_least(start, turn.at)
         }
-        found.append(Piece(start, end - start, settled))
+        found.append(AxisPiece(start, end - start, settled))
     return found
 
 
-def on_piece(root: Expr, axis: Axis, inside: Symbol, piece: Piece) -> Expr:
+def on_piece(root: Expr, axis: Axis, inside: Symbol, piece: AxisPiece) -> Expr:
     """An expression on a piece of the axis, with ``inside`` for the position inside the piece."""
     known: dict[Expr, Expr] = {
         comparison: e.literal(holds, bool_) for comparison, holds in piece.settled.items()
@@ -302,7 +302,7 @@ def _cut_loop(loop: Loop, moving: Collection[Symbol]) -> list[Statement]:
 
 
 def _statement_on(
-    statement: Write | Prefetch, axis: Axis, inside: Symbol, piece: Piece
+    statement: Write | Prefetch, axis: Axis, inside: Symbol, piece: AxisPiece
 ) -> Write | Prefetch:
     """A statement of a loop, on a piece of its axis."""
     offset = on_piece(statement.offset, axis, inside, piece)

@@ -37,7 +37,7 @@ from monograph.targets.cpu.costs import CACHE_LINE_BYTES
 from monograph.targets.cpu.loops.borders import cut_loops
 from monograph.targets.cpu.loops.index_space import blocked, jammed, with_partial_sums
 from monograph.targets.cpu.loops.online_softmax import row_in_parts
-from monograph.targets.cpu.loops.pipelined_rows import Turns, can_take_turns
+from monograph.targets.cpu.loops.pipelined_rows import PipelinedRows, can_take_turns
 from monograph.targets.cpu.loops.row_passes import (
     Visit,
     multiply_by_reciprocals,
@@ -219,7 +219,7 @@ class _NestBuilder:
         group = e.axis(f"{row.name}g", (extent + size - 1) // size)
         start = group.symbol * size
         is_whole = isinstance(extent, int) and extent % size == 0
-        turns = Turns(visits, kept, row, schedule.width)
+        turns = PipelinedRows(visits, kept, row, schedule.width)
         scratch = turns.scratch(size)
         self.scratch += scratch
         self.volatile = frozenset(buffer.name for buffer in scratch)

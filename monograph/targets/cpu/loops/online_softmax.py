@@ -45,7 +45,7 @@ class RowInParts:
 
 
 @dataclass(frozen=True)
-class Parts:
+class RowParts:
     """A row as parts of ``size`` elements, visited in vectors of ``width``."""
 
     axis: Axis
@@ -87,7 +87,7 @@ def row_in_parts(
         return None
     if after and (len(others) != 1 or others[0].reductions or others[0].axes != first.axes):
         return None
-    row = _Row(Parts(first.axes[0], size, width), first, second)
+    row = _Row(RowParts(first.axes[0], size, width), first, second)
     statements = (row.visited(before, after, prefetches), *row.joined())
     if after:
         statements += (row.written(others[0], after),)
@@ -118,7 +118,7 @@ def _is_softmax(visits: Sequence[Visit], size: int) -> bool:
 class _Row:
     """The statements of one row."""
 
-    def __init__(self, parts: Parts, first: Visit, second: Visit) -> None:
+    def __init__(self, parts: RowParts, first: Visit, second: Visit) -> None:
         self.parts = parts
         ((self.largest, self.kind, self.element),) = first.reductions
         ((self.total, _, self.decay),) = second.reductions

@@ -40,7 +40,7 @@ def can_take_turns(visits: Sequence[Visit], kept: Sequence[tuple[int, Write]]) -
     return not any(isinstance(x, Reduce) for x in e.walk(roots))
 
 
-class Turns:
+class PipelinedRows:
     """The statements of a group of rows, which lie along the axis ``row``."""
 
     def __init__(

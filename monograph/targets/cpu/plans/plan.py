@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from monograph.dataclass import dataclass
+from monograph.fusion.axis_map import AxisMap
 from monograph.fusion.group import Group
-from monograph.fusion.places import Place
 from monograph.ir.graph import Value
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import Layout
+from monograph.kernel.layout import MemoryLayout
 from monograph.switches import is_on
 from monograph.targets.plan import KernelPlan, Refusal
 
@@ -52,10 +52,10 @@ class GroupRequest:
     kernels: Sequence[tuple[Kernel, Sequence[Value]]]
     flat: Kernel
     """The first of them, over flat buffers."""
-    outputs: Mapping[Value, Place]
-    wanted: Mapping[Value, Layout]
+    outputs: Mapping[Value, AxisMap]
+    wanted: Mapping[Value, MemoryLayout]
     """Operands and results that it reads and writes in another layout than they have."""
-    layouts: Mapping[Value, Layout]
+    layouts: Mapping[Value, MemoryLayout]
 
     @property
     def inputs(self) -> Sequence[Value]:

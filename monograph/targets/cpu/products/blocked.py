@@ -43,7 +43,7 @@ from monograph.targets.cpu.products.tile_terms import in_lanes, less
 from monograph.targets.plan import KernelPlan
 
 if TYPE_CHECKING:
-    from monograph.targets.cpu.assemble.program_builder import Launches
+    from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 
 LOW_HALVES = 0x0F0F0F0F
 """The low four bits of each byte of a word."""
@@ -112,8 +112,8 @@ def plan_blocked_linear(machine: Machine, group: Group, node: Node) -> Launchabl
         return None
     product = blocked_product(node, machine, dot)
 
-    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
-        _launch(launches, group, node, product)
+    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        _launch(builder, group, node, product)
 
     reason = "small integers are multiplied four to an instruction, and scaled once a block"
     return Launchable(KernelPlan("blocked product", reason, product), launch)
@@ -140,12 +140,12 @@ def blocked_product(node: Node, machine: Machine, dot: DotInstruction) -> Blocke
     return BlockedProduct(*sizes, weight.dtype, has_points, columns, tile, dot)
 
 
-def _launch(launches: Launches, group: Group, node: Node, product: BlockedProduct) -> None:
+def _launch(builder: ProgramBuilder, group: Group, node: Node, product: BlockedProduct) -> None:
     """Pack the weights and their parameters, sum the activations, and multiply."""
-    x, step, weight, scale, *point = (launches.slot(value) for value in node.operands)
+    x, step, weight, scale, *point = (builder.slot(value) for value in node.operands)
 
     def packed(kernel: Kernel, *read: int) -> int:
-        return launches.packed(group, flatten(kernel), read)
+        return builder.packed(group, flatten(kernel), read)
 
     slots = [x, step, packed(pack_words(product), weight), packed(pack_scales(product), scale)]
     if product.needs_sums:
@@ -153,8 +153,8 @@ def _launch(launches: Launches, group: Group, node: Node, product: BlockedProduc
     if product.has_points:
         slots.append(packed(pack_points(product), point[0]))
     nest = blocked_nest(f"{group.name}_blocked", product)
-    built = launches.built_nest(group, nest, how=str(product))
-    launches.launch_built(built, group, slots, [launches.slot(node.result)])
+    built = builder.built_nest(group, nest, how=str(product))
+    builder.launch_built(built, group, slots, [builder.slot(node.result)])
 
 
 # What is made of the operands first --------------------------------------------------------------

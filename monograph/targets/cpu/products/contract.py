@@ -19,14 +19,14 @@ from monograph.kernel.kernel import Kernel
 from monograph.kernel.shortening import with_short_formulas
 from monograph.ops.conv import Conv
 from monograph.program.code import Launch
-from monograph.targets.cpu.assemble.program_builder import Launches
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.plans.plan import KernelRequest, Launchable
 from monograph.targets.cpu.products.blocks import round_size
 from monograph.targets.cpu.products.dots import in_dots
 from monograph.targets.cpu.products.packing import panels_of, rows_of, tiles_of, tiles_read
 from monograph.targets.cpu.products.pairs import image_in_pairs, in_pairs
 from monograph.targets.cpu.products.product import Product, product_nest
-from monograph.targets.cpu.products.split_k import Pieces, in_pieces
+from monograph.targets.cpu.products.split_k import SplitK, in_pieces
 from monograph.targets.cpu.products.tiles import Reading, Tiling
 from monograph.targets.cpu.products.tiling import (
     SPLIT_K_PARTS,
@@ -49,39 +49,39 @@ MoreInputs: TypeAlias = tuple[str | Kernel, ...]
 makes of them first."""
 
 
-def plan_product(launches: Launches, request: KernelRequest) -> Launchable | Refusal:
+def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable | Refusal:
     """A contraction in tiles, if the kernel is one that is worth it."""
     group, flat, inputs = request.group, request.flat, request.read
     contraction = as_contraction(with_short_formulas(flat))
     if contraction is None:
         return Refusal("it is no sum of products of two operands")
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
-    weights = _weights(launches, contraction, slots)
+    weights = _weights(builder, contraction, slots)
     if not is_worth_tiling(contraction, weights):
         return Refusal("there is too little to multiply for tiles to pay")
     pieces = in_pieces(contraction, SPLIT_K_PARTS) if is_worth_cutting(contraction) else None
     if pieces is not None:
-        parts = plan_product(launches, replace(request, flat=pieces.parts))
+        parts = plan_product(builder, replace(request, flat=pieces.parts))
         if isinstance(parts, Launchable):
             return _split_k(group, pieces, parts)
-    contraction, more = _of_integers(launches, contraction, inputs, weights)
+    contraction, more = _of_integers(builder, contraction, inputs, weights)
     contraction, tiling = choose_tiling(
-        contraction, launches.machine, weights, is_in_network(group), launches.loop_depth > 0
+        contraction, builder.machine, weights, is_in_network(group), builder.loop_depth > 0
     )
 
     names = [buffer.name for buffer in flat.inputs]
 
-    def launch(launches: Launches, read: Sequence[int], written: Sequence[int]) -> None:
+    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
         given = dict(zip(names, read, strict=True))
         for each in more:
             if isinstance(each, str):
                 read = [*read, given[each]]
             else:
-                packed = launches.packed(group, each, tuple(given[b.name] for b in each.inputs))
+                packed = builder.packed(group, each, tuple(given[b.name] for b in each.inputs))
                 read = [*read, packed]
         alone = _alone(group, contraction)
-        chosen = launches.decide(flat.digest, group, tiling, read, written, alone)
-        alone(launches, chosen, read, written)
+        chosen = builder.decide(flat.digest, group, tiling, read, written, alone)
+        alone(builder, chosen, read, written)
 
     held = {
         Weights.RIGHT: "its right operand is packed when it is loaded",
@@ -93,26 +93,28 @@ def plan_product(launches: Launches, request: KernelRequest) -> Launchable | Ref
     return Launchable(KernelPlan("product", reason, tiling, scratch), launch)
 
 
-def _split_k(group: Group, pieces: Pieces, parts: Launchable) -> Launchable:
+def _split_k(group: Group, pieces: SplitK, parts: Launchable) -> Launchable:
     """Products over parts of k, and their sum."""
 
-    def launch(launches: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        made = [launches.add_scratch(each) for each in pieces.parts.outputs]
-        parts.launch(launches, read, made)
+    def launch(builder: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        made = [builder.add_scratch(each) for each in pieces.parts.outputs]
+        parts.launch(builder, read, made)
         rest = [*(read[k] for k in pieces.rest_inputs), *made]
-        launches.launch_flat(group, pieces.rest, rest, written)
+        builder.launch_flat(group, pieces.rest, rest, written)
 
     scratch = (*pieces.parts.outputs, *parts.plan.scratch)
     reason = f"k is split in {SPLIT_K_PARTS}, since there are few results; {parts.plan.reason}"
     return Launchable(KernelPlan("product", reason, parts.plan.choice, scratch), launch)
 
 
-def _weights(launches: Launches, contraction: Contraction, slots: Mapping[str, int]) -> Weights:
+def _weights(
+    builder: ProgramBuilder, contraction: Contraction, slots: Mapping[str, int]
+) -> Weights:
     """Which operand is made of weights alone; the right one if both are."""
     sides = ((Weights.RIGHT, contraction.right), (Weights.LEFT, contraction.left))
     for weights, side in sides:
         read = [slots[x.buffer.name] for x in walk((side,)) if isinstance(x, Load)]
-        if launches.is_constant(read):
+        if builder.is_constant(read):
             return weights
     return Weights.NONE
 
@@ -124,26 +126,26 @@ def is_in_network(group: Group) -> bool:
 
 
 def _of_integers(
-    launches: Launches, contraction: Contraction, inputs: Sequence[int], weights: Weights
+    builder: ProgramBuilder, contraction: Contraction, inputs: Sequence[int], weights: Weights
 ) -> tuple[Contraction, MoreInputs]:
     """The contraction by the instruction that takes the most steps of k, and what else it reads."""
-    dot = launches.machine.byte_dot()
+    dot = builder.machine.byte_dot()
     found = in_dots(contraction, dot) if dot is not None and weights is Weights.RIGHT else None
     if found is None:
-        contraction, copy = _in_pairs(launches, contraction, inputs, weights)
+        contraction, copy = _in_pairs(builder, contraction, inputs, weights)
         return contraction, () if copy is None else (copy,)
     more = [each for each in (found.aliased, found.sums) if each is not None]
     return found.contraction, tuple(more)
 
 
 def _in_pairs(
-    launches: Launches, contraction: Contraction, inputs: Sequence[int], weights: Weights
+    builder: ProgramBuilder, contraction: Contraction, inputs: Sequence[int], weights: Weights
 ) -> tuple[Contraction, Kernel | None]:
     """The contraction two steps of k at a time, if it is one of small integers.
 
     The kernel, if there is one, makes a copy of the image that it reads as its last input.
     """
-    small = launches.small_inputs(contraction.kernel, inputs)
+    small = builder.small_inputs(contraction.kernel, inputs)
     in_panels = weights is Weights.RIGHT
     ordered = with_k_ordered(contraction, contraction.left, merge=in_panels)
     if len(ordered.k) == 1:
@@ -160,17 +162,17 @@ def _alone(group: Group, contraction: Contraction) -> Launcher:
     names = [buffer.name for buffer in contraction.kernel.inputs]
 
     def launch(
-        launches: Launches, choice: object, inputs: Sequence[int], outputs: Sequence[int]
+        builder: ProgramBuilder, choice: object, inputs: Sequence[int], outputs: Sequence[int]
     ) -> None:
         assert isinstance(choice, Tiling)
         slots = dict(zip(names, inputs, strict=True))
-        launch_product(launches, group, contraction, choice, slots, outputs)
+        launch_product(builder, group, contraction, choice, slots, outputs)
 
     return launch
 
 
 def launch_product(
-    launches: Launches,
+    builder: ProgramBuilder,
     group: Group,
     contraction: Contraction,
     tiling: Tiling,
@@ -184,8 +186,8 @@ def launch_product(
         (buffer,) = packing.outputs
         read = tuple(slots[each.name] for each in packing.inputs)
         flat = flatten(packing)
-        schedule = tile_packing(flat, launches.machine) if in_tiles else None
-        known[buffer.name] = launches.packed(group, flat, read, schedule)
+        schedule = tile_packing(flat, builder.machine) if in_tiles else None
+        known[buffer.name] = builder.packed(group, flat, read, schedule)
         return buffer
 
     left = right = None
@@ -195,13 +197,13 @@ def launch_product(
         depth = round_size(contraction.k, tiling.depth)
         left = packed(tiles_of(contraction, tiling.height, depth, tiling.rows), in_tiles=True)
         tiles = tiles_read(contraction, tiling.height, depth, tiling.rows)
-        last = launches.steps[-1] if launches.steps else None
+        last = builder.steps[-1] if builder.steps else None
         if tiles is not None and isinstance(last, Launch) and last.slots[-1] == known[left.name]:
-            launches.packings[last.kernel] = tiles
+            builder.packings[last.kernel] = tiles
     if tiling.right is Reading.PACKED:
         part = narrowed(contraction) if tiling.narrow else None
         right = packed(panels_of(contraction, tiling.columns, part))
     nest = product_nest(contraction, tiling, left, right)
-    built = launches.built_nest(group, nest, contraction.kernel, tiling)
-    launches.products[built.name] = Product(contraction, tiling, left, right)
-    launches.launch_built(built, group, [known[each.name] for each in nest.inputs], outputs)
+    built = builder.built_nest(group, nest, contraction.kernel, tiling)
+    builder.products[built.name] = Product(contraction, tiling, left, right)
+    builder.launch_built(built, group, [known[each.name] for each in nest.inputs], outputs)

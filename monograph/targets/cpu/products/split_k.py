@@ -15,7 +15,7 @@ from monograph.kernel.kernel import Kernel, Store
 
 
 @dataclass(frozen=True)
-class Pieces:
+class SplitK:
     """A contraction as several over parts of k, and the kernel that adds them up.
 
     ``rest`` reads the inputs of the original kernel whose numbers are in ``rest_inputs``, then the
@@ -27,7 +27,7 @@ class Pieces:
     rest_inputs: tuple[int, ...]
 
 
-def in_pieces(contraction: Contraction, count: int) -> Pieces | None:
+def in_pieces(contraction: Contraction, count: int) -> SplitK | None:
     """The contraction cut along k; None if no axis of k has ``count`` equal parts."""
     kernel, reduction = contraction.kernel, contraction.reduction
     known = [axis for axis in reduction.axes if isinstance(axis.extent, int)]
@@ -53,4 +53,4 @@ def in_pieces(contraction: Contraction, count: int) -> Pieces | None:
     read = {load.buffer.name for load in unnamed.loads()}
     kept = tuple(k for k, each in enumerate(kernel.inputs) if each.name in read)
     inputs = (*(kernel.inputs[k] for k in kept), buffer)
-    return Pieces(parts, Kernel(kernel.name, inputs, kernel.outputs, kernel.axes, stores), kept)
+    return SplitK(parts, Kernel(kernel.name, inputs, kernel.outputs, kernel.axes, stores), kept)

@@ -12,7 +12,7 @@ import monograph
 from monograph import functional as F
 from monograph.errors import TimeLimitError
 from monograph.ir.interpret import interpret
-from monograph.program.code import Count, Launch, Sections, Step, flattened
+from monograph.program.code import ForLoop, Launch, Sections, Step, flattened
 from tests.targets.cpu.stepping import steps_of
 
 GENERATOR = np.random.default_rng(3)
@@ -52,13 +52,13 @@ def sections(steps: list[Step]) -> list[Sections]:
 def test_the_directions_of_a_layer_are_sections(batch: str) -> None:
     steps = steps_of(both_directions, f"f32[time, {batch}, {SIZE}]").steps
     (found,) = sections(steps)
-    assert [[type(step) for step in part] for part in found.parts] == [[Count], [Count]]
-    assert not any(isinstance(step, Count) for step in steps)
+    assert [[type(step) for step in part] for part in found.parts] == [[ForLoop], [ForLoop]]
+    assert not any(isinstance(step, ForLoop) for step in steps)
 
 
 def test_a_loop_that_reads_what_another_one_made_waits_for_it() -> None:
     steps = steps_of(one_after_the_other, "f32[9, 4]").steps
-    assert [type(step) for step in steps if not isinstance(step, Launch)].count(Count) == 2
+    assert [type(step) for step in steps if not isinstance(step, Launch)].count(ForLoop) == 2
     assert sections(steps) == []
 
 
@@ -123,7 +123,7 @@ def test_input_products_are_made_before_the_loops(kind: str, sizes: str) -> None
         return getattr(F, kind)(x, *weights, direction="bidirectional", **options)
 
     builder = steps_of(layer, f"f32[{sizes}, 24]")
-    bodies = [step.body for step in flattened(tuple(builder.steps)) if isinstance(step, Count)]
+    bodies = [step.body for step in flattened(tuple(builder.steps)) if isinstance(step, ForLoop)]
     assert len(bodies) == 2
     for body in bodies:
         launches = [step for step in body if isinstance(step, Launch)]

@@ -14,13 +14,13 @@ from monograph.ir.interpret import interpret
 from monograph.program.code import (
     Alternate,
     Copy,
-    Count,
+    ForLoop,
     Interpret,
     Launch,
-    Repeat,
+    ParallelFor,
     SlotKind,
-    Spread,
     Step,
+    WhileLoop,
 )
 from monograph.targets.cpu.assemble.steps import StepBuilder
 from tests.targets.cpu.stepping import steps_of
@@ -185,7 +185,7 @@ def test_a_loop_keeps_its_carry_in_its_result() -> None:
     builder = steps_of(loop, "f32[8]")
     first, repeat = builder.steps
     assert first == Copy(0, 1, 32)
-    assert isinstance(repeat, Repeat)
+    assert isinstance(repeat, WhileLoop)
     handed_on = repeat.body[-1]
     assert isinstance(handed_on, Copy) and handed_on.target == 1
 
@@ -195,7 +195,7 @@ def test_what_a_scan_stacks_is_written_in_its_place() -> None:
         return F.scan(lambda c, v: (c + v, c * v), F.zeros(()), x)
 
     builder = steps_of(running, "f32[8]")
-    (count,) = [step for step in builder.steps if isinstance(step, Count)]
+    (count,) = [step for step in builder.steps if isinstance(step, ForLoop)]
     assert count.times == 8
     assert SlotKind.VIEW in kinds(builder)
 
@@ -205,7 +205,7 @@ def test_runs_that_carry_nothing_are_spread_over_threads() -> None:
         return F.scan(lambda c, v: (c, v - F.max(F.cumsum(v, 0), 0)), (), x)[1]
 
     builder = steps_of(rows, "f32[8, 30]")
-    (spread,) = [step for step in builder.steps if isinstance(step, Spread)]
+    (spread,) = [step for step in builder.steps if isinstance(step, ParallelFor)]
     assert spread.times == 8
     assert {builder.slots[slot].kind for slot in spread.own} == {SlotKind.ARENA}
 
@@ -215,7 +215,7 @@ def test_a_counted_loop_hands_its_states_on_without_a_copy() -> None:
         return F.scan(lambda c, v: (c * 0.5 + v, ()), start, xs)[0]
 
     builder = steps_of(decayed, "f32[100]", "f32[time, 100]")
-    (loop,) = [step for step in builder.steps if isinstance(step, Count)]
+    (loop,) = [step for step in builder.steps if isinstance(step, ForLoop)]
     kinds = [type(step) for step in loop.body]
     assert kinds.count(Alternate) == 2
     assert Copy not in kinds

@@ -13,7 +13,7 @@ from monograph.compiler import Options, compile_graph
 from monograph.fusion.group import fuse
 from monograph.ir.interpret import interpret
 from monograph.kernel.flatten import flatten
-from monograph.kernel.layout import Layout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import lower_group
 from monograph.kernel.verify import verify_nest
@@ -120,14 +120,14 @@ def depthwise(*shape: int, stride: int = 1, size: int = 3) -> Depthwise:
     return convolution(shape, stride, size, channels_last(4))[0]
 
 
-def row_major(*shape: int, stride: int = 1, size: int = 3) -> tuple[Depthwise, Layout]:
+def row_major(*shape: int, stride: int = 1, size: int = 3) -> tuple[Depthwise, MemoryLayout]:
     """The same of values that are row-major, and the layout of the image."""
     return convolution(shape, stride, size, (0, 1, 2, 3))
 
 
 def convolution(
     shape: tuple[int, ...], stride: int, size: int, order: tuple[int, ...]
-) -> tuple[Depthwise, Layout]:
+) -> tuple[Depthwise, MemoryLayout]:
     pad = size // 2
     graph = monograph.trace(
         lambda x, w: F.conv(x, w, stride=stride, padding=pad, groups=shape[1]),

@@ -14,7 +14,7 @@ from monograph.fusion.group import fuse
 from monograph.ir.dims import Symbol
 from monograph.kernel import expr as e
 from monograph.kernel.evaluate import evaluate_kernel
-from monograph.kernel.layout import Layout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
 from monograph.kernel.loops import If, Loop, LoopNest, Statement
 from monograph.kernel.lower import is_lowerable
 from monograph.kernel.verify import ScheduleError, verify_nest
@@ -22,8 +22,8 @@ from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, Transf
 from monograph.targets.cpu.convolutions.winograd import find
 from monograph.targets.cpu.convolutions.winograd_loops import (
     Convolution,
-    Plan,
     Winograd,
+    WinogradPlan,
     tile_counts,
 )
 
@@ -54,7 +54,7 @@ def convolution(
     (group,) = fuse(graph, {node: is_lowerable(node) for node in graph.nodes}).groups
     (conv,) = (node for node in group.nodes if node.op.name == "conv")
     x, result = graph.inputs[0], graph.outputs[0]
-    layouts: dict[Any, Layout] = {
+    layouts: dict[Any, MemoryLayout] = {
         x: laid_out(x.shape, channels_last(4), (0, 0, border, border)),
         result: laid_out(result.shape, channels_last(4)),
     }
@@ -67,8 +67,8 @@ def convolution(
 
 def nests(given: Convolution, transform: Transform, block: int = 6) -> list[LoopNest]:
     """The nests of both ways to run a convolution."""
-    fused = Winograd(given, Plan(transform, block, 3, 8, 4))
-    apart = Winograd(given, Plan(transform, block, 3, 8, 4, whole=True))
+    fused = Winograd(given, WinogradPlan(transform, block, 3, 8, 4))
+    apart = Winograd(given, WinogradPlan(transform, block, 3, 8, 4, whole=True))
     return [fused.fused_nest(), apart.input_nest(1), apart.product_nest()]
 
 
@@ -83,7 +83,7 @@ def conditions(statements: Sequence[Statement]) -> int:
 
 @EACH
 def test_planes_of_weights_are_zero_beyond_the_last_channel(transform: Transform) -> None:
-    kernels = Winograd(convolution(features=5), Plan(transform, 6, 3, 8, 4))
+    kernels = Winograd(convolution(features=5), WinogradPlan(transform, 6, 3, 8, 4))
     weight = np.ones((5, 3, 3, 3), np.float32)
     (planes,) = evaluate_kernel(kernels.weight_kernel(), [weight.ravel()])
     panels = planes.reshape(transform.weight_planes, 3, 8)

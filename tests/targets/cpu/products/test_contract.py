@@ -10,7 +10,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
-from monograph.fusion.group import Kind, fuse
+from monograph.fusion.group import GroupKind, fuse
 from monograph.ir.dims import Symbol
 from monograph.ir.types import DTYPES, TensorType
 from monograph.kernel.contraction import Contraction, as_contraction
@@ -146,7 +146,7 @@ def test_a_convolution_of_what_another_one_wrote_is_in_a_network() -> None:
         return F.conv(F.relu(F.conv(x, weights[0])), weights[1])
 
     graph = monograph.trace(network, "f32[1, 32, 16, 16]")
-    groups = [x for x in fuse(graph).groups if x.kind is Kind.CONTRACTION]
+    groups = [x for x in fuse(graph).groups if x.kind is GroupKind.CONTRACTION]
     assert [is_in_network(group) for group in groups] == [False, True]
 
 

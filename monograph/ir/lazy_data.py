@@ -1,4 +1,4 @@
-"""Contents that an op makes of other contents, when somebody reads them.
+"""Lazily evaluated constants: contents that an op makes of others when somebody reads them.
 
 Folding a batch norm into a convolution, or turning a matrix over, gives a weight as large as the
 one that it is made of. As long as nobody reads the new one, it need not be in memory: a program
@@ -18,7 +18,7 @@ from monograph.ir.op import Op
 from monograph.ir.types import Array, TensorType
 
 
-class Computed(Data):
+class LazyData(Data):
     """The result of an op that has one, on these contents; made again if nobody holds it."""
 
     def __init__(self, op: Op, sources: tuple[Data, ...]) -> None:
@@ -52,9 +52,9 @@ class Computed(Data):
         for source in self.sources:
             source.unload()
 
-    def of(self, change: Callable[[Data], Data]) -> Computed:
+    def of(self, change: Callable[[Data], Data]) -> LazyData:
         """The same with other sources."""
-        return Computed(self.op, tuple(change(source) for source in self.sources))
+        return LazyData(self.op, tuple(change(source) for source in self.sources))
 
     def _evaluate(self) -> Array:
         arrays = [source.array() for source in self.sources]
@@ -66,4 +66,4 @@ class Computed(Data):
         return found
 
     def __repr__(self) -> str:
-        return f"Computed({self.type})"
+        return f"LazyData({self.type})"

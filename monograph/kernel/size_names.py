@@ -30,9 +30,9 @@ def mentioned_sizes(kernel: Kernel) -> tuple[Symbol, ...]:
     return tuple(found)
 
 
-def numbered(kernel: Kernel, sizes: tuple[Symbol, ...]) -> Kernel:
+def number_sizes(kernel: Kernel, sizes: tuple[Symbol, ...]) -> Kernel:
     """The kernel with numbers for names: what all kernels that differ in names have in common."""
-    return renamed(kernel, {old: _number(k, old) for k, old in enumerate(sizes)})
+    return rename_sizes(kernel, {old: _number(k, old) for k, old in enumerate(sizes)})
 
 
 def _number(place: int, symbol: Symbol) -> Symbol:
@@ -53,7 +53,7 @@ def _dims(kernel: Kernel) -> Iterator[Dim]:
     yield from (expr.dim for expr in expressions if isinstance(expr, Index))
 
 
-def renamed(kernel: Kernel, names: Mapping[Symbol, Dim]) -> Kernel:
+def rename_sizes(kernel: Kernel, names: Mapping[Symbol, Dim]) -> Kernel:
     """A flat kernel with other symbols for its sizes."""
     done: dict[Expr, Expr] = {}
 

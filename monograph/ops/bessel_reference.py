@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from monograph.ir.types import Array
-from monograph.ops.special_gamma import EULER
+from monograph.ops.gamma_reference import EULER
 
 MIN_ASYMPTOTIC_ARGUMENT = 25.0
 QUADRATURE_NODES = 64

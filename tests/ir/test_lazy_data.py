@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from monograph.ir.computed import Computed
 from monograph.ir.data import ArrayData, Data
+from monograph.ir.lazy_data import LazyData
 from monograph.ir.types import Array
 from monograph.ops.elementwise import Multiply
 from monograph.ops.shape import Transpose
@@ -31,14 +31,14 @@ class Counted(Data):
 
 def test_its_type_is_known_before_anything_is_read() -> None:
     source = Counted()
-    turned = Computed(Transpose((1, 0)), (source,))
+    turned = LazyData(Transpose((1, 0)), (source,))
     assert str(turned.type) == "f32[3, 2]"
     assert source.reads == 0
 
 
 def test_it_is_made_once_while_somebody_holds_it_and_again_after_that() -> None:
     source = Counted()
-    turned = Computed(Transpose((1, 0)), (source,))
+    turned = LazyData(Transpose((1, 0)), (source,))
     first = turned.array()
     assert turned.array() is first
     assert source.reads == 1
@@ -49,20 +49,20 @@ def test_it_is_made_once_while_somebody_holds_it_and_again_after_that() -> None:
 
 
 def test_its_memory_is_its_own_and_in_order() -> None:
-    array = Computed(Transpose((0, 1)), (ArrayData(MATRIX),)).array()
+    array = LazyData(Transpose((0, 1)), (ArrayData(MATRIX),)).array()
     assert array.flags.c_contiguous and not array.flags.writeable
     assert not np.shares_memory(array, MATRIX)
 
 
 def test_it_may_be_made_of_what_is_computed() -> None:
     factor = ArrayData(np.array([[2.0], [3.0], [4.0]], np.float32))
-    scaled = Computed(Multiply(), (Computed(Transpose((1, 0)), (ArrayData(MATRIX),)), factor))
+    scaled = LazyData(Multiply(), (LazyData(Transpose((1, 0)), (ArrayData(MATRIX),)), factor))
     np.testing.assert_array_equal(scaled.array(), MATRIX.T * factor.array())
 
 
 def test_its_sources_can_be_replaced_and_give_their_memory_back() -> None:
     source = Counted()
-    turned = Computed(Transpose((1, 0)), (ArrayData(MATRIX),)).of(lambda _: source)
+    turned = LazyData(Transpose((1, 0)), (ArrayData(MATRIX),)).of(lambda _: source)
     turned.array()
     turned.unload()
     assert (source.reads, source.unloads) == (1, 1)

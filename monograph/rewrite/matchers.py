@@ -29,7 +29,7 @@ from monograph.rewrite.constants import real_splat, round_to, short_splat
 Axes = tuple[int, ...]
 
 
-def through(value: Value) -> Value:
+def strip_expand(value: Value) -> Value:
     """The value before what does not change its elements: expand and stop_gradient."""
     while value.producer is not None and isinstance(value.producer.op, Expand | StopGradient):
         value = value.producer.operands[0]
@@ -38,7 +38,7 @@ def through(value: Value) -> Value:
 
 def reduced(value: Value, cls: type[Reduction]) -> tuple[Value, Axes] | None:
     """(x, axes) if the value is that reduction of x, in a shape that lies alongside x."""
-    kept = through(value)
+    kept = strip_expand(value)
     node = _before_reshape(kept).producer
     if node is None or not isinstance(node.op, Reduction) or type(node.op) is not cls:
         return None
@@ -50,7 +50,7 @@ def mean_of(value: Value) -> tuple[Value, Axes] | None:
     found = reduced(value, Mean)
     if found is not None:
         return found
-    kept = through(value)
+    kept = strip_expand(value)
     inner = _before_reshape(kept)
     scaled = times_constant(inner)
     if scaled is None:
@@ -112,7 +112,7 @@ def variance_of(value: Value) -> tuple[Value, Axes] | None:
     As the op, as the mean square of the centred x, or as mean(x²) - mean(x)², perhaps held above 0.
     """
     value = _above_zero(value)
-    node = _before_reshape(through(value)).producer
+    node = _before_reshape(strip_expand(value)).producer
     if node is not None and isinstance(node.op, Variance):
         return None if node.op.correction else reduced(value, Variance)
     squares = mean_of(value)
@@ -182,7 +182,7 @@ def under_reciprocal(value: Value) -> Value | None:
 
 
 def _root(value: Value, cls: type[Sqrt | Rsqrt], exponent: float) -> Value | None:
-    node = through(value).producer
+    node = strip_expand(value).producer
     if node is None:
         return None
     if isinstance(node.op, cls):

@@ -19,15 +19,15 @@ from monograph.ops.rules import normalize_axes
 from monograph.ops.shape import Expand, Reshape, Transpose
 from monograph.ops.slicing import Pad
 
-Place: TypeAlias = tuple[int | None, ...]
+AxisMap: TypeAlias = tuple[int | None, ...]
 
 
-def identity(shape: Shape) -> Place:
+def identity(shape: Shape) -> AxisMap:
     """The place of a value that has the space's own shape."""
     return tuple(None if dim == 1 else axis for axis, dim in enumerate(shape))
 
 
-def reading_place(node: Node, operand: int) -> Place | None:
+def operand_axis_map(node: Node, operand: int) -> AxisMap | None:
     """Where an operand lies in the space of the node's result; None if nowhere in particular."""
     source, result = node.operands[operand].shape, node.results[0].shape
     if node.op.has(Trait.ELEMENTWISE) or isinstance(node.op, Expand):
@@ -69,7 +69,7 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
     return normalize_axes(node.op.name, axes, node.operands[0].rank)
 
 
-def _aligned(source: Shape, result: Shape) -> Place | None:
+def _aligned(source: Shape, result: Shape) -> AxisMap | None:
     """By NumPy's rule: aligned at the right, dimensions of size one stretched."""
     offset = len(result) - len(source)
     place: list[int | None] = []
@@ -83,7 +83,7 @@ def _aligned(source: Shape, result: Shape) -> Place | None:
     return tuple(place)
 
 
-def _same_but_for_ones(source: Shape, result: Shape) -> Place | None:
+def _same_but_for_ones(source: Shape, result: Shape) -> AxisMap | None:
     """A reshape that only adds and removes dimensions of size one keeps every element's place."""
     kept = [axis for axis, dim in enumerate(result) if dim != 1]
     place: list[int | None] = []
@@ -102,7 +102,7 @@ def _same(a: Dim, b: Dim) -> bool:
 
 
 def joint_space(
-    made_in: Shape, made_at: Place, read_in: Shape, read_at: Place
+    made_in: Shape, made_at: AxisMap, read_in: Shape, read_at: AxisMap
 ) -> tuple[Shape, dict[int, int], dict[int, int]] | None:
     """One space for the maker and the reader of a value, and where the axes of each go in it."""
     pairs: dict[int, int] = {}
@@ -140,14 +140,14 @@ def _extended(inner: Shape, outer: Shape, pairs: dict[int, int]) -> dict[int, in
     return result
 
 
-def moved(place: Place | None, axes: Mapping[int, int]) -> Place | None:
+def move_axis_map(place: AxisMap | None, axes: Mapping[int, int]) -> AxisMap | None:
     """A place in a space whose axes have gone elsewhere."""
     if place is None:
         return None
     return tuple(None if axis is None else axes[axis] for axis in place)
 
 
-def moved_rows(rows: frozenset[int] | None, axes: Mapping[int, int]) -> frozenset[int] | None:
+def move_rows(rows: frozenset[int] | None, axes: Mapping[int, int]) -> frozenset[int] | None:
     """The axes that rows are counted along, which have gone elsewhere."""
     return None if rows is None else frozenset(axes[axis] for axis in rows)
 
@@ -159,7 +159,7 @@ def joint_rows(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[
     return a if a == b else "different"
 
 
-def through(inner: Place | None, outer: Place) -> Place | None:
+def compose_axis_maps(inner: AxisMap | None, outer: AxisMap) -> AxisMap | None:
     """A place in a value's own space, seen in the space where that value has a place."""
     if inner is None:
         return None

@@ -9,11 +9,11 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.fusion.places import (
+from monograph.fusion.axis_map import (
     cuts_rows_anew,
     identity,
+    operand_axis_map,
     pads_rows,
-    reading_place,
     reduced_axes,
 )
 from monograph.ir.graph import Node
@@ -46,27 +46,27 @@ def test_a_dimension_of_size_one_lies_along_no_axis() -> None:
 )
 def test_a_broadcast_operand_is_aligned_at_the_right(type_: str, place: Any) -> None:
     node = last(lambda x, y: x + y, "f32[4, 8]", type_)
-    assert reading_place(node, 1) == place
+    assert operand_axis_map(node, 1) == place
 
 
 def test_symbolic_dimensions_are_compared_as_such() -> None:
     node = last(lambda x, y: x + y, "f32[n, 8]", "f32[n, 1]")
-    assert reading_place(node, 1) == (0, None)
+    assert operand_axis_map(node, 1) == (0, None)
 
 
 def test_a_transpose_is_read_with_its_axes_exchanged() -> None:
     node = last(lambda x: F.transpose(x, (2, 0, 1)), "f32[2, 3, 4]")
-    assert reading_place(node, 0) == (1, 2, 0)
+    assert operand_axis_map(node, 0) == (1, 2, 0)
 
 
 def test_a_reshape_that_adds_a_one_keeps_every_place() -> None:
     node = last(lambda x: F.reshape(x, (4, 1, 8)), "f32[4, 8]")
-    assert reading_place(node, 0) == (0, 2)
+    assert operand_axis_map(node, 0) == (0, 2)
 
 
 def test_a_reshape_that_joins_dimensions_has_no_place() -> None:
     node = last(lambda x: F.reshape(x, (32,)), "f32[4, 8]")
-    assert reading_place(node, 0) is None
+    assert operand_axis_map(node, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_reshape_that_joins_dimensions_has_no_place() -> None:
     ids=["slice", "flip", "concat"],
 )
 def test_elements_that_are_elsewhere_have_no_place(function: Callable[..., Any]) -> None:
-    assert reading_place(last(function, "f32[4, 8]"), 0) is None
+    assert operand_axis_map(last(function, "f32[4, 8]"), 0) is None
 
 
 def test_an_expand_is_read_along_the_dimensions_that_it_keeps() -> None:
     node = last(lambda x: F.expand(x, (4, 8)), "f32[4, 1]")
-    assert reading_place(node, 0) == (0, None)
+    assert operand_axis_map(node, 0) == (0, None)
 
 
 def test_reduced_axes_count_from_the_front() -> None:

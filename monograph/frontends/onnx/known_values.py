@@ -12,13 +12,12 @@ Whatever can be evaluated without knowing an input is; anything else is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from monograph.errors import MonographError
-from monograph.ir.data import Data
 from monograph.ir.dims import (
     Dim,
     Symbol,
@@ -32,10 +31,10 @@ from monograph.ir.dims import (
     shape_product,
 )
 from monograph.ir.graph import Node, Value
-from monograph.ir.interpret import checked_results, evaluate_op
-from monograph.ir.op import Family, Op, Trait
+from monograph.ir.op import Family, Op
 from monograph.ir.types import Array, TensorType, string
 from monograph.ops import data, elementwise, index, reduce
+from monograph.rewrite.constant_evaluator import ConstantEvaluator, stored_data
 
 MAX_COMPUTED_ELEMENTS = 4096
 """How many elements a computed value may have; constants and weights may have any number."""
@@ -47,24 +46,24 @@ class Unknown(Exception):
     """Contents that depend on more than is known."""
 
 
-class Contents:
+class KnownValues(ConstantEvaluator):
     """The contents of values of the graphs of one import, as far as they are known.
 
     ``outer`` maps an input of a region to the value outside that it stands for.
     """
 
     def __init__(self) -> None:
+        super().__init__(MAX_COMPUTED_ELEMENTS)
         self.outer: dict[Value, Value] = {}
         self.missed: dict[Value, None] = {}
         """The values that were asked for and are not known, in order."""
-        self._known: dict[Value, Array | None] = {}
 
     def array(self, value: Value) -> Array | None:
         """The contents as an array of the value's dtype; None if any element is unknown."""
         stored = stored_data(self.origin(value))
         if stored is not None:
             return stored.array()
-        found = self._evaluate(self.origin(value))
+        found = self.contents(self.origin(value))
         if found is None or _is_symbolic(value, found):
             self.missed[self.origin(value)] = None
             return None
@@ -80,7 +79,7 @@ class Contents:
         """The contents of a scalar or vector, of integers or of floats that were integers."""
         if not isinstance(value.type, TensorType) or value.rank > 1:
             return None
-        found = self._evaluate(self.origin(value))
+        found = self.contents(self.origin(value))
         if found is None:
             self.missed[self.origin(value)] = None
             return None
@@ -95,58 +94,17 @@ class Contents:
             value = self.outer[value]
         return value
 
-    def _evaluate(self, value: Value) -> Array | None:
-        """Evaluate what the value depends on, innermost first, each value once."""
-        stack = [value]
-        while stack:
-            current = stack[-1]
-            if current in self._known:
-                stack.pop()
-                continue
-            node = current.producer
-            if node is None or not _is_small(current) or not _is_pure(node):
-                self._known[current] = None
-                continue
-            operands = [self.origin(operand) for operand in node.operands]
-            missing = [operand for operand in operands if operand not in self._known]
-            if missing and not any(self._known.get(operand, 0) is None for operand in operands):
-                stack.append(missing[0])
-                continue
-            self._known.update(self._results(node, operands))
-        return self._known[value]
-
-    def _results(self, node: Node, operands: list[Value]) -> Mapping[Value, Array | None]:
-        arrays = [self._known.get(operand) for operand in operands]
-        known = [array for array in arrays if array is not None]
-        unknown = dict.fromkeys(node.results)
-        if len(known) != len(arrays):
-            return unknown
-        symbolic = any(map(_is_symbolic, operands, known)) or any(True for _ in node.op.symbols())
+    def evaluate(self, node: Node, arrays: Sequence[Array]) -> Sequence[Array]:
+        """The results of a node, whose elements may be dimensions."""
+        operands = [self.origin(operand) for operand in node.operands]
+        has_dims = any(map(_is_symbolic, operands, arrays)) or any(True for _ in node.op.symbols())
+        if not has_dims:
+            return super().evaluate(node, arrays)
         try:
             with np.errstate(all="ignore"):
-                if symbolic:
-                    return {node.results[0]: _symbolic(node.op, known, node.results[0])}
-                results = checked_results(node, evaluate_op(node.op, known), {})
+                return (_symbolic(node.op, list(arrays), node.results[0]),)
         except (MonographError, Unknown, ValueError, ArithmeticError, LookupError, TypeError):
-            return unknown
-        return dict(zip(node.results, results, strict=True))
-
-
-def stored_data(value: Value) -> Data | None:
-    """The data of a constant or weight."""
-    op = value.op
-    return op.data if isinstance(op, data.Constant | data.Weight) else None
-
-
-def _is_small(value: Value) -> bool:
-    if not isinstance(value.type, TensorType):
-        return False
-    size = value.type.size
-    return isinstance(size, int) and size <= MAX_COMPUTED_ELEMENTS
-
-
-def _is_pure(node: Node) -> bool:
-    return not node.regions and not node.op.has(Trait.EFFECT)
+            return ()
 
 
 def _is_symbolic(value: Value, array: Array) -> bool:

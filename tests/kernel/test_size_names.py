@@ -8,7 +8,7 @@ from monograph import functional as F
 from monograph.ir.dims import Symbol
 from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.renamed import mentioned_sizes, numbered, renamed
+from monograph.kernel.size_names import mentioned_sizes, number_sizes, rename_sizes
 from tests.kernel.build import flat
 
 
@@ -20,14 +20,16 @@ def test_kernels_that_differ_in_names_are_the_same_with_numbers() -> None:
     one, other = mean("n", "k"), mean("a", "z")
     assert one.digest != other.digest
     assert (
-        numbered(one, mentioned_sizes(one)).digest == numbered(other, mentioned_sizes(other)).digest
+        number_sizes(one, mentioned_sizes(one)).digest
+        == number_sizes(other, mentioned_sizes(other)).digest
     )
 
 
 def test_sizes_are_told_apart_by_where_they_stand() -> None:
     one, other = mean("n", "k"), mean("n", "n")
     assert (
-        numbered(one, mentioned_sizes(one)).digest != numbered(other, mentioned_sizes(other)).digest
+        number_sizes(one, mentioned_sizes(one)).digest
+        != number_sizes(other, mentioned_sizes(other)).digest
     )
 
 
@@ -40,5 +42,5 @@ def test_a_renamed_kernel_computes_the_same() -> None:
     (size,) = mentioned_sizes(kernel)
     other = Symbol("m")
     x = np.arange(12, dtype=np.float32) / 7
-    (got,) = evaluate_kernel(renamed(kernel, {size: other}), [x], {other: 3})
+    (got,) = evaluate_kernel(rename_sizes(kernel, {size: other}), [x], {other: 3})
     np.testing.assert_allclose(got, np.exp(x.reshape(3, 4)).mean(1), rtol=1e-6)

@@ -1,7 +1,7 @@
 """Ops that become others once more is known than when the graph was made.
 
 A frontend may meet a node that means a graph only if the contents of an operand are known, or its
-rank. It keeps such a node whole, as an op that can *settle*: asked again, with operands of which
+rank. It keeps such a node whole, as an op that can *resolve*: asked again, with operands of which
 more is known, it adds to the graph what it stands for. If that is still too little it says whose
 contents it waits for, so that whoever runs the graph can find them out and ask again.
 """
@@ -23,9 +23,9 @@ class Undecided(MonographError):
         self.contents = tuple(contents)
 
 
-class SettlingOp(Op):
+class DeferredOp(Op):
     """An op that stands for others, which depend on what is known of its operands."""
 
-    def settle(self, operands: Sequence[Value]) -> tuple[Value, ...]:
+    def resolve(self, operands: Sequence[Value]) -> tuple[Value, ...]:
         """Add to the current graph what it stands for: its results, or ``Undecided``."""
-        raise NotImplementedError(f"{self.name} does not settle")
+        raise NotImplementedError(f"{self.name} cannot be resolved")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import monograph
-from monograph.frontends.torch.held import HeldTensors
+from monograph.frontends.torch.mutation_guard import HeldTensors
 
 
 class Step(torch.nn.Module):
