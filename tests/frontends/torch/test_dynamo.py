@@ -277,3 +277,17 @@ def test_elements_that_share_memory_may_come_apart_where_they_are_equal() -> Non
         loss = (torch.view_as_real(function(*leaves)).sum(-1) * weights).sum()
         found.append(torch.autograd.grad(loss, leaves))
     torch.testing.assert_close(found[1], found[0])
+
+
+def test_attention_takes_heads_of_any_depth() -> None:
+    def attended(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, x * 2, x + 1, is_causal=True)
+
+    compiled = torch.compile(attended, backend=monograph, dynamic=True)
+    for shape in ((2, 3, 9, 8), (3, 2, 4, 33)):
+        found = []
+        for function in (attended, compiled):
+            x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+            result = function(x)
+            found.append((result, *torch.autograd.grad(result.square().sum(), x)))
+        torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)

@@ -296,10 +296,14 @@ def _scores(node: TorchNode) -> Value:
     """How well each key answers each query."""
     query: Value = node["query"]
     key = _for_every_head(node["key"], query)
+    scores = F.matmul(query, F.swapaxes(key, -1, -2))
     scale: float | None = node["scale"]
-    if scale is None:
-        scale = 1.0 / math.sqrt(static(query.shape[-1], "the depth of the heads"))
-    return F.matmul(query, F.swapaxes(key, -1, -2)) * scale
+    if scale is not None:
+        return scores * scale
+    depth = query.shape[-1]
+    if isinstance(depth, int):
+        return scores * (1.0 / math.sqrt(depth))
+    return scores * F.rsqrt(F.cast(F.dim(depth), scores.dtype))
 
 
 def _for_every_head(part: Value, query: Value) -> Value:
