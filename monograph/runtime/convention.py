@@ -19,6 +19,7 @@ import numpy as np
 from monograph.dataclass import dataclass
 from monograph.deadline import call_limited
 from monograph.errors import InputError
+from monograph.ir.aliasing import refuse_aliases
 from monograph.ir.parameters import Parameters
 from monograph.ir.tree import SIMPLE, Fixed, Structure, flatten, unflatten
 from monograph.ir.types import Array
@@ -233,7 +234,11 @@ class LoadedModule(Profilable):
         """The graph's outputs; state, and arguments that the module writes, are updated."""
         is_torch = any_torch(leaves)
         given = [self._input(each, leaves, is_torch) for each in self.convention.inputs]
-        found = self.executable.run([_as_array(each) for each in given])
+        arrays = [_as_array(each) for each in given]
+        inputs = enumerate(self.convention.inputs)
+        arguments = [number for number, each in inputs if isinstance(each, int)]
+        refuse_aliases(self.executable.graph, arrays, arguments)
+        found = self.executable.run(arrays)
         for output, position in self.executable.graph.updates.items():
             _overwrite(given[position], found[output])
         return [_as_tensor(each) for each in found] if is_torch else found

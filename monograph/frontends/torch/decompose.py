@@ -155,7 +155,9 @@ def _key(op: Any, leaves: Any, operands: Any, spec: Any) -> Any | None:
             parts.append((type(leaf).__name__, str(leaf)))
             continue
         fake = leaf.meta.get("val")
-        if not isinstance(fake, torch.Tensor) or any(type(size) is not int for size in fake.shape):
+        if not isinstance(fake, torch.Tensor):
+            return None
+        if any(type(size) is not int for size in (*fake.shape, *fake.stride())):
             return None
         parts.append((positions[leaf], tuple(fake.shape), fake.stride(), fake.dtype))
     return tuple(parts)

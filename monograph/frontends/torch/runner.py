@@ -15,6 +15,7 @@ from monograph.frontends.torch.calling import call_text, reordered
 from monograph.frontends.torch.memory_order import turned_back
 from monograph.frontends.torch.program import ImportedModel, Input, InputKind, Output
 from monograph.frontends.torch.types import array_from_torch, array_to_torch
+from monograph.ir.aliasing import refuse_aliases
 from monograph.ir.interpret import interpret
 from monograph.ir.parameters import Parameters
 from monograph.ir.types import Array
@@ -43,6 +44,9 @@ class TorchModel:
         self.state = dict(state or {})
         self.evaluate = run or (lambda arrays: interpret(model.graph, arrays))
         self._plain_arguments = _plain_arguments(model)
+        self._arguments = frozenset(
+            number for number, each in enumerate(model.inputs) if each.kind is InputKind.USER
+        )
         self.evaluate_tensors = run_tensors if _are_plain(model.outputs) else None
         self._order = [each.position or 0 for each in model.outputs]
         self._nest = _nester(model.output_spec)
@@ -122,12 +126,23 @@ class TorchModel:
     def run(self, leaves: Sequence[Any]) -> list[Any]:
         """The flat results for flat arguments."""
         given = [self._argument(position, leaves) for position in range(len(self.model.inputs))]
-        results = self.evaluate([_as_array(item) for item in given])
+        arrays = [_as_array(item) for item in given]
+        if self.model.graph.updates:
+            refuse_aliases(self.model.graph, self._apart(arrays), self._arguments)
+        results = self.evaluate(arrays)
         for output, position in self.model.graph.updates.items():
             target = given[position]
             if isinstance(target, torch.Tensor):
                 overwrite(target, _as_tensor(results[output]))
         return [_leaf(output, results) for output in self.model.outputs]
+
+    def _apart(self, arrays: Sequence[Any]) -> list[Any]:
+        """The inputs without the memory that others are views of: the trace knew of that."""
+        kinds = (each.kind for each in self.model.inputs)
+        return [
+            None if kind is InputKind.MEMORY else array
+            for kind, array in zip(kinds, arrays, strict=True)
+        ]
 
     def _argument(self, index: int, leaves: Sequence[Any]) -> Any:
         described = self.model.inputs[index]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +127,34 @@ def test_tensors_that_are_no_arrays_are_refused(made: Any) -> None:
 def test_a_dimension_that_an_input_does_not_have_is_named() -> None:
     with pytest.raises(InputError, match="dimension 7 of an input"):
         monograph.compile(lambda x: x * 2, X, dynamic_shapes=({7: torch.export.Dim.AUTO},))
+
+
+def doubled_then_read(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x.mul_(2)
+    return y + x.sum()
+
+
+@pytest.mark.parametrize("route", ["compiled", "loaded"])
+@pytest.mark.parametrize("seen", [slice(0, 3), slice(2, 5), slice(None, None, 2)])
+def test_an_argument_that_is_written_has_memory_of_its_own(
+    route: str, seen: slice, tmp_path: Path
+) -> None:
+    program = monograph.compile(doubled_then_read, torch.ones(6), torch.ones(3))
+    if route == "loaded":
+        program = monograph.load(program.save(tmp_path / "program.mono"))
+    memory = torch.ones(6)
+    with pytest.raises(InputError, match=r"writes to input %x, which shares memory with %y"):
+        program(memory, memory[seen])
+    assert memory.tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize("route", ["compiled", "loaded"])
+def test_views_that_have_no_element_in_common_may_lie_between_each_other(
+    route: str, tmp_path: Path
+) -> None:
+    program = monograph.compile(doubled_then_read, torch.ones(6), torch.ones(3))
+    if route == "loaded":
+        program = monograph.load(program.save(tmp_path / "program.mono"))
+    memory = torch.ones(12)
+    assert program(memory[::2], memory[1:6:2]).tolist() == [13.0] * 3
+    assert memory.tolist() == [2.0, 1.0] * 6

@@ -291,3 +291,18 @@ def test_attention_takes_heads_of_any_depth() -> None:
             result = function(x)
             found.append((result, *torch.autograd.grad(result.square().sum(), x)))
         torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_an_op_that_is_taken_apart_takes_elements_at_any_distance(step: int) -> None:
+    """The size is known, and the step from one element to the next is not."""
+
+    def normed(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(x, (3,))
+
+    weights = torch.tensor([1.0, 2.0, 5.0])
+    found = []
+    for function in (normed, torch.compile(normed, backend=monograph, dynamic=True)):
+        x = torch.arange(9.0).sin()[: 3 * step : step].requires_grad_()
+        found.append(torch.autograd.grad((function(x) * weights).sum(), x)[0])
+    torch.testing.assert_close(found[1], found[0])
