@@ -54,15 +54,23 @@ def bind_inputs(
 ) -> tuple[list[Any], dict[Symbol, int]]:
     """Check the inputs against the graph's and find the size that each symbol stands for."""
     given = _by_position(graph, inputs)
+    arrays = [_checked_input(*pair) for pair in zip(graph.inputs, given, strict=True)]
+    pairs = zip(graph.inputs, arrays, strict=True)
+    shapes = [np.shape(x) if isinstance(v.type, TensorType) else () for v, x in pairs]
+    return arrays, bind_shapes(graph, shapes)
+
+
+def bind_shapes(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[Symbol, int]:
+    """Check shapes against those of the graph's inputs; the size that each symbol stands for.
+
+    Of inputs that are no tensors the shapes do not matter.
+    """
     bindings: dict[Symbol, int] = {}
-    arrays = []
-    for value, item in zip(graph.inputs, given, strict=True):
-        arrays.append(_checked_input(value, item))
     for _ in range(2):  # a symbol may be solvable only once a later input has bound another
-        for value, array in zip(graph.inputs, arrays, strict=True):
+        for value, shape in zip(graph.inputs, shapes, strict=True):
             if isinstance(value.type, TensorType):
-                _bind_shape(value.type, np.shape(array), bindings, f"input %{value.name}")
-    return arrays, bindings
+                _bind_shape(value.type, shape, bindings, f"input %{value.name}")
+    return bindings
 
 
 def _by_position(graph: Graph, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
@@ -143,6 +151,12 @@ def _bind_shape(
     type_: TensorType, shape: tuple[int, ...], bindings: dict[Symbol, int], who: str
 ) -> None:
     """Hold a concrete shape against a type, binding the symbols that it settles."""
+    if len(shape) != type_.rank:
+        raise InputError(
+            f"{who} has the wrong number of dimensions",
+            expected=str(type_),
+            found=str(list(shape)),
+        )
     for axis, (dim, size) in enumerate(zip(type_.shape, shape, strict=True)):
         if isinstance(dim, SymbolicDim):
             _bind_dim(dim, size, bindings, f"{who}, dimension {axis}", type_)

@@ -11,6 +11,7 @@ libraries of custom ops) is an error. There is one provider, ``CPUExecutionProvi
 
 from __future__ import annotations
 
+from monograph.onnxruntime.assignment import OrtEpAssignedNode, OrtEpAssignedSubgraph
 from monograph.onnxruntime.binding import IOBinding
 from monograph.onnxruntime.environment import (
     disable_telemetry_events,
@@ -63,6 +64,8 @@ __all__ = [
     "OrtDevice",
     "OrtDeviceMemoryType",
     "OrtDeviceVendorId",
+    "OrtEpAssignedNode",
+    "OrtEpAssignedSubgraph",
     "OrtMemType",
     "OrtMemoryInfo",
     "OrtMemoryInfoDeviceType",

@@ -6,12 +6,14 @@ scheduling). The second kind is accepted, and ``SessionOptions.ignored`` names t
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from monograph.onnxruntime import exceptions
+from monograph.onnxruntime.assignment import RECORD
 
 if TYPE_CHECKING:
     from monograph.onnxruntime.values import OrtValue
@@ -165,7 +167,7 @@ class SessionOptions(_Options):
         if global_threads() is not None and "use_per_session_threads" in changed:
             changed.remove("use_per_session_threads")
         return changed + [
-            name for name in self.entries if name not in (EXTERNAL_FILE, EXTERNAL_SIZE)
+            name for name in self.entries if name not in (EXTERNAL_FILE, EXTERNAL_SIZE, RECORD)
         ]
 
     @property
@@ -230,6 +232,33 @@ class SessionOptions(_Options):
     def register_custom_ops_library(self, path: str, /) -> NoReturn:
         """Refused: native code of others is not loaded."""
         _cannot(f"the library of custom ops {path}")
+
+
+LOAD_FROM_MODEL = "ORT_LOAD_CONFIG_FROM_MODEL"
+"""The variable of the environment that lets a model say how its sessions are made."""
+OF_MODELS: Mapping[str, type] = {
+    "enable_profiling": bool,
+    "execution_mode": ExecutionMode,
+    "graph_optimization_level": GraphOptimizationLevel,
+    "inter_op_num_threads": int,
+    "intra_op_num_threads": int,
+}
+"""The options that a model may give, as numbers, and their kinds."""
+
+
+def options_from_model(metadata: Mapping[str, str]) -> SessionOptions | None:
+    """The options in a model's metadata, which count instead of the program's; None without any."""
+    if "ort_config" not in metadata:
+        return None
+    try:
+        given = json.loads(metadata["ort_config"]).get("session_options", {})
+        values = {name: OF_MODELS[name](number) for name, number in given.items()}
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise exceptions.Fail(f"Could not parse the ort_config of the model: {error!r}") from error
+    options = SessionOptions()
+    for name, value in values.items():
+        setattr(options, name, value)
+    return options
 
 
 class RunOptions(_Options):

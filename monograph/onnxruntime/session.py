@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from monograph.errors import MonographError
+from monograph.frontends.onnx.model import load_model
 from monograph.ir.types import Array
+from monograph.onnxruntime.assignment import (
+    RECORD,
+    OrtEpAssignedSubgraph,
+    assigned_subgraphs,
+)
 from monograph.onnxruntime.binding import IOBinding
 from monograph.onnxruntime.environment import get_available_providers
 from monograph.onnxruntime.exceptions import Fail, InvalidArgument, failed, unreadable
@@ -21,7 +27,13 @@ from monograph.onnxruntime.feeds import arrange
 from monograph.onnxruntime.memory import OrtMemoryInfo, session_memory
 from monograph.onnxruntime.model_facts import ModelMetadata, NodeArg, metadata
 from monograph.onnxruntime.native import NativeSession
-from monograph.onnxruntime.options import OptionWarning, RunOptions, SessionOptions
+from monograph.onnxruntime.options import (
+    LOAD_FROM_MODEL,
+    OptionWarning,
+    RunOptions,
+    SessionOptions,
+    options_from_model,
+)
 from monograph.onnxruntime.profile import Profile
 from monograph.onnxruntime.programs import Programs
 from monograph.onnxruntime.providers import KNOWN_PROVIDERS, check_and_normalize_provider_args
@@ -48,13 +60,16 @@ class InferenceSession:
             _provider_names(providers, provider_options)
         except ValueError as error:  # as there, the processor runs the model all the same
             warnings.warn(f"{error} The processor runs the model", OptionWarning, stacklevel=2)
-        _warn_of_ignored(self._options)
-        self._profile: Profile | None = None
-        if self._options.enable_profiling:
-            self._profile = Profile(self._options.profile_file_prefix)
         is_path = isinstance(path_or_bytes, str | os.PathLike)
         source = os.fspath(path_or_bytes) if is_path else bytes(path_or_bytes)  # type: ignore[arg-type]
+        self._profile: Profile | None = None
         try:
+            if os.environ.get(LOAD_FROM_MODEL) == "1":
+                found = metadata(load_model(source).proto).custom_metadata_map
+                self._options = options_from_model(found) or self._options
+            _warn_of_ignored(self._options)
+            if self._options.enable_profiling:
+                self._profile = Profile(self._options.profile_file_prefix)
             with self._event("session_initialization"):
                 self._programs = Programs(source, self._options)
         except MonographError as error:
@@ -93,6 +108,13 @@ class InferenceSession:
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """The processor has none."""
         return {name: {} for name in self.get_providers()}
+
+    def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
+        """Which provider runs each node, if the options asked for it to be recorded."""
+        if self._options.entries.get(RECORD) != "1":
+            raise Fail(f"Session configuration entry '{RECORD}' must be set to \"1\" to have it")
+        (provider,) = self.get_providers()
+        return assigned_subgraphs(self._programs.proto, provider)
 
     def set_providers(
         self,

@@ -20,6 +20,7 @@ from monograph.deadline import call_limited
 from monograph.errors import InputError, UnsupportedError
 from monograph.frontends.jax.capture import Captured, argument_names
 from monograph.frontends.jax.types import is_key, key_words
+from monograph.ir.interpret import bind_shapes
 from monograph.ir.tree import LEAF, NONE, Structure
 from monograph.ir.types import Array
 from monograph.runtime.artifact import write_artifact
@@ -106,6 +107,9 @@ class CompiledJax(Profilable):
                 "a compiled function of typed keys cannot be called inside a JAX program",
                 hint="give it jax.random.key_data(key), or call it outside of jax.jit",
             )
+        shapes = [np.shape(leaf) for leaf in leaves]
+        if all(isinstance(size, int) for shape in shapes for size in shape):
+            bind_shapes(self.executable.graph, shapes)  # an error now, not in the callback
         if self._differentiable is None:
             self._differentiable = self._with_gradient()
         found: Sequence[Any] = self._differentiable(*leaves)

@@ -14,6 +14,7 @@ from jax import export, lax  # noqa: E402
 
 import monograph  # noqa: E402
 from monograph.errors import InputError, UnsupportedError  # noqa: E402
+from monograph.exporters.runtimes import run_stablehlo  # noqa: E402
 from monograph.frontends.stablehlo import from_stablehlo  # noqa: E402
 from tests.frontends.jax import models  # noqa: E402
 
@@ -124,3 +125,34 @@ def test_functions_that_call_themselves_are_refused() -> None:
       func.return %y : tensor<f32> } }"""
     with pytest.raises(UnsupportedError, match="without end"):
         from_stablehlo(text)
+
+
+@pytest.mark.parametrize("count", [3, 5000])
+@pytest.mark.parametrize(
+    ("type_", "words"),
+    [
+        ("bf16", "1.5 -0.0 0x7FC0 0xFF80"), ("f16", "1.5 0xFC00"), ("f32", "0.1 0x7F800000"),
+        ("f64", "0.1 0x7FF0000000000000"), ("f8E4M3FN", "1.5 -2.0"), ("f8E5M2", "1.5 -2.0"),
+        ("i4", "-3 7"), ("ui4", "15 1"), ("i1", "true false"), ("ui8", "200 3"),
+        ("ui64", "18446744073709551615 1"), ("complex<f32>", "(1.0,2.0) (0x7FC00000,-1.0)"),
+        ("complex<f64>", "(0.1,2.0)"),
+    ],
+)  # fmt: skip
+def test_constants_of_every_dtype(type_: str, words: str, count: int) -> None:
+    """One number that fills them, and different ones, long ones as bytes."""
+    several = [words.split()[k % len(words.split())] for k in range(count)]
+    for contents in (words.split()[0], f"[{', '.join(several)}]"):
+        text = f"""module {{ func.func public @main() -> tensor<{count}x{type_}> {{
+            %c = stablehlo.constant dense<{contents}> : tensor<{count}x{type_}>
+            return %c : tensor<{count}x{type_}> }} }}"""
+        (found,) = monograph.interpret(from_stablehlo(text), [])
+        (expected,) = run_stablehlo(text, [])
+        assert found.dtype == expected.dtype
+        assert found.tobytes() == expected.tobytes()
+
+
+def test_a_short_file_does_not_take_memory() -> None:
+    graph = from_stablehlo("""module { func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+        %c = stablehlo.constant dense<1.0> : tensor<1000000000000xf32>
+        return %x : tensor<f32> } }""")
+    assert str(graph.outputs[0].type) == "f32[]"

@@ -6,6 +6,7 @@ What a function returns must be the same for ONNX Runtime and for ``monograph.on
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import warnings
 from collections.abc import Callable
@@ -14,9 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 BEHAVIOURS: dict[str, Callable[[Any], Any]] = {}
 
@@ -156,6 +158,30 @@ def a_provider_that_is_not_there_is_a_warning(ort: Any) -> Any:
         )
     texts = [str(each.message).split("names.")[0] for each in caught]
     return session.get_providers(), texts
+
+
+@behaviour
+def nodes_tell_their_provider_where_that_was_recorded(ort: Any) -> Any:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    parts = ort.InferenceSession(model(), options).get_provider_graph_assignment_info()
+    told = [(p.ep_name, [(n.domain, n.op_type) for n in p.get_nodes()]) for p in parts]
+    without = ort.InferenceSession(model())
+    return sorted(told), kind(without.get_provider_graph_assignment_info)
+
+
+@behaviour
+def a_model_may_hold_the_options_of_its_sessions(ort: Any) -> Any:
+    proto = ModelProto.FromString(model())
+    config = '{"session_options": {"intra_op_num_threads": 2, "graph_optimization_level": 1}}'
+    helper.set_model_props(proto, {"ort_config": config})
+    told = []
+    for chosen in ("1", "0"):
+        with mock.patch.dict(os.environ, {"ORT_LOAD_CONFIG_FROM_MODEL": chosen}):
+            options = ort.InferenceSession(proto.SerializeToString()).get_session_options()
+        told.append((options.intra_op_num_threads, str(options.graph_optimization_level)))
+    return told
 
 
 @behaviour

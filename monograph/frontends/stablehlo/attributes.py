@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
@@ -57,43 +56,55 @@ def type_from(type_: Any) -> TensorType:
     return TensorType(dtype, known)
 
 
+def constant_array(operation: Any) -> Any:
+    """The contents of a constant; one element where that fills all of it.
+
+    A short file can ask for a tensor of any size: nothing of that size is made here.
+    """
+    type_ = type_from(operation.results[0].type)
+    if type_.dtype.is_complex:  # Python has no class for their attributes
+        return _from_text(str(operation), type_)
+    return _contents(operation.attributes["value"], type_)
+
+
 def dense_array(attribute: Any) -> Any:
-    """The contents of a dense attribute."""
+    """The contents of a dense attribute, in its shape."""
+    type_ = type_from(ir.DenseElementsAttr(attribute).type)
+    contents = _contents(attribute, type_)
+    return np.broadcast_to(contents, type_.static_shape()).astype(type_.dtype.numpy)
+
+
+def _contents(attribute: Any, type_: TensorType) -> Any:
     dense = ir.DenseElementsAttr(attribute)
-    type_ = type_from(dense.type)
-    try:
-        array = np.array(dense)
-    except (TypeError, ValueError, RuntimeError):
-        array = np.array(list(dense))
-    if type_.dtype.name == "bf16" and array.dtype == np.uint16:
-        array = array.view(ml_dtypes.bfloat16)
-    return _spread(array, type_)
-
-
-def _spread(array: Any, type_: TensorType) -> Any:
-    """Contents, or the one element that fills all of them, as an array of a type."""
-    shape = type_.static_shape()
-    whole = np.broadcast_to(array.reshape(()), shape) if array.size == 1 else array.reshape(shape)
-    return whole.astype(type_.dtype.numpy)
+    if dense.is_splat:
+        return np.array(dense.get_splat_value().value).astype(type_.dtype.numpy)
+    array = np.array(dense)
+    if array.dtype == object:  # NumPy knows no bf16, f8 or i4
+        return _from_text(str(attribute), type_)
+    return array.reshape(type_.static_shape()).astype(type_.dtype.numpy)
 
 
 _PAIR = re.compile(r"\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)")
+_WORD = re.compile(r"[^\s,\[\]]+")
 
 
-def complex_array(text: str, type_: TensorType) -> Any:
-    """The contents of a dense attribute of complex numbers, which MLIR hands out as text alone."""
+def _from_text(text: str, type_: TensorType) -> Any:
+    """The contents as MLIR prints them: one number, a list, or the bytes in hexadecimal digits."""
+    dtype = type_.dtype
     body = text.partition("dense<")[2].rpartition("> :")[0].strip()
     if body.startswith('"0x'):
-        array = np.frombuffer(bytes.fromhex(body.strip('"')[2:]), type_.dtype.numpy)
+        found = np.frombuffer(bytes.fromhex(body.strip('"')[2:]), dtype.numpy)
+    elif dtype.is_complex:
+        part = np.dtype(np.float32 if dtype.name == "c64" else np.float64)
+        pairs = [[_number(word, part) for word in pair] for pair in _PAIR.findall(body)]
+        found = np.array([complex(*pair) for pair in pairs], dtype.numpy)
     else:
-        bits = np.uint32 if type_.dtype.name == "c64" else np.uint64
+        found = np.array([_number(word, dtype.numpy) for word in _WORD.findall(body)], dtype.numpy)
+    return found.reshape(()) if found.size == 1 else found.reshape(type_.static_shape())
 
-        def number(word: str) -> float:
-            if not word.startswith("0x"):
-                return float(word)
-            part = np.float32 if bits is np.uint32 else np.float64
-            return float(np.array(int(word, 16), bits).view(part))
 
-        pairs = [complex(number(a), number(b)) for a, b in _PAIR.findall(body)]
-        array = np.array(pairs, type_.dtype.numpy)
-    return _spread(array, type_)
+def _number(word: str, dtype: Any) -> Any:
+    """A number, or the bits of one that decimals do not say (NaN, an infinity)."""
+    if not word.startswith("0x"):
+        return int(word) if word.lstrip("-").isdigit() else float(word)
+    return np.array(int(word, 16), f"u{dtype.itemsize}").view(dtype)[()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from jaxlib.mlir import ir
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
-from monograph.frontends.stablehlo.attributes import complex_array, dense_array
+from monograph.frontends.stablehlo.attributes import constant_array
 from monograph.frontends.stablehlo.operation import Operation, converter
 from monograph.frontends.xla import arithmetic as xla
 from monograph.frontends.xla import slicing, sorting
@@ -20,6 +21,8 @@ from monograph.ir.dims import Shape
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, f32, i32, i64
 
+LARGEST_SPLAT = 4096
+"""How many elements a constant of one number may have to be stored whole."""
 UNARY: dict[str, Callable[[Value], Value]] = {
     "stablehlo.abs": xla.absolute,
     "stablehlo.cbrt": xla.cube_root,
@@ -166,9 +169,11 @@ def convert_precision(operation: Operation) -> Value:
 @converter("stablehlo.constant")
 def convert_constant(operation: Operation) -> Value:
     """A tensor that the module holds."""
-    if operation.type.dtype.is_complex:
-        return constant(complex_array(str(operation.source), operation.type))
-    return constant(dense_array(operation.attribute("value")))
+    array = constant_array(operation.source)
+    shape = operation.type.static_shape()
+    if math.prod(shape) <= LARGEST_SPLAT:
+        return constant(np.broadcast_to(array, shape))
+    return constant(array) if array.shape == shape else F.expand(constant(array), shape)
 
 
 @converter("stablehlo.iota")

@@ -250,6 +250,14 @@ def test_compiled_functions_run_inside_jax_programs() -> None:
         jax.jvp(outer(fast), (p, x), (p, x))
 
 
+def test_a_wrong_size_inside_a_jax_program_is_found_while_jax_traces_it() -> None:
+    compiled = monograph.compile(jax.jit(lambda x, y: x + y), "f32[n, 4]", "f32[n, 4]", cache=False)
+    x = jnp.ones((2, 4))
+    for other in (jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4)):
+        with pytest.raises(InputError, match="input %y"):
+            jax.jit(compiled)(x, other)
+
+
 def test_a_compiled_function_is_saved_and_loaded_without_jax(tmp_path: Path) -> None:
     function = jax.jit(lambda p, x: [p["w"] @ x, {"n": x.sum()}])
     p, x = {"w": jnp.arange(6.0).reshape(2, 3)}, jnp.ones(3)
