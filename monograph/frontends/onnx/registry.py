@@ -14,7 +14,7 @@ import importlib
 import pkgutil
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from monograph.dataclass import dataclass
@@ -42,7 +42,10 @@ class Converter:
 
 
 _CONVERTERS: dict[tuple[str, str], list[Converter]] = {}
-_loaded = False
+_PACKAGE = __name__.rpartition(".")[0]
+_ON_DEMAND = {"com.microsoft": ("microsoft",), "ai.onnx.ml": ("ml",)}
+"""Folders, beside ``converters``, for the ops of a domain that are not found there."""
+_OTHERWISE = ("uncommon", "microsoft")
 
 
 def converter(
@@ -66,14 +69,32 @@ def converter(
 def find_converter(domain: str, op: str, version: int) -> Converter | None:
     """The converter with the largest ``since`` that is not beyond ``version``.
 
-    Without any, that of an op of ours that says it is called so.
+    Without any, that of an op of ours that says it is called so. What few models hold is looked for
+    last, in folders that are imported then.
     """
-    return _listed(domain, op, version) or _of_op(domain, op)
+    _load("converters")
+    found = _listed(domain, op, version)
+    if found is None and domain not in _ON_DEMAND:
+        found = _of_op(domain, op)
+    if found is None:
+        for folder in _ON_DEMAND.get(domain, _OTHERWISE):
+            _load(folder)
+        found = _listed(domain, op, version) or _of_op(domain, op)
+    return found
+
+
+@cache
+def _load(folder: str) -> None:
+    """Import the files of a folder, each of which registers its converters."""
+    package = importlib.import_module(f"{_PACKAGE}.{folder}")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    _listed.cache_clear()
 
 
 @lru_cache(4096)
 def _listed(domain: str, op: str, version: int) -> Converter | None:
-    versions = converters().get((domain, op), [])
+    versions = _CONVERTERS.get((domain, op), [])
     position = bisect_right([each.since for each in versions], version)
     return versions[position - 1] if position else None
 
@@ -93,12 +114,7 @@ def converter_names() -> set[str]:
 
 
 def converters() -> Mapping[tuple[str, str], Sequence[Converter]]:
-    """Every converter by domain and op; the first call imports all files of ``converters/``."""
-    global _loaded
-    if not _loaded:
-        _loaded = True
-        from monograph.frontends.onnx import converters as folder
-
-        for module in pkgutil.iter_modules(folder.__path__):
-            importlib.import_module(f"{folder.__name__}.{module.name}")
+    """Every converter by domain and op, those loaded on demand among them."""
+    for folder in ("converters", "microsoft", "ml", "uncommon"):
+        _load(folder)
     return _CONVERTERS

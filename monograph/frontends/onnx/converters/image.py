@@ -1,4 +1,4 @@
-"""Images: decoding, cropping, sampling between elements, and boxes."""
+"""Images: cropping, sampling between elements, and boxes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,9 @@ from monograph.ir.graph import Value, current_graph
 from monograph.ir.types import f32, i64, wide
 from monograph.ops import patches, vision
 from monograph.ops.detection import NonMaxSuppression, RoiAlign
-from monograph.ops.image import DecodeImage
 from monograph.ops.resize import Mode
 from monograph.ops.rules import normalize_axes, normalize_axis
 from monograph.ops.vision import GridSample
-
-
-@converter("ImageDecoder")
-def image_decoder(node: OnnxNode) -> Value:
-    """The image that the bytes of a file hold."""
-    height, width = node.fresh("height"), node.fresh("width")
-    pixel_format = node.string("pixel_format", "RGB")
-    return apply(DecodeImage(height, width, pixel_format), node.input(0))  # type: ignore[arg-type]
 
 
 @converter("CenterCropPad")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from monograph import functional as F
 from monograph.dataclass import dataclass
-from monograph.frontends.onnx.converters.contrib_quantize import unpacked
+from monograph.frontends.onnx.microsoft.quantize import unpacked
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.contrib_attention import (
+from monograph.frontends.onnx.microsoft.attention import (
     group_query_attention,
     keys_before,
 )

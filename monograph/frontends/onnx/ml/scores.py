@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.ml import DOMAIN, stored
+from monograph.frontends.onnx.ml.features import DOMAIN, stored
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.ml import DOMAIN, stored
-from monograph.frontends.onnx.converters.ml_scores import (
+from monograph.frontends.onnx.ml.features import DOMAIN, stored
+from monograph.frontends.onnx.ml.scores import (
     chosen,
     class_labels,
     features,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.contrib_fused import SKIP_EPSILON
+from monograph.frontends.onnx.microsoft.fused import SKIP_EPSILON
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to

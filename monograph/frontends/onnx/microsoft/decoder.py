@@ -10,7 +10,7 @@ from monograph.frontends.onnx.converters.attention import (
     masks_joined,
     split_heads,
 )
-from monograph.frontends.onnx.converters.contrib_attention import multi_head_attention
+from monograph.frontends.onnx.microsoft.attention import multi_head_attention
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import Results, converter
 from monograph.ir.build import cast_to

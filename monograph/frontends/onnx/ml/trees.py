@@ -13,8 +13,8 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.dataclass import dataclass
-from monograph.frontends.onnx.converters.ml import DOMAIN, stored
-from monograph.frontends.onnx.converters.ml_scores import (
+from monograph.frontends.onnx.ml.features import DOMAIN, stored
+from monograph.frontends.onnx.ml.scores import (
     chosen,
     class_labels,
     post_transform,

@@ -1,0 +1,1 @@
+"""Converters of strings, sequences, image files, training and dropped ops: imported when needed."""
