@@ -1,4 +1,4 @@
-"""The public functions that are more than a function of one room: read, optimise, compile."""
+"""The public functions: read a model, optimise it, compile it, run it."""
 
 from __future__ import annotations
 

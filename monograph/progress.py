@@ -1,4 +1,4 @@
-"""What a long piece of work is doing now, told to whoever listens.
+"""Progress reports of long work, for whoever listens.
 
 The compiler announces its stages as it comes to them. Nobody has to listen, and where nobody does
 an announcement costs next to nothing; the command line listens, and shows a bar.

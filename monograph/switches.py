@@ -1,4 +1,4 @@
-"""Parts of the compiler that can be switched off, to measure what they buy or to find a fault.
+"""Switches that turn parts of the compiler off, to measure what they buy or to find a fault.
 
 A switch turns off one optimisation whose results must be the same without it: a family of kernels
 (something slower then computes the same), a kind of fusion, or the reuse of memory. Switches hold

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,3 +56,24 @@ def test_constants_name_their_quantity() -> None:
 @pytest.mark.parametrize("text", ["FEW = 4", "_LARGEST: int = 8", "NEAR, FAR = 48, 4096"])
 def test_a_bare_adjective_is_found(text: str) -> None:
     assert set(constants(text)) & BARE
+
+
+def undecorated_functions(text: str) -> Iterator[str]:
+    """The functions of a module that no decorator registers anywhere."""
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.FunctionDef) and not statement.decorator_list:
+            yield statement.name
+
+
+def test_every_function_is_called() -> None:
+    """By name at least, in the package or by a test of it; what nobody calls goes."""
+    folders = ("monograph", "tests", "benchmarks", "examples")
+    sources = [path for folder in folders for path in (PACKAGE.parent / folder).rglob("*.py")]
+    words = Counter(word for path in sources for word in re.findall(r"\w+", path.read_text()))
+    functions = {
+        name
+        for path in PACKAGE.rglob("*.py")
+        for name in undecorated_functions(path.read_text())
+        if not name.startswith("__")
+    }
+    assert not {name for name in functions if words[name] == 1}

@@ -1,1 +1,1 @@
-"""Compiled programs, called as their model was: functions, torch modules, ONNX files."""
+"""Calling conventions: a program is called as its model was, from torch, ONNX, JAX or Python."""

@@ -1,4 +1,4 @@
-"""What ``torch.compile`` had compiled, kept findable: which graph of which model, and what is slow.
+"""Records what ``torch.compile`` compiled: which graph of which model, and which calls are slow.
 
 Dynamo cuts a program into graphs and hides what becomes of them. Each one that this backend
 compiles notes where it came from, so that ``monograph.explain`` finds the graphs of a model, and

@@ -1,4 +1,4 @@
-"""What to compile for, by where a model's tensors are."""
+"""Chooses the target from the device that a model's tensors are on."""
 
 from __future__ import annotations
 

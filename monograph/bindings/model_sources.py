@@ -1,4 +1,4 @@
-"""What may be compiled: files by their names, and a way around for what cannot be read.
+"""Reads whatever a user may compile: files by their suffix, modules, functions.
 
 Somebody who tries a TorchScript module, a Keras model or a file of weights is told what to do
 instead, before anything else has a chance to fail on it.

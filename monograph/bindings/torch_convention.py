@@ -1,4 +1,4 @@
-"""The calling convention of a module that was read from torch, to be saved with its program.
+"""Saves with a program how its torch module was called: argument names, nesting, results.
 
 What a file cannot say of a call is an error that names it: nothing is left out, since what is
 loaded would then answer differently from what was saved.

@@ -1,4 +1,4 @@
-"""Models of transformers: compiled by themselves, called as they were, and ``generate`` works.
+"""Models of transformers: compiled in place, with their own call signature and ``generate``.
 
     compiled = monograph.compile(GPT2LMHeadModel(config))
     compiled(input_ids=ids).logits

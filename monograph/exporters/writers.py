@@ -1,4 +1,4 @@
-"""What a format says for each op: the table that every exporter keeps, and how a graph gets there.
+"""Writer tables: what one format says for each op, and the decompositions for what it lacks.
 
     TABLE: WriterTable[Emitter, str] = WriterTable("StableHLO")
 
@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 from monograph.dataclass import dataclass
 from monograph.errors import Problem, UnsupportedError
 from monograph.ir.decompose import decompose_node, replace_by
-from monograph.ir.graph import Graph, Node, Value
+from monograph.ir.graph import Graph, Node
 from monograph.ir.op import Op, lookup
 
 EmitterT = TypeVar("EmitterT")
@@ -175,8 +175,3 @@ def _note(problems: dict[str, Problem], node: Node, reason: str) -> None:
 def _hint(format_name: str) -> str:
     others = "to_onnx writes nearly every op" if format_name != "ONNX" else "`monograph ops` lists"
     return f"{others}; `monograph inspect MODEL` shows which formats can say a model"
-
-
-def operands_of(node: Node, names: Mapping[Value, TermT]) -> list[TermT]:
-    """The terms of a node's operands."""
-    return [names[value] for value in node.operands]

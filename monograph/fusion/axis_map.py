@@ -1,4 +1,4 @@
-"""Where in an index space the elements of a value are.
+"""Axis maps: which axis of an index space each dimension of a value runs along.
 
 A kernel visits an index space, say rows × columns. A value computed in it lies in that space in
 one of a few ways: a tensor of the same shape at ``(0, 1)``, its transpose at ``(1, 0)``, a row's

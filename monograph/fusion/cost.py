@@ -1,4 +1,4 @@
-"""What moving and computing costs: bytes, instructions, and the sizes at which it matters."""
+"""The cost model of fusion: bytes moved, instructions, and the sizes from which each matters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a matrix product had better compute itself, of what its operands are made of.
+"""Prologue fusion: producers that a matmul recomputes while it packs its operands.
 
 A product packs its operands, each element once, in the order in which it reads them. An operand
 that is made of fewer bits (bytes that are widened, less a zero point) is then read as those; and

@@ -1,4 +1,4 @@
-"""What each part of the compiler buys for a model: switched off in turn, and alone, and measured.
+"""Ablation: what each part of the compiler buys for a model, switched off in turn and alone.
 
 A part is a pass, a group of rewrite rules, a pass of the target's lowering, or an optimisation with
 a switch (``monograph.switches``: families of kernels, kinds of fusion, the reuse of memory). The

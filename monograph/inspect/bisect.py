@@ -1,4 +1,4 @@
-"""Which rewrite is at fault? The pass, then the one rule application, group or kernel.
+"""Finds the rewrite at fault: the pass, then the one rule application, group or kernel.
 
 A wrong answer is looked for as ``validate`` does. The first step that changes it is the pass; the
 case is then made small (``reduce``), and in the small case the number of rewrites is halved until

@@ -1,4 +1,4 @@
-"""What the disk cache holds, for people: entries with their sizes and ages, and which may go."""
+"""Lists the disk cache: entries with sizes and ages, and which may be removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can this model be compiled? Every op that cannot, at once; then types, and what passes make.
+"""Checks whether a model can be compiled: unsupported ops, then types, then passes.
 
 Everything up to the generation of code is done: the model is imported, every type is inferred, and
 the passes run with the verifier behind each, so that what passes here compiles.

@@ -1,4 +1,4 @@
-"""A compiled model beside other ways to run it: answers, errors, times, compile times, memory.
+"""Compares a compiled model with other runtimes: answers, errors, times, compile times, memory.
 
 All take turns in one process on the same inputs, so that a busy machine slows all of them alike,
 and each turn of another is divided by our turn of the same round. Answers are held against the same

@@ -1,4 +1,4 @@
-"""A model from one format into another, held against the original before it is written.
+"""Converts a model to another format, and compares it with the original before writing.
 
 The graph is exported, what was exported runs in its own runtime on sampled inputs, and its answers
 are compared with the framework's (or with the interpreter's, for a model that has none). A wrong

@@ -1,4 +1,4 @@
-"""Schedules that the explorer lets a person change: what may be turned at each kernel, and to what.
+"""Schedules that the explorer lets a person edit: the knobs of each kernel and their values.
 
 A value that was never offered is refused: what reaches the compiler is one of a few known numbers.
 """

@@ -1,4 +1,4 @@
-"""The interpreter with a memory, for tools that run one graph in many forms on the same inputs.
+"""An interpreter with memoization, for tools that run variants of one graph on the same inputs.
 
 After a pass, most nodes still compute what they did before it. A result is remembered by the op
 and by the contents (not the names) of its operands: where two forms of a graph reach the same bits,

@@ -1,4 +1,4 @@
-"""How much arithmetic a node is: FLOP, a product and a sum counting as two.
+"""Counts the floating-point operations of a node; a multiply-add is two.
 
 Convolutions and products count as written, whatever the kernel does (Winograd's transform needs
 less); an elementary function counts as the dozen instructions that it is about.

@@ -1,4 +1,4 @@
-"""Which kernel of a program that gives wrong answers is at fault: the first whose result is wrong.
+"""Finds the first kernel of a wrong program whose result is wrong.
 
 The program is compiled again and again, each time with the kernels up to one more; the first one
 with which an answer is wrong is the one. A fault between kernels (memory that is used twice, an

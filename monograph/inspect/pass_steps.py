@@ -1,4 +1,4 @@
-"""What each pass bought: nodes, kernels, bytes moved and peak memory, had compiling ended there.
+"""What each pass bought: nodes, kernels, bytes moved, peak memory if compiling had stopped there.
 
 Each graph that a pass left is brought to the ops that the target computes by those passes alone
 that nothing can do without, and its nodes are grouped; nothing is planned or emitted. So a row says

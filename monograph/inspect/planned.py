@@ -1,4 +1,4 @@
-"""The graph as it runs: kernel after kernel, with the memory of each taken and given back.
+"""The graph in execution order: kernel by kernel, with memory as it is allocated and freed.
 
     graph @main(%x: f32[64, 64]) -> (f32[64, 64]) {
       %exp_memory = alloc() {shape = [64, 64]} : f32[64, 64]     # 16.00 KiB at 0

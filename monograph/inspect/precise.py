@@ -1,4 +1,4 @@
-"""A graph in double precision: the same computation, with what rounding takes away put back.
+"""Evaluates a graph in float64, and corrects for what rounding loses even there.
 
 Answers are held against it. An answer is *exact* if it has the other's bits, *more accurate* if it
 is nearer to the double precision than the other, *within rounding* if it is not much further, and

@@ -34,7 +34,7 @@ CONTENTS = ("normal", "specials", "zeros", "wide", "equal")
 """How floats are drawn."""
 INTEGERS = ("integers", "ends")
 """How integers are drawn that are no indices, beside 0 and 1; floats are normal ones then."""
-FEW = 9
+MAX_SMALL_INTEGER = 9
 """Small integers lie between this and its negative."""
 SHARE_OF_AWKWARD = 0.25
 _TABLES = {"embedding": (0, 1), "take": (0, 1), "take_along_axis": (0, 1)}
@@ -205,7 +205,7 @@ def _integers(
 ) -> Array:
     """Small integers of both signs, or those with the ends of the range among them."""
     info = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
-    low, high = max(int(info.min), -FEW), min(int(info.max), FEW)
+    low, high = max(int(info.min), -MAX_SMALL_INTEGER), min(int(info.max), MAX_SMALL_INTEGER)
     made = generator.integers(low, high + 1, shape).astype(dtype)
     if contents == "ends":
         ends = np.array([info.min, info.max, info.min + 1, info.max - 1]).astype(dtype)

@@ -1,4 +1,4 @@
-"""What a person would point at in a drawing of the graph: counts, skips, chains that could fuse."""
+"""Features of a graph for drawings: op counts, skip connections, chains that could fuse."""
 
 from __future__ import annotations
 

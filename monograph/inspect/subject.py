@@ -1,4 +1,4 @@
-"""A model as the tools take it: its graph, inputs that were given, and the framework's own answer.
+"""The model under inspection: its graph, given inputs, and the framework's own answer.
 
 From Python a model is what ``monograph.compile`` takes, with its example inputs; on the command
 line it is named. Either way there is a graph, and a function that answers as the framework does:

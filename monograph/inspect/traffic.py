@@ -1,4 +1,4 @@
-"""Bytes that kernels read from memory and write to it: what fusion is there to save.
+"""Memory traffic of kernels: the bytes that they read and write, which fusion saves.
 
 A kernel reads each of its inputs once and writes each of its outputs once; what caches make of it
 is not counted. A gather or a slice reads as much as it gives, not the whole table; a reshape moves

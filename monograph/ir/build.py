@@ -22,7 +22,6 @@ from monograph.ir.types import (
     Array,
     DType,
     Kind,
-    TensorType,
     bool_,
     c64,
     dtype_of,
@@ -157,10 +156,3 @@ def _meet_weak(tensor: DType, scalar: DType) -> DType:
     if scalar is c64 and tensor.name == "f64":
         return dtype_of("c128")
     return scalar
-
-
-def static_type(operand: Any) -> TensorType:
-    """The tensor type of an operand that may be a value, a number or an array."""
-    if isinstance(operand, Value):
-        return operand.tensor
-    return TensorType(_dtype(operand), tuple(np.shape(operand)))

@@ -1,4 +1,4 @@
-"""The contents of a graph's weights and constants, all at once: read again, or copied.
+"""The data of a graph's weights and constants, read again or copied all at once.
 
 A graph shares memory with whoever made its weights (a torch module, a NumPy array, a file), who may
 write to it. Before a graph is compiled or optimised, what is remembered of the contents is

@@ -1,4 +1,4 @@
-"""What an op is told by when it says which elements it reads and what it computes of them.
+"""The interfaces through which an op states its formulas: what it reads, and what it computes.
 
 ``Op.lower(b, index)`` gives the element at ``index`` of the op's result, as a scalar expression
 that the builder ``b`` makes. The kernel layer passes the builder in, so ops import nothing to

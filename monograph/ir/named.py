@@ -1,4 +1,4 @@
-"""Results with names whose classes are not at hand: those of a program that was loaded.
+"""Named results of a loaded program, whose own class is not installed.
 
 A file holds no classes, and none is looked for on loading. What a model returned as a named tuple
 comes back as a ``Record``, and what it returned as a dataclass (the outputs of ``transformers``,

@@ -1,4 +1,4 @@
-"""Ops that are not in ``monograph.ops``: which module brings them, by the first part of their name.
+"""Namespaces of ops outside ``monograph.ops``: which module defines each prefix.
 
 ``torch.call`` or ``onnx.deferred`` stand only in graphs that a frontend made, and the frontend that
 defines them needs a package that may not be installed. So its modules are named here, as text, and

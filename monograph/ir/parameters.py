@@ -1,4 +1,4 @@
-"""The forms in which a program may be called: by position or by name, with defaults left out.
+"""Call signatures of programs: by position or by name, with defaults.
 
 A program is captured in the form of one call, that with the example inputs. ``Parameters`` brings
 the arguments of other calls into that form, as Python itself would pass them.

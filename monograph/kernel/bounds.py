@@ -1,4 +1,4 @@
-"""Bounds of memory accesses, proved for all sizes: does a loop nest stay inside its buffers?
+"""Proves that every memory access of a loop nest stays inside its buffer, for all sizes.
 
 ``unproved_accesses`` tries to prove of every load and store whose position is a polynomial that
 ``0 <= position < size``, for every iteration and every value of the symbolic sizes. Loop variables

@@ -1,4 +1,4 @@
-"""Complex numbers that are only moved: each is one piece of eight bytes, not a pair of floats.
+"""Complex numbers that are only moved: copied as one element of eight bytes, not as a pair.
 
     o[i, 0] = b[j, 0];  o[i, 1] = b[j, 1]        of f32
 

@@ -1,4 +1,4 @@
-"""In-place updates: which inputs a kernel's output may overwrite, proved from its expressions.
+"""In-place updates: proves from a kernel's expressions which inputs its output may overwrite.
 
 An output may take the memory of an input only if no element is read after it was written, on any
 thread and in any order of vectors, tiles and pipelined rows. That holds where

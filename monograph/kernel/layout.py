@@ -1,4 +1,4 @@
-"""Where the elements of a value lie in memory: how far apart neighbours along each axis are.
+"""Memory layouts: the stride of each axis, and the offset of the first element.
 
 A layout is a property of a value, not an op in the graph: the graph says ``f32[1, 64, 56, 56]``,
 and whether its channels lie together (channels-last) is decided when it is given memory. Kernels

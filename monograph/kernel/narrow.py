@@ -1,4 +1,4 @@
-"""Numbers of eight bits and fewer, as formulas over their bits.
+"""Types of eight bits and fewer, encoded and decoded by formulas on their bits.
 
 Floats under 16 bits and integers under eight are kept one a byte and computed with in f32 and i32;
 no machine here has instructions for them. Each cast to or from one is written as integer arithmetic

@@ -1,4 +1,4 @@
-"""Sums of which one term is picked: that term is read, and the others are not visited.
+"""Sums with a one-hot factor: only the term that it picks is read.
 
     sum(r < 32000: where(r == label[i], x[i, r], 0))    as it is said: another visit of every row
     where(0 <= label[i] < 32000, x[i, label[i]] + 0, 0) as it is computed

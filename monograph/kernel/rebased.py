@@ -1,4 +1,4 @@
-"""Kernels that differ only in where they begin to read and write.
+"""Kernels that are equal up to the offsets at which they read and write.
 
 A loop that was unrolled has a kernel for each of its steps, and those differ in one number each:
 

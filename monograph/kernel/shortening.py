@@ -1,4 +1,4 @@
-"""Which functions may be computed with fewer digits: those of which no more are stored.
+"""Finds functions whose results are stored in few bits, which shorter formulas can compute.
 
     cast<bf16>(sigmoid(x))                 8 digits are kept
     cast<bf16>(decay(x) / sum(r: decay))   products, quotients and sums of what is positive keep

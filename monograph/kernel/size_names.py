@@ -1,4 +1,4 @@
-"""Kernels that differ only in what their sizes are called.
+"""Kernels that are equal up to the names of their sizes.
 
 The experts of a mixture each take as many rows as chose them, a size of its own for each; what
 they compute is the same otherwise. Sizes are counted in the order in which a kernel mentions them.

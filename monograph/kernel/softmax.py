@@ -1,4 +1,4 @@
-"""What a softmax gains from knowing that no element exceeds the largest.
+"""Simplifies softmax kernels: no element exceeds the maximum, so none overflows.
 
     m = max(r: x[r])                          a maximum that need not look out for NaN: the sum,
     exp(x[i] - m) / sum(r: exp(x[r] - m))     and with it the result, is NaN if any element is

@@ -1,4 +1,4 @@
-"""Which positions of an index space a kernel visits, and by which axes.
+"""Which axes a kernel walks along, and the positions that it visits.
 
 Most kernels have an axis for each dimension of their space. Two kinds are better off otherwise. In
 a grouped convolution the channel is visited as group and channel of the group, so that the group,

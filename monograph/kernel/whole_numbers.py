@@ -1,4 +1,4 @@
-"""Whole numbers that are positions: arithmetic of arange and of sizes is index arithmetic.
+"""Integer arithmetic on positions and sizes, folded into index arithmetic.
 
     take(x, 4 * arange(247)[:, None] + arange(16))
 

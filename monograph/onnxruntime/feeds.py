@@ -1,4 +1,4 @@
-"""What a program feeds a session, held against what the model declares, in ONNX Runtime's words."""
+"""Checks the inputs of a run against the model's declarations, with ONNX Runtime's messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model says of itself: its inputs and outputs (``NodeArg``) and its metadata."""
+"""The model's declared inputs and outputs (``NodeArg``) and metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The searches of ``nonzero`` and ``unique``, in memory for as many as there are elements.
+"""``nonzero`` and ``unique`` in memory bounded by the number of elements.
 
 How many are found is known only at the end, so native code has these searches, with their counts,
 and whoever runs them takes as many as there are (``specialize.padded_results``).

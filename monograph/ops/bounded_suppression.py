@@ -1,4 +1,4 @@
-"""The greedy choice of ``non_max_suppression`` by itself, in memory for as many boxes as there are.
+"""Non-maximum suppression in memory bounded by the number of boxes.
 
 How many boxes are left is known only at the end, so native code has this choice, with its counts,
 and whoever runs it takes as many as there are (``specialize.padded_results``).

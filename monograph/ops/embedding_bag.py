@@ -1,4 +1,4 @@
-"""Sums of rows of a table, bag by bag: a bag is a run of indices of rows.
+"""Embedding bags: sums of rows of a table, over runs of indices.
 
 One loop visits a bag's rows and adds them in registers, so the rows are never brought together in
 memory. As graph it is a take and a scatter, which is what gradients and exporters see.

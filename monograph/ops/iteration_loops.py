@@ -1,4 +1,4 @@
-"""What comes before and after an iteration for eigenvalues or singular values.
+"""Scaling before, and sorting after, the iterations for eigenvalues and singular values.
 
 Very large and very small matrices are brought to a size whose squares are numbers, and what an
 iteration finds in any order is put in one.

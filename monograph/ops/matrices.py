@@ -77,12 +77,6 @@ def diagonal(x: Value) -> Value:
     return reduce.sum(elementwise.where(on_diagonal(size, size), square, 0.0), -1)
 
 
-def diagonal_matrix(x: Value) -> Value:
-    """Square matrices with the last axis of ``x`` on the diagonal and zeros elsewhere."""
-    size = x.shape[-1]
-    return elementwise.where(on_diagonal(size, size), shape_ops.unsqueeze(x, -2), 0.0)
-
-
 def with_diagonal(x: Value, entries: Value) -> Value:
     """Square matrices with other entries on the diagonal."""
     inside = on_diagonal(x.shape[-2], x.shape[-1])

@@ -1,4 +1,4 @@
-"""Plane rotations that an iteration makes now and a matrix is turned by later.
+"""Givens rotations, recorded during an iteration and applied to a matrix afterwards.
 
 An iteration of QR's kind on a few vectors of numbers makes rotations much faster than a matrix of
 vectors can follow. So it writes them down, a sweep at a time, and the matrix is turned by all of

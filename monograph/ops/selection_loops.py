@@ -1,4 +1,4 @@
-"""The first few of an order, as loops: a heap of the best elements that a row has shown so far.
+"""Top-k as loops: a heap of the best elements of each row so far.
 
 An element is held by its key, which compares as the element does, and its index, so that of equal
 elements the lower index is better: both in one unsigned integer if the key is short, else beside

@@ -1,4 +1,4 @@
-"""Special functions whose number of terms depends on the data, as loops over one element at a time.
+"""Special functions by data-dependent iteration, as loops over one element at a time.
 
 The formulas are those of ``special_gamma`` and ``polynomials``, in f64 and rounded once. ``Number``
 lets them be written with Python's operators.

@@ -1,4 +1,4 @@
-"""Elements translated by a table: labels to numbers, numbers to labels."""
+"""Table lookup: elements translated from labels to numbers, or back."""
 
 from __future__ import annotations
 

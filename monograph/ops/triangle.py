@@ -1,4 +1,4 @@
-"""Triangles of matrices: what lies on one side of a diagonal; causal masks begin here."""
+"""Triangular parts of matrices, from which causal masks are made."""
 
 from __future__ import annotations
 

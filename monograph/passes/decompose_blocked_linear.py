@@ -1,4 +1,4 @@
-"""Products of integers with scales by block that a target has no instruction for, as floats."""
+"""Decomposes integer products with blockwise scales to floats, for targets without dot products."""
 
 from __future__ import annotations
 

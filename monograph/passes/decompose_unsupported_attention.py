@@ -1,4 +1,4 @@
-"""Attentions that a target's streaming kernel does not take, as matrix products and a softmax.
+"""Decomposes attention that a target's streaming kernel does not support to products and a softmax.
 
 A streaming kernel keeps a tile of queries and its result in a core's cache, so it has a limit on
 the size of a head; and below some number of scores a head's whole score matrix stays in the cache

@@ -1,4 +1,4 @@
-"""Products of quantized numbers on the bytes as they are stored; zero points correct the sums.
+"""Integer products on the stored bytes, with the zero points corrected in the sums.
 
     sum((x - z) * w) = sum(x * w) - z * sum(w)
 

@@ -1,4 +1,4 @@
-"""Pointwise convolutions of enlarged images: multiply first, and enlarge the result.
+"""Moves a pointwise convolution before the resize that it reads: fewer pixels to multiply.
 
 A net that looks at an image in several sizes brings them to the largest, joins their channels and
 mixes those at every pixel. Interpolating mixes pixels and a 1×1 convolution mixes channels, so that

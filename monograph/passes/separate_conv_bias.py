@@ -1,4 +1,4 @@
-"""Biases of convolutions as additions, which fuse with what follows.
+"""Splits the bias off a convolution, as an addition that fuses with what follows.
 
 A library adds a bias by a kernel of its own, which reads and writes the whole image once more.
 """

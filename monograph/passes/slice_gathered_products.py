@@ -1,4 +1,4 @@
-"""Products that a gather with constant indices reads, sliced to what it reads.
+"""Slices a product to the rows and columns that a gather with constant indices reads.
 
 A table of relative positions has a row for every distance that a model may meet, and a short text
 meets few of them. Models multiply by the whole table and then pick scores by their distance. The

@@ -1,4 +1,4 @@
-"""Products of complex matrices and along axes, by what there are kernels for.
+"""Splits complex and permuted matrix products into those that kernels exist for.
 
 A product of matrices is four of real ones: those have register tiles and packed operands, and a sum
 of complex products has neither. A product along axes is the last of the running products, because

@@ -1,4 +1,4 @@
-"""Where every intermediate of a program stands in one block of memory, the arena.
+"""Memory planning: the offset of every intermediate in one block of memory, the arena.
 
 A program runs in steps. A value that step 3 writes and step 5 reads for the last time needs its
 bytes during steps 3 to 5 and no longer, so values that are never alive together may stand in the

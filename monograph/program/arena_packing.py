@@ -1,4 +1,4 @@
-"""Packing boxes: each has its place in time, and the search is for the lowest heights.
+"""Bin packing for the arena: boxes with fixed lifetimes, placed at the lowest offsets.
 
 Most programs are packed as low as can be by placing one box after the other, the largest first,
 each in the lowest gap that it fits. Where that leaves the peak above the lower bound, other orders

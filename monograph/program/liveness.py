@@ -1,4 +1,4 @@
-"""When each slot of a program's arena is alive, and how much memory that takes.
+"""Liveness: from which step to which one each slot of the arena is needed.
 
 A slot needs its bytes from the step that first touches it to the one that last does; a loop touches
 all of its slots from start to end, and so do lists of steps that run side by side. The runs of a

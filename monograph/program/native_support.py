@@ -1,4 +1,4 @@
-"""What native code has no memory for, or no size."""
+"""What native code cannot do: values without memory, and sizes that are not known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equalization: move the range of a channel from where it is hard to store to where it is easy.
+"""Equalization: moves range from channels that are hard to store to those that are easy.
 
 *Cross-layer*: of two layers with nothing or a relu between them, a channel of the first may be
 divided by a number by which the second multiplies. Both ranges of each channel become equal.

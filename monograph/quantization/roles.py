@@ -1,4 +1,4 @@
-"""What each op does with quantized numbers: multiply them, pass them on, read them, or refuse.
+"""The role of each op in quantization: multiplies, passes on, reads, or refuses quantized values.
 
 =============  ====================================================================================
 contraction    multiplies integers and sums them: its inputs are worth storing as integers

@@ -1,4 +1,4 @@
-"""What kind of work an op is: the families that a drawing of a graph has colours for."""
+"""Families of ops, by which drawings of a graph choose colours."""
 
 from __future__ import annotations
 

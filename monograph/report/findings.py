@@ -1,4 +1,4 @@
-"""What other commands found out about a model, as a report shows it beside the graph."""
+"""Findings of other commands about a model, shown beside its graph."""
 
 from __future__ import annotations
 

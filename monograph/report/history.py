@@ -1,4 +1,4 @@
-"""The graph at every pass, as deltas: what a report's slider moves through.
+"""The graph after every pass, stored as deltas, for the report's slider.
 
 ``History`` is an instrument. Each node of each stage becomes a *record*, a short list of numbers
 that refer to tables of strings; a node that a pass left alone keeps its record, so that a stage is

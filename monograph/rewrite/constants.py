@@ -1,4 +1,4 @@
-"""Questions that rules ask of constants, and the constants that they make.
+"""Predicates on constants for rewrite rules, and the constants that rules make.
 
 A constant may be a ``full``, or spread over a shape by ``expand`` or ``reshape``; rules look
 through those, since a frontend writes ``x * 1`` in any of these ways. Weights are not looked at:

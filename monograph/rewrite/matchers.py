@@ -1,4 +1,4 @@
-"""Ways of seeing a value, whichever way it was written: as a mean, a square, a root, a sum.
+"""Matchers that see through spellings: whether a value is a mean, a square, a root or a variance.
 
 Frontends spell the same thing differently: a mean may be a ``mean``, or a sum over a number; the
 axes that it reduced may be kept, or put back by a reshape. A rule that asks these questions does

@@ -1,4 +1,4 @@
-"""What can be proved of a value by looking at the few nodes before it."""
+"""Proves that a value is never -0.0, from the few nodes that produce it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an array's elements begin.
+"""The address of an array's first element.
 
 NumPy's own ways of saying so (``array.ctypes.data``, ``__array_interface__``) build objects first
 and cost more than a small kernel. In CPython every array is a C structure whose first field after

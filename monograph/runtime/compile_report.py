@@ -1,4 +1,4 @@
-"""What compiling a program did: seconds a stage, passes, kernels, what runs in the interpreter."""
+"""The report of a compilation: seconds per stage, passes, kernels, interpreted nodes."""
 
 from __future__ import annotations
 

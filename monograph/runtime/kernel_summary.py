@@ -1,4 +1,4 @@
-"""What is known of a program's kernels after the compiler is gone: enough to explain it.
+"""Summaries of kernels that outlive the compiler: what ``explain`` needs of each.
 
 A stored program has no graph and no groups. What people ask of them (which nodes a kernel computes,
 how, and why it ends where it does) is kept as text.

@@ -1,4 +1,4 @@
-"""Locks that a fork does not leave shut.
+"""Locks that are reopened in the child of a fork.
 
 The child of a fork has one thread. A lock that another thread held at that moment stays held there
 for good, and whoever waits for it sleeps for ever.

@@ -1,4 +1,4 @@
-"""Memory for outputs that goes back to work as soon as nobody looks at it, and never before.
+"""A pool for output memory, reused as soon as no array refers to it.
 
 Touching fresh pages costs far more than computing into them, so a program that runs again should
 write its outputs where earlier ones stood. The question is when an earlier output is dead.

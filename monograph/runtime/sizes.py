@@ -1,4 +1,4 @@
-"""What must hold of the sizes that symbolic dimensions take, checked once for each of them.
+"""Guards on symbolic sizes, checked once for each new binding.
 
 A type rule lets a symbolic shape pass unless it is surely wrong: ``pad`` with a border of two, of
 a dimension that may have any size, is refused only when a size of one turns up. The interpreter

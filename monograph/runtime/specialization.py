@@ -1,4 +1,4 @@
-"""What a program in use asks of whoever specializes it (``specialize``), as interfaces."""
+"""Interfaces between a running program and what specializes it (``specialize``)."""
 
 from __future__ import annotations
 

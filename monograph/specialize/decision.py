@@ -1,4 +1,4 @@
-"""The step between two compiled parts of a staged program: slice padded results, run other nodes.
+"""The host step between two compiled parts of a staged program: slices padded results, runs nodes.
 
 Everything that is there by then stands in one list: the arguments, what the part before computed,
 and what is found here. Nodes and the part after refer to it by place.

@@ -1,4 +1,4 @@
-"""Programs that assume some sizes not to be zero, and what runs where they are.
+"""Programs specialized on sizes being nonzero, with a fallback for those that are zero.
 
 ONNX allows every free size to be zero, and a few nodes mean something else then: a slice from
 ``-length`` on is the last ``length`` elements, or all of them if that is none; ``(height-1)/32``

@@ -1,4 +1,4 @@
-"""Ops that decide how many results they have, computed in full length.
+"""Ops with data-dependent result sizes, computed at full length and sliced afterwards.
 
 There are at most as many nonzero elements as there are elements. So native code finds them in
 memory for that many and counts them, and the caller takes the first so many of them.

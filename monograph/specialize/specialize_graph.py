@@ -1,4 +1,4 @@
-"""A graph again, with all that is known of its inputs by now.
+"""Specializes a graph to everything that is known of its inputs so far.
 
 Every node is made again on operands of which more is known than when the graph was: ranks instead
 of ``f32[*]``, constants in the place of inputs, lists whose elements are values of their own in the

@@ -1,4 +1,4 @@
-"""A graph cut in two where only a run can decide how it goes on.
+"""Splits a graph in two where its continuation depends on values of a call.
 
     before ─▶ what decides: contents that are read, or nodes that are interpreted ─▶ after
 

@@ -1,4 +1,4 @@
-"""What a stage reads of a call's arguments: which plan serves them, and what that plan is given.
+"""Guards of a stage: which arguments select a plan, and what the plan is given.
 
 Numbers that a node asked for are read as *sizes* where they can be: those from 2 on become symbols,
 so that one program serves ``k = 10`` and ``k = 300``. Smaller ones mean something of their own (a

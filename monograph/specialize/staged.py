@@ -1,4 +1,4 @@
-"""Programs that only a run can complete: read what decides, compile what follows from it.
+"""Staged programs: run a part, read the values that decide, compile what follows from them.
 
 A graph may hang on more than the types of its inputs: on the rank of an argument, on a shape that
 is one of them, on how many elements are not zero. A ``Stage`` looks at the arguments of a call as

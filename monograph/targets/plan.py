@@ -1,4 +1,4 @@
-"""Plans: how each kernel of a program is computed, and why, as values that print.
+"""Kernel plans: how each kernel of a program is computed, and why, as values that print.
 
 A target asks its families in the order of a literal list; each plans a kernel or refuses with a
 reason. What it chose is a ``KernelPlan``: data alone, so that every target's plans print alike.

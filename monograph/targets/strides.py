@@ -1,4 +1,4 @@
-"""Which inputs a program may read with strides of their own."""
+"""Which inputs a program may read in place with their own strides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole programs, tuned: the default program and what tuning makes of it, timed by turns."""
+"""Tunes whole programs: the default program and the tuned one, timed alternately."""
 
 from __future__ import annotations
 

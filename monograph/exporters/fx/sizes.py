@@ -1,4 +1,4 @@
-"""Symbolic sizes in a torch program: read off a tensor, or worked out from those that are.
+"""Symbolic sizes in a torch program: read from a tensor's shape, or computed from such sizes.
 
 A size that only an expression tells (an input of ``f32[2*n]``) is solved for.
 """

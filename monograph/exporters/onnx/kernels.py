@@ -1,4 +1,4 @@
-"""Which dtypes ONNX Runtime can compute an op in, and what to compute the others in.
+"""The dtypes for which ONNX Runtime has a kernel of each op, and which dtype replaces the others.
 
 ONNX defines most ops for most dtypes; ONNX Runtime's CPU kernels exist for some. A dtype without a
 kernel is *carried* by another that holds its numbers: the operands are cast to the carrier, the

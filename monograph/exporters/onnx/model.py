@@ -1,4 +1,4 @@
-"""Puts the model together: inputs, outputs, weights, functions and metadata; and writes it."""
+"""Assembles the ONNX model: inputs, outputs, weights, functions and metadata; and writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where nodes are written: the model's graph, a branch or a loop's body, or a local function.
+"""Where nodes are written: the main graph, the body of a branch or loop, or a local function.
 
 A body sees the names of the scopes around it (ONNX lets it read outer values); a function sees its
 own inputs alone. Constants and the sizes that have been worked out are remembered for as long as

@@ -1,4 +1,4 @@
-"""Symbolic sizes at run time: which nodes work ``2*seq+1`` out.
+"""Symbolic sizes at run time: the nodes that compute ``2*seq+1`` from input shapes.
 
 A size that some tensor has as a dimension is read off it with ``Shape``. Others are worked out from
 their symbols; a symbol that appears only inside an expression (an input of ``f32[2*n]``) is solved

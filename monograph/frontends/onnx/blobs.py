@@ -1,4 +1,4 @@
-"""Large tensors of a model's own file, read when they are first asked for.
+"""Reads large tensors of a model's own file lazily.
 
 The file is kept open and its bytes are read into an array of their own: a model may be exported
 again to the same path while a graph is still in use. If its file was changed in place, what it held

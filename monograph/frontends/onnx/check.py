@@ -1,4 +1,4 @@
-"""Refusing a model that is malformed as a whole, before anything in it is looked at closely."""
+"""Refuses models that are malformed as a whole, before any node is read."""
 
 from __future__ import annotations
 

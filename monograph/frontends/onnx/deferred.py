@@ -1,4 +1,4 @@
-"""Nodes that are converted when they run.
+"""Deferred nodes: converted when the model runs, since only then enough is known of their operands.
 
 Some nodes mean a graph only once contents are known: a ``Reshape`` to a shape that is an input, an
 ``Add`` of elements of a sequence. Such a node stays whole in the graph as one ``onnx.deferred`` op.

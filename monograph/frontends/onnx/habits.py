@@ -1,4 +1,4 @@
-"""What exporters get wrong without harm: it is accepted, with a warning that names it.
+"""Known mistakes of exporters that do no harm: accepted, with a warning that names each.
 
 A habit is only accepted where the model still has one meaning: a declared type is not needed, as
 inference finds the true one; a node written for another opset says which one by its form.

@@ -1,4 +1,4 @@
-"""What is known of a value's contents before the graph runs.
+"""Partial evaluation: constants and shapes that are known while a model is imported.
 
 ONNX passes shapes around as tensors: ``Shape → Gather → Concat → Reshape``. To make symbolic shapes
 of them again, the graph built so far is evaluated on demand, on small arrays whose elements are

@@ -1,4 +1,4 @@
-"""Which names a node reads and makes, and an order in which every name is made before it is read.
+"""Topological order: which names a node reads and defines, and an order that defines before use.
 
 ONNX asks for sorted nodes; not every exporter obeys. Nodes that are sorted stay as they are, others
 are sorted (stably), and what cannot be sorted is a cycle or lacks a value.

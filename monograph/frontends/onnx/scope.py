@@ -1,4 +1,4 @@
-"""Names and what they stand for: the values of one graph or function body, and those around it."""
+"""Names in scope: the values of one graph or function body, and those of the enclosing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ops of a model have no meaning here: all of them at once, before any work."""
+"""Finds every unsupported op of a model before importing any node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking the large tensors out of a model's file before protobuf sees them.
+"""Splits large tensors off a model's file before protobuf parses the rest.
 
 Protobuf copies every byte of a file twice: once when it parses, once more when Python asks for a
 tensor's ``raw_data``. This reads just enough of the wire format to find the initializers, and says

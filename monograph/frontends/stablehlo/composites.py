@@ -1,4 +1,4 @@
-"""StableHLO's operations that are made of others: norms of batches, triangles, random bits."""
+"""StableHLO operations that decompose into others: batch norms, triangles, random bits."""
 
 from __future__ import annotations
 

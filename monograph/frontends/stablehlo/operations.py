@@ -1,4 +1,4 @@
-"""Operations that work element by element, and those that move elements about."""
+"""Elementwise operations, and data movement."""
 
 from __future__ import annotations
 

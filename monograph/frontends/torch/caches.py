@@ -1,4 +1,4 @@
-"""The key-value caches of transformers, taken apart and put together as torch's pytrees are.
+"""The key-value caches of transformers, flattened and rebuilt as torch's pytrees are.
 
 ``torch.export`` takes and returns tensors in structures that it knows. A cache is an object of
 layers, which are objects that hold tensors among numbers and flags. It is taken apart by what its

@@ -1,4 +1,4 @@
-"""Functions in which torch looks at values to decide what to do, spelled with ops that do not.
+"""Functions of torch that branch on values, replaced while capturing by ops that do not.
 
 A program is captured without values. ``torch.cov`` compares a sum of weights with zero on the way,
 and cannot be captured as it stands; the same formula without the question can.

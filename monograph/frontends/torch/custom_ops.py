@@ -1,4 +1,4 @@
-"""Ops that we do not know: calls that hand arrays to torch and take arrays back.
+"""Opaque calls: custom ops that hand arrays to torch and take arrays back.
 
 A custom op from ``torch.library`` has no meaning that a compiler could see. It becomes one
 ``torch.call`` node, which names the op and holds its other arguments, and which reports can list.

@@ -1,4 +1,4 @@
-"""Takes one op apart with torch's decomposition, or ours, where we have no converter for it.
+"""Decomposes an op without a converter, by torch's decomposition or by ours.
 
 The node's recorded (fake) arguments are enough: ``make_fx`` traces the decomposition of this one
 op, one level deep, into a small torch graph. Its ops are then read like any others, so that those

@@ -1,4 +1,4 @@
-"""The fused ops that ``torch.nn``'s transformers call in inference, spelled out in other ops.
+"""The fused fast-path ops of ``torch.nn``'s transformers in inference, decomposed.
 
 ``TransformerEncoderLayer`` and ``MultiheadAttention`` take a fast path where no gradients are
 wanted: one call of ATen's for a whole layer, which torch itself cannot take apart. Left to torch, a

@@ -1,4 +1,4 @@
-"""One torch graph while it is read: what each of its nodes has become, and who shares memory.
+"""The state of reading one torch graph: what each node has become, and which values share memory.
 
 torch graphs may still write in place (``add_``, ``relu_``, batch-norm statistics). Ours never do: a
 write makes a new value, and every torch node that stands for the same piece of memory from then on

@@ -1,4 +1,4 @@
-"""Keeps the tensors that a function closes over as they are while it is traced.
+"""Keeps the tensors that a function closes over unchanged while it is traced.
 
 A tracer computes with tensors that have data when it is sure of them: a counter that the program
 increments (a batch norm's number of batches) would be incremented by the trace itself too.

@@ -1,4 +1,4 @@
-"""What somebody who compiles a torch module may not expect, said once: no gradients, eval mode."""
+"""Warnings that a torch user gets once: gradients that stop, modules in training mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch demands of ``out=`` arguments when a program runs, and its tracing does not check.
+"""Checks of ``out=`` arguments that torch makes when a program runs, and its tracing does not.
 
 Tracing computes types alone; a few ops look at dtypes and memory only in their kernels. A program
 that eager refuses must be refused here too, not given a meaning of our own.

@@ -1,4 +1,4 @@
-"""From a whole torch program to a graph: what its inputs, weights, outputs and updates are.
+"""Reads a whole torch program: inputs, weights, outputs, and updates of state.
 
 What the user passes comes first among the graph's inputs, in torch's flattened order. Parameters
 and buffers are weights that share memory with torch, unless they are trained or overwritten: then

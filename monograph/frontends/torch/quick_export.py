@@ -1,4 +1,4 @@
-"""Lets ``torch.export`` do without work whose result nobody reads here.
+"""Speeds up ``torch.export`` by leaving out work whose result is not read here.
 
 Exporting is most of what compiling a torch model takes when the code is in the cache. It writes
 Python for every intermediate form of the graph, and reads the source line of every frame of the

@@ -1,4 +1,4 @@
-"""Results of a torch graph that take no computing: arguments, and views of arguments or results.
+"""Results that need no computing: arguments, and views of arguments or of other results.
 
 A forward pass hands its backward pass the weights and their transposes, and many a program returns
 the parts of one tensor. As results of a kernel each would be a copy. Who shares memory with whom is

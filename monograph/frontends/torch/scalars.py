@@ -1,4 +1,4 @@
-"""Numbers that a torch graph computes beside its tensors: sizes, and what ``item()`` reads.
+"""Scalars of a torch graph: symbolic sizes, and what ``item()`` reads.
 
 A size is a dimension: torch has already worked out its expression, so a node that computes one
 becomes that expression and no code. Floats, bools and integers that may be negative are computed by

@@ -1,4 +1,4 @@
-"""``Dim.AUTO`` and ``Dim.DYNAMIC`` sizes that may be 1.
+"""Sizes that ``Dim.AUTO`` and ``Dim.DYNAMIC`` leave open and that may be 1.
 
 ``torch.export`` takes a size of 1 for a constant, since tensors of that size broadcast, and takes
 every size that may change to be 2 or more. So an example of size 1 is exported as one of size 2.

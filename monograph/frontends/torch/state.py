@@ -1,4 +1,4 @@
-"""The state of a compiled module: the buffers that calls change, in memory of its own.
+"""The mutable state of a compiled module: buffers that its calls update.
 
 What is compiled is a snapshot of the module, its state included: calls change the copy and leave
 the module's buffers alone, and what becomes of those does not show in calls.

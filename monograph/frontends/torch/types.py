@@ -1,4 +1,4 @@
-"""torch's dtypes and symbolic sizes in our words.
+"""torch's dtypes and symbolic sizes as ours.
 
 A size that torch knows as a SymPy expression over symbols (``2*s0 + 1``) becomes a dimension over
 symbols of our own, each with the range that torch has found for it. Symbols that torch cannot know

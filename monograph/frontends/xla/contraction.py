@@ -1,4 +1,4 @@
-"""XLA's dot_general: ours, in the dtype that the result shall have."""
+"""XLA's ``dot_general`` as ours, with the result dtype that XLA asks for."""
 
 from __future__ import annotations
 

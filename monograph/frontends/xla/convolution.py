@@ -7,8 +7,6 @@ of channels; complex numbers are four real convolutions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from monograph import functional as F
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
@@ -180,8 +178,3 @@ def _strided(x: Value, axis: int, first: int, step: int, count: int) -> Value:
 
 def _at(x: Value, axis: int, place: int) -> Value:
     return F.squeeze(_strided(x, axis, place, 1, 1), axis)
-
-
-def output_order(spec: Sequence[int]) -> tuple[int, ...]:
-    """A layout (batch, feature, *spatial) as plain ints."""
-    return tuple(int(axis) for axis in spec)

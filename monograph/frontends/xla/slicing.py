@@ -1,4 +1,4 @@
-"""Slices at starts that are data, updates of them, and padding with a value that is data."""
+"""Dynamic slices, dynamic update slices, and padding with a computed value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions of windows that slide over every axis, and scatters to the element that one selects.
+"""Windowed reductions over every axis, and select-and-scatter.
 
 A window's reduction by an associative function is one axis after the other: k - 1 combinations of
 strided slices for a window of k, which fuse into one kernel. Long windows are gathered and reduced.

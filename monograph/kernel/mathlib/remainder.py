@@ -1,4 +1,4 @@
-"""fmod: what is left of x when y has been taken from it as often as it goes, exactly.
+"""fmod, computed exactly: the remainder of x by y with the sign of x.
 
 The quotient is a division, cut off. If it is not too large to be a whole number at all, one fused
 step takes that many y from x and rounds nothing, since what is left has no more digits than they

@@ -1,4 +1,4 @@
-"""Writing at positions that are data, where a position outside means that nothing is written.
+"""Scatters that drop the positions outside of the result.
 
 XLA and JAX define their scatters so. There is no counting from the end: -1 is outside, too.
 """

@@ -1,4 +1,4 @@
-"""What indices make: embeddings, one-hot vectors, and the places of what is not zero."""
+"""Embeddings, one-hot vectors, and the positions of nonzero elements."""
 
 from __future__ import annotations
 

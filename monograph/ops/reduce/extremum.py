@@ -1,4 +1,4 @@
-"""The largest and the smallest element, and where they stand.
+"""Maximum, minimum, argmax and argmin.
 
 A NaN among the elements is the result. The maximum of no elements does not exist, so an empty axis
 is refused, unless the op is told that -inf is meant then (inf for the minimum).

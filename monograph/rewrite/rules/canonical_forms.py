@@ -1,4 +1,4 @@
-"""One spelling for each thing: what ``canonicalize`` makes of the others. All of it is exact."""
+"""Canonical forms: the one spelling that ``canonicalize`` makes of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of pools: those that reach far beyond what they are laid on, and padding before them."""
+"""Pool windows that reach far beyond their operand, cut to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether kernels stay in their buffers and compute in place what they may.
+"""Verifies that kernels access only their buffers, and overwrite only what they may.
 
 Loop nests that no proof covers, and those that write over what they read, are visited by sample.
 """

@@ -1,4 +1,4 @@
-"""Where the fields of a NumPy array are, found out by looking at some.
+"""The field offsets of a NumPy array object, found by inspecting some.
 
 They are part of NumPy's binary interface: every extension module reads them there. A look at a few
 arrays tells whether that holds here; where it does not, nobody reads them.

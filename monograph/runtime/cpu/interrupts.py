@@ -1,4 +1,4 @@
-"""Calls that can be broken off: by Ctrl-C, by a time limit, and by what Python raises inside.
+"""Interrupting calls: by Ctrl-C, a time limit, or an exception in a callback.
 
 The native half is :mod:`monograph.targets.cpu.entry_point.interrupts`. A program with loops, or
 with nodes that the interpreter runs, is entered through it; any other is one call of native code,

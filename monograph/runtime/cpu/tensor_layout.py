@@ -1,4 +1,4 @@
-"""Where the fields of a torch tensor are, found out by looking at some.
+"""The field offsets of a torch tensor object, found by inspecting some.
 
 Unlike NumPy's, they are nobody's promise and move between versions of torch. So none is assumed:
 each is searched for in a tensor whose sizes, strides and offset are like no other's, and the layout

@@ -1,4 +1,4 @@
-"""A frame: all that one call at a time needs of a program, built once for some sizes.
+"""Frames: everything that one call at a time needs of a program, built once for each set of sizes.
 
 The *table* has a word for each slot (its address), for each symbolic size, for each flag that a
 checked index raises, and for the memory of tensor descriptors. A kernel's parameters are pointers

@@ -1,4 +1,4 @@
-"""What a tuner may turn: for each kind of choice its knobs, their values, and what they change.
+"""The knobs of a tunable choice: their values, and what each changes.
 
 A value is a plain number. Every combination is a valid way to compute the same; what it may change
 is the order in which sums are added up, and so their last bits.

@@ -1,4 +1,4 @@
-"""A large program is compiled in parts, on all processors at once.
+"""Parallel compilation: a large program is split into parts, compiled on all processors.
 
 Kernels do not call each other, so any of them may go into any part, and a part may be compiled
 while the kernels of others are still being made. How a program is cut depends on its text alone: it

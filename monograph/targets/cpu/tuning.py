@@ -1,4 +1,4 @@
-"""Choices that a measurement may overrule: where they are made, and how each is changed.
+"""Tunable choices: where a measurement may overrule the cost model, and how each is edited.
 
 A cost model chooses how every kernel is computed: a ``Schedule``, a ``Tiling``, an
 ``AttentionTile``. Each such choice is a *site*, named by a digest of what is computed there. A

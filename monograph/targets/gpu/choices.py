@@ -1,4 +1,4 @@
-"""Ours or a library's: which of the two computes a node that both can, shape by shape."""
+"""Chooses between our kernel and a library call for each node, by shape."""
 
 from __future__ import annotations
 

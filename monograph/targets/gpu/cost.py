@@ -1,4 +1,4 @@
-"""How long a kernel takes on a GPU, roughly: what configurations are ordered and pruned by.
+"""The GPU cost model: ranks and prunes kernel configurations by predicted time.
 
     time = launch + max(bytes / bandwidth, operations / rate) / how much of the chip is busy
 

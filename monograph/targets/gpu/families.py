@@ -16,7 +16,6 @@ from monograph.targets.gpu.pointwise import POINTWISE, TRANSPOSE
 from monograph.targets.gpu.products import PRODUCT
 from monograph.targets.gpu.reductions import ROWS
 from monograph.targets.gpu.sequential import SEQUENTIAL
-from monograph.targets.gpu.source import TritonKernel
 from monograph.targets.gpu.split import split_kernel
 from monograph.targets.plan import KernelPlan, Refusal
 
@@ -50,13 +49,6 @@ def candidates(
 def kernel_sequence(kernel: Kernel, comment: tuple[str, ...] = ()) -> KernelSequence:
     """The candidate that is predicted to be fastest."""
     return candidates(kernel, comment, most=1)[0]
-
-
-def single_kernel(kernel: Kernel, comment: tuple[str, ...] = ()) -> TritonKernel:
-    """The fastest candidate that is one launch, for a caller that can give no scratch."""
-    short = with_short_formulas(kernel)
-    family, configurations, _ = _configure(short)
-    return family.write(short, configurations[0], comment)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A fused group as Triton kernels: what it computes, by the first family that writes it."""
+"""Lowers a fused group to Triton kernels by the first family that accepts it."""
 
 from __future__ import annotations
 

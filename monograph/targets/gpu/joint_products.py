@@ -1,4 +1,4 @@
-"""Products of one operand, computed side by side: the two of a gated MLP are one kernel.
+"""Products that share an operand, computed by one kernel: the two of a gated MLP.
 
     silu(x @ w) * (x @ v)         each tile of x is loaded once, and multiplied with both weights
 

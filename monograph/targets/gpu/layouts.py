@@ -1,4 +1,4 @@
-"""Which values are not row-major: images with their channels together, tokens with their heads.
+"""Chooses the values that are not row-major: channels-last images, tokens by head.
 
 Tensor cores read an image channels last, and cuDNN copies one that lies otherwise, before and
 after. So what such a convolution writes keeps its channels together, and so does what kernels make

@@ -1,4 +1,4 @@
-"""Matrix products by programs that stay: one a multiprocessor, each computing many tiles in turn.
+"""Persistent matrix products: one program per multiprocessor, each computing many tiles.
 
     for program in range(program_id, tiles, PROGRAMS):
         total = sum of left_tiles[…] @ right_tiles[…]      read by the copy engine (TMA)

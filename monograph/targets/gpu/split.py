@@ -1,4 +1,4 @@
-"""Splitting long reductions: partial results of pieces by many programs, then their combination.
+"""Split reductions: partial results by many programs, then their combination.
 
     out[i] = f(sum(r < 65536: x[i, r]))          few rows keep few multiprocessors busy
 

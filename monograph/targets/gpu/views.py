@@ -1,4 +1,4 @@
-"""Operands that a library reads in place, where a kernel would have to copy them first.
+"""Strided operands that a library call reads in place instead of copying.
 
     %qkv = linear(…) : bf16[8, 512, 2304]        query, key and value are pieces of one product,
     %q = slice(transpose(reshape(%qkv))) …       their heads turned: the library is told where

@@ -1,4 +1,4 @@
-"""Ops that we do not know: calls of torch, which go back as they came."""
+"""Ops without a meaning of ours: calls of torch, which are exported as they came in."""
 
 from __future__ import annotations
 

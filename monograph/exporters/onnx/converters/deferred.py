@@ -1,4 +1,4 @@
-"""Nodes that were kept whole when an ONNX model was imported go back as they came.
+"""Nodes that the ONNX importer kept whole are exported as they came in.
 
 ``onnx.deferred`` belongs to the frontend, which exporters don't know; its name and its ``model``
 attribute (a model of that one node, in base64) are all that is needed here.

@@ -1,4 +1,4 @@
-"""Powers of integers, which wrap: ONNX Runtime computes them in floats, so they are multiplied."""
+"""Integer powers, which wrap: written as products, since ONNX Runtime computes Pow in floats."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from monograph.frontends.xla import arithmetic as xla
 from monograph.frontends.xla.complex_functions import COMPLEX
 from monograph.ir.build import cast_to, constant
 from monograph.ir.graph import Value
-from monograph.ir.types import bool_, f32, i32, i64
+from monograph.ir.types import bool_, f32, i64
 
 UNARY: dict[str, Callable[[Value], Value]] = {
     "abs": xla.absolute,
@@ -224,8 +224,3 @@ def convert_split(equation: Equation) -> list[Value]:
     """Consecutive parts of an axis."""
     sizes = [int(size) for size in equation["sizes"]]
     return list(F.split(equation.operand, sizes, int(equation["axis"])))
-
-
-def as_index_dtype(value: Value, equation: Equation) -> Value:
-    """Places in the dtype that JAX counts them in."""
-    return cast_to(value, equation.dtype(equation.params.get("index_dtype", i32.numpy)))

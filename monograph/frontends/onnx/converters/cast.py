@@ -1,4 +1,4 @@
-"""Changing what an element is: casts, saturating where ONNX says so, and bits seen as others."""
+"""Casts, saturating ones among them, and bit casts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where values come from: constants, and tensors filled with one element."""
+"""Constants, and tensors filled with one element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading and writing at places that are data, and the places of what is wanted."""
+"""Gather, scatter, top-k, and the positions of elements that hold a condition."""
 
 from __future__ import annotations
 

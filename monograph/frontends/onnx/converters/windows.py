@@ -1,4 +1,4 @@
-"""Where the windows of a convolution or a pool lie, from the attributes that all of them share.
+"""The window attributes that convolutions and pools share: kernel, stride, dilation, padding.
 
 ``auto_pad`` SAME_UPPER and SAME_LOWER ask for ``ceil(size / stride)`` windows; the odd element of
 padding goes to the end or to the beginning. It depends on the size unless the stride is 1. Windows

@@ -1,4 +1,4 @@
-"""Ops of ``com.microsoft`` that its optimizer makes for GPUs: of diffusion models and others.
+"""Ops of ``com.microsoft`` that its graph optimizer makes for GPUs, for diffusion models mostly.
 
 ONNX Runtime has no kernels for them on a CPU, but a model that was optimized for a GPU holds them.
 """

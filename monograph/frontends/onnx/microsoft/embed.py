@@ -1,4 +1,4 @@
-"""Ops of ``com.microsoft`` with tables: quantized embeddings, and weights of four bits in codes."""
+"""Embedding ops of ``com.microsoft``: quantized tables, and 4-bit weights stored as codes."""
 
 from __future__ import annotations
 

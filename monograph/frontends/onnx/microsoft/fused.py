@@ -1,4 +1,4 @@
-"""Ops of ``com.microsoft`` that join a few ordinary ones: norms with a skip, gelus, products."""
+"""Fused ops of ``com.microsoft``: norms with skip connections, gelus, products with activations."""
 
 from __future__ import annotations
 

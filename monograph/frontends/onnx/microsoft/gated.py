@@ -1,4 +1,4 @@
-"""Ops of ``com.microsoft`` around gates: norms, sums and mixes that exporters of decoders emit."""
+"""Gated norms, sums and mixes of ``com.microsoft``, which exporters of decoders emit."""
 
 from __future__ import annotations
 

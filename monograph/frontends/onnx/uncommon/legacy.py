@@ -1,4 +1,4 @@
-"""Ops that ONNX tried out and dropped; old models still hold them, and ONNX Runtime runs them."""
+"""Experimental ops that ONNX dropped, which old models still hold and ONNX Runtime runs."""
 
 from __future__ import annotations
 

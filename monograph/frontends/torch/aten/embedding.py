@@ -1,4 +1,4 @@
-"""Bags of embeddings: rows of a table, summed, averaged or maximised bag by bag."""
+"""Embedding bags: sums, means or maxima of rows of a table, bag by bag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products whose rows are sent to one of several matrices: mixtures of experts.
+"""Grouped matrix products, where each group of rows has a matrix of its own (experts).
 
 torch has an op for them, and transformers one of its own for the types that torch's does not take.
 """

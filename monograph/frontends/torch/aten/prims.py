@@ -1,4 +1,4 @@
-"""torch's own primitives, which its decompositions may be written in."""
+"""torch's primitives (``prims.*``), which its decompositions may be written in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent layers: torch's flat lists of parameters, one layer on top of the other."""
+"""Recurrent layers: torch's flat parameter lists, unpacked layer by layer."""
 
 from __future__ import annotations
 

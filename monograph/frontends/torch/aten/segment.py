@@ -1,4 +1,4 @@
-"""Reductions of segments: stretches of an axis, given by their lengths or by where they start."""
+"""Segment reductions: runs of elements, given by their lengths or offsets."""
 
 from __future__ import annotations
 

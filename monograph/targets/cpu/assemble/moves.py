@@ -1,4 +1,4 @@
-"""Kernels that differ only in where they begin, or in what their sizes are called.
+"""Reuses a kernel at other offsets or sizes: calls that differ in nothing else.
 
 Of those that begin elsewhere, the first is compiled as it is. Once there is another, the kernel is
 made for pieces of its buffers (``kernel.rebased``), and every further launch of it hands over the

@@ -1,4 +1,4 @@
-"""A product whose result only another product reads stores it as that one wants it packed.
+"""Stores a product's result in the packed layout of the only product that reads it.
 
     a = gelu(x @ v)                        tiles of a = gelu(x @ v)
     tiles of a = a, packed        ──▶      b = tiles of a @ w

@@ -1,4 +1,4 @@
-"""Loops that do not wait for each other run side by side: the two directions of a recurrent layer.
+"""Runs independent loops side by side: the two directions of a recurrent layer.
 
 A step of such a loop is often too short to be shared among threads, and what comes next waits for
 it. Another loop over the same time does not:

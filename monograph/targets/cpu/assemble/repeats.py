@@ -1,4 +1,4 @@
-"""Equal kernels on other slots: twelve equal layers are lowered to loops once.
+"""Lowers equal kernels once: twelve equal layers share their loops.
 
 Making the loops of a product takes far longer than launching them. What launching a kernel took
 (scratch memory, packed weights, steps) is noted, and an equal kernel on slots of the same kind

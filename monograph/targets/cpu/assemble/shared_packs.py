@@ -1,4 +1,4 @@
-"""Operands that several kernels want packed alike: they are packed once.
+"""Packs an operand once for all kernels that read it packed alike.
 
 Three projections of one input would each pack it in tiles of their own. A launch that packs the
 same slots by the same kernel as an earlier one is left out, and its readers read what that left.

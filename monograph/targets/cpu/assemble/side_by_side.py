@@ -1,4 +1,4 @@
-"""Equal kernels that do not wait for each other run in one region.
+"""Runs equal, independent kernels in one parallel region.
 
 Three projections of one input are three launches of one kernel. At the end of each, a thread that
 is done waits for the others; side by side they share one end, and whoever is done with one

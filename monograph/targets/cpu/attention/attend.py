@@ -1,4 +1,4 @@
-"""Attention: panels of queries meet keys and values where those lie.
+"""Plans attention: tiles of queries, or keys split among threads.
 
 The moves in front of an attention (the split of heads, a transpose) are part of the formulas that
 its operands are read with, and what follows it element by element is computed as it is stored.

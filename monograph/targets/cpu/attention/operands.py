@@ -1,4 +1,4 @@
-"""What streams past queries: keys and values as numbers in memory, and how far apart they lie.
+"""Keys and values that stream past the queries: element types and strides.
 
 Every panel of queries reads all keys and values that it sees. So those that have to be computed
 (rotated, or widened from half precision) are computed once, before, by a kernel of their own.

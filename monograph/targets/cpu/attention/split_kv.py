@@ -1,4 +1,4 @@
-"""Attention of few queries over many keys: every key and value is read once, where it lies.
+"""Split-KV attention: few queries over many keys, each read once, split among threads.
 
     for each piece of the keys (in parallel):
       scores = queries @ piece of keysᵀ, masked

@@ -1,4 +1,4 @@
-"""What a convolution of each channel by itself is, as a kernel: recognised, and measured out.
+"""Recognizes depthwise convolutions, and decides whether their own loops pay.
 
 A sum over the taps of a window of an image's element times a weight, where an output's channel is
 the input's. ``convolve`` makes the loops.

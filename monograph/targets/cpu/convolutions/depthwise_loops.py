@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself: results in registers, and what they share read once.
+"""Loops of depthwise convolutions: results in registers, shared inputs loaded once.
 
     parallel p < rows of the result:
       for tile < columns / 7:

@@ -1,4 +1,4 @@
-"""Convolutions whose windows do not overlap: gather the pixels that are read, then multiply.
+"""Convolutions whose windows do not overlap: gathers the pixels that are read, then multiplies.
 
     x[n, c, 2y + i, 2x + j]   ─▶   patches[n, c, i, j, y, x]   ─▶   a product with every pixel
 

@@ -1,4 +1,4 @@
-"""How the elements of a convolution's result are visited: by groups, and by phases.
+"""The order in which a convolution's result is visited: by groups, and by output phases.
 
 A grouped convolution is a batch of small ones, and a transposed convolution several ordinary ones,
 once their kernels have the axes for it (``kernel.walk`` says which). What was fused around them

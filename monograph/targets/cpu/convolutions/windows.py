@@ -1,4 +1,4 @@
-"""Convolutions of a picture between row-major ends: lay out what its windows read, then multiply.
+"""Im2col for row-major images: copies the rows that windows read, then multiplies.
 
     x[n, c, y, 2x + j - 1]   ─▶   windows[n, y, c, j, x]   ─▶   a product with every row of results
 

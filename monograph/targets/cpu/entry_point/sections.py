@@ -1,4 +1,4 @@
-"""Lists of steps that run side by side, in the entry point: a function each, and who runs them.
+"""Concurrent sections of the entry point: lists of steps that run side by side.
 
     define internal i32 @sections0_1(ptr %table, ptr %status, i64 %threads)     one list
     define internal void @sections0(ptr %context, i64 %begin, i64 %end)         some of them

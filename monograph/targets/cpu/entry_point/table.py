@@ -1,4 +1,4 @@
-"""What functions that run a program's steps are written with: its table, and breaking it off.
+"""The address table of the entry point's functions, and their check for interrupts.
 
 The table has the address of every slot, then the value of every symbolic size, then the address of
 a function to call back and that of the call's watch (``interrupts``).

@@ -1,4 +1,4 @@
-"""From one layout to another: the copies that are left, and the borders that are filled.
+"""Layout conversions: the copies that remain, and the padding that is filled.
 
 A conversion is a kernel that reads a value in one layout and writes it in another. Most are part of
 a kernel that computes something as well; those that are not are counted, with their bytes, so that

@@ -1,4 +1,4 @@
-"""What the body of a loop combines and loads: the accumulators that an emitter has to set up."""
+"""Collects the loads and accumulators of a loop body before it is emitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes of a vector loop that lie together, so that whole vectors are stored.
+"""Combines neighbouring writes of a vector loop into whole vector stores.
 
 The lanes of a strided write go to places far apart, one by one. But where neighbours are written
 too, they can change places in registers first: two writes at ``2i`` and ``2i + 1`` (the parts of

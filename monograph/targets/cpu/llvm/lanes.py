@@ -1,4 +1,4 @@
-"""Which variables of a vector loop differ from lane to lane.
+"""Lane analysis: which variables of a vector loop differ from lane to lane.
 
 A loop in the lanes of a vector may have counters and flags that are the same in all of them: those
 stay single numbers, so that loops and conditions may depend on them.

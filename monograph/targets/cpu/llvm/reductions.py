@@ -1,4 +1,4 @@
-"""How each reduction starts, takes an element, and joins two partial results."""
+"""Reductions in registers: identity, accumulation, and combining two partial results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cut what a kernel visits until its positions are plain strides.
+"""Splits a kernel's index space until every position is affine in the loop variables.
 
 An axis whose position is divided, ``i // 7`` and ``i % 7``, becomes two axes. An axis along which
 the formula changes at some place, as that of a concatenation does, becomes a kernel for each

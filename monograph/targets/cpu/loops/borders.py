@@ -1,4 +1,4 @@
-"""Where along an axis a formula changes: a loop is cut there, and each piece needs no condition.
+"""Loop splitting at borders: each part of an axis needs no condition inside.
 
     o0[i] = where(i < 100, b0[i], b1[where(i >= 100, i - 100, 0)])      for i < 150
 

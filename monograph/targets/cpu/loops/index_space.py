@@ -1,4 +1,4 @@
-"""What a schedule does to a kernel before there are loops: another index space, the same values.
+"""Transforms a kernel's index space before loops are made: reshaping, merging, splitting axes.
 
 jam(i, 4)      o[i] = f(i), i < 4*n    →   o[4*i] = f(4*i), … o[4*i+3] = f(4*i+3), i < n
 block(i, 8)    o[i] = f(i), i < 8*n    →   o[8*ib+ii] = f(8*ib+ii), ib < n, ii < 8

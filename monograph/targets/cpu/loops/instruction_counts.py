@@ -1,4 +1,4 @@
-"""How much there is to do: the instructions that a kernel takes for each of its elements."""
+"""Instruction counts: the cost of a kernel for each of its elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest element of a softmax's row and the sum of its decays in one visit, part by part.
+"""Online softmax: maximum and rescaled sum of a row in one pass, block by block.
 
     visit i < 16384: m = max(m, x[i])                    a long row, always from the second cache
     visit i < 16384: row[i] = decay(x[i] - m); s = s + row[i]

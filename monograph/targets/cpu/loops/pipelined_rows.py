@@ -1,4 +1,4 @@
-"""Rows in turn: one is written while the next one is read, so that memory does both at once.
+"""Software pipelining of rows: writes one row while the next is read.
 
     visit i: s = s + x[p, i] * x[p, i]         a row is read and summed, and nothing is written
     visit i: o[p, i] = x[p, i] * f(s)          it is in the cache now, and nothing is read

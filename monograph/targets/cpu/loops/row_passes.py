@@ -1,4 +1,4 @@
-"""A visit: one pass over the elements of a row, what is done on the way, and what visits share."""
+"""Row passes: one pass over a row, and what passes over the same row share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn what a reduction reads along its rows, where neighbouring results could share a vector.
+"""Transposes an operand that a reduction reads along rows, so that neighbours share a vector.
 
     for i < 300, j < 400:   o0[i, j] = sum(r < 20: square(b0[i, r] - b1[j, r]))
 

@@ -1,4 +1,4 @@
-"""Several steps of an innermost loop in one round of it.
+"""Unrolls the innermost loop by several iterations.
 
 A sum over k multiplies and adds a dozen vectors a step. What counts the steps, compares them and
 finds their places takes a fifth as many instructions again, and a core that shares its decoders

@@ -1,4 +1,4 @@
-"""Windows of few taps, written out tap by tap where their results lie along an axis with borders.
+"""Unrolls windows of few taps, separately at the borders and inside.
 
     o0[i] = max(r < 3: where(2*i + r - 1 >= 0, b0[where(2*i + r - 1 >= 0, 2*i + r - 1, 0)], -inf))
 

@@ -1,4 +1,4 @@
-"""A loop over lanes whose number is no power of two, as loops over whole vectors side by side.
+"""Splits a vector axis whose length is no power of two into whole vectors.
 
 Three vectors a row fill the registers as well as two, and leave no lane empty where a product has
 24 columns. No instruction set has vectors of 24 lanes, though, and a compiler takes them apart lane

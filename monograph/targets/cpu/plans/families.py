@@ -1,4 +1,4 @@
-"""The families, in the order in which they are asked."""
+"""The kernel families, in the order in which they are asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the processor's families are asked: requests, the families, and who is chosen.
+"""Asks the kernel families for a plan of each group, and chooses one.
 
 Families are tried in the order of a literal list (``families``). Each looks at a kernel and either
 plans it or refuses with a reason; neither emits anything. A plan that is chosen is then launched,

@@ -1,4 +1,4 @@
-"""Products of small integers with scales by block: weights of four bits are unpacked in registers.
+"""Blockwise-scaled integer products: 4-bit weights are unpacked in registers.
 
     parallel p < panels of columns:
       for tile < rows / ROWS:

@@ -1,4 +1,4 @@
-"""How the loops of a product are cut: rounds of k, and blocks of rows and of panels.
+"""Cache blocking of a product: blocks of rows, of panels and of k.
 
 Sizes that are known only when a program runs are cut by the same formulas: a block's end is the
 smaller of its size and what is left.

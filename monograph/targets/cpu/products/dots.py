@@ -1,4 +1,4 @@
-"""Products of bytes, four steps of k to an instruction.
+"""Dot instructions: products of bytes, four steps of k at a time.
 
     sum(k: left[m, k] * right[n, k])
     sum(j: dot_u8_i8(left[m, 4j … 4j + 3], right[n, 4j … 4j + 3]))

@@ -1,4 +1,4 @@
-"""Products of small integers, two steps of k at a time.
+"""Products of 16-bit integers, two steps of k to an instruction.
 
     sum(k: left[m, k] * right[n, k])
     sum(j: multiply_pairs(left[m, 2j] | left[m, 2j + 1] << 16, right[n, 2j] | …))

@@ -1,4 +1,4 @@
-"""What the statements of a tile are made of: conditions, sums, loops over lanes."""
+"""The statements of a register tile: guards, accumulations, loops over lanes."""
 
 from __future__ import annotations
 

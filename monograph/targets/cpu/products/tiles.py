@@ -1,4 +1,4 @@
-"""How a matrix product is cut up, as a value: its tiles and blocks, and where operands are read.
+"""A tiling as a value: register tiles, cache blocks, and where each operand is read from.
 
 A target chooses one (or a tuner edits one), ``product.py`` makes the loops of it, and it
 prints as directives: ``tile(21·6+1·2 rows, 16 columns) block(126 rows, 128 columns, 256 of k) …``.

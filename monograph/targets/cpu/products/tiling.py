@@ -1,4 +1,4 @@
-"""How a matrix product is cut up, and where it reads its operands, by what the machine can hold.
+"""Chooses the tiling of a product from the machine's registers and caches.
 
 The tile fills the registers. A panel of the right operand stays in the first cache while the rows
 of a block pass by, and those stay in the second while the panels do. An array whose rows are long

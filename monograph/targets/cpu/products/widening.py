@@ -1,4 +1,4 @@
-"""Weights that are stored in few bits, and become numbers in registers.
+"""Weights stored in few bits, widened to floats in registers.
 
     right[n, k] = (float(stored[n, k]) - zero_point[n]) * scale[n, k / 128]
 
