@@ -38,8 +38,8 @@ def ablate(
     """Switch off each part of the compiler in turn, and measure what it bought.
 
     Passes, groups of rules, kinds of fusion, families of kernels and the reuse of memory: time
-    (by turns, with its spread), kernels, bytes moved, memory, error. A ratio whose quartiles lie on
-    both sides of 1 is no effect.
+    (by turns, with its spread), kernels, bytes moved, memory, error. A ratio whose interval of 95 %
+    holds 1 is no effect.
 
     - monograph ablate model.onnx --budget 60
     - monograph ablate net.py:model --input 'f32[8, 64]' --chart ablation.svg

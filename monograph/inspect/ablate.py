@@ -2,8 +2,8 @@
 
 A part is a pass, a group of rewrite rules, a pass of the target's lowering, or an optimisation with
 a switch (``monograph.switches``: families of kernels, kinds of fusion, the reuse of memory). The
-program without it, and the whole one, take turns; a ratio whose quartiles lie on both sides of 1 is
-called no effect. *Alone* is the part added to a program from which all parts are missing.
+program without it, and the whole one, take turns; a ratio whose interval of 95 % holds 1 is called
+no effect. *Alone* is the part added to a program from which all parts are missing.
 
 What does nothing to a model is not measured: a pass that changed nothing, rules that never applied,
 a switch without which the code is the same.
@@ -44,6 +44,7 @@ from monograph.rewrite.driver import watch_rewrites
 from monograph.rewrite.rule import Rule
 from monograph.runtime.compiled import Executable
 from monograph.switches import SWITCHES, switched_off
+from monograph.targets.cpu.build import CpuAssembled, Program
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.target import CpuTarget
 
@@ -52,9 +53,12 @@ BUDGET_SECONDS = 120.0
 """Seconds for all of it, unless it is said."""
 SLOW_SHARE = 0.05
 """A single call may take this part of the budget; what takes longer is not measured."""
+MARGIN = 1.3
+"""Parts that were not reached may take longer than those that were."""
 TURNS_OF_WHOLE = 3
 """For the time of a call that the page begins with."""
 FUSION = "fusion"
+ARENA_REUSE = "arena_reuse"
 NEEDED_LOWERING = (*REQUIRED, "split_complex_products")
 
 
@@ -133,6 +137,8 @@ class Ablation:
     alone: tuple[Effect, ...]
     remark: str = ""
     """Why there is no ``alone``."""
+    needed: float | None = None
+    """Seconds that would be enough for all of it, about; None if they were."""
 
     def explained(self, effects: Sequence[Effect]) -> float | None:
         """The part of the whole that single parts explain, as logarithms of ratios add up."""
@@ -182,16 +188,34 @@ def parts_of(options: Options) -> tuple[Part, ...]:
     )
 
 
-class _Lowering(CpuTarget):
-    """This processor, with some passes of its lowering left out."""
+class _SameCode(Exception):
+    """What was assembled is what is known already: nothing is emitted."""
 
-    def __init__(self, name: str, machine: Machine, out: frozenset[str]) -> None:
+
+class _Without(CpuTarget):
+    """This processor, with some passes of its lowering left out.
+
+    It knows what it assembled by a digest, and does not emit once more what ``known`` stands for.
+    """
+
+    def __init__(
+        self, name: str, machine: Machine, out: frozenset[str], known: str | None = None
+    ) -> None:
         super().__init__(name, machine)
         self._out = out
+        self._known = known
+        self.digest = ""
 
     def lowering(self, *, fusion: bool = True) -> Pipeline:
         """The passes but those."""
         return without_passes(super().lowering(fusion=fusion), self._out)
+
+    def emit(self, assembled: CpuAssembled) -> Program:
+        """The program, unless its steps, memory and loops are known."""
+        self.digest = hashlib.sha256(assembled.listing().encode()).hexdigest()
+        if self.digest == self._known:
+            raise _SameCode
+        return super().emit(assembled)
 
 
 def without_passes(pipeline: Pipeline, names: frozenset[str]) -> Pipeline:
@@ -206,8 +230,13 @@ def without_passes(pipeline: Pipeline, names: frozenset[str]) -> Pipeline:
     return tuple(found)
 
 
-def compile_without(graph: Graph, options: Options, out: Sequence[Part]) -> Executable:
-    """The program that some parts of the compiler have no share in."""
+def compile_without(
+    graph: Graph, options: Options, out: Sequence[Part], known: str | None = None
+) -> tuple[Executable, str]:
+    """The program that some parts of the compiler have no share in, and the digest of its code.
+
+    It stops with ``_SameCode`` before LLVM if that digest is ``known``.
+    """
     names = {kind: frozenset(each.name for each in out if each.kind is kind) for kind in PartKind}
     chosen = replace(
         options,
@@ -217,13 +246,19 @@ def compile_without(graph: Graph, options: Options, out: Sequence[Part]) -> Exec
     )
     target = options.resolved_target
     lowering = names[PartKind.LOWERING] | names[PartKind.PASS]  # which runs some passes again
-    if lowering and isinstance(target, CpuTarget):
-        chosen = replace(chosen, target=_Lowering(target.name, target.machine, lowering))
+    watched = None
+    if isinstance(target, CpuTarget):
+        watched = _Without(target.name, target.machine, lowering, known)
+        chosen = replace(chosen, target=watched)
     with ExitStack() as stack:
         stack.enter_context(switched_off(*(names[PartKind.SWITCH] - {FUSION})))
         if names[PartKind.RULES]:
             stack.enter_context(_vetoing(names[PartKind.RULES]))
-        return compile_graph(graph, chosen)
+        executable = compile_graph(graph, chosen)
+    if watched is not None:
+        return executable, watched.digest
+    text = "" if executable.program is None else executable.program.text
+    return executable, hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager
@@ -233,8 +268,8 @@ def _vetoing(groups: frozenset[str]) -> Iterator[None]:
         yield
 
 
-def active_parts(graph: Graph, options: Options) -> tuple[Executable, frozenset[Part]]:
-    """The whole program, and the passes and rules that did something for it."""
+def active_parts(graph: Graph, options: Options) -> tuple[Executable, str, frozenset[Part]]:
+    """The whole program, its digest, and the passes and rules that did something for it."""
     applied: set[int] = set()
 
     def watcher(rule: Rule, node: Node, values: tuple[Value, ...]) -> bool:
@@ -242,7 +277,7 @@ def active_parts(graph: Graph, options: Options) -> tuple[Executable, frozenset[
         return True
 
     with watch_rewrites(watcher):
-        executable = compile_graph(graph, replace(options, cache=False))
+        executable, digest = compile_without(graph, options, [])
     steps = [] if executable.report.passes is None else executable.report.passes.steps
     changed = {step.name for step in steps if step.changed}
     found = [
@@ -252,7 +287,7 @@ def active_parts(graph: Graph, options: Options) -> tuple[Executable, frozenset[
         or (part.kind in (PartKind.PASS, PartKind.LOWERING) and part.name in changed)
         or (part.kind is PartKind.RULES and rule_groups()[part.name] & applied)
     ]
-    return executable, frozenset(found)
+    return executable, digest, frozenset(found)
 
 
 # Measuring ----------------------------------------------------------------------------------------
@@ -279,6 +314,9 @@ def ablate(
         if nothing is not None:  # what matters to the whole first, since the budget may end
             ranked = sorted(without, key=lambda each: each.speedup is None)
             single = [bench.alone(each, parts) for each in ranked]
+    skipped = sum(each.state is State.SKIPPED for each in (*without, *single))
+    if remark == State.SKIPPED:
+        skipped += sum(each.state is not State.IDLE for each in without)
     return Ablation(
         name or f"@{graph.name}",
         bench.seconds,
@@ -288,6 +326,7 @@ def ablate(
         tuple(without),
         tuple(single),
         remark,
+        bench.seconds_with(skipped) if skipped else None,
     )
 
 
@@ -313,13 +352,16 @@ class _Bench:
         self._options = replace(options, keep_weights=True)
         self._inputs = inputs
         self._rounds = rounds
-        self._until = time.perf_counter() + budget
+        self._began = time.perf_counter()
+        self._until = self._began + budget
+        self._spent: list[float] = []
+        """Seconds for each part that was measured, or tried."""
         self._slowest = budget * SLOW_SHARE
         announce("the whole program")
         started = time.perf_counter()
-        executable, self._active = active_parts(graph, self._options)
+        executable, digest, self._active = active_parts(graph, self._options)
         self._reference: list[Array] | None = None
-        self._whole = self._built(executable, time.perf_counter() - started)
+        self._whole = self._built(executable, digest, time.perf_counter() - started)
         self._bare: _Built | None = None
         if self._left > budget / 2:  # a large graph takes long in double precision
             announce("double precision")
@@ -333,6 +375,11 @@ class _Bench:
     @property
     def _left(self) -> float:
         return self._until - time.perf_counter()
+
+    def seconds_with(self, more: int) -> float:
+        """About how long all of it would take with so many parts more."""
+        each = sum(self._spent) / len(self._spent) if self._spent else self.costs.compile_seconds
+        return time.perf_counter() - self._began + MARGIN * each * more
 
     def without(self, part: Part, number: int, count: int) -> Effect:
         """What the program loses without a part."""
@@ -373,12 +420,22 @@ class _Bench:
     ) -> Effect:
         if self._left < 0:
             return Effect(part, State.SKIPPED)
+        started = time.perf_counter()
+        found = self._tried(part, out, beside, is_slower=is_slower)
+        self._spent.append(time.perf_counter() - started)
+        return found
+
+    def _tried(self, part: Part, out: Sequence[Part], beside: _Built, *, is_slower: bool) -> Effect:
+        # Memory is planned when a program is loaded: its code does not say what it shares.
+        known = None if part.name == ARENA_REUSE else beside.digest
         try:
-            made = self._compile(out)
+            made = self._compile(out, known)
+        except _SameCode:
+            return Effect(part, State.SAME)
         except MonographError as problem:
             return Effect(part, State.FAILED, reason=problem.message)
-        if made.digest == beside.digest:
-            return Effect(part, State.SAME, costs=made.costs)
+        if (made.digest, made.costs.peak) == (beside.digest, beside.costs.peak):
+            return Effect(part, State.SAME)
         pair = (made, beside) if is_slower else (beside, made)
         return Effect(part, State.MEASURED, self._ratio(*pair), made.costs)
 
@@ -391,16 +448,14 @@ class _Bench:
         timings = alternate(calls, self._rounds, until=self._until)
         return ratio(timings["slow"], timings["quick"])
 
-    def _compile(self, out: Sequence[Part]) -> _Built:
+    def _compile(self, out: Sequence[Part], known: str | None = None) -> _Built:
         started = time.perf_counter()
-        executable = compile_without(self._graph, self._options, out)
-        return self._built(executable, time.perf_counter() - started)
+        executable, digest = compile_without(self._graph, self._options, out, known)
+        return self._built(executable, digest, time.perf_counter() - started)
 
-    def _built(self, executable: Executable, seconds: float) -> _Built:
+    def _built(self, executable: Executable, digest: str, seconds: float) -> _Built:
         explained = explain_executable(executable)
         memory = explained.memory
-        text = "" if executable.program is None else executable.program.text
-        plan = "" if memory is None else str(memory.peak)
         return _Built(
             executable,
             Costs(
@@ -410,7 +465,7 @@ class _Bench:
                 seconds,
                 self._error(executable),
             ),
-            hashlib.sha256(f"{plan} {text}".encode()).hexdigest(),
+            digest,
         )
 
     def _error(self, executable: Executable) -> float | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NO_EFFECT = "no measurable effect"
 HEAD = (
-    f"{'':<24}{'× slower (quartiles)':>21}{'kernels':>8}{'moved':>6}{'alive':>6}"
+    f"{'':<24}{'× slower (95 %)':>21}{'kernels':>8}{'moved':>6}{'alive':>6}"
     f"{'compile':>8}{'error':>7}"
 )
 
@@ -39,6 +39,8 @@ def ablation_text(ablation: Ablation) -> str:
     elif ablation.remark:
         lines += ["", f"each part alone: {ablation.remark}"]
     lines += ["", *_whole(ablation)]
+    if ablation.needed is not None:
+        lines.append(f"all of it takes about --budget {math.ceil(ablation.needed / 10) * 10}")
     return "\n".join(lines)
 
 
@@ -112,7 +114,7 @@ ROW_HEIGHT, LEFT_WIDTH, CHART_WIDTH, RIGHT_WIDTH = 22, 190, 420, 130
 
 
 def ablation_svg(ablation: Ablation) -> str:
-    """Bars from 1: how many times as slow without each part, with the quartiles as a line."""
+    """Bars from 1: how many times as slow without each part; a line spans the interval of 95 %."""
     measured = [each for each in ablation.without if each.speedup is not None]
     ranked = sorted(measured, key=lambda each: -each.median)
     spreads = [each.speedup for each in ranked if each.speedup is not None]

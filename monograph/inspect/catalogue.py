@@ -6,6 +6,7 @@ Every list is read from the registries themselves, plugins and entry points incl
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
@@ -52,7 +53,9 @@ def catalogue(kind: str) -> list[Item]:
 def catalogue_text(kind: str, items: Sequence[Item]) -> str:
     """A line for each: its name, its facts, and what it is."""
     widest = min(max((len(item.name) for item in items), default=0), MOST_NAME)
-    lines = [f"{len(items)} {kind}"]
+    proofs = Counter(each.facts["proof"] for each in items if "proof" in each.facts)
+    counted = ", ".join(f"{count} {proof}" for proof, count in proofs.most_common())
+    lines = [f"{len(items)} {kind}" + (f": {counted}" if counted else "")]
     for item in items:
         facts = ", ".join(fact for fact in item.facts.values() if fact)
         told = f"{facts}: {item.summary}" if facts else item.summary

@@ -9,6 +9,7 @@ too, with the reason.
 from __future__ import annotations
 
 import gc
+import math
 import os
 import statistics
 import time
@@ -37,9 +38,16 @@ ROUNDS = 15
 Call = Callable[[], "list[Array]"]
 
 
+CONFIDENCE = 0.95
+STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+"""The two-sided quantile of Student's distribution, by the number of rounds."""
+SMALLEST_EFFECT = 0.01
+"""Calls of one program by turns differ by up to this: where its memory lies, if nothing else."""
+
+
 @dataclass(frozen=True)
 class RatioSpread:
-    """A ratio: its median over rounds, and the quartiles."""
+    """A ratio: its median over rounds, and where the true median lies with confidence of 95 %."""
 
     median: float
     low: float
@@ -47,8 +55,8 @@ class RatioSpread:
 
     @property
     def is_noise(self) -> bool:
-        """Whether it may as well be 1."""
-        return self.low <= 1 <= self.high
+        """Whether it may as well be 1, or differs from it by less than such timing can tell."""
+        return self.low <= 1 <= self.high or abs(self.median - 1) < SMALLEST_EFFECT
 
     def __str__(self) -> str:
         return f"{_short(self.median)} ({_short(self.low)}–{_short(self.high)})"
@@ -64,11 +72,33 @@ def ratio(mine: Timing, ours: Timing) -> RatioSpread:
 
 
 def spread_of(ratios: Sequence[float]) -> RatioSpread:
-    """The median and the quartiles."""
-    if len(ratios) < 2:
-        return RatioSpread(ratios[0], ratios[0], ratios[0])
-    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return RatioSpread(middle, low, high)
+    """The median, and the interval in which the true one lies with a confidence of 95 %.
+
+    Its ends are two of the ratios: so many of n rounds lie above the true median by chance as heads
+    fall in n throws, whatever the noise is like. Fewer than six rounds have no such two; Student's
+    distribution is taken of their logarithms then, as if these were normal.
+    """
+    ordered, count = sorted(ratios), len(ratios)
+    median = statistics.median(ordered)
+    if count < 2:
+        return RatioSpread(median, median, median)
+    below = _rank(count)
+    if below is not None:
+        return RatioSpread(median, ordered[below], ordered[-1 - below])
+    logarithms = [math.log(each) for each in ordered]
+    reach = math.exp(STUDENT_95[count] * statistics.stdev(logarithms) / math.sqrt(count))
+    return RatioSpread(median, median / reach, median * reach)
+
+
+def _rank(count: int) -> int | None:
+    """The number of the ratio, of so many in order, that the interval begins with."""
+    outside, rank = 0.0, None
+    for number in range(count // 2):
+        outside += 2 * math.comb(count, number) / 2**count
+        if outside > 1 - CONFIDENCE:
+            break
+        rank = number
+    return rank
 
 
 @dataclass(frozen=True)

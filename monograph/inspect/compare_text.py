@@ -27,7 +27,7 @@ def comparison_text(comparison: Comparison) -> str:
         if not each.ran:
             lines += _wrapped(f"{each.name:<11} ", f"did not run: {each.reason}")
     lines.append(
-        f"{comparison.rounds} rounds by turns; × ours: median (quartiles); errors against float64"
+        f"{comparison.rounds} rounds by turns; × ours: median (95 %); errors against float64"
     )
     return "\n".join(lines)
 

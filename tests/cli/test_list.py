@@ -20,7 +20,7 @@ def test_the_command_knows_every_kind() -> None:
 def test_everything_has_a_line_that_says_what_it_is(kind: str) -> None:
     printed = output_of("list", kind)
     items = catalogue(kind)
-    assert printed.splitlines()[0] == f"{len(items)} {kind}"
+    assert printed.splitlines()[0].partition(":")[0] == f"{len(items)} {kind}"
     assert max(map(len, printed.splitlines())) <= 80
     assert len({item.name for item in items}) == len(items) > 5
     for item in items:
@@ -29,6 +29,13 @@ def test_everything_has_a_line_that_says_what_it_is(kind: str) -> None:
     assert [each["name"] for each in json.loads(output_of("list", kind, "--json"))] == [
         item.name for item in items
     ]
+
+
+def test_rules_are_counted_by_what_is_proved_of_them() -> None:
+    items = catalogue("rules")
+    head = output_of("list", "rules").splitlines()[0]
+    for proof in ("proved", "tested", "unproved"):
+        assert f"{sum(item.facts['proof'] == proof for item in items)} {proof}" in head
 
 
 def test_passes_say_at_which_levels_they_run() -> None:

@@ -50,6 +50,7 @@ def effect(ablation: Ablation, name: str) -> Effect:
 def test_what_has_nothing_to_do_is_said_to_do_nothing(ablation: Ablation) -> None:
     for name in ("fold_conv_bn", "quantized", "tile_batch", "fold_attention_masks"):
         assert effect(ablation, name).state is State.IDLE
+    assert ablation.needed is None
     for name in ("winograd", "streaming_attention", "depthwise_convolutions"):
         found = effect(ablation, name)
         assert (found.state, found.speedup) == (State.SAME, None)
@@ -100,8 +101,8 @@ def test_bytes_take_few_characters(nbytes: int, text: str) -> None:
 
 def test_rules_of_a_group_are_vetoed() -> None:
     one = monograph.trace(lambda x: F.relu(x) * 1.0, "f32[4]")
-    whole = compile_without(one, Options(), [])
-    without = compile_without(one, Options(), [Part(PartKind.RULES, "arithmetic")])
+    whole, _ = compile_without(one, Options(), [])
+    without, _ = compile_without(one, Options(), [Part(PartKind.RULES, "arithmetic")])
     assert len(whole.lowered) < len(without.lowered)
 
 
@@ -109,9 +110,9 @@ def test_every_part_can_be_left_out_and_all_at_once() -> None:
     options = Options(threads=1)
     parts = parts_of(options)
     assert len(parts) == len(set(parts)) > 30
-    bare = compile_without(graph(), options, parts)
+    bare, _ = compile_without(graph(), options, parts)
     assert bare.report.passes is not None
-    whole = compile_without(graph(), options, [])
+    whole, _ = compile_without(graph(), options, [])
     assert len(bare.report.kernels) > len(whole.report.kernels)
     np.testing.assert_allclose(bare.run([X])[0], whole.run([X])[0], rtol=1e-4, atol=1e-5)
 
@@ -121,6 +122,8 @@ def test_nothing_is_begun_after_the_budget() -> None:
     states = {each.state for each in found.without}
     assert states == {State.IDLE, State.SKIPPED}
     assert found.alone == () and "budget" in found.remark
+    assert found.needed is not None and found.needed > 1
+    assert "all of it takes about --budget" in str(found)
     assert found.explained(found.without) is None
 
 

@@ -84,6 +84,21 @@ def test_ours_takes_as_long_as_ours(tmp_path: Path) -> None:
 def test_a_spread_that_covers_one_is_noise() -> None:
     assert spread_of([0.9, 1.0, 1.1, 1.2]).is_noise
     assert not spread_of([1.2, 1.3, 1.25, 1.4]).is_noise
+    assert spread_of([1.004, 1.005, 1.006] * 5).is_noise, "less than such timing can tell"
+
+
+@pytest.mark.parametrize("rounds", [3, 5, 6, 9, 15])
+def test_the_interval_holds_the_true_median_as_often_as_it_says(rounds: int) -> None:
+    generator = np.random.default_rng(rounds)
+    if rounds < 6:
+        noise = generator.normal(size=(2000, rounds))
+    else:  # of any kind: now and then a program that takes the processor for a while
+        noise = generator.standard_cauchy(size=(2000, rounds)).clip(-20, 20)
+    spreads = [spread_of(list(np.exp(0.1 * each))) for each in noise]
+    missed = sum(not each.low <= 1 <= each.high for each in spreads)
+    assert missed / len(spreads) < 0.07
+    found = [spread_of(list(1.5 * np.exp(0.01 * each))) for each in noise]
+    assert sum(not each.is_noise for each in found) / len(found) > 0.9
 
 
 @pytest.mark.parametrize("other", ["onnxruntime", "xla"])

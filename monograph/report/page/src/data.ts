@@ -163,7 +163,7 @@ export interface Validation {
   program: StepVerdict | null;
 }
 
-/** A ratio: its median over rounds, and the quartiles. */
+/** A ratio: its median over rounds, and the interval of 95 %. */
 export interface Spread {
   median: number;
   low: number;

@@ -52,8 +52,11 @@ function times(spread: Spread): string {
   return spread.low === spread.high ? short(spread.median) : `${short(spread.median)} (${short(spread.low)}–${short(spread.high)})`;
 }
 
+/** As in `inspect/compare.py`: what timing by turns cannot tell from 1. */
+const SMALLEST_EFFECT = 0.01;
+
 function isNoise(spread: Spread): boolean {
-  return spread.low <= 1 && 1 <= spread.high;
+  return (spread.low <= 1 && 1 <= spread.high) || Math.abs(spread.median - 1) < SMALLEST_EFFECT;
 }
 
 // Bars on one logarithmic scale ------------------------------------------------------------------
@@ -67,7 +70,7 @@ function scaleOf(spreads: Spread[]): Scale {
   return { low: Math.min(0.95, ...spreads.map((each) => each.low)), high: Math.max(1.05, ...spreads.map((each) => each.high)) };
 }
 
-/** A bar from 1 to the median, and the quartiles as a line. */
+/** A bar from 1 to the median, and the interval of 95 % as a line. */
 function bar(spread: Spread | null, { low, high }: Scale, style: string): HTMLElement {
   const x = (value: number) => (100 * Math.log(value / low)) / Math.log(high / low);
   const drawing = spread && [
@@ -113,7 +116,7 @@ function parts(found: Ablation): HTMLElement {
     "div",
     { class: "panel" },
     h("h2", {}, "What each part of the compiler buys"),
-    h("p", { class: "meta" }, `A call takes ${milliseconds(found.seconds * 1e3)}${found.whole ? `, ${times(found.whole)} times as fast as with every part left out` : ""}. Ratios are medians over rounds, with their quartiles.`),
+    h("p", { class: "meta" }, `A call takes ${milliseconds(found.seconds * 1e3)}${found.whole ? `, ${times(found.whole)} times as fast as with every part left out` : ""}. Ratios are medians over rounds, with the interval in which the true one lies with 95 % confidence.`),
     ...effects("Left out", "× slower", found.without, found.costs),
     ...alone,
     shares.length ? h("p", { class: "meta" }, `Of the whole, as logarithms of ratios add up, single parts explain ${shares.join(" and ")}.`) : null,
@@ -158,7 +161,7 @@ function beside(found: Comparison): HTMLElement {
     h("h2", {}, "Beside others"),
     table(["", "", "Median", "× ours", "Error", "Answer", "Compiled in", "Memory"], ran.map(row)),
     ...missing.map((each) => h("p", { class: "meta" }, `${each.name} did not run: ${each.reason}`)),
-    h("p", { class: "meta" }, `${plural(found.rounds, "round")} by turns in one process; × ours: median and quartiles; errors against double precision.`),
+    h("p", { class: "meta" }, `${plural(found.rounds, "round")} by turns in one process; × ours: median and 95 % interval; errors against double precision.`),
   );
 }
 
