@@ -21,6 +21,7 @@ from monograph.ops.control import If
 from monograph.ops.rules import normalize_axis
 from monograph.ops.sequence import Declare, join
 
+SLICE_VERSION = 13
 RESHAPE_VERSION = 13
 """The version of Reshape that takes the shape as an operand."""
 
@@ -187,6 +188,19 @@ def known_dim(node: OnnxNode, index: int) -> Dim | None:
     """The contents of an operand of one integer as a dimension, if they are known."""
     dims = node.dims(index)
     return dims[0] if dims is not None and len(dims) == 1 else None
+
+
+def first_rows(node: OnnxNode, value: Value, count: Value) -> Value:
+    """As many rows of a tensor as a scalar says when the program runs."""
+    assert isinstance(value.type, TensorType)
+    zero = current_graph().add_constant(np.zeros(1, np.int64), i64)
+    proto = helper.make_node("Slice", ["rows", "start", "end", "axis"], ["first"])
+    operands = (value, zero, F.reshape(count, (1,)), zero)
+    slice_ = OnnxNode(proto, operands, SLICE_VERSION, (True,), node.importer, node.scope)
+    types = (value.type.with_shape((node.fresh("steps"), *value.shape[1:])),)
+    (made,) = defer(slice_, NotStatic("how many steps there were is not known", types))
+    assert made is not None, "its result is wanted"
+    return made
 
 
 def boundary_type(type_: ValueType) -> ValueType:

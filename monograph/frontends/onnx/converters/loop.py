@@ -2,8 +2,9 @@
 
 A loop whose number of steps is known beforehand and whose carried values keep their types is a
 ``scan``, which has a gradient and compiles. Any other is a ``while``: carried values whose sizes
-change lose their shape at the loop's boundary and get it back inside the body, and stacked results
-are collected in sequences.
+change lose their shape at the loop's boundary and get it back inside the body. Stacked results of
+one size are written into a tensor with room for as many steps as there may be, of which the steps
+that were are taken in the end; others are collected in sequences.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from monograph.dataclass import dataclass
 from monograph.frontends.onnx.converters.control import (
     apply_declare,
     boundary_type,
+    first_rows,
     known_dim,
     ranked_scalar,
     run,
     scalar,
 )
+from monograph.frontends.onnx.converters.loop_appends import stack_appended
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import apply
@@ -38,6 +41,7 @@ from monograph.ir.types import (
     ValueType,
     bool_,
     i64,
+    string,
     symbols_of,
 )
 from monograph.ops.control import Scan, While
@@ -54,6 +58,7 @@ INDEX = TensorType(i64, ())
 FLAG = TensorType(bool_, ())
 MOST_ATTEMPTS = 8
 MOST_STEPS = 2**24  # a scan counts them beforehand
+MOST_ROWS = 2**14  # steps that a while has room for, each of which passes over all of it
 
 
 @converter("Loop", any_types=True)
@@ -63,6 +68,12 @@ def loop(node: OnnxNode) -> Sequence[Value]:
         value if value is None or k > 1 else ranked_scalar(node, value)
         for k, value in enumerate(node.inputs)
     )
+    made = stack_appended(node, _converted)
+    return _converted(node) if made is None else made
+
+
+def _converted(node: OnnxNode) -> Sequence[Value]:
+    """A loop as a ``scan`` if it can be one, or else as a ``while``."""
     initial = [node.input(index) for index in range(2, len(node.inputs))]
     body = node.graph("body")
     if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
@@ -176,6 +187,7 @@ class _Loop:
         self.stacked = len(body.output) - 1 - len(initial)
         self.elements: list[ValueType] = []
         self.changing: set[Dim] = set()
+        self.room = _room(node)
 
     def build(self) -> Sequence[Value]:
         """The results of the loop, once an attempt fits."""
@@ -191,8 +203,22 @@ class _Loop:
     def _types(self) -> list[tuple[str, ValueType]]:
         pairs = zip(self.initial, self.carries, strict=True)
         carried = [(value.name, carry.boundary) for value, carry in pairs]
-        collected = [(f"stacked{index}", self._sequence(index)) for index in range(self.stacked)]
+        collected = [(f"stacked{index}", self._collected(index)) for index in range(self.stacked)]
         return [("index", INDEX), ("goes_on", FLAG), *carried, *collected]
+
+    def _collected(self, index: int) -> ValueType:
+        """The type that holds a stacked result of all steps so far."""
+        rows = self._rows(index)
+        return self._sequence(index) if rows is None else rows
+
+    def _rows(self, index: int) -> TensorType | None:
+        """The tensor with room for all steps, if their number and one size of each are known."""
+        element = self.elements[index] if self.elements else None
+        if self.room is None or not isinstance(element, TensorType) or element.dtype is string:
+            return None
+        if self._known_outside(element) != element:
+            return None
+        return element.with_shape((self.room, *element.shape))
 
     def _sequence(self, index: int) -> SequenceType:
         element = self.elements[index] if self.elements else UnrankedType(bool_)
@@ -220,13 +246,18 @@ class _Loop:
             self._handed(output, carry)
             for output, carry in zip(outputs, self.carries, strict=False)
         ]
-        collected = [
-            apply(SequenceInsert(), sequence, apply_declare(output, boundary_type(output.type)))
-            if fits
-            else sequence
-            for sequence, output in zip(arguments[end:], outputs[len(self.initial) :], strict=True)
-        ]
+        parts = zip(arguments[end:], outputs[len(self.initial) :], strict=True)
+        collected = [self._with(index, *each) if fits else each[0] for each in parts]
         return [F.add(index, 1), scalar(condition), *handed, *collected]
+
+    def _with(self, index: Value, collected: Value, output: Value) -> Value:
+        """What is collected, with the result of step ``index`` in its place."""
+        if isinstance(collected.type, SequenceType):
+            return apply(
+                SequenceInsert(), collected, apply_declare(output, boundary_type(output.type))
+            )
+        places = F.reshape(F.iota((collected.shape[0],)), (-1, *(1,) * output.rank))
+        return F.where(F.equal(places, index), F.unsqueeze(output, 0), collected)
 
     def _note_elements(self, types: list[ValueType]) -> bool:
         """Remember the types of stacked results; whether the sequences were made for them."""
@@ -301,10 +332,7 @@ class _Loop:
             apply_declare(value, carry.boundary)
             for value, carry in zip(self.initial, self.carries, strict=True)
         ]
-        empty = [
-            apply(SequenceEmpty(type_.dtype))  # type: ignore[union-attr]  # checked to be tensors
-            for type_ in self.elements
-        ]
+        empty = [self._empty(number) for number in range(len(self.elements))]
         index = graph.add_constant(np.asarray(0), i64)
         operands = (index, flag, *carried, *empty, *captured)
         results = graph.create(While(), operands, regions=(condition, body)).results
@@ -313,7 +341,13 @@ class _Loop:
             apply_declare(value, self._outside(carry))
             for value, carry in zip(results[2:end], self.carries, strict=True)
         ]
-        return (*final, *self._stack(results[end : end + len(empty)]))
+        return (*final, *self._stack(results[end : end + len(empty)], results[0]))
+
+    def _empty(self, number: int) -> Value:
+        rows = self._rows(number)
+        if rows is not None:
+            return F.zeros(rows.shape, rows.dtype)
+        return apply(SequenceEmpty(self._sequence(number).element.dtype))  # type: ignore[union-attr]
 
     def _outside(self, carry: _Carry) -> ValueType:
         """The type that a carried value has after the loop."""
@@ -323,16 +357,20 @@ class _Loop:
 
     def _known_outside(self, type_: TensorType) -> TensorType:
         """A type with fresh symbols where its own mean something inside the body only."""
-        outer = {symbol.name for value in self.initial for symbol in symbols_of(value.type)}
+        known_values = (*self.initial, *self.graph.inputs)
+        outer = {symbol.name for value in known_values for symbol in symbols_of(value.type)}
         dims: list[Dim] = []
         for dim in type_.shape:
             known = isinstance(dim, int) or all(each.name in outer for each in dim.symbols())
             dims.append(dim if known else self.node.fresh())
         return type_.with_shape(tuple(dims))
 
-    def _stack(self, sequences: Sequence[Value]) -> Sequence[Value]:
+    def _stack(self, collected: Sequence[Value], steps: Value) -> Sequence[Value]:
         stacked = []
-        for value, type_ in zip(sequences, self.elements, strict=True):
+        for value, type_ in zip(collected, self.elements, strict=True):
+            if isinstance(value.type, TensorType):
+                stacked.append(first_rows(self.node, value, steps))
+                continue
             size = self.node.fresh("steps")
             if not isinstance(type_, TensorType):
                 stacked.append(apply(ConcatFromSequence(0, size, True), value))
@@ -342,6 +380,14 @@ class _Loop:
             declared = element.with_shape((size, *element.shape))
             stacked.append(apply_declare(apply(op, value), declared))
         return stacked
+
+
+def _room(node: OnnxNode) -> Dim | None:
+    """How many steps there are at most; None if that is not known, or too many to make room for."""
+    trips = known_dim(node, 0)
+    if trips is None or node.scope.depth or (isinstance(trips, int) and trips > MOST_ROWS):
+        return None
+    return dim_max(trips, 0)
 
 
 def _as_while(node: OnnxNode, initial: Sequence[Value]) -> Sequence[Value]:
