@@ -59,19 +59,22 @@ def draw_samples(
 ) -> Iterator[Sample]:
     """Samples, the most telling first.
 
-    ``given`` are the caller's inputs, which make the first sample; ``state`` those inputs, by
-    number, that are always the same (a model's buffers). Of the symbols, ``sizes`` fixes some.
+    ``given`` are the caller's inputs, which make the first sample, unless each is one number over
+    and over: such ones were made up of a type, and come last. ``state`` are those inputs that are
+    always the same (a model's buffers), by number. Of the symbols, ``sizes`` fixes some.
     """
     fixed = dict(sizes or {})
     known = dict(state or {})
-    if given:
+    own = [array for k, array in enumerate(given) if k not in known]
+    is_telling = any(not isinstance(x, np.ndarray) or (x != x.flat[:1]).any() for x in own)
+    if given and (is_telling or not own):
         yield Sample("given", tuple(given), {})
     usual = choose_sizes(graph, fixed)
     makers = [("normal", usual)]
     makers += [("normal", each) for each in _extreme_sizes(graph, fixed)]
     makers += [(contents, usual) for contents in CONTENTS[1:]]
     makers += [(contents, usual) for contents in INTEGERS]
-    if given:  # which is an ordinary sample already
+    if given and is_telling:  # which is an ordinary sample already
         makers.append(makers.pop(0))
     drawn = [value for k, value in enumerate(graph.inputs) if k not in known]
     has_floats = any(isinstance(x.type, TensorType) and x.dtype.is_float for x in drawn)
@@ -90,6 +93,8 @@ def draw_samples(
         )
         named = {symbol.name: size for symbol, size in bindings.items()}
         yield Sample(_name(contents, bindings), arrays, named)
+    if own and not is_telling:
+        yield Sample("given", tuple(given), {})
 
 
 def oversized(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[str]:

@@ -281,8 +281,8 @@ FAULTS = (
         "wrong constants",
         lambda patch: patch.setattr(
             fold_constants,
-            "_contents",
-            lambda value, right=fold_constants._contents: right(value) + 1,
+            "stored_contents",
+            lambda value, right=fold_constants.stored_contents: right(value) + 1,
         ),
         _traced(lambda x: x * F.exp(F.cast(np.float32([1, 2, 3]), "f32")), "f32[5, 3]"),
         "pass",

@@ -205,4 +205,7 @@ def test_indices_are_drawn_beside_those_that_were_given() -> None:
     graph = monograph.trace(lambda table, i: F.take(table, i, 0), "f32[50, 2]", "i64[8]")
     given = (np.ones((50, 2), "f4"), np.zeros(8, "i8"))
     names = [sample.name for sample in draw_samples(graph, given, state={0: given[0]})]
+    assert names == ["normal", "given"], "ones that are all zero tell little"
+    told = (given[0], np.arange(8))
+    names = [sample.name for sample in draw_samples(graph, told, state={0: given[0]})]
     assert names == ["given", "normal"]
