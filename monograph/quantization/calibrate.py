@@ -22,8 +22,6 @@ LEAST_SCALE = 2.0**-100
 """Scales are at least this, so that dividing by one stays finite."""
 SHRINKS = np.linspace(1.0, 0.2, 65)
 """The fractions of a range that a search tries."""
-KL_LEVELS = 128
-"""The levels of one sign that entropy compares with: those of eight bits."""
 KL_COUNT = 8
 """Numbers that a bin holds on average, at least: fewer say nothing of a distribution."""
 F8_LARGEST = {"f8e4m3fn": 448.0, "f8e5m2": 57344.0}
@@ -46,7 +44,8 @@ def choose_range(seen: Activation, scheme: Scheme) -> tuple[float, float]:
     if scheme.calibration == "percentile":
         return _percentile(seen.histogram, scheme.percentile, low, high)
     if scheme.calibration == "entropy":
-        limit = _entropy_limit(seen.histogram, max(-low, high))
+        levels = 1 << (scheme.activation_dtype.bits - 1)
+        limit = _entropy_limit(seen.histogram, max(-low, high), levels)
         return max(low, -limit), min(high, limit)
     return _least_error(seen.histogram, low, high, scheme)
 
@@ -108,17 +107,21 @@ def _least_error(
 def _error(histogram: Histogram, bounds: tuple[float, float], scheme: Scheme) -> float:
     """The expected squared error of numbers as they are stored."""
     chosen = parameters_for(*bounds, scheme)
-    if chosen.dtype.is_float:
-        return 0.0
-    least, most = integer_range(chosen.dtype)
     filled = histogram.counts > 0
     x, counts = histogram.centres[filled], histogram.counts[filled]
-    stored = np.clip(np.round(x / chosen.scale) + chosen.zero_point, least, most)
-    return float((((stored - chosen.zero_point) * chosen.scale - x) ** 2 * counts).sum())
+    if chosen.dtype.is_float:
+        largest = F8_LARGEST[chosen.dtype.name]
+        stored = np.clip(x / chosen.scale, -largest, largest).astype(chosen.dtype.numpy)
+        real = stored.astype(np.float64) * chosen.scale
+    else:
+        least, most = integer_range(chosen.dtype)
+        stored = np.clip(np.round(x / chosen.scale) + chosen.zero_point, least, most)
+        real = (stored - chosen.zero_point) * chosen.scale
+    return float(((real - x) ** 2 * counts).sum())
 
 
-def _entropy_limit(histogram: Histogram, largest: float) -> float:
-    """The limit of magnitudes at which the quantized distribution diverges least."""
+def _entropy_limit(histogram: Histogram, largest: float, levels: int) -> float:
+    """The limit of magnitudes at which the distribution in so many levels diverges least."""
     half = histogram.counts.size // 2
     magnitudes = (histogram.counts[half:] + histogram.counts[:half][::-1]).astype(np.float64)
     magnitudes[0] = magnitudes[1]  # zeros cost nothing in any range, and may be most of them
@@ -127,22 +130,22 @@ def _entropy_limit(histogram: Histogram, largest: float) -> float:
     while used and magnitudes[:used].sum() < KL_COUNT * used and magnitudes.size % 2 == 0:
         magnitudes, width = magnitudes.reshape(-1, 2).sum(1), width * 2
         used = min(magnitudes.size, math.ceil(largest / width))
-    if used <= KL_LEVELS:
+    if used <= levels:
         return largest
-    stops = np.unique(np.linspace(KL_LEVELS, used, 64).astype(int))
-    divergences = [_divergence(magnitudes[:used], int(stop)) for stop in stops]
+    stops = np.unique(np.linspace(levels, used, 64).astype(int))
+    divergences = [_divergence(magnitudes[:used], int(stop), levels) for stop in stops]
     best = int(stops[int(np.argmin(divergences))])
     return min(largest, best * width)
 
 
-def _divergence(counts: Array, stop: int) -> float:
-    """Kullback-Leibler divergence of a distribution from its first bins in ``KL_LEVELS`` levels."""
+def _divergence(counts: Array, stop: int, count: int) -> float:
+    """Kullback-Leibler divergence of a distribution from its first bins in ``count`` levels."""
     expected = counts[:stop].copy()
     expected[-1] += counts[stop:].sum()
-    levels = np.minimum((np.arange(stop) * KL_LEVELS) // stop, KL_LEVELS - 1)
+    levels = np.minimum((np.arange(stop) * count) // stop, count - 1)
     filled = counts[:stop] > 0
-    sums = np.bincount(levels, counts[:stop], KL_LEVELS)
-    sizes = np.bincount(levels, filled, KL_LEVELS)
+    sums = np.bincount(levels, counts[:stop], count)
+    sizes = np.bincount(levels, filled, count)
     stored = np.where(filled, sums[levels] / np.maximum(sizes[levels], 1), 0.0)
     p, q = expected / expected.sum(), stored / max(stored.sum(), 1e-12)
     present = p > 0

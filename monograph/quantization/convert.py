@@ -33,7 +33,7 @@ from monograph.passes.dce import DeadCodeElimination
 from monograph.quantization.calibrate import Parameters, choose_range, parameters_for
 from monograph.quantization.observers import observable
 from monograph.quantization.placement import Placement, element_count, place
-from monograph.quantization.profile import Profile
+from monograph.quantization.profile import Activation, Profile
 from monograph.quantization.report import LayerReport, QuantizationReport
 from monograph.quantization.roles import (
     Role,
@@ -117,6 +117,22 @@ def _check_profile(graph: Graph, profile: Profile) -> None:
             found=f"{len(missing)} are missing",
             hint="profile this model again",
         )
+    for value in observable(graph):
+        _check_activation(value, profile.activations[value.name])
+
+
+def _check_activation(value: Value, seen: Activation) -> None:
+    """Refuse what was written into a profile by something else than profiling."""
+    channels = seen.channels
+    if channels is not None:
+        is_axis = 0 <= channels.axis < value.rank
+        size = value.shape[channels.axis] if is_axis else None
+        if not is_axis or (isinstance(size, int) and channels.mean.shape != (size,)):
+            raise InputError(
+                f"the profile's channels of %{value.name} do not fit this model",
+                expected=f"those of {value.type}",
+                found=f"{channels.mean.size} along axis {channels.axis}",
+            )
 
 
 def _check_names(graph: Graph, names: tuple[str, ...]) -> None:
@@ -150,13 +166,17 @@ def _obstacle(
         return ""
     axis = output_channel_axis(node) if scheme.per_channel else None
     stored = store_symmetric(contents(weight), scheme.weight_dtype, axis)
-    if is_integer and small:
-        along = tuple(k for k in range(weight.rank) if k != output_channel_axis(node))
-        largest = np.abs(stored.stored.astype(np.int64)).sum(along).max(initial=0) * 255
-        if largest > LARGEST_SUM:
-            return "its sums may overflow 32 bits"
+    if is_integer and small and _largest_sums(node, stored).max(initial=0) > LARGEST_SUM:
+        return "its sums may overflow 32 bits"
     weights[node] = stored
     return ""
+
+
+def _largest_sums(node: Node, weight: StoredWeight) -> Array:
+    """What the sums of each output channel may be, whatever the activations of eight bits."""
+    along = tuple(k for k in range(weight.stored.ndim) if k != output_channel_axis(node))
+    sums: Array = np.abs(weight.stored.astype(np.int64)).sum(along) * 255
+    return sums
 
 
 def _choose_parameters(work: _Conversion) -> None:
@@ -266,9 +286,10 @@ def _set_bias(
     graph = work.graph
     steps = np.float32(chosen.scale) * stored.scale
     whole = np.round(bias / np.broadcast_to(steps, bias.shape).astype(np.float64))
-    fits = bool((np.abs(whole) < LARGEST_SUM / 2).all()) and chosen.dtype.bits <= 8
+    fits = chosen.dtype.is_integer and chosen.dtype.bits <= 8 and stored.axis != 1
+    fits = fits and bool((np.abs(whole) + _largest_sums(node, stored) <= LARGEST_SUM).all())
     with graph.inserting_before(node, node.location):
-        if fits and not chosen.dtype.is_float and stored.axis != 1:
+        if fits:
             integers = graph.add_constant(whole.astype(np.int32), i32)
             scales = np.broadcast_to(steps, bias.shape).astype(np.float32)
             value = F.dequantize(integers, scales, None, axis=0)

@@ -7,7 +7,7 @@ pairs, so histograms of batches, and of whole profiles, add up to the histogram 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,8 @@ from monograph.ir.types import Array
 BINS = 4096
 MIN_EXPONENT = -100
 """The limit of numbers that are all zero, or next to it, is two to this power."""
-MAX_EXPONENT = 128
+MAX_EXPONENT = 127
+"""The widest limit is two to this power, which f32 holds; larger numbers are in the outer bins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class Histogram:
         if not isinstance(given, dict):
             raise _damaged("an object with limit, first and counts", given)
         limit, first, listed = (given.get(key) for key in ("limit", "first", "counts"))
-        if not isinstance(limit, float | int) or limit <= 0 or math.frexp(limit)[0] != 0.5:
+        if not _is_limit(limit):
             raise _damaged("a power of two as the limit", limit)
         if type(first) is not int or not isinstance(listed, list):
             raise _damaged("a first bin and a list of counts", first)
@@ -81,8 +82,17 @@ class Histogram:
         return cls(float(limit), counts)
 
 
+def _is_limit(number: Any) -> TypeGuard[float]:
+    """Whether a histogram may have this limit; a number of a file may be too large for a float."""
+    if type(number) not in (int, float):
+        return False
+    if not 2.0**MIN_EXPONENT <= number <= 2.0**MAX_EXPONENT:
+        return False
+    return math.frexp(number)[0] == 0.5
+
+
 def limit_for(largest: float) -> float:
-    """The least power of two that no number exceeds, signs aside."""
+    """The least power of two that no number exceeds, signs aside; at most the widest."""
     if largest <= 2.0**MIN_EXPONENT:
         return 2.0**MIN_EXPONENT
     fraction, exponent = math.frexp(largest)

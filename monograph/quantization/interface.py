@@ -58,7 +58,8 @@ class Quantize:
 
         ``model`` is a ``Graph``, an ONNX model (path, bytes or ``ModelProto``) or a torch module
         with ``examples``. ``profile`` is one of this model, or a file of one; schemes that store
-        weights alone need none. ``scheme`` is a ``Scheme`` or a name of ``schemes``.
+        weights alone need none, but are smoothed or equalized as a given one was. ``scheme`` is a
+        ``Scheme`` or a name of ``schemes``.
         """
         return self.with_report(model, profile, scheme, examples=examples)[0]
 
@@ -73,11 +74,9 @@ class Quantize:
         """Like calling ``quantize``, with a report of each layer and the conversions left."""
         chosen = scheme_of(scheme)
         graph = prepare(model, examples)
-        if chosen.weight_only:
+        found = _profile_for(graph, profile, chosen)
+        if found is None:
             return graph, quantize_weights(graph, chosen)
-        found = load_profile(profile)
-        check_model(graph, found)
-        _equalize_as(graph, found)
         return graph, convert(graph, found, chosen)
 
     def profile(
@@ -122,7 +121,7 @@ class Quantize:
         self,
         model: Any,
         profile: AnyProfile,
-        batches: Sequence[Any],
+        batches: Iterable[Any],
         scheme: AnyScheme = "int8",
         *,
         examples: tuple[Any, ...] = (),
@@ -134,7 +133,7 @@ class Quantize:
         self,
         model: Any,
         profile: AnyProfile,
-        batches: Sequence[Any],
+        batches: Iterable[Any],
         scheme: AnyScheme = "int8",
         *,
         max_error: float | None = None,
@@ -169,18 +168,23 @@ def _peek(batches: Iterable[Any]) -> tuple[Iterable[Any], tuple[Any, ...]]:
 def _trial(
     model: Any,
     profile: AnyProfile,
-    batches: Sequence[Any],
+    batches: Iterable[Any],
     scheme: AnyScheme,
     examples: tuple[Any, ...],
 ) -> Trial:
     chosen = scheme_of(scheme)
     graph = prepare(model, examples)
-    if chosen.weight_only:
-        return Trial(graph, None, chosen, batches)
+    return Trial(graph, _profile_for(graph, profile, chosen), chosen, batches)
+
+
+def _profile_for(graph: Graph, profile: AnyProfile, scheme: Scheme) -> Profile | None:
+    """The profile that a scheme needs, once the graph is changed as before it was taken."""
+    if profile is None and scheme.weight_only:
+        return None
     found = load_profile(profile)
     check_model(graph, found)
     _equalize_as(graph, found)
-    return Trial(graph, found, chosen, batches)
+    return None if scheme.weight_only else found
 
 
 def _equalize_as(graph: Graph, profile: Profile) -> None:

@@ -8,7 +8,6 @@ and mean of every channel where that was asked for.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -24,6 +23,8 @@ from monograph.quantization.histogram import Histogram
 
 FORMAT = "monograph profile"
 VERSION = 1
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
+"""What an activation in f32 may be at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +155,14 @@ class Profile:
                 found=repr(given.get("version"))[:40],
             )
         listed, smoothing = _object(given, "activations"), _object(given, "smoothing")
+        batches = _typed(given, "batches", int)
+        if batches < 0:
+            raise InputError(
+                "this profile's 'batches' is damaged", expected="0 or more", found=str(batches)
+            )
         return cls(
             _typed(given, "model", str),
-            _typed(given, "batches", int),
+            batches,
             {name: _read(each, name) for name, each in listed.items()},
             _typed(given, "equalized", bool),
             {name: _numbers(each, name) for name, each in smoothing.items()},
@@ -224,7 +230,7 @@ def _typed(given: Mapping[str, Any], key: str, kind: type) -> Any:
 
 
 def _finite(found: Any, name: str) -> float:
-    if type(found) not in (int, float) or not math.isfinite(found):
+    if type(found) not in (int, float) or not abs(found) <= LARGEST_NUMBER:
         raise _damaged(name, found)
     return float(found)
 

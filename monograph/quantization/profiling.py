@@ -94,13 +94,20 @@ def _observe(
         if program.by_channel:
             assert each.axis is not None
             low, high, mean = (np.asarray(part, np.float64) for part in rows[2][k])
-            channels = ChannelRanges(each.axis, _finite(low), _finite(high), mean)
+            low, high = _finite(low), _finite(high)
+            channels = ChannelRanges(each.axis, low, high, _within(mean, low, high))
         histogram = Histogram(float(limits[k]), counts)
         low_, high_, mean_, _, infinities = row
+        mean_ = _within(mean_, low_, high_)
         found[each.name] = Activation(
             each.type, low_, high_, mean_, histogram, channels, int(infinities)
         )
     return found
+
+
+def _within(mean: Any, low: Any, high: Any) -> Any:
+    """The mean of finite numbers, even where their sum in f32 is not finite."""
+    return np.clip(np.nan_to_num(mean), low, high)
 
 
 def _finite(limits: Array) -> Array:
@@ -125,14 +132,19 @@ def _checked(observed: Observed, row: Array, number: int) -> tuple[float, ...]:
     return low, high, mean, nans, infinities
 
 
-def _watched(batches: Iterable[Any], progress: bool | None) -> Iterator[Any]:
-    """The batches, announced one by one; with a bar where a person watches."""
+def check_batches(batches: Any) -> None:
+    """Refuse what is not an iterable of batches."""
     if isinstance(batches, str | bytes | Mapping) or not isinstance(batches, Iterable):
         raise InputError(
             "batches come one after the other",
             expected="an iterable of arrays, of tuples of arrays or of dicts by input name",
             found=type(batches).__name__,
         )
+
+
+def _watched(batches: Iterable[Any], progress: bool | None) -> Iterator[Any]:
+    """The batches, announced one by one; with a bar where a person watches."""
+    check_batches(batches)
     total = len(batches) if isinstance(batches, Sequence | np.ndarray) else 0
     shown = sys.stderr.isatty() if progress is None else progress
     each: Iterable[Any] = batches

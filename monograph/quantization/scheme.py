@@ -14,6 +14,13 @@ WEIGHT_DTYPES = ("i8", "i16", "i4", "f8e4m3fn", "f8e5m2")
 ACTIVATION_DTYPES = ("u8", "i8", "u16", "i16", "f8e4m3fn", "f8e5m2")
 WEIGHT_BITS = (8, 4, 3)
 """Widths of weights that are stored as integers while activations stay floats."""
+STATIC_FIELDS = (
+    "weights", "symmetric", "per_channel", "calibration", "bias_correction",
+    "elementwise",
+)  # fmt: skip
+"""What is said of stored activations, and of weights beside them."""
+WEIGHT_ONLY_FIELDS = ("weight_bits", "group", "symmetric_weights", "dynamic")
+"""What is said of weights that are stored alone."""
 DEFAULT_GROUP = 32
 """Weights that share a scale where groups are asked for."""
 
@@ -63,7 +70,7 @@ class Scheme:
         known = (*ACTIVATION_DTYPES, None)
         _require(self.activations in known, "activations", known, self.activations)
         _require(self.weight_bits in WEIGHT_BITS, "weight_bits", WEIGHT_BITS, self.weight_bits)
-        if not 50.0 < self.percentile <= 100.0:
+        if type(self.percentile) not in (int, float) or not 50.0 < self.percentile <= 100.0:
             raise InputError(
                 "a percentile keeps most of the numbers",
                 expected="more than 50, at most 100",
@@ -83,6 +90,29 @@ class Scheme:
         if not isinstance(self.skip, tuple):
             raise InputError(
                 "skip names layers", expected='a tuple: ("conv_1",)', found=repr(self.skip)
+            )
+        self._refuse_unused()
+
+    def _refuse_unused(self) -> None:
+        """Refuse fields that were set and would change nothing."""
+        kind = "weights alone are stored" if self.weight_only else "activations are stored too"
+        unused = STATIC_FIELDS if self.weight_only else WEIGHT_ONLY_FIELDS
+        if self.calibration != "percentile":
+            unused = (*unused, "percentile")
+        for name in unused:
+            found, usual = getattr(self, name), getattr(Scheme, name)
+            if found != usual:
+                where = f"calibration={self.calibration!r}" if name == "percentile" else kind
+                raise InputError(
+                    f"{name} says nothing where {where}",
+                    expected=f"{name}={usual!r}, as it is if it is left out",
+                    found=f"{name}={found!r}",
+                )
+        if self.calibration == "entropy" and self.activation_dtype.is_float:
+            raise InputError(
+                "entropy compares even steps, which floats of eight bits do not have",
+                expected="minmax, percentile or mse",
+                found=f"activations={self.activations!r}, calibration='entropy'",
             )
 
     @property

@@ -9,8 +9,9 @@ within a budget; or quantizes layers, the least sensitive first, until a speed i
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from monograph.ir.types import Array
 from monograph.progress import announce
 from monograph.quantization.convert import convert, layer_name
 from monograph.quantization.profile import Profile
-from monograph.quantization.profiling import batch_arrays
+from monograph.quantization.profiling import batch_arrays, check_batches
 from monograph.quantization.report import QuantizationReport
 from monograph.quantization.roles import Role, role_of
 from monograph.quantization.scheme import Scheme
@@ -93,13 +94,14 @@ class Trial:
     """Quantizes parts of one prepared graph and measures each against float."""
 
     def __init__(
-        self, graph: Graph, profile: Profile | None, scheme: Scheme, batches: Sequence[Any]
+        self, graph: Graph, profile: Profile | None, scheme: Scheme, batches: Iterable[Any]
     ) -> None:
-        if not batches:
-            raise InputError("there are no batches to measure with", expected="one or more")
+        check_batches(batches)
         self.graph, self.profile, self.scheme = graph, profile, scheme
         names = [value.name for value in graph.inputs]
         self.inputs = [batch_arrays(batch, names, k) for k, batch in enumerate(batches)]
+        if not self.inputs:
+            raise InputError("there are no batches to measure with", expected="one or more")
         run: Any = compile(graph)
         self.expected = [run.run(dict(batch)) for batch in self.inputs]
         self.float_seconds = self._time(run)
@@ -168,6 +170,9 @@ def choose_layers(
     """
     if (most_error is None) == (speedup is None):
         raise InputError("a budget is an error or a speed", expected="max_error or speedup")
+    budget = most_error if speedup is None else speedup
+    if budget is None or not 0.0 < budget < math.inf:
+        raise InputError("a budget is a number", expected="more than 0", found=repr(budget))
     order = sorted((each for each in report.layers if not each.reason), key=lambda e: e.error)
     names = [each.name for each in order]
     if most_error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -12,6 +13,7 @@ import monograph
 from monograph import functional as F
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
+from monograph.ops.data import Constant
 from monograph.quantization.profile import Profile
 from monograph.quantization.scheme import SCHEMES, Scheme
 from tests.quantization.models import (
@@ -212,6 +214,23 @@ def test_sums_that_may_overflow_stay_in_float() -> None:
     np.testing.assert_allclose(monograph.compile(quantized)(x)[0], 255.0 * depth, rtol=1e-5)
 
 
+def test_a_bias_that_may_overflow_with_its_sum_stays_in_float() -> None:
+    depth, bias = 65_000, 8e6
+    ones, biases = np.ones((2, depth), np.float32), np.full(2, bias, np.float32)
+    graph = monograph.trace(
+        lambda x: F.linear(x, x.graph.add_weight("w", ones), x.graph.add_weight("b", biases)),
+        f"f32[1, {depth}]",
+    )
+    x = np.full((1, depth), 255.0, np.float32)
+    quantized, report = monograph.quantize.with_report(
+        graph, monograph.quantize.profile(graph, [x])
+    )
+    assert report.layers[0].precision == "u8 × i8"
+    (layer,) = (node for node in quantized.nodes if node.op.name == "linear")
+    assert layer.operands[2].op is not None and layer.operands[2].op.name != "dequantize"
+    np.testing.assert_allclose(monograph.compile(quantized)(x)[0], 255.0 * depth + bias, rtol=1e-5)
+
+
 def test_infinite_activations_stay_in_float() -> None:
     graph = monograph.trace(lambda x: F.linear(F.exp(x), draw(3, 4)), "f32[2, 4]")
     x = np.array([[0, 1, 2, 1000], [0, 0, 0, 0]], np.float32)
@@ -226,6 +245,49 @@ def test_weights_that_are_not_finite_are_named() -> None:
     taken = monograph.quantize.profile(graph, [np.ones((2, 4), np.float32)])
     with pytest.raises(InputError, match="%w is not finite"):
         monograph.quantize(graph, taken)
+
+
+def test_channels_that_are_not_the_models_are_refused() -> None:
+    described = json.loads(profile_of(perceptron, per_channel=True).to_json())
+    channels = described["activations"]["x"]["channels"]
+    for key in ("min", "max", "mean"):
+        channels[key] = channels[key][:3]
+    with pytest.raises(InputError, match="channels of %x do not fit"):
+        monograph.quantize(perceptron(), Profile.from_json(json.dumps(described)))
+    channels["axis"] = 7
+    with pytest.raises(InputError, match="channels of %x do not fit"):
+        monograph.quantize(perceptron(), Profile.from_json(json.dumps(described)))
+
+
+KINDS = [("u8", "i8"), ("i16", "i16"), ("f8e4m3fn", "f8e4m3fn")]
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+def test_calibration_is_made_for_what_is_stored(kinds: tuple[str, str]) -> None:
+    graph = perceptron("batch")
+    x = np.random.default_rng(0).standard_t(3, (4096, 16)).astype(np.float32)
+    taken = monograph.quantize.profile(graph, [x])
+    largest = float(np.abs(x).max())
+
+    def kept(calibration: str) -> float:
+        """The share of the range that is stored."""
+        scheme = Scheme(*kinds, symmetric=True, calibration=calibration)
+        quantized = monograph.quantize(graph, taken, scheme)
+        first = next(node for node in quantized.nodes if node.op.name == "quantize")
+        op = first.operands[1].op
+        assert isinstance(op, Constant)
+        most = {"u8": 127, "i16": 32767, "f8e4m3fn": 448}[kinds[0]]
+        return float(op.data.array()) * most / largest
+
+    assert kept("minmax") == pytest.approx(1.0, rel=1e-3)
+    assert kept("percentile") < 0.95
+    # Few even steps are worth saturation; many, or those that grow with the number, are not.
+    assert kept("mse") < 0.95 if kinds[0] == "u8" else kept("mse") > 0.95
+    if kinds[0] == "f8e4m3fn":
+        with pytest.raises(InputError, match="even steps"):
+            kept("entropy")
+    else:
+        assert kept("entropy") < 0.95 if kinds[0] == "u8" else kept("entropy") > 0.95
 
 
 def test_a_quantized_model_is_not_quantized_again() -> None:
@@ -245,6 +307,17 @@ def test_a_quantized_model_is_not_quantized_again() -> None:
         {"group": 1},
         {"weight_bits": 5},
         {"skip": "conv"},
+        {"percentile": "99"},
+        # What would change nothing is refused, too.
+        {"percentile": 99.0},
+        {"calibration": "mse", "percentile": 99.0},
+        {"group": 32},
+        {"weight_bits": 4},
+        {"symmetric_weights": False},
+        {"activations": None, "calibration": "mse"},
+        {"activations": None, "bias_correction": True},
+        {"activations": None, "per_channel": False},
+        {"activations": "f8e4m3fn", "calibration": "entropy"},
     ],
 )
 def test_schemes_that_there_are_not_are_refused(options: dict[str, Any]) -> None:

@@ -140,6 +140,12 @@ def test_an_empty_batch_is_refused() -> None:
         lambda d: d["activations"]["x"]["histogram"].update(limit=3.0),
         lambda d: d["activations"]["x"]["histogram"].update(first=-1),
         lambda d: d["activations"]["x"]["histogram"].update(counts=[-1]),
+        lambda d: d["activations"]["x"]["histogram"].update(limit=10**400),
+        lambda d: d["activations"]["x"]["histogram"].update(limit=2.0**1000),
+        lambda d: d["activations"]["x"]["histogram"].update(limit=True),
+        lambda d: d["activations"]["x"].update(max=10**400),
+        lambda d: d["activations"]["x"].update(max=1e300),
+        lambda d: d.update(batches=-1),
         lambda d: d["activations"].update(x=7),
         lambda d: d["activations"]["x"]["channels"].update(mean=[1.0]),
     ],
@@ -171,6 +177,23 @@ def test_histograms_of_wider_ranges_hold_the_same_numbers() -> None:
     limit = made[1].limit
     both, _ = np.histogram(np.concatenate([small, large]), BINS, (-limit, limit))
     np.testing.assert_array_equal(made[0].merged(made[1]).counts, both)
+
+
+@pytest.mark.parametrize("largest", [2e38, 3.4e38])
+def test_the_largest_numbers_are_profiled_and_saved(largest: float) -> None:
+    graph = perceptron()
+    x = draw(4, 16)
+    x[:, :8] = largest / 16
+    x[0, 0] = largest
+    bias = monograph.trace(lambda x: F.linear(x, draw(3, 16, scale=1e-3)), "f32[4, 16]")
+    for model in (bias, graph):
+        taken = monograph.quantize.profile(model, [x], per_channel=True)
+        seen = Profile.from_json(taken.to_json()).activations["x"]
+        assert seen.high == pytest.approx(largest) and seen.count == x.size
+        if model is bias:
+            (expected,) = monograph.interpret(model, [x])
+            (got,) = monograph.interpret(monograph.quantize(model, taken), [x])
+            assert np.abs(got - expected).max() < np.abs(expected).max() / 32
 
 
 def test_a_model_without_layers_is_refused() -> None:

@@ -44,5 +44,12 @@ def test_an_impossible_budget_is_named() -> None:
         monograph.quantize.mixed(graph, taken, batches(graph, 1), speedup=1e6)
     with pytest.raises(InputError, match="an error or a speed"):
         monograph.quantize.mixed(graph, taken, batches(graph, 1))
+    for budget in (-1.0, 0.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="more than 0"):
+            monograph.quantize.mixed(graph, taken, batches(graph, 1), max_error=budget)
     with pytest.raises(InputError, match="no batches"):
         monograph.quantize.sensitivity(graph, taken, [])
+    with pytest.raises(InputError, match="one after the other"):
+        monograph.quantize.sensitivity(graph, taken, 3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="wrong rank"):
+        monograph.quantize.sensitivity(graph, taken, batches(graph, 1)[0])

@@ -80,6 +80,19 @@ def test_matrix_products_become_linear_layers() -> None:
     assert relative_error(monograph.interpret(quantized, [x])[0], x @ array) < 0.01
 
 
+def test_weights_are_smoothed_as_their_profile_was() -> None:
+    graph = encoder()
+    taken = monograph.quantize.profile(graph, batches(graph, 2), smoothing=0.5)
+    (x,) = batches(graph, 1)
+    (expected,) = monograph.interpret(graph, [x])
+    plain = monograph.interpret(monograph.quantize(graph, None, "w8"), [x])[0]
+    smoothed = monograph.interpret(monograph.quantize(graph, taken, "w8"), [x])[0]
+    assert relative_error(smoothed, expected) < BOUNDS["w8"]
+    assert not np.array_equal(plain, smoothed)
+    with pytest.raises(InputError, match="another model"):
+        monograph.quantize(perceptron(), taken, "w8")
+
+
 def test_memory_is_that_of_the_bits() -> None:
     array = draw(64, 256)
     graph = monograph.trace(lambda x: F.linear(x, x.graph.add_weight("w", array)), "f32[1, 256]")
