@@ -183,3 +183,11 @@ def test_a_large_graph_is_written_quickly() -> None:
     model = to_onnx(graph)
     assert time.perf_counter() - start < 10
     assert len(model.graph.node) == 10_000
+
+
+@pytest.mark.parametrize("pool", [F.avg_pool, F.max_pool])
+def test_a_kernel_larger_than_its_plane_takes_no_more_taps_than_the_plane_has(pool: Any) -> None:
+    """ "As large as it comes" is often spelled so."""
+    graph = trace(lambda x: pool(x, 1000, ceil_mode=True), "f32[1, 2, 3, 4]")
+    model = assert_exports(graph, [draw(1, 2, 3, 4)])
+    assert sum(len(function.node) for function in model.functions) + len(model.graph.node) < 100

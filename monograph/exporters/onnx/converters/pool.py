@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce as fold
 from math import prod
 from typing import Any
@@ -19,6 +20,7 @@ from monograph.ir.types import DType, bool_, i64, u8
 from monograph.ops import data, index, joining, pool, reduce
 from monograph.ops import elementwise as e
 from monograph.ops import shape as shape_ops
+from monograph.ops.windows import Windows
 
 
 def _attributes(op: Any) -> dict[str, Any]:
@@ -83,7 +85,12 @@ def max_pool(node: ExportContext[pool.MaxPool]) -> Exported:
 @expands(pool.MaxPool)
 def max_pool_by_taps(op: pool.MaxPool, x: Value) -> Value:
     """The maximum of the taps."""
-    return fold(e.maximum, taps_of(x, op.windows(), _lowest(x.dtype)))
+    return fold(e.maximum, taps_of(x, _clipped(op.windows(), x), _lowest(x.dtype)))
+
+
+def _clipped(windows: Windows, x: Value) -> Windows:
+    """The windows without what lies beyond the operand: a kernel of 1000 over a plane of 7."""
+    return replace(windows, kernel=pool.clipped_kernel(windows, x.shape))
 
 
 def _lowest(dtype: DType) -> float | int:
@@ -142,7 +149,7 @@ def avg_pool(node: ExportContext[pool.AvgPool]) -> Exported:
 @expands(pool.AvgPool)
 def avg_pool_by_taps(op: pool.AvgPool, x: Value) -> Value:
     """The sum of the taps over how many count."""
-    total = fold(e.add, taps_of(x, op.windows(), 0.0))
+    total = fold(e.add, taps_of(x, _clipped(op.windows(), x), 0.0))
     if not op.ceil_mode and op.count_include_pad:
         return total / float(prod(op.kernel))
     return op._shares(x, total)
