@@ -19,9 +19,13 @@ from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph
 from monograph.ir.types import TensorType, f32
 from tests.exporters.claims import assert_close, run_stablehlo
+from tests.exporters.test_networks import transformer_block
 from tests.exporters.test_symbolic import CASES
 
-SIZES = ({"n": 3, "m": 2, "b": 2}, {"n": 5, "m": 4, "b": 1})
+SIZES = (
+    {"n": 3, "m": 2, "b": 2, "batch": 2, "seq": 5},
+    {"n": 5, "m": 4, "b": 1, "batch": 1, "seq": 3},
+)
 
 REFUSED = {"average pool": "hang over", "fft": "transforms an axis whose size is free"}
 """Cases that StableHLO cannot say, and why."""
@@ -75,6 +79,10 @@ LOOPS: dict[str, tuple[Callable[..., Any], str]] = {
 @pytest.mark.parametrize(("function", "types"), LOOPS.values(), ids=LOOPS)
 def test_loops_and_branches_over_free_sizes(function: Callable[..., Any], types: str) -> None:
     at_sizes(monograph.trace(function, types))
+
+
+def test_a_transformer_block_of_free_batch_and_length() -> None:
+    at_sizes(monograph.trace(transformer_block(), "f32[batch, seq, 16]"))
 
 
 def test_sizes_are_checked_by_xla_too() -> None:
