@@ -183,7 +183,12 @@ def _slowest(kernels: Sequence[KernelExplanation]) -> list[str]:
         place = "" if each.place is None else f"{each.place.reached:.0%} {each.place.bound}"
         lines.append(_time_row(each.name, [each], place))
     left = ranked[MOST_SLOW:]
-    return [*lines, _time_row(f"{len(left)} other kernels", left)] if left else lines
+    if left:
+        lines.append(_time_row(f"{len(left)} other kernels", left))
+    places = (each.place for each in ranked[:MOST_SLOW] if each.saves_products)
+    if any(place is not None and place.reached > 1 for place in places):
+        lines.append("  above 100%: Winograd's transform needs fewer products than are counted")
+    return lines
 
 
 def _time_row(name: str, kernels: Sequence[KernelExplanation], place: str = "") -> str:

@@ -108,3 +108,22 @@ def test_a_kernel_stands_where_its_time_says() -> None:
     assert (placed.place.bound, placed.place.reached) == ("compute", pytest.approx(0.5))
     slow = Roofline("half as fast", 1, peak / 4, (MemoryLevel("memory", None, 1e15),))
     assert explained.measured(profile, slow).is_above_the_roof
+
+
+def test_a_transform_that_saves_products_is_no_reason_to_measure_again() -> None:
+    x, weight = np.ones((1, 64, 28, 28), "f4"), np.ones((64, 64, 3, 3), "f4")
+    graph = monograph.trace(
+        lambda x, w: F.conv(x, w, padding=((1, 1), (1, 1))), "f32[1, 64, 28, 28]", weight
+    )
+    executable = compile_graph(graph, Options(winograd_tolerance=1e-3, threads=1))
+    explained = explain_executable(executable)
+    winograd = [each for each in explained.kernels if each.saves_products and each.flops]
+    if not winograd:
+        pytest.skip("this processor convolves without Winograd's transform")
+    profile = profile_calls(executable, lambda: executable.run([x, weight]), calls=2)
+    slow = Roofline("slow", 1, 1e6, (MemoryLevel("memory", None, 1e15),))
+    found = explained.measured(profile, slow)
+    above = [each for each in found.kernels if each.place is not None and each.place.reached > 1]
+    assert {each.name for each in winograd} <= {each.name for each in above}
+    assert found.is_above_the_roof == any(not each.saves_products for each in above)
+    assert "above 100%: Winograd" in str(found)
