@@ -16,6 +16,7 @@ import numpy as np
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.data import ArrayData, Data
+from monograph.ir.float_error import relative_norm_error
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
 from monograph.ir.op import make
@@ -222,14 +223,7 @@ def relative_error(got: Array, reference: Array) -> float:
     """‖got − reference‖ / ‖reference‖; for whole numbers, the share that differs."""
     if not _is_float(got):
         return float(np.mean(got != reference)) if got.size else 0.0
-    kind = np.complex128 if got.dtype.kind == "c" else np.float64
-    exact, found = np.asarray(reference).astype(kind), got.astype(kind)
-    finite = np.isfinite(exact)
-    if not np.array_equal(finite, np.isfinite(found)):
-        return np.inf
-    size = float(np.linalg.norm(exact[finite]))
-    distance = float(np.linalg.norm(found[finite] - exact[finite]))
-    return distance / size if size else distance
+    return relative_norm_error(got, reference)
 
 
 def _wider_type(type_: ValueType) -> ValueType:

@@ -191,7 +191,7 @@ def with_k_ordered(contraction: Contraction, guide: Expr, merge: bool) -> Contra
         Store(s.buffer, s.position, e.replace(s.value, known), s.guard) for s in kernel.stores
     )
     assert isinstance(reduction, Reduce)
-    renamed = Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+    renamed = replace(kernel, stores=stores)
     return replace(contraction, kernel=renamed, reduction=reduction, left=left, right=right)
 
 

@@ -8,6 +8,7 @@ Where values lie otherwise than row-major, the axes are first put in the order o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from monograph.ir.dims import (
@@ -179,7 +180,7 @@ def _in_order_of_strides(kernel: Kernel) -> Kernel:
         return found
 
     stores = tuple(Store(s.buffer, s.position, visit(s.value)) for s in kernel.stores)
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)
+    return replace(kernel, axes=axes, stores=stores)
 
 
 def _ordered_reduction(reduction: Reduce) -> Expr:
@@ -269,7 +270,7 @@ def rewritten(kernel: Kernel, axes: tuple[Axis, ...], bindings: Mapping[Symbol, 
     stores = tuple(
         store.mapped(lambda expr: e.substitute(expr, bindings)) for store in kernel.stores
     )
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)
+    return replace(kernel, axes=axes, stores=stores)
 
 
 def _merge_reductions(kernel: Kernel) -> Kernel:
@@ -289,7 +290,7 @@ def _merge_reductions(kernel: Kernel) -> Kernel:
         Store(store.buffer, tuple(map(visit, store.position)), visit(store.value))
         for store in kernel.stores
     )
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+    return replace(kernel, stores=stores)
 
 
 def _merge_reduction(reduction: Reduce) -> Expr:

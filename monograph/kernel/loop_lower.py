@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim, Shape, Symbol, SymbolicDim, dim_min, shape_product
+from monograph.ir.dims import Dim, Shape, Symbol, dim_min, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import DType, TensorType, wide
 from monograph.kernel import complex_numbers
@@ -33,6 +33,13 @@ from monograph.kernel.expr import Buffer, Expr, Index, Literal, Load, Variable
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout
+from monograph.kernel.loop_walk import (
+    inner_statements,
+    loads_in,
+    sizes_in,
+    statements_in,
+    writes_in,
+)
 from monograph.kernel.loops import (
     Assign,
     Declare,
@@ -257,11 +264,12 @@ class LoopLowering(NodeLowering):
         return width
 
     def _nest(self, parallel: Symbol, extent: Dim, body: tuple[Statement, ...]) -> LoopNest:
-        written = {write.buffer.name: write.buffer for write in _writes(body)}
-        read = {x.buffer.name: x.buffer for x in _loads(body) if x.buffer.name not in written}
+        written = {write.buffer.name: write.buffer for write in writes_in(body)}
+        read = {x.buffer.name: x.buffer for x in loads_in(body) if x.buffer.name not in written}
         inputs = tuple(read.values())
         outputs = tuple(b for name, b in written.items() if name not in self.locals)
-        sizes = _sizes(body, extent, (*inputs, *outputs)) - _bound(body) - {parallel}
+        bound = {each.symbol for each in statements_in(body) if isinstance(each, Loop)}
+        sizes = sizes_in(body, extent, (*inputs, *outputs)) - bound - {parallel}
         return LoopNest(
             name=self.node.op.name.replace(".", "_"),
             inputs=inputs,
@@ -377,65 +385,11 @@ def _unravelled(whole: Symbol, extents: Shape) -> Position:
     return tuple(reversed(found))
 
 
-def _parts(statement: Statement) -> tuple[tuple[Expr, ...], tuple[Statement, ...]]:
-    """The expressions of a statement, and the statements in it."""
-    match statement:
-        case Let(_, value) | Declare(_, value) | Assign(_, value):
-            return (value,), ()
-        case Write(_, place, value, _):
-            return (place, value), ()
-        case If(condition, body):
-            return (condition,), body
-        case While(test, condition, body):
-            return (condition,), (*test, *body)
-        case Loop():
-            return (), statement.body
-    raise AssertionError(f"{statement} is not made here")
-
-
-def _walk(body: Statements) -> Iterator[Statement]:
-    for statement in body:
-        yield statement
-        yield from _walk(_parts(statement)[1])
-
-
-def _expressions(body: Statements) -> Iterator[Expr]:
-    for statement in _walk(body):
-        yield from _parts(statement)[0]
-
-
-def _writes(body: Statements) -> Iterator[Write]:
-    return (statement for statement in _walk(body) if isinstance(statement, Write))
-
-
-def _loads(body: Statements) -> Iterator[Load]:
-    return (expr for expr in e.walk(tuple(_expressions(body))) if isinstance(expr, Load))
-
-
-def _bound(body: Statements) -> set[Symbol]:
-    return {statement.symbol for statement in _walk(body) if isinstance(statement, Loop)}
-
-
-def _sizes(body: Statements, extent: Dim, buffers: Sequence[Buffer]) -> set[Symbol]:
-    """Every symbol that is mentioned."""
-    found: set[Symbol] = set()
-    for expr in _expressions(body):
-        found |= expr.symbols
-    dims = [extent, *(dim for buffer in buffers for dim in buffer.shape)]
-    for loop in _walk(body):
-        if isinstance(loop, Loop):
-            dims += [loop.start, loop.extent]
-    for dim in dims:
-        if isinstance(dim, SymbolicDim):
-            found.update(dim.symbols())
-    return found
-
-
 def _steps(body: Statements) -> int:
     """About how many instructions the statements take."""
     total = 0
     for statement in body:
-        inner = _steps(_parts(statement)[1])
+        inner = _steps(inner_statements(statement))
         times = 1
         if isinstance(statement, Loop):
             times = max(1, _likely(statement.extent) // statement.width)

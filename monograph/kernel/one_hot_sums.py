@@ -9,6 +9,8 @@ is added makes 0 of -0, as the sum would.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.types import bool_
 from monograph.kernel import expr as e
@@ -29,7 +31,7 @@ def with_picks(kernel: Kernel) -> Kernel:
     stores = tuple(
         Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
     )
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+    return replace(kernel, stores=stores)
 
 
 def _picked(reduction: Reduce) -> Expr | None:

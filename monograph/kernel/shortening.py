@@ -10,6 +10,8 @@ What reaches a result in any other way (a difference, a comparison, a position) 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from monograph.ir.types import DType, bf16, f16, f32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Expr, Reduce
@@ -41,7 +43,7 @@ def with_short_formulas(kernel: Kernel) -> Kernel:
     stores = tuple(
         Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
     )
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+    return replace(kernel, stores=stores)
 
 
 def _kept(roots: tuple[Expr, ...], kernel: Kernel) -> dict[Expr, DType | None]:

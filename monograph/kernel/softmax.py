@@ -11,6 +11,8 @@ Both hold for whatever is made of such a sum by arithmetic: softmax, its logarit
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.types import bf16, f16
 from monograph.kernel import expr as e
@@ -102,7 +104,7 @@ def _rewritten(kernel: Kernel, replaced: dict[Expr, Expr]) -> Kernel:
     stores = tuple(
         Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
     )
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+    return replace(kernel, stores=stores)
 
 
 def _without_care_for_nan(kernel: Kernel) -> Kernel:

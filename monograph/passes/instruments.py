@@ -18,6 +18,7 @@ import numpy as np
 
 from monograph.config import Config
 from monograph.errors import MonographError, PassError
+from monograph.ir.float_error import relative_norm_error
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.text.printer import print_graph
@@ -157,12 +158,4 @@ def relative_error(got: Array, expected: Array) -> float:
         return math.inf
     if got.dtype.kind in "biuOSU":
         return 0.0 if np.array_equal(got, expected) else math.inf
-    kind = np.complex128 if got.dtype.kind == "c" else np.float64
-    left, right = got.astype(kind), expected.astype(kind)
-    finite = np.isfinite(right)
-    same_specials = np.array_equal(left[~finite], right[~finite], equal_nan=True)
-    if not same_specials or not np.isfinite(left[finite]).all():
-        return math.inf
-    scale = float(np.linalg.norm(right[finite]))
-    difference = float(np.linalg.norm(left[finite] - right[finite]))
-    return difference / scale if scale else (0.0 if difference == 0.0 else math.inf)
+    return relative_norm_error(got, expected)

@@ -20,6 +20,7 @@ import numpy as np
 from monograph.api import compile
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
+from monograph.ir.float_error import relative_norm_error
 from monograph.ir.graph import Graph, Node
 from monograph.ir.types import Array
 from monograph.progress import announce
@@ -139,13 +140,16 @@ class Trial:
 
 def relative_error(got: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]]) -> float:
     """‖got − expected‖ / ‖expected‖ over the float outputs of all batches."""
-    difference = size = 0.0
-    for ours, theirs in zip(got, expected, strict=True):
-        for a, b in zip(ours, theirs, strict=True):
-            if np.issubdtype(b.dtype, np.floating):
-                difference += float(((a.astype(np.float64) - b) ** 2).sum())
-                size += float((b.astype(np.float64) ** 2).sum())
-    return float(np.sqrt(difference / size)) if size else float(np.sqrt(difference))
+    pairs = [
+        (a.reshape(-1), b.reshape(-1))
+        for ours, theirs in zip(got, expected, strict=True)
+        for a, b in zip(ours, theirs, strict=True)
+        if np.issubdtype(b.dtype, np.floating)
+    ]
+    if not pairs:
+        return 0.0
+    found, exact = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+    return relative_norm_error(found, exact)
 
 
 def measure_layers(trial: Trial) -> SensitivityReport:

@@ -85,7 +85,7 @@ def as_contractions(kernel: Kernel) -> tuple[Contraction, ...]:
         stores = tuple(
             Store(s.buffer, s.position, e.replace(s.value, others), s.guard) for s in kernel.stores
         )
-        alone = Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+        alone = replace(kernel, stores=stores)
         contraction = as_contraction(alone)
         if contraction is None:
             return ()

@@ -9,6 +9,7 @@ block, a long one in a loop of blocks, once for each reduction that needs the on
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, shape_product
@@ -430,7 +431,7 @@ def _with_common_axes(kernel: Kernel, space: _Space) -> Kernel:
         for axis in kernel.axes
         if isinstance(symbol := bindings.get(axis.symbol, axis.symbol), Symbol)
     )
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, columns, stores)
+    return replace(kernel, axes=columns, stores=stores)
 
 
 def neutral_text(expr: Reduce) -> str:

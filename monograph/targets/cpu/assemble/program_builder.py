@@ -378,7 +378,7 @@ class ProgramBuilder(SlotBuilder):
             schedule = replace(schedule, streaming=frozenset(), turns=0)
         suffix = flat.name.removeprefix(group.name)
         name = f"k{len(self.kernels)}_{group.name}{suffix}"
-        named = Kernel(name, flat.inputs, flat.outputs, flat.axes, flat.stores)
+        named = replace(flat, name=name)
         if self.verifies:
             verify_kernel(named)
         nest = build_nest(named, schedule)

@@ -15,27 +15,22 @@ before *fades*:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TypeAlias
 
-from monograph.ir.dims import Dim, Symbol, SymbolicDim, dim_min
+from monograph.ir.dims import Dim, Symbol, dim_min
 from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel.attention import Position, StreamedAttention
-from monograph.kernel.expr import Axis, Buffer, Expr, Load, Variable
+from monograph.kernel.expr import Axis, Buffer, Expr, Variable
+from monograph.kernel.loop_walk import loads_in, sizes_in, statements_in, writes_in
 from monograph.kernel.loops import (
-    Assign,
-    Combine,
-    Declare,
-    If,
     Let,
     Loop,
     LoopKind,
     LoopNest,
-    Prefetch,
     Statement,
-    While,
     Write,
 )
 from monograph.kernel.mathlib.exponential import LOG2_E, TABLES, power_of_two
@@ -68,12 +63,14 @@ class AttentionLoops:
     ) -> LoopNest:
         """Loops around statements; the inputs begin with those in ``first``."""
         inside = {buffer.name for buffer in self.scratch}
-        written = {write.buffer.name: write.buffer for write in _writes(body)}
-        read = {x.buffer.name: x.buffer for x in _loads(body) if x.buffer.name not in written}
+        written = {write.buffer.name: write.buffer for write in writes_in(body)}
+        read = {x.buffer.name: x.buffer for x in loads_in(body) if x.buffer.name not in written}
         inputs = tuple({**{buffer.name: buffer for buffer in first}, **read}.values())
         outputs = tuple(b for name, b in written.items() if name not in inside)
-        bound = {loop.symbol for loop in _loops(body)} | {parallel.symbol}
-        sizes = _symbols(body, parallel.extent, (*inputs, *outputs)) - bound
+        bound = {each.symbol for each in statements_in(body) if isinstance(each, Loop)} | {
+            parallel.symbol
+        }
+        sizes = sizes_in(body, parallel.extent, (*inputs, *outputs)) - bound
         return LoopNest(
             name,
             inputs,
@@ -213,50 +210,3 @@ def split(rest: Dim, extent: Dim) -> tuple[Dim, Dim]:
     if extent == 1:
         return 0, rest
     return rest % extent, rest // extent
-
-
-def _walk(body: Statements) -> Iterator[Statement]:
-    for statement in body:
-        yield statement
-        if isinstance(statement, Loop | If | While):
-            yield from _walk(statement.body)
-
-
-def _loops(body: Statements) -> Iterator[Loop]:
-    return (statement for statement in _walk(body) if isinstance(statement, Loop))
-
-
-def _writes(body: Statements) -> Iterator[Write]:
-    return (statement for statement in _walk(body) if isinstance(statement, Write))
-
-
-def _expressions(body: Statements) -> Iterator[Expr]:
-    for statement in _walk(body):
-        match statement:
-            case Let(_, value) | Declare(_, value) | Assign(_, value) | Combine(_, _, value, _):
-                yield value
-            case Write(_, place, value, _):
-                yield place
-                yield value
-            case Prefetch(_, place, _):
-                yield place
-            case If(condition, _) | While(_, condition, _):
-                yield condition
-
-
-def _loads(body: Statements) -> Iterator[Load]:
-    return (x for x in e.walk(tuple(_expressions(body))) if isinstance(x, Load))
-
-
-def _symbols(body: Statements, extent: Dim, buffers: Sequence[Buffer]) -> set[Symbol]:
-    """Every symbol that is mentioned."""
-    found: set[Symbol] = set()
-    for expr in _expressions(body):
-        found |= expr.symbols
-    dims = [extent, *(dim for buffer in buffers for dim in buffer.shape)]
-    for loop in _loops(body):
-        dims += [loop.start, loop.extent]
-    for dim in dims:
-        if isinstance(dim, SymbolicDim):
-            found.update(dim.symbols())
-    return found

@@ -38,7 +38,7 @@ def with_partial_sums(kernel: Kernel, size: int) -> Kernel:
     stores = tuple(
         Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
     )
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+    return replace(kernel, stores=stores)
 
 
 def _is_long_sum(expr: Reduce, size: int) -> bool:
@@ -134,7 +134,7 @@ def jammed(kernel: Kernel, schedule: Schedule) -> Kernel:
             for each in bindings
         )
         axes = tuple(shorter if each is axis else each for each in axes)
-    return Kernel(kernel.name, kernel.inputs, kernel.outputs, axes, stores)
+    return replace(kernel, axes=axes, stores=stores)
 
 
 def computes_once(kernel: Kernel, schedule: Schedule) -> bool:

@@ -10,6 +10,8 @@ The pieces depend on the size alone, so the same input gives the same bits on an
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from monograph.dataclass import dataclass
 from monograph.fusion.cost import MIN_PARALLEL_ROWS, MIN_SPLIT_ROW_ELEMENTS
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, dim_min, shape_product
@@ -104,13 +106,11 @@ def _split(kernel: Kernel, reductions: list[Reduce], long_axis: Axis) -> SplitKe
     rest_stores = tuple(
         Store(s.buffer, s.position, e.replace(s.value, replaced)) for s in kernel.stores
     )
-    rest = Kernel(kernel.name, (), kernel.outputs, kernel.axes, rest_stores)
+    rest = replace(kernel, inputs=(), stores=rest_stores)
     read = {load.buffer.name for load in rest.loads()}
     kept = tuple(k for k, b in enumerate(kernel.inputs) if b.name in read)
     inputs = (*(kernel.inputs[k] for k in kept), *pieces.outputs)
-    return SplitKernel(
-        pieces, Kernel(kernel.name, inputs, kernel.outputs, kernel.axes, rest_stores), kept
-    )
+    return SplitKernel(pieces, replace(kernel, inputs=inputs, stores=rest_stores), kept)
 
 
 def _combined(reduction: Reduce, buffer: Buffer, axes: tuple[Axis, ...], count: Dim) -> Expr:

@@ -188,7 +188,7 @@ def _summed(
         Store(s.buffer, s.position, e.replace(s.value, known), s.guard) for s in kernel.stores
     )
     inputs = (*kernel.inputs, *more)
-    made = Kernel(kernel.name, inputs, kernel.outputs, kernel.axes, stores)
+    made = replace(kernel, inputs=inputs, stores=stores)
     left, right = product.operands
     return replace(contraction, kernel=made, reduction=reduction, left=left, right=right)
 

@@ -99,7 +99,7 @@ def _summed(
         Store(s.buffer, s.position, e.replace(s.value, known), s.guard) for s in kernel.stores
     )
     inputs = (*kernel.inputs, *more)
-    paired = Kernel(kernel.name, inputs, kernel.outputs, kernel.axes, stores)
+    paired = replace(kernel, inputs=inputs, stores=stores)
     left, right = body.operands
     return replace(contraction, kernel=paired, reduction=reduction, left=left, right=right)
 

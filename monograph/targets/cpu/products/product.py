@@ -29,6 +29,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, ceiling, decoded, flat_position
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Variable
 from monograph.kernel.flatten import coefficient
+from monograph.kernel.loop_walk import loads_in
 from monograph.kernel.loops import (
     Accumulator,
     Combine,
@@ -64,7 +65,6 @@ from monograph.targets.cpu.products.tile_terms import (
     in_lanes,
     is_turned,
     less,
-    loads_of,
 )
 from monograph.targets.cpu.products.tiles import Ahead, Reading, Tiling, tile_count
 from monograph.targets.cpu.products.widening import widened
@@ -182,7 +182,7 @@ class _ProductBuilder:
         parallel = e.axis("_p", shape_product(axis.extent for axis in leading))
         kernel = contraction.kernel
         packed = tuple(each for each in (self.left, self.right) if each is not None)
-        read = {load.buffer.name for statement in body for load in loads_of(statement)}
+        read = {load.buffer.name for load in loads_in(body)}
         inputs = (*packed, *(each for each in kernel.inputs if each.name in read))
         return LoopNest(
             kernel.name,
@@ -291,7 +291,7 @@ class _ProductBuilder:
         later: dict[Symbol, Dim] = {inner.symbol: inner.symbol + PREFETCH_STEPS}
         ahead = [
             Prefetch(load.buffer, e.substitute(load.operands[0], later))
-            for load in loads_of(write)
+            for load in loads_in((write,))
             if isinstance(load.operands[0], Index)
         ]
         body: Statement = in_lanes(lane, (*ahead, write), self.tiling.columns)

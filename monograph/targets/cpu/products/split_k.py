@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, shape_product
 from monograph.kernel import expr as e
@@ -49,8 +51,8 @@ def in_pieces(contraction: Contraction, count: int) -> SplitK | None:
     element = e.load(buffer, (e.index(flat_position((over, *order))),))
     replaced: dict[Expr, Expr] = {reduction: e.reduce("sum", (over,), element)}
     stores = tuple(Store(s.buffer, s.position, e.replace(s.value, replaced)) for s in kernel.stores)
-    unnamed = Kernel(kernel.name, (), kernel.outputs, kernel.axes, stores)
+    unnamed = replace(kernel, inputs=(), stores=stores)
     read = {load.buffer.name for load in unnamed.loads()}
     kept = tuple(k for k, each in enumerate(kernel.inputs) if each.name in read)
     inputs = (*(kernel.inputs[k] for k in kept), buffer)
-    return SplitK(parts, Kernel(kernel.name, inputs, kernel.outputs, kernel.axes, stores), kept)
+    return SplitK(parts, replace(kernel, inputs=inputs, stores=stores), kept)

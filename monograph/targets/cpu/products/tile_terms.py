@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from monograph.ir.dims import Dim, Symbol
 from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import Combine, If, Let, Loop, LoopKind, Statement, Write
+from monograph.kernel.loops import Loop, LoopKind, Statement
 from monograph.targets.cpu.loops.vector_parts import in_vector_parts
 
 
@@ -34,18 +34,6 @@ def equal(a: Dim, b: Dim) -> Expr:
 def less(a: Dim, b: Dim) -> Expr:
     """Whether one number is less than another."""
     return e.apply("less", e.index(a), e.index(b), dtype=bool_)
-
-
-def loads_of(statement: Statement) -> Iterator[Load]:
-    """Every element that a statement reads."""
-    match statement:
-        case Loop(body=body) | If(body=body):
-            for each in body:
-                yield from loads_of(each)
-        case Let(value=value) | Combine(value=value):
-            yield from (x for x in e.walk((value,)) if isinstance(x, Load))
-        case Write(offset=offset, value=value):
-            yield from (x for x in e.walk((offset, value)) if isinstance(x, Load))
 
 
 def is_turned(formula: Expr, lane: Symbol, k: Symbol) -> bool:

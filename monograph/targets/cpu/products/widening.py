@@ -16,7 +16,7 @@ from monograph.ir.types import bf16
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction
 from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Store
 from monograph.kernel.scalar import cost
 from monograph.targets.cpu.loops.borders import operations
 
@@ -73,7 +73,7 @@ def in_groups(contraction: Contraction) -> Contraction:
     stores = tuple(
         Store(s.buffer, s.position, e.replace(s.value, known), s.guard) for s in kernel.stores
     )
-    split = Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.axes, stores)
+    split = replace(kernel, stores=stores)
     grouped = replace(contraction, kernel=split, reduction=reduction, left=left, right=right)
     return grouped if narrowed(grouped) is not narrowed(contraction) else contraction
 
