@@ -17,8 +17,6 @@ ROOMS = ("fusion", "kernel", "program", "targets", "runtime", "specialize", "tun
 ALLOWED = {
     # Scalar functions are called as the ops are that apply them: this finds the function.
     ("kernel/lower.py", "op.name in SCALAR_FUNCTIONS"),
-    # A torch function is an op of the frontend, which the runtime does without.
-    ("runtime/gpu/program.py", "op.name == 'torch.call'"),
 }
 
 
@@ -31,7 +29,7 @@ def is_name_of_op(node: ast.expr) -> bool:
 
 
 def string_tests(text: str) -> Iterator[str]:
-    """Comparisons of an op's name, and sets of such names that are compared with others."""
+    """Comparisons of an op's name, sets of such names that are compared, and tables keyed by it."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Compare) and any(
             map(is_name_of_op, [node.left, *node.comparators])
@@ -43,6 +41,11 @@ def string_tests(text: str) -> Iterator[str]:
                 yield ast.unparse(node)
         if isinstance(node, ast.Match) and is_name_of_op(node.subject):
             yield ast.unparse(node.subject)
+        if isinstance(node, ast.Subscript) and is_name_of_op(node.slice):
+            yield ast.unparse(node)
+        is_get = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".get")
+        if is_get and any(map(is_name_of_op, node.args)):
+            yield ast.unparse(node)
 
 
 def test_no_op_is_asked_for_by_the_text_of_its_name() -> None:
@@ -63,6 +66,8 @@ def test_no_op_is_asked_for_by_the_text_of_its_name() -> None:
         "use.node.op.name not in VIEWS",
         "op.name != 'reshape'",
         "{node.op.name for node in nodes} & CONTRACTIONS",
+        "LIBRARIES.get(node.op.name)",
+        "LIBRARIES[op.name]",
     ],
 )
 def test_a_string_test_is_found(text: str) -> None:

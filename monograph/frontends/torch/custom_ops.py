@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from monograph.errors import EvaluationError, UnsupportedError
 from monograph.frontends.torch.schema import bind, mutated_arguments
 from monograph.ir.dims import Shape, Symbol, SymbolicDim
+from monograph.ir.foreign_call import ForeignCall
 from monograph.ir.graph import Value, current_graph
-from monograph.ir.op import Op, Trait, op
+from monograph.ir.op import Trait, op
 from monograph.ir.types import Array, DType, TensorType
 from monograph.ops.rules import decided
 
@@ -25,7 +26,7 @@ BUILT_IN = frozenset({"aten", "prims", "prim", "higher_order", "quantized", "pro
 
 
 @op("torch.call", traits=Trait.STORAGE | Trait.EFFECT)
-class TorchCall(Op):
+class TorchCall(ForeignCall):
     """What a torch op returns for these operands; the compiler knows nothing else of it.
 
     ``arguments`` is the JSON of all arguments by name, ``{"operand": 0}`` in place of tensors, and

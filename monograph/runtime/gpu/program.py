@@ -17,6 +17,7 @@ import numpy as np
 
 from monograph.errors import InputError
 from monograph.ir.data import ArrayData
+from monograph.ir.foreign_call import ForeignCall
 from monograph.ir.graph import Graph, Node
 from monograph.ir.interpret import bind_inputs
 from monograph.ir.types import Array, DType
@@ -98,7 +99,7 @@ class OnDevice:
         if not isinstance(step, LibraryCall):
             return isinstance(step, Interpret)
         op = self.library_node(step).op
-        return op.name == "torch.call" and not str(op.attributes()["target"]).startswith("aten.")
+        return isinstance(op, ForeignCall) and not op.target.startswith("aten.")
 
     def clear(self, block: Block, nbytes: int) -> None:
         """Fill some memory with zeros."""

@@ -10,34 +10,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from monograph.ir.foreign_call import ForeignCall
 from monograph.ir.graph import Node
+from monograph.ir.op import Op
 from monograph.ir.types import TensorType, c64, c128
+from monograph.ops.attention import Attention
+from monograph.ops.conv import Conv, ConvTranspose
+from monograph.ops.conv.weight_gradient import ConvWeightGradient
+from monograph.ops.cumulative import Cummax, Cumprod, Cumsum
+from monograph.ops.index.writing import PutAlongAxis, Scatter
+from monograph.ops.linalg import DotGeneral
+from monograph.ops.sorting import Argsort, TopKIndices
 from monograph.targets.gpu.libraries import index, order, products, torch_ops
 from monograph.targets.gpu.libraries.library import FLOATS, Library, LibraryTask, has_dtypes
 
-__all__ = ["LIBRARIES", "Library", "LibraryTask", "library_of"]
+__all__ = ["LIBRARIES", "Library", "LibraryTask", "known_library", "library_of"]
 
-LIBRARIES: Mapping[str, Library] = {
-    "dot_general": Library("cuBLAS", has_dtypes(*FLOATS, c64, c128), products.dot),
-    "conv": Library("cuDNN", products.is_convolution, products.convolution),
-    "conv_transpose": Library("cuDNN", products.is_even, products.transposed_convolution),
-    "conv_weight_gradient": Library("cuDNN", products.is_even, products.weight_gradient),
-    "attention": Library("torch's attention", products.is_plain_attention, products.attention),
-    "argsort": Library("torch", order.is_sortable, order.argsort),
-    "top_k_indices": Library("torch", order.is_sortable, order.top_k),
-    "cumsum": Library("torch", order.is_running, order.cumsum),
-    "cumprod": Library("torch", order.is_running, order.cumprod),
-    "cummax": Library("torch", order.is_running, order.cummax),
-    "scatter": Library("torch", index.is_writable, index.scatter, checks=True),
-    "put_along_axis": Library("torch", index.is_writable, index.put_along_axis, checks=True),
-    "torch.call": Library("torch", lambda node: True, torch_ops.call),
+LIBRARIES: Mapping[type[Op], Library] = {
+    DotGeneral: Library("cuBLAS", has_dtypes(*FLOATS, c64, c128), products.dot),
+    Conv: Library("cuDNN", products.is_convolution, products.convolution),
+    ConvTranspose: Library("cuDNN", products.is_even, products.transposed_convolution),
+    ConvWeightGradient: Library("cuDNN", products.is_even, products.weight_gradient),
+    Attention: Library("torch's attention", products.is_plain_attention, products.attention),
+    Argsort: Library("torch", order.is_sortable, order.argsort),
+    TopKIndices: Library("torch", order.is_sortable, order.top_k),
+    Cumsum: Library("torch", order.is_running, order.cumsum),
+    Cumprod: Library("torch", order.is_running, order.cumprod),
+    Cummax: Library("torch", order.is_running, order.cummax),
+    Scatter: Library("torch", index.is_writable, index.scatter, checks=True),
+    PutAlongAxis: Library("torch", index.is_writable, index.put_along_axis, checks=True),
+    ForeignCall: Library("torch", lambda node: True, torch_ops.call),
 }
 """By op, the library that computes it."""
 
 
+def known_library(op: Op) -> Library | None:
+    """The library that knows an op, whatever its operands."""
+    return LIBRARIES.get(ForeignCall if isinstance(op, ForeignCall) else type(op))
+
+
 def library_of(node: Node) -> Library | None:
     """The library that computes a node; None if none does."""
-    found = LIBRARIES.get(node.op.name)
+    found = known_library(node.op)
     values = (*node.operands, *node.results)
     if found is None or not all(isinstance(value.type, TensorType) for value in values):
         return None
