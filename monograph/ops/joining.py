@@ -32,6 +32,23 @@ def _common_type(name: str, types: Sequence[TensorType]) -> TensorType:
     return types[0]
 
 
+MAX_ASKED_IN_TURN = 32
+"""Operands of which one is found by asking for each in turn; among more it is found by halves, so
+that formulas are never so deep that a visit of them overflows the stack."""
+
+
+def _stretch_at(b: Lowering, place: Scalar, stretches: Sequence[tuple[Scalar, Dim]]) -> Scalar:
+    """The element of the stretch that a place lies in; with each comes where its stretch ends."""
+    if len(stretches) > MAX_ASKED_IN_TURN:
+        first, second = stretches[: len(stretches) // 2], stretches[len(stretches) // 2 :]
+        is_first = b.within(place, 0, first[-1][1])
+        return b.select(is_first, _stretch_at(b, place, first), _stretch_at(b, place, second))
+    *others, (chosen, _) = stretches
+    for element, end in reversed(others):
+        chosen = b.select(b.within(place, 0, end), element, chosen)
+    return chosen
+
+
 @op("concat", family=Family.SHAPE, traits=Trait.KEEPS_AXES)
 class Concat(Op):
     """Operands one after the other along ``axis``; their other dimensions agree."""
@@ -69,10 +86,7 @@ class Concat(Op):
             stretches.append((element, start))
         if not stretches:
             return b.read(0, index)
-        chosen, _ = stretches.pop()
-        for element, end in reversed(stretches):
-            chosen = b.select(b.within(index[axis], 0, end), element, chosen)
-        return chosen
+        return _stretch_at(b, index[axis], stretches)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         axis = normalize_axis(self.name, self.axis, grad.rank)

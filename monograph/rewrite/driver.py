@@ -23,6 +23,7 @@ from monograph.ir.op import Op
 from monograph.rewrite.rule import Rule
 
 REWRITES_PER_NODE = 32
+"""Rewrites that a node may have, and each of its operands: an op of many may become as many ops."""
 
 
 @dataclass(slots=True)
@@ -126,9 +127,11 @@ class _Driver:
             raise PassError("two rules have one name", during=self.during)
 
     def run(self, graph: Graph) -> None:
+        size = 1
         for node in graph.walk():
             self._push(node)
-        remaining = REWRITES_PER_NODE * (len(self._queue) + 1)
+            size += 1 + len(node.operands)
+        remaining = REWRITES_PER_NODE * size
         while self._queue:
             node = self._queue.popleft()
             self._queued.discard(node)
@@ -231,7 +234,7 @@ class _Driver:
         fired = ", ".join(f"{name} ({count.hits} times)" for name, count in busiest if count.hits)
         return PassError(
             "the rewrite does not come to an end",
-            expected=f"at most {REWRITES_PER_NODE} rewrites a node in @{graph.name}",
+            expected=f"at most {REWRITES_PER_NODE} rewrites a node or operand in @{graph.name}",
             found=fired,
             during=self.during,
             hint="two of these rules probably undo each other",
