@@ -23,6 +23,8 @@ MAGIC = b"GGUF"
 MOST_ENTRIES = 1 << 20
 """Tensors, and pieces of metadata, that a file may have."""
 MOST_DIMENSIONS = 8
+MOST_NUMBERS = 1 << 48
+"""What a tensor may hold, were no dimension 0: beyond, NumPy refuses its shape."""
 MOST_DEPTH = 4
 """How deep arrays of arrays may be nested in metadata."""
 NUMBERS = {
@@ -110,10 +112,15 @@ def read_gguf(path: str | Path) -> GgufFile:
     if type(alignment) is not int or not 1 <= alignment <= 1 << 16:
         raise reader.error("an alignment that is none", alignment)
     start = -(-reader.place // alignment) * alignment
-    found = {
-        name: _tensor(reader, name, start, shape, kind, offset)
-        for name, shape, kind, offset in listed
-    }
+    found: dict[str, Array | PackedWeight] = {}
+    left = len(raw) - start
+    for name, shape, kind, offset in listed:
+        if name in found:
+            raise reader.error("two tensors of one name", name)
+        found[name] = _tensor(reader, name, start, shape, kind, offset)
+        left -= reader.place - start - offset
+        if left < 0:  # they are unpacked one by one: a small file could fill the memory
+            raise reader.error("its tensors overlap", name)
     return GgufFile(metadata, found)
 
 
@@ -122,6 +129,8 @@ def _tensor_entry(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
     if rank > MOST_DIMENSIONS:
         raise reader.error(f"{name!r:.80} has too many dimensions", rank)
     shape = tuple(reader.number("<Q") for _ in range(rank))
+    if math.prod(max(1, size) for size in shape) > MOST_NUMBERS:
+        raise reader.error(f"{name!r:.80} is too large", shape)
     return name, shape[::-1], reader.number("<I"), reader.number("<Q")
 
 

@@ -103,6 +103,36 @@ def test_damaged_files_are_read_or_refused(seed: int, tmp_path: Path) -> None:
         assert str(path) in str(error)
 
 
+def tensors_at(*entries: tuple[str, tuple[int, ...], int, int]) -> bytes:
+    """A file with these tensors, each a name, a shape, a type and an offset, and some bytes."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(entries), 0)
+    for name, shape, kind, offset in entries:
+        head += text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape[::-1])
+        head += struct.pack("<IQ", kind, offset)
+    return head + bytes(-len(head) % 32 + 18 * 64)
+
+
+@pytest.mark.parametrize(
+    "entries, message",
+    [
+        ([("w", (0, 1 << 63), 0, 0)], "too large"),
+        ([("w", (1 << 32, 1 << 32), 0, 0)], "too large"),
+        ([("w", (1 << 20, 1 << 20), 0, 0)], "ends too early"),
+        ([("w", (4,), 0, 1 << 63)], "ends too early"),
+        ([("w", (5, 0), 2, 0)], "rows of whole blocks"),
+        ([("w", (2, 32), 2, 0), ("w", (2, 32), 2, 64)], "two tensors of one name"),
+        ([(f"w{k}", (8, 128), 2, 0) for k in range(1000)], "overlap"),
+    ],
+)
+def test_tensors_that_cannot_be_are_refused(
+    entries: list[tuple[str, tuple[int, ...], int, int]], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(tensors_at(*entries))
+    with pytest.raises(InputError, match=message):
+        read_gguf(path)
+
+
 def pack_words(numbers: Array, order: tuple[int, ...]) -> Array:
     """Eight numbers along the last axis in a word; ``order[k]`` is the number in nibble k."""
     eights = numbers.reshape(*numbers.shape[:-1], -1, 8).astype(np.uint32)

@@ -74,6 +74,31 @@ def test_onnx_runtime_agrees_within_a_step(name: str, scheme: str) -> None:
     assert np.abs(got - expected).max() <= span / 64, output
 
 
+@pytest.mark.parametrize("scheme", ["int8", "int16", "f8"])
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (4, 16)])
+def test_onnx_runtime_keeps_biases_and_relus(scheme: str, shape: tuple[int, ...]) -> None:
+    # The weights of one channel are so small that its bias is no 32-bit integer in their scale.
+    onnxruntime = pytest.importorskip("onnxruntime")
+    taps = shape[2:] and (3, 3)
+    first, second = draw(8, shape[1], *taps), draw(4, 8, *taps, seed=1)
+    first[2] *= 1e-12
+
+    def model(x: Any) -> Any:
+        layer = F.conv if taps else F.linear
+        x = layer(x, x.graph.add_weight("a", first), np.full(8, 0.5, np.float32))
+        return layer(F.relu(x), x.graph.add_weight("b", second))
+
+    graph = monograph.trace(model, f"f32[{', '.join(map(str, shape))}]")
+    x = draw(*shape, seed=2)
+    quantized = monograph.quantize(graph, monograph.quantize.profile(graph, [x]), scheme)
+    written = monograph.quantize.to_onnx(quantized).SerializeToString()
+    (got,) = onnxruntime.InferenceSession(written).run(None, {"x": x})
+    (expected,) = monograph.interpret(quantized, [x])
+    assert relative_error(got, expected) < 5e-3
+    (again,) = monograph.interpret(monograph.from_onnx(written), [x])
+    assert relative_error(again, expected) < 1e-5
+
+
 def test_layers_multiply_integers() -> None:
     graph = images()
     compiled = monograph.compile(monograph.quantize(graph, profile_of(images)), strict=True)
