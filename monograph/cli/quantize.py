@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from monograph.cli import common
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 
 if TYPE_CHECKING:
     from monograph.ir.graph import Graph
     from monograph.quantization.profile import Profile
+    from monograph.quantization.scheme import Scheme
 
 OUTPUTS = ".onnx, .mono or .ir"
+SCHEME_HELP = (
+    "int8, int8-symmetric, int8-per-tensor, int8-percentile, int8-entropy, int8-mse, int16, f8; "
+    "of weights alone w8, w4, w3; with products of integers w8a8, w4a8."
+)
 
 
 def quantize(
@@ -24,15 +32,16 @@ def quantize(
     types: common.Types = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="Samples to profile: a .npz file, an array for each input."),
+        typer.Option(
+            "--data",
+            help="Samples to profile: a .npz file, an array for each input, or a .npy file.",
+        ),
     ] = None,
     profile: Annotated[
         Path | None,
         typer.Option("--profile", help="A profile to use; with --data, where to write it."),
     ] = None,
-    scheme: Annotated[
-        str, typer.Option("--scheme", "-s", help="int8, int8-mse, w8, w4, w3, f8, int16, …")
-    ] = "int8",
+    scheme: Annotated[str, typer.Option("--scheme", "-s", help=SCHEME_HELP)] = "int8",
     skip: Annotated[
         list[str] | None, typer.Option("--skip", help="A layer that stays in float. Repeat it.")
     ] = None,
@@ -41,6 +50,24 @@ def quantize(
     ] = None,
     per_channel: Annotated[
         bool, typer.Option("--per-channel", help="Profile every channel, too.")
+    ] = False,
+    equalize: Annotated[
+        bool, typer.Option("--equalize", help="Move ranges between layers that follow each other.")
+    ] = False,
+    smoothing: Annotated[
+        float | None,
+        typer.Option(
+            "--smoothing", min=0.0, max=1.0, help="Move ranges from activations to weights: 0.5."
+        ),
+    ] = None,
+    max_error: Annotated[
+        float | None,
+        typer.Option(
+            "--max-error", help="Leave sensitive layers in float until the error is within this."
+        ),
+    ] = None,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Also measure every layer quantized alone.")
     ] = False,
     target: common.TargetName = None,
     as_json: Annotated[
@@ -56,24 +83,63 @@ def quantize(
     - monograph quantize model.onnx --data samples.npz --profile p.json --scheme int8-mse -o q.mono
     - monograph quantize model.onnx --profile p.json --skip conv_3 -o q.mono
     - monograph quantize model.onnx --scheme w4 -o q.mono
+    - monograph quantize model.onnx --data samples.npz --sensitivity --max-error 0.01 -o q.mono
     """
     from monograph.quantization.interface import quantize as convert
+    from monograph.quantization.samples import read_batches
     from monograph.quantization.scheme import scheme_of
 
     chosen = scheme_of(scheme)
     if skip:
         chosen = replace(chosen, skip=tuple(skip))
-    if output is not None and output.suffix not in (".onnx", ".mono", ".ir"):
-        raise InputError(f"{str(output)!r} is no kind of model", expected=OUTPUTS)
+    _check_output(output)
+    options = Profiling(batch, per_channel, equalize, smoothing)
+    measures = sensitivity or max_error is not None
+    if data is None and (measures or equalize or smoothing is not None):
+        raise InputError(
+            "samples are needed to equalize, to smooth and to measure errors",
+            expected="--data samples.npz",
+        )
+    table = None
     with common.showing_progress("quantizing"):
         graph = _graph(model, types or [])
-        found = None if chosen.weight_only else _profile(graph, data, profile, batch, per_channel)
-        made, report = convert.with_report(graph, found, chosen)
+        batches = None if data is None else read_batches(data, graph, batch)
+        found = _profile(graph, batches, profile, chosen, options)
+        if sensitivity:
+            table = convert.sensitivity(graph, found, batches or (), chosen)
+        if max_error is None:
+            made, report = convert.with_report(graph, found, chosen)
+        else:
+            made, report = convert.mixed(graph, found, batches or (), chosen, max_error=max_error)
         if output is not None:
             _write(made, output, target)
-    print(report.dumps() if as_json else report)
+    if as_json:
+        measured = {} if table is None else {"sensitivity": table.to_json()}
+        print(json.dumps({**report.to_json(), **measured}, indent=2))
+    else:
+        print(report if table is None else f"{report}\n\n{table}")
     if output is not None:
         print(f"wrote {output}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Profiling:
+    """How a profile is taken."""
+
+    batch: int | None
+    per_channel: bool
+    equalize: bool
+    smoothing: float | None
+
+
+def _check_output(output: Path | None) -> None:
+    """Refuse what could not be written after everything else is done."""
+    if output is None:
+        return
+    if output.suffix not in (".onnx", ".mono", ".ir"):
+        raise InputError(f"{str(output)!r} is no kind of model", expected=OUTPUTS)
+    if not output.parent.is_dir():
+        raise InputError(f"there is no folder {str(output.parent)!r} to write to")
 
 
 def _graph(model: str, types: list[str]) -> Graph:
@@ -95,26 +161,38 @@ def _graph(model: str, types: list[str]) -> Graph:
 
 
 def _profile(
-    graph: Graph, data: Path | None, path: Path | None, batch: int | None, per_channel: bool
-) -> Profile:
+    graph: Graph,
+    batches: Sequence[Any] | None,
+    path: Path | None,
+    scheme: Scheme,
+    options: Profiling,
+) -> Profile | None:
+    """The profile of the samples, or that of a file; None where a scheme needs none."""
     from monograph.quantization.interface import quantize as convert
     from monograph.quantization.profile import Profile
-    from monograph.quantization.samples import read_batches
 
-    if data is None and path is None:
-        raise InputError(
-            "quantizing activations needs samples of them",
-            expected="--data samples.npz, or --profile of a run before",
-            hint="--scheme w8 and w4 quantize weights alone, and need neither",
+    changes = options.equalize or options.smoothing is not None
+    if scheme.weight_only and path is None and not changes:
+        return None
+    if batches is not None:
+        taken = convert.profile(
+            graph,
+            batches,
+            per_channel=options.per_channel,
+            equalize=options.equalize,
+            smoothing=options.smoothing,
+            progress=False,
         )
-    if data is None:
-        assert path is not None
-        return Profile.load(path)
-    batches = read_batches(data, graph, batch)
-    taken = convert.profile(graph, batches, per_channel=per_channel, progress=False)
+        if path is not None:
+            taken.save(path)
+        return taken
     if path is not None:
-        taken.save(path)
-    return taken
+        return Profile.load(path)
+    raise InputError(
+        "quantizing activations needs samples of them",
+        expected="--data samples.npz, or --profile of a run before",
+        hint="--scheme w8 and w4 quantize weights alone, and need neither",
+    )
 
 
 def _write(graph: Graph, output: Path, target: str | None) -> None:

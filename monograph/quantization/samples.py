@@ -1,4 +1,4 @@
-"""Batches from a file of samples: a ``.npz`` with an array for each input of a model."""
+"""Batches from a file of samples: a ``.npz`` with an array for each input, or a ``.npy``."""
 
 from __future__ import annotations
 
@@ -46,11 +46,14 @@ def read_batches(path: str | Path, graph: Graph, batch: int | None = None) -> li
 
 def _read(path: Path) -> dict[str, Array]:
     if not path.is_file():
-        raise InputError(f"there is no file {str(path)!r}", expected="a .npz file of samples")
+        raise InputError(
+            f"there is no file {str(path)!r}", expected="a .npz or .npy file of samples"
+        )
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if isinstance(file, np.ndarray):
-                return {"": file}
+        file = np.load(path, allow_pickle=False)
+        if isinstance(file, np.ndarray):  # a .npy
+            return {"": file}
+        with file:
             return {name: file[name] for name in file.files}
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as problem:
         raise InputError(f"{path} is not a file of arrays", found=str(problem)) from None
@@ -65,5 +68,11 @@ def _array_of(arrays: dict[str, Array], value: Value, inputs: int) -> Array:
             f"the samples lack the input {value.name!r}",
             expected=f"an array of {value.type} for each input, by its name",
             found=", ".join(arrays) or "no array",
+        )
+    if found.dtype.kind not in "biuf":
+        raise InputError(
+            f"the samples of {value.name!r} are no numbers",
+            expected=str(value.type),
+            found=str(found.dtype),
         )
     return found.astype(value.dtype.numpy, copy=False)

@@ -42,6 +42,24 @@ def test_an_onnx_file_is_written(tmp_path: Path) -> None:
     assert {"quantize", "dequantize"} <= names
 
 
+def test_layers_are_measured_and_left_in_float(tmp_path: Path) -> None:
+    model = write_perceptron(tmp_path)
+    data = tmp_path / "samples.npy"
+    np.save(data, np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32))
+    given = ("quantize", model, "--data", str(data), "--equalize", "--sensitivity", "--json")
+    report = json.loads(output_of(*given))
+    errors = [each["error"] for each in report["sensitivity"]["layers"]]
+    assert len(errors) == len(report["layers"]) == 2 and min(errors) > 0
+    budget = str(sum(errors) / 2)
+    mixed = json.loads(output_of(*given, "--max-error", budget))
+    assert sorted(each["precision"] for each in mixed["layers"]) == ["float", "u8 × i8"]
+
+
+def test_every_scheme_is_in_the_help() -> None:
+    words = output_of("quantize", "--help").replace("│", " ").replace(",", " ").replace(".", " ")
+    assert set(monograph.quantize.schemes) <= set(words.replace(";", " ").split())
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     model = write_perceptron(tmp_path)
     done = invoke("quantize", model)
@@ -53,6 +71,14 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", a=np.zeros((4, 8)), b=np.zeros(3))
     done = invoke("quantize", model, "--data", str(tmp_path / "other.npz"))
     assert "lack the input" in str(done.exception)
+    np.savez(tmp_path / "words.npz", x=np.array(["a"] * 8))
+    done = invoke("quantize", model, "--data", str(tmp_path / "words.npz"))
+    assert "are no numbers" in str(done.exception)
+    done = invoke("quantize", model, "--scheme", "w8", "-o", str(tmp_path / "none" / "q.mono"))
+    assert "there is no folder" in str(done.exception)
+    for option in (["--sensitivity"], ["--max-error", "0.1"], ["--smoothing", "0.5"]):
+        done = invoke("quantize", model, "--scheme", "w8", *option)
+        assert "samples are needed" in str(done.exception)
     (tmp_path / "bad.npz").write_bytes(b"PK nothing")
     done = invoke("quantize", model, "--data", str(tmp_path / "bad.npz"))
     assert "not a file of arrays" in str(done.exception)
