@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from monograph.errors import InputError
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
 from monograph.switches import SWITCHES, any_off, is_on, switched_off
+from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
 
 GENERATOR = np.random.default_rng(0)
 IMAGE = GENERATOR.normal(size=(1, 16, 20, 20)).astype("f4")
@@ -56,6 +60,35 @@ def test_the_switches_that_matter_here_change_the_program(graph: Graph) -> None:
     for name in ("tiled_products", "winograd", "depthwise_convolutions", "streaming_attention"):
         with switched_off(name):
             assert notes() != usual, name
+
+
+def test_every_family_but_the_last_can_be_switched_off() -> None:
+    families = (*GROUP_FAMILIES, *KERNEL_FAMILIES)
+    assert [each.name for each in families if each.switch is None] == ["loops"]
+    assert {each.switch for each in families[:-1]} <= set(SWITCHES)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "shapes"),
+    [
+        ("patch_convolutions", partial(F.conv, stride=(4, 4)), [(1, 3, 32, 32), (32, 3, 4, 4)]),
+        ("window_convolutions", partial(F.conv, stride=(2, 2)), [(1, 3, 37, 37), (32, 3, 6, 6)]),
+        (
+            "transposed_operands",
+            lambda x, y: F.max(F.unsqueeze(x, 1) + F.unsqueeze(y, 0), axis=-1),
+            [(40, 64), (48, 64)],
+        ),
+    ],
+)
+def test_without_a_family_others_compute_the_same(
+    name: str, function: Callable[..., Value], shapes: list[tuple[int, ...]]
+) -> None:
+    arrays = [GENERATOR.normal(size=shape).astype("f4") for shape in shapes]
+    graph = monograph.trace(function, *(f"f32{list(shape)}" for shape in shapes))
+    expected = interpret(graph, arrays)[0]
+    with switched_off(name):
+        found = compile_graph(graph, Options(cache=False)).run(arrays)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_nothing_is_reused_in_an_arena_without_reuse(graph: Graph) -> None:

@@ -11,9 +11,9 @@ from monograph.targets.cpu.plans.plan import Family
 from monograph.targets.cpu.products.contract import plan_product
 
 GROUP_FAMILIES = (
-    Family("patches", plan_patches),
-    Family("windows", plan_windows),
-    Family("depthwise planes", plan_planes),
+    Family("patches", plan_patches, "patch_convolutions"),
+    Family("windows", plan_windows, "window_convolutions"),
+    Family("depthwise planes", plan_planes, "depthwise_convolutions"),
     Family("winograd", plan_winograd, "winograd"),
 )
 """Those that look at a group's nodes and layouts; a group that all refuse is lowered to kernels."""
@@ -21,7 +21,7 @@ GROUP_FAMILIES = (
 KERNEL_FAMILIES = (
     Family("depthwise", plan_depthwise, "depthwise_convolutions"),
     Family("product", plan_product, "tiled_products"),
-    Family("transposed operand", plan_transposed),
+    Family("transposed operand", plan_transposed, "transposed_operands"),
     Family("split reduction", plan_split_reduction, "split_reductions"),
     Family("loops", plan_loops),
 )

@@ -49,13 +49,23 @@ def convolve(**options: Any) -> Callable[..., Any]:
         ("patches", convolve(stride=(4, 4)), ("f32[1, 3, 64, 64]", "f32[32, 3, 4, 4]")),
         ("windows", convolve(stride=(2, 2)), ("f32[1, 3, 37, 37]", "f32[32, 3, 6, 6]")),
         ("winograd", convolve(), ("f32[1, 64, 58, 58]", "f32[64, 64, 3, 3]")),
+        (
+            "transposed operand",
+            lambda x, y: F.max(F.unsqueeze(x, 1) + F.unsqueeze(y, 0), axis=-1),
+            ("f32[40, 64]", "f32[48, 64]"),
+        ),
     ],
 )
-def test_each_family_plans_what_it_is_for(
+def test_each_family_plans_what_it_is_for_unless_it_is_off(
     family: str, function: Callable[..., Any], types: tuple[str, ...]
 ) -> None:
     found = built(function, *types).planned
     assert family in {each.plan.family for each in found}
+    switch = next(x.switch for x in (*GROUP_FAMILIES, *KERNEL_FAMILIES) if x.name == family)
+    if switch is not None:
+        with switched_off(switch):
+            found = built(function, *types).planned
+        assert found and family not in {each.plan.family for each in found}
 
 
 def test_the_families_before_the_chosen_one_have_refused_with_a_reason() -> None:
