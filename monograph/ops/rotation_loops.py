@@ -4,7 +4,7 @@ An iteration of QR's kind on a few vectors of numbers makes rotations much faste
 vectors can follow. So it writes them down, a sweep at a time, and the matrix is turned by all of
 them at once, a strip of columns after the other: the strip is in the nearest cache and its columns
 in the lanes of a vector, one row stays in a register while a sweep walks along the rows, and the
-strips are shared among threads. The rotations are made in f64, and vectors of f32 turned in f32.
+strips are shared among threads. Both are done in f64, whatever is asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Shape
 from monograph.ir.lower import Cell, LoopBuilder, Memory, Position, Scalar
-from monograph.ir.types import DType, c64, f32, i64
+from monograph.ir.types import DType, i64
 from monograph.ops.loop_numbers import Numbers
 from monograph.ops.matrices import real_dtype
 
@@ -106,11 +106,6 @@ class Recorder:
         self.b.store(self.rotations.count, self.at, self.sweeps.get())
 
 
-def turned_dtype(dtype: DType) -> DType:
-    """What vectors of a dtype are turned in: itself, but for short ones."""
-    return dtype if dtype.is_complex or dtype.bits > 16 else f32
-
-
 def strip_width(dtype: DType) -> int:
     """Columns that lie side by side in a strip: two cache lines."""
     return 1024 // dtype.bits
@@ -140,8 +135,7 @@ def in_strips(b: LoopBuilder, strips: Memory, at: Position) -> Scalar:
 
 def lanes_of(b: LoopBuilder, strips: Memory) -> AbstractContextManager[Scalar]:
     """The columns of a strip, in lanes."""
-    narrower = 2 if strips.dtype in (f32, c64) else 1  # than what else the node computes with
-    return b.loop(strip_width(strips.dtype), lanes=True, registers=STRIP_VECTORS * narrower)
+    return b.loop(strip_width(strips.dtype), lanes=True, registers=STRIP_VECTORS)
 
 
 def turn(

@@ -2,8 +2,8 @@
 
 A matrix that is wider than high is taken as its adjoint, which swaps left and right. It becomes
 bidiagonal, the iteration finds the singular values and writes its rotations down, and then those
-turn the products of the reflectors of either side into the vectors. All of it is in f64 (c128), but
-for the vectors of a narrower matrix, which are turned in f32 (c64).
+turn the products of the reflectors of either side into the vectors. All of it is in f64 (c128),
+since rotations that are multiplied up in f32 lose a digit at 512 rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from monograph.ops.rotation_loops import (
     strip_width,
     strips_of_identity,
     turn,
-    turned_dtype,
 )
 
 UNCONVERGED = "the singular values did not converge"
@@ -100,7 +99,7 @@ def _place(
 
 def _right(b: LoopBuilder, found: SingularValues) -> Memory:
     """The right singular vectors as rows, in strips."""
-    t, dtype = found.bidiagonal, turned_dtype(b.operands[0].dtype)
+    t, dtype = found.bidiagonal, working_dtype(b)
     batch = b.operands[0].shape[:-2]
     strips = strips_of_identity(b, dtype, batch, t.columns)
     with b.parallel(strips.shape[:-2]) as (*at, strip):
@@ -111,7 +110,7 @@ def _right(b: LoopBuilder, found: SingularValues) -> Memory:
 
 def _left(b: LoopBuilder, found: SingularValues, full_matrices: bool) -> Memory:
     """The left singular vectors as rows, in strips: as many as there are values, or all."""
-    t, dtype = found.bidiagonal, turned_dtype(b.operands[0].dtype)
+    t, dtype = found.bidiagonal, working_dtype(b)
     batch = b.operands[0].shape[:-2]
     count = t.rows if full_matrices else t.columns
     columns = strips_of_identity(b, dtype, batch, t.rows, count)
@@ -140,7 +139,7 @@ def _singular_values(b: LoopBuilder, values: Memory, with_vectors: bool) -> Sing
     t = Bidiagonal.room(b, working_dtype(b), (*batch, high, low))
     scale, order = b.temporary(f64, batch), b.temporary(i64, (*batch, low))
     room = low if with_vectors else 0
-    rotations = Rotations.room(b, turned_dtype(b.operands[0].dtype), batch, room, 2)
+    rotations = Rotations.room(b, working_dtype(b), batch, room, 2)
 
     def element(at: Position) -> Scalar:
         *entry, i, j = at

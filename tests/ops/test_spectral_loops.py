@@ -185,3 +185,13 @@ def test_real_matrices_have_real_eigenvalues_and_conjugate_pairs() -> None:
     first = np.flatnonzero(values.imag > 0)
     np.testing.assert_array_equal(values[first + 1], values[first].conj())
     np.testing.assert_array_equal(vectors[:, first + 1], vectors[:, first].conj())
+
+
+def test_vectors_in_f32_are_as_good_as_rounding_lets_them_be() -> None:
+    """Hundreds of rotations, multiplied up, lose nothing: five roundings of 6e-8 are left."""
+    x = draw(96, 96).astype(np.float32)
+    symmetric = (x + x.T) / 2
+    values, vectors = (each.astype("f8") for each in native(spectral.eigh, symmetric))
+    u, s, vh = (each.astype("f8") for each in native(spectral.svd, x))
+    for product, whole in (((vectors * values) @ vectors.T, symmetric), ((u * s) @ vh, x)):
+        assert np.linalg.norm(product - whole) < 3e-7 * np.linalg.norm(whole)
