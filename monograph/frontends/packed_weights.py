@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import ml_dtypes
 import numpy as np
 
 from monograph import functional as F
@@ -17,6 +18,7 @@ from monograph.errors import InputError
 from monograph.ir.graph import Graph, Value
 from monograph.ir.types import Array, dtype_of
 
+SCALE_DTYPES = tuple(np.dtype(each) for each in (np.float16, ml_dtypes.bfloat16, np.float32))
 GPTQ_ORDER = (0, 1, 2, 3, 4, 5, 6, 7)
 AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 """Which nibble of a word holds each of eight neighbours."""
@@ -100,9 +102,14 @@ def _layer(tensors: Mapping[str, Array], prefix: str) -> tuple[Array, Array, Arr
         raise InputError(f"there is no tensor {missing[0]!r}", expected=", ".join(names))
     words, zeros, scales = (np.asarray(tensors[name]) for name in names)
     is_right = all(each.ndim == 2 and each.dtype == np.int32 for each in (words, zeros))
-    if not is_right or scales.ndim != 2 or 0 in scales.shape:
-        raise _wrong(prefix, f"{words.dtype}{words.shape}, {zeros.dtype}{zeros.shape}")
-    return words, zeros, scales.astype(np.float32)
+    is_right = is_right and scales.ndim == 2 and scales.dtype in SCALE_DTYPES
+    if not is_right or 0 in words.shape or 0 in scales.shape:
+        parts = ", ".join(f"{each.dtype}{each.shape}" for each in (words, zeros, scales))
+        raise _wrong(prefix, parts)
+    scales = scales.astype(np.float32)
+    if not np.isfinite(scales).all():
+        raise InputError(f"{prefix}: not all scales are finite", expected="finite numbers")
+    return words, zeros, scales
 
 
 def _nibbles(words: Array, order: tuple[int, ...]) -> Array:

@@ -76,7 +76,10 @@ def _observe(
 ) -> dict[str, Activation]:
     """What the observers say of one batch; ``limits`` are raised to hold all of it."""
     while True:
-        results = run.run({**inputs, LIMITS: limits})
+        try:
+            results = run.run({**inputs, LIMITS: limits})
+        except InputError as error:
+            raise error.with_context(where=f"batch {number}") from None
         tail = results[len(results) - len(program.observed) * program.parts() :]
         rows = [tail[k :: program.parts()] for k in range(program.parts())]
         ranges = [

@@ -181,5 +181,12 @@ def test_layers_that_are_none_are_refused() -> None:
         read_gptq({**tensors, "q.g_idx": tensors["q.g_idx"][::-1]}, "q")
     with pytest.raises(InputError, match="not a layer"):
         read_awq({**tensors, "q.qweight": tensors["q.qweight"].astype(np.int64)}, "q")
+    scales = tensors["q.scales"]
+    for wrong in (scales[:, :5], scales.astype(np.int32), np.full(scales.shape, "a"), scales[0]):
+        with pytest.raises(InputError, match="not a layer"):
+            read_gptq({**tensors, "q.scales": wrong}, "q")
+    for number in (np.nan, np.inf):
+        with pytest.raises(InputError, match="finite"):
+            read_awq({**tensors, "q.scales": np.full_like(scales, number)}, "q")
     with pytest.raises(InputError, match="not a layer"):
-        read_gptq({**tensors, "q.scales": tensors["q.scales"][:, :5]}, "q")
+        read_awq({**tensors, "q.qweight": tensors["q.qweight"][:0]}, "q")

@@ -102,6 +102,11 @@ def test_nan_in_a_batch_is_named() -> None:
         monograph.quantize.profile(GRAPH, [BATCHES[0], wrong])
 
 
+def test_a_batch_of_another_shape_is_named() -> None:
+    with pytest.raises(InputError, match="batch 1"):
+        monograph.quantize.profile(GRAPH, [BATCHES[0], draw(4, 7)])
+
+
 def test_infinities_are_counted_apart() -> None:
     graph = monograph.trace(lambda x: F.linear(F.exp(x), draw(3, 4)), "f32[2, 4]")
     x = np.array([[0, 1, 2, 1000], [0, 0, 0, 0]], np.float32)

@@ -30,6 +30,8 @@ GRADIENTS_INSIDE = (
     "apply meta conversion to view functorch tensor",
 )
 """What torch.export complains of where a program differentiates something."""
+QUANTIZED_BY_TORCH = ("torch.classes.quantized", "quantized nyi in meta")
+"""How torch.export complains of weights that torch packed for its own quantized kernels."""
 DECIDED_BY_DATA = ("data-dependent", "data dependent", "must not be empty for symbol")
 """What it complains of where Python asks for a number that only a run can tell."""
 
@@ -157,14 +159,26 @@ def _all_watched() -> Iterator[None]:
 
 
 def _not_captured(target: Any, error: Exception) -> MonographError:
-    is_decided_by_data = any(complaint in str(error) for complaint in DECIDED_BY_DATA)
     return UnsupportedError(
         f"torch.export could not capture {_name(target)}: {_first_line(error)}",
-        hint='torch.compile(..., backend="monograph") compiles what lies before and after a choice '
-        "that Python makes by what a tensor holds; torch.cond and while_loop say it in the program"
-        if is_decided_by_data
-        else None,
+        hint=_advice(str(error)),
     ).with_context(source=_line_of_user(error))
+
+
+def _advice(complaint: str) -> str | None:
+    """What to do about a complaint of torch.export, where that is known."""
+    if any(each in complaint for each in DECIDED_BY_DATA):
+        return (
+            'torch.compile(..., backend="monograph") compiles what lies before and after a choice '
+            "that Python makes by what a tensor holds; torch.cond and while_loop say it in the "
+            "program"
+        )
+    if any(each in complaint for each in QUANTIZED_BY_TORCH):
+        return (
+            "torch.export cannot look into modules that torch.ao.quantization made: quantize the "
+            "float module with monograph.quantize, or export PT2E's form of it"
+        )
+    return None
 
 
 def _name(target: Any) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # registers torch.ops.quantized_decomposed
 from torch import Tensor, nn
 
 import monograph
+from monograph.errors import UnsupportedError
 
 OPS = torch.ops.quantized_decomposed
 
@@ -42,6 +45,16 @@ def test_a_quantized_layer(points: Tensor) -> None:
     for got, expected in zip(compiled(x), module(x), strict=True):
         assert got.dtype is expected.dtype
         assert torch.equal(got, expected)
+
+
+def test_modules_with_packed_weights_are_refused_with_advice() -> None:
+    module = nn.Sequential(nn.Linear(8, 4)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        packed = torch.ao.quantization.quantize_dynamic(module, {nn.Linear}, dtype=torch.qint8)
+        with pytest.raises(UnsupportedError) as raised:
+            monograph.compile(packed, torch.ones(2, 8))
+    assert "monograph.quantize" in str(raised.value.hint)
 
 
 class Products(nn.Module):
