@@ -18,7 +18,17 @@ from itertools import product
 
 from monograph.dataclass import dataclass
 from monograph.errors import DimensionError
-from monograph.ir.dims import Atom, Dim, FloorDiv, Max, Min, Mod, Symbol, SymbolicDim
+from monograph.ir.dims import (
+    Atom,
+    Dim,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Symbol,
+    SymbolicDim,
+    provably_at_least,
+)
 from monograph.ir.dims.polynomial import bounds_of
 from monograph.kernel.expr import Buffer, Expr, Index, Load, walk
 from monograph.kernel.loops import (
@@ -147,14 +157,26 @@ def _is_natural(dim: Dim, ranges: Mapping[Symbol, Range]) -> bool:
     waiting, steps = [dim], 0
     while waiting:
         found = waiting.pop()
-        low, _ = bounds_of(found)
-        if low is not None and low >= 0:
+        if provably_at_least(_without_common_factors(found), 0):
             return True
         steps += 1
         if steps > MAX_STEPS:
             return False
         waiting += _without_innermost(found, ranges, order)
     return False
+
+
+def _without_common_factors(dim: Dim) -> Dim:
+    """``dim`` divided by what is a factor of all of its terms and never negative."""
+    if not isinstance(dim, SymbolicDim):
+        return dim
+    first, *others = (list(atoms) for atoms, _ in dim.terms())
+    for atom in first:
+        low, _ = bounds_of(atom)
+        if low is not None and low >= 0 and all(atom in atoms for atoms in others):
+            slope, _ = _split(dim, atom)
+            return dim if slope is None else _without_common_factors(slope)
+    return dim
 
 
 def _without_innermost(
