@@ -174,13 +174,21 @@ class _Writer:
         if isinstance(self.original.graph._codegen, _PyTreeCodeGen):
             return leaves
         returned = _pytree.tree_unflatten(leaves, self.exported.output_spec)
-        kinds = (torch.fx.Node, tuple, list, dict, type(None))
-        if type(returned) not in kinds and not isinstance(returned, torch.fx.Node):
-            raise UnsupportedError(
-                f"a graph that returns a {type(returned).__name__} is not optimised in place",
-                hint="return tensors, or tuples, lists and dicts of them",
-            )
+        _check_kinds(returned)
         return returned
+
+
+def _check_kinds(returned: Any) -> None:
+    """Refuse what a graph cannot make anew: named tuples, also inside of others."""
+    kind = type(returned)
+    if kind in (tuple, list, dict):
+        for each in returned.values() if kind is dict else returned:
+            _check_kinds(each)
+    elif returned is not None and not isinstance(returned, torch.fx.Node):
+        raise UnsupportedError(
+            f"a graph that returns a {kind.__name__} is not optimised in place",
+            hint="return tensors, or tuples, lists and dicts of them",
+        )
 
 
 def _key(entry: Any) -> Any:

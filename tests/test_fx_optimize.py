@@ -154,3 +154,12 @@ def test_what_is_no_graph_and_what_is_random_are_refused() -> None:
 
     with pytest.raises(UnsupportedError, match="random"):
         monograph.fx.optimize(torch.fx.symbolic_trace(Noisy()), torch.randn(3))
+
+
+def test_named_tuples_are_refused_wherever_they_stand() -> None:
+    class Both(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x * 1.0, torch.max(x, dim=1)
+
+    with pytest.raises(UnsupportedError, match="a graph that returns a max"):
+        monograph.fx.optimize(torch.fx.symbolic_trace(Both()), torch.randn(3, 4))

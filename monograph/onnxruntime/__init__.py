@@ -50,6 +50,8 @@ from monograph.onnxruntime.options import (
 from monograph.onnxruntime.session import InferenceSession
 from monograph.onnxruntime.values import OrtValue, copy_tensors
 
+__version__ = get_version_string()
+
 __all__ = [
     "ExecutionMode",
     "ExecutionOrder",

@@ -49,6 +49,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "where": (lambda x, y: (np.where(x > 0, x, y), np.where(x, 1.0, y)), (X, Y)),
     "clip": (lambda x, i: (np.clip(x, -0.5, 0.5), np.clip(x, 0, None), np.clip(i, -2, 2)), (X, I)),
     "rounding": (lambda x: (np.round(x), np.round(x * 100, 1), np.rint(x), np.floor(x)), (X,)),
+    "rounding whole numbers": (
+        lambda i: (np.round(i * 37, -1), np.round(i * 50 + 25, -2), np.round(i, 2)),
+        (I,),
+    ),
     "searchsorted": (lambda x: np.searchsorted(np.linspace(-2, 2, 9, dtype="f4"), x), (X,)),
     "nan_to_num": (lambda x: np.nan_to_num(np.log(x) / (x > 0), nan=3.0), (X,)),
     "isclose": (lambda x, y: np.isclose(x, x + y * 1e-6), (X, Y)),
@@ -194,3 +198,12 @@ def test_what_cannot_be_traced_is_named() -> None:
         monograph.trace(lambda x: np.sum(x, where=B), X)
     with pytest.raises(TypeError, match="no numbers while the graph is built"):
         monograph.trace(lambda x: np.asarray(x), X)
+
+
+def test_methods_of_arrays_are_answered_with_the_function() -> None:
+    with pytest.raises(AttributeError, match=r"as numpy\.sum\(x\)"):
+        monograph.trace(lambda x: x.sum(), X)
+    with pytest.raises(AttributeError, match=r"as numpy\.transpose\(x\)"):
+        monograph.trace(lambda x: x.T, X)
+    with pytest.raises(AttributeError, match="no attribute 'sums'$"):
+        monograph.trace(lambda x: x.sums(), X)

@@ -9,9 +9,11 @@ import warnings
 import numpy as np
 import pytest
 
+import monograph
+
 onnxruntime = pytest.importorskip("onnxruntime")
 import monograph.onnxruntime as ours  # noqa: E402
-import monograph.onnxruntime.capi.onnxruntime_pybind11_state  # noqa: E402, F401
+import monograph.onnxruntime.capi.onnxruntime_pybind11_state  # noqa: E402
 from tests.onnxruntime.behaviours import BEHAVIOURS, X, model  # noqa: E402
 
 
@@ -30,6 +32,10 @@ def test_options_without_an_effect_are_named() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ours.InferenceSession(model(), ours.SessionOptions())
+
+
+def test_the_version_is_this_compilers() -> None:
+    assert ours.__version__ == ours.get_version_string() == monograph.__version__
 
 
 def test_libraries_of_others_are_refused() -> None:

@@ -252,8 +252,11 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, min: Any = None, max: Any
 def round_(a: Any, decimals: int = 0) -> Value:
     """The nearest number with so many decimals, halves to the even one."""
     x = value_of(a)
-    if not decimals or not (x.dtype.is_float or x.dtype.is_complex):
+    is_whole = not (x.dtype.is_float or x.dtype.is_complex)
+    if not decimals or (is_whole and decimals > 0):
         return F.round(x) if x.dtype.is_float else x
+    if is_whole:
+        return F.cast(round_(F.cast(x, "f64"), decimals), x.dtype)
     scale = 10.0 ** abs(decimals)
     if decimals > 0:
         return F.divide(F.round(F.multiply(x, scale)), scale)
