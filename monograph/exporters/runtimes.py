@@ -89,7 +89,7 @@ def run_onnx(model: bytes, arrays: Sequence[Array]) -> list[Array]:
     import onnxruntime  # type: ignore[import-untyped]  # has no stubs
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # errors are raised, too
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_inputs()]
     results: list[Array] = session.run(None, dict(zip(names, arrays, strict=True)))

@@ -8,8 +8,9 @@ answer is never written.
 from __future__ import annotations
 
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError, MonographError
-from monograph.exporters.formats import FORMATS, Format, Written
+from monograph.exporters.formats import FORMATS, Format, Run, Written
 from monograph.inspect.precise import double_precision, judge
 from monograph.inspect.samples import Sample, draw_samples
 from monograph.inspect.subject import Subject
@@ -31,6 +32,8 @@ from monograph.progress import announce
 from monograph.runtime.atomic import replacing
 
 MOST_SAMPLES = 3
+MOST_OF_REASON = 160
+"""Characters that are shown of why a runtime refuses a sample."""
 ORDINARY = ("given", "normal", "wide")
 """Kinds of sample that every runtime must agree on; what they make of NaN is their own."""
 
@@ -46,6 +49,8 @@ class Conversion:
     difference: float = 0.0
     samples: int = 0
     remark: str = ""
+    refusals: tuple[str, ...] = ()
+    """The samples that a runtime refused, with why: nothing was compared on them."""
 
     @property
     def is_wrong(self) -> bool:
@@ -53,13 +58,20 @@ class Conversion:
         return self.word == "wrong"
 
     def __str__(self) -> str:
+        if self.word is None and not self.remark:
+            why = "no sample can be drawn"
+            if self.refusals:
+                why = f"every sample is refused: {self.refusals[0]}"
+            return f"{self.title}: not compared, because {why}"
         if self.word is None:
             return f"{self.title}: not run, because {self.remark}"
         count = f"{self.samples} sample{'' if self.samples == 1 else 's'}"
         text = f"{self.title}: {self.word} on {count}, beside {self.compared_with}"
         if self.word != "exact":
             text += f" (difference {self.difference:.1e})"
-        return f"{text}: {self.remark}" if self.remark else text
+        if self.remark:
+            text += f": {self.remark}"
+        return f"{text}; not run on {'; '.join(self.refusals)}" if self.refusals else text
 
 
 def _native(graph: Graph) -> Written:
@@ -119,41 +131,95 @@ def convert(
     reason = written.not_run or _not_passable(graph, format_)
     if written.run is None or reason:
         return Conversion(format_.title, written.files, None, "", remark=reason)
-    words, differences, remarks, others = [], [0.0], [], subject.framework_name
-    refusal = "no sample can be drawn"
-    for sample in _samples(subject, graph, sizes or {}, seed):
+    compared = _compare(written.run, format_, subject, graph, sizes or {}, seed)
+    if not compared.samples and compared.is_framework_unfit:
+        subject = replace(subject, framework=None, framework_name="the interpreter")
+        again = _compare(written.run, format_, subject, graph, sizes or {}, seed)
+        again.refusals += compared.refusals[:1]
+        compared = again
+    return Conversion(
+        format_.title,
+        written.files,
+        worst_word(compared.words) if compared.words else None,
+        subject.framework_name,
+        max(compared.differences, default=0.0),
+        compared.samples,
+        compared.remarks[0] if compared.remarks else "",
+        tuple(compared.refusals),
+    )
+
+
+@dataclass
+class _Compared:
+    """What the samples gave."""
+
+    samples: int = 0
+    words: list[str] = field(default_factory=list)
+    differences: list[float] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    is_framework_unfit: bool = False
+    """Whether the framework refused inputs that the interpreter may take."""
+
+
+def _compare(
+    run: Run,
+    format_: Format,
+    subject: Subject,
+    graph: Graph,
+    sizes: Mapping[str, int],
+    seed: int,
+) -> _Compared:
+    """Hold the answers against the reference's, on samples that both sides take.
+
+    Runtimes refuse what they cannot do with exceptions of all kinds, for sizes of zero above all:
+    such a sample says nothing about the numbers, and is named beside the verdict.
+    """
+    found = _Compared()
+    for sample in _samples(subject, graph, sizes, seed):
+        if found.samples == MOST_SAMPLES:
+            break
         announce(f"comparing on {sample.name}")
         try:
             expected = _expected(subject, graph, sample)
-        except MonographError as error:  # inputs that the model itself refuses say nothing
-            refusal = f"the model refuses every sampled input ({error.message})"
+        except Exception as error:
+            found.is_framework_unfit |= subject.framework is not None
+            found.refusals.append(_refusal(sample, subject.framework_name, error))
             continue
+        try:
+            answers = run(sample.arrays)
+        except Exception as error:
+            found.refusals.append(_refusal(sample, f"the runtime of {format_.title}", error))
+            continue
+        found.samples += 1
         reference = double_precision(graph, sample.arrays)
-        answers = written.run(sample.arrays)
         for number, (got, other) in enumerate(zip(answers, expected, strict=True)):
             exact = None if reference is None else np.asarray(reference[number])
             verdict = judge(np.asarray(got), np.asarray(other), exact)
-            differences.append(verdict.difference)
-            words.append(verdict.word)
+            found.differences.append(verdict.difference)
+            found.words.append(verdict.word)
             if verdict.word == "wrong":
                 name = graph.outputs[number].name
-                remarks.append(f"%{name} on {sample.name}: {verdict.remark or 'other numbers'}")
-    count = len(words) // max(len(graph.outputs), 1)
-    if not count:
-        return Conversion(format_.title, written.files, None, "", remark=refusal)
-    remark = remarks[0] if remarks else ""
-    word = worst_word(words)
-    return Conversion(format_.title, written.files, word, others, max(differences), count, remark)
+                found.remarks.append(
+                    f"%{name} on {sample.name}: {verdict.remark or 'other numbers'}"
+                )
+    return found
+
+
+def _refusal(sample: Sample, who: str, error: Exception) -> str:
+    """Who refused a sample and why, in a line."""
+    text = error.message if isinstance(error, MonographError) else str(error)
+    line = " ".join(text.split()) or type(error).__name__
+    return f"{sample.name} ({who}: {textwrap.shorten(line, MOST_OF_REASON, placeholder=' …')})"
 
 
 def _samples(
     subject: Subject, graph: Graph, sizes: Mapping[str, int], seed: int
 ) -> Iterator[Sample]:
-    """A few ordinary ones; the caller's own inputs come first, where their sizes are meant."""
+    """The ordinary ones; the caller's own inputs come first, where their sizes are meant."""
     given = subject.given if not sizes else ()
     drawn = draw_samples(graph, given, None, seed, subject.state)
-    ordinary = (each for each in drawn if each.name.split()[0] in ORDINARY)
-    return islice(ordinary, MOST_SAMPLES)
+    return (each for each in drawn if each.name.split()[0] in ORDINARY)
 
 
 def _expected(subject: Subject, graph: Graph, sample: Sample) -> list[Any]:

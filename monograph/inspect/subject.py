@@ -24,7 +24,7 @@ from monograph.inspect.models import Model, find_model
 from monograph.inspect.python_files import blaming, folder_on_path, no_notices
 from monograph.ir.graph import Graph
 from monograph.ir.tree import flatten
-from monograph.ir.types import Array
+from monograph.ir.types import Array, TensorType, ValueType
 from monograph.progress import announce
 
 Framework = Callable[[Sequence[Any]], list[Array]]
@@ -95,10 +95,15 @@ def _onnx_subject(model: Model) -> Subject:
     import onnxruntime  # type: ignore[import-untyped]  # has no stubs
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        str(model.path), options, providers=["CPUExecutionProvider"]
-    )
+    options.log_severity_level = 4  # errors are raised, too
+    try:
+        session = onnxruntime.InferenceSession(
+            str(model.path), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception:  # its errors have no class in common; it lacks some ops for some dtypes
+        return Subject(
+            model.name, graph, framework_name="the interpreter, as ONNX Runtime cannot load it"
+        )
     names = [each.name for each in session.get_inputs()]
 
     def call(arrays: Sequence[Any]) -> list[Array]:
@@ -157,25 +162,37 @@ def _torch_subject(model: Model) -> Subject:
     is_plain = all(isinstance(each, torch.Tensor) for each in leaves)
     answers = None
     if is_plain and not imported.graph.updates and None not in places:
-        answers = _torch_answers(subject, [each.position or 0 for each in imported.outputs])
+        answers = _torch_answers(
+            subject,
+            [each.position or 0 for each in imported.outputs],
+            [value.type for value in imported.graph.outputs],
+        )
     chosen = () if typed else tuple(given)
     name = "torch" if answers is not None else "the interpreter"
     return Subject(model.name, imported.graph, chosen, state, answers, name)
 
 
-def _torch_answers(subject: Any, places: Sequence[int]) -> Framework:
+def _torch_answers(subject: Any, places: Sequence[int], types: Sequence[ValueType]) -> Framework:
     """Eager's results, in the order of the graph's outputs."""
     import torch
 
     from monograph.frontends.torch.types import array_from_torch, array_to_torch
 
+    def array(leaf: Any, type_: ValueType) -> Array:
+        """A result; a number of Python has no dtype, and takes the one that the graph gives it."""
+        if isinstance(leaf, torch.Tensor):
+            return array_from_torch(leaf)
+        number = np.asarray(leaf)
+        if isinstance(type_, TensorType) and np.can_cast(number, type_.dtype.numpy, "same_kind"):
+            return number.astype(type_.dtype.numpy)
+        return number
+
     def call(arrays: Sequence[Any]) -> list[Array]:
-        tensors = [array_to_torch(np.ascontiguousarray(array)) for array in arrays]
+        tensors = [array_to_torch(np.ascontiguousarray(each)) for each in arrays]
         with torch.no_grad():
             leaves = torch.utils._pytree.tree_leaves(subject(*tensors))
-        found = [array_from_torch(torch.as_tensor(leaf)) for leaf in leaves]
-        ordered = sorted(zip(places, found, strict=True), key=lambda pair: pair[0])
-        return [array for _, array in ordered]
+        pairs = sorted(zip(places, leaves, strict=True), key=lambda pair: pair[0])
+        return [array(leaf, types[place]) for place, leaf in pairs]
 
     return call
 

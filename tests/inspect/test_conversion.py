@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 import torch
 
@@ -68,6 +70,74 @@ def test_free_sizes_are_drawn_or_fixed() -> None:
     assert convert(subject, WRITABLE["onnx"]).samples == 3
     fixed = convert(subject, WRITABLE["torchscript"], {"batch": 5})
     assert fixed.word in ("exact", "within rounding", "more accurate")
+
+
+class Sizes(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int, float]:
+        return x.relu(), x.numel(), x.shape[0] * 1.5
+
+
+@pytest.mark.parametrize("name", ["fx", "torchscript", "onnx", "monograph"])
+def test_numbers_of_python_are_compared_as_values(name: str) -> None:
+    batch = torch.export.Dim("batch")
+    subject = subject_from(Sizes(), [torch.randn(4, 3)], dynamic_shapes=({0: batch},))
+    made = convert(subject, WRITABLE[name])
+    assert made.word == "exact" and made.compared_with == "torch", str(made)
+
+
+def onnx_model(folder: Path, text: str) -> Path:
+    header = '<ir_version: 8, opset_import: ["": 18]>\n'
+    onnx.save(onnx.parser.parse_model(header + text), folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+def test_a_sample_that_a_runtime_refuses_is_named_and_the_others_count(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    gather = "g (float[N,2] x, int64[K] i) => (float[K,2] y) { y = Gather(x, i) }"
+    path = onnx_model(tmp_path, gather)
+    result = invoke("convert", str(path), str(tmp_path / "model.mlir"))
+    assert result.exit_code == 0, result.output
+    assert "exact on 3 samples, beside ONNX Runtime" in result.output
+    assert "not run on normal (N=0, K=0) (the runtime of StableHLO: " in result.output
+
+
+def test_a_sample_that_the_reference_refuses_is_named_too(tmp_path: Path) -> None:
+    top = "k = Constant<value_ints=[3]>() y, j = TopK<axis=0>(x, k)"
+    path = onnx_model(tmp_path, f"g (float[N,2] x) => (float[3,2] y, int64[3,2] j) {{ {top} }}")
+    made = convert(subject_from(path, []), WRITABLE["monograph"])
+    assert made.word == "exact" and made.samples == 3
+    assert "not run on normal (N=0) (ONNX Runtime: " in str(made)
+
+
+def test_where_every_sample_is_refused_nothing_is_compared() -> None:
+    def refuse(arrays: object) -> list[np.ndarray]:
+        raise RuntimeError("there is no such kernel")
+
+    format_ = Format("bad", "Bad", ".bad", lambda graph: Written({".bad": b""}, refuse))
+    made = convert(Subject("model", monograph.trace(F.relu, "f32[batch, 4]")), format_)
+    assert made.word is None and not made.is_wrong
+    assert str(made).startswith("Bad: not compared, because every sample is refused: normal (")
+    assert "there is no such kernel" in str(made)
+
+
+def test_a_model_that_onnx_runtime_cannot_load_is_held_against_the_interpreter(
+    tmp_path: Path,
+) -> None:
+    narrow = "a = Cast<to=16>(x) b = Abs(a) y = Cast<to=1>(b)"
+    path = onnx_model(tmp_path, f"g (float[N,2] x) => (float[N,2] y) {{ {narrow} }}")
+    made = convert(subject_from(path, []), WRITABLE["torchscript"])
+    assert made.word == "exact", str(made)
+    assert made.compared_with == "the interpreter, as ONNX Runtime cannot load it"
+
+
+def test_a_framework_that_cannot_run_the_model_is_replaced_by_the_interpreter() -> None:
+    def refuse(arrays: object) -> list[np.ndarray]:
+        raise RuntimeError("there is no such kernel")
+
+    graph = monograph.trace(F.relu, "f32[batch, 4]")
+    made = convert(Subject("model", graph, framework=refuse), WRITABLE["monograph"])
+    assert made.word == "exact" and made.compared_with == "the interpreter"
+    assert "there is no such kernel" in str(made)
 
 
 def test_the_python_file_stands_alone(tmp_path: Path) -> None:
