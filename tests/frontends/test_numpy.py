@@ -205,5 +205,5 @@ def test_methods_of_arrays_are_answered_with_the_function() -> None:
         monograph.trace(lambda x: x.sum(), X)
     with pytest.raises(AttributeError, match=r"as numpy\.transpose\(x\)"):
         monograph.trace(lambda x: x.T, X)
-    with pytest.raises(AttributeError, match="no attribute 'sums'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'sums'$"):
         monograph.trace(lambda x: x.sums(), X)
