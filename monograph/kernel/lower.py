@@ -7,6 +7,7 @@ slice or an expand costs nothing but another subscript, and equal formulas meet 
 
 Floats narrower than 32 bits are computed with in f32 and rounded where they are stored or cast. The
 interpreter rounds after every op; a kernel that holds several is closer to the exact result.
+Integers narrower than eight bits are computed with in i32 and wrap around after every op.
 Complex numbers are taken apart while formulas are made (``complex_numbers``).
 """
 
@@ -26,7 +27,7 @@ from monograph.kernel import complex_numbers, whole_numbers
 from monograph.kernel import expr as e
 from monograph.kernel.complex_moves import moved_whole
 from monograph.kernel.complex_numbers import involves_complex
-from monograph.kernel.expr import Apply, Buffer, Expr, Index
+from monograph.kernel.expr import Apply, Buffer, Expr, Index, Reduce
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import MemoryLayout, matching_runs
 from monograph.kernel.scalar import APPROXIMATED, BASIC, TO_BOOL
@@ -109,7 +110,7 @@ class GroupLowering:
         else:
             operands = [builder.broadcast(k, position) for k in self._order(node)]
             found = builder.apply(node.op.name, *operands, dtype=builder.result_dtype())
-        return builder.cast(found, wide(value.dtype))
+        return wrapped(builder.cast(found, wide(value.dtype)), value.dtype)
 
     def _order(self, node: Node) -> Sequence[int]:
         """In which order a function takes its operands: a sum takes what the group computes first.
@@ -125,6 +126,26 @@ class GroupLowering:
 def widened(element: Expr) -> Expr:
     """An element in the dtype in which it is computed with."""
     return e.cast(element, wide(element.dtype))
+
+
+def wrapped(element: Expr, dtype: DType) -> Expr:
+    """An integer narrower than eight bits, which is computed in ``i32``, held to its own bits."""
+    if not dtype.is_packed or not dtype.is_integer or _keeps_to(element, dtype):
+        return element
+    return e.cast(e.cast(element, dtype), element.dtype)
+
+
+def _keeps_to(element: Expr, dtype: DType) -> bool:
+    """Whether an element is seen at once to be a number of a dtype: it was one, or the largest."""
+    if isinstance(element, Reduce) and element.kind in ("max", "min"):
+        return _keeps_to(element.body, dtype)
+    if isinstance(element, e.Literal):
+        return bool(np.asarray(element.value).astype(dtype.numpy) == element.value)
+    return (
+        isinstance(element, Apply)
+        and element.function == "cast"
+        and element.operands[0].dtype is dtype
+    )
 
 
 class NodeLowering:

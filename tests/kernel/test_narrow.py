@@ -111,3 +111,75 @@ def test_moves_of_narrow_numbers_stay_in_kernels() -> None:
     executable = compile_graph(graph, Options(strict=True, cache=False))
     for got, expected in zip(executable.run([x]), interpret(graph, [x]), strict=True):
         assert (bits(got) == bits(expected)).all()
+
+
+def every_pair(name: str) -> tuple[Array, Array]:
+    """Every pair of numbers of a narrow integer, and one pair more so that vectors have a tail."""
+    numbers = patterns(name)[: 1 << dtype_of(name).bits]
+    left, right = np.meshgrid(numbers, numbers, indexing="ij")
+    return tuple(np.append(side, numbers[-1]) for side in (left, right))
+
+
+def arithmetic(x: Value, y: Value) -> list[Value]:
+    """What leaves the range of a narrow integer, and is looked at before it is stored."""
+    small = functional.bitwise_and(y, 1)
+    results = [
+        x + y,
+        x - y,
+        x * y,
+        -x,
+        functional.abs(x),
+        functional.bitwise_not(x),
+        functional.shift_left(x, small),
+        functional.shift_right(x + y, small),
+        functional.where(x < y, x + y, x * x),
+        functional.maximum(x + x, y),
+        (x + y) // y,
+        functional.square(x) - y,
+    ]
+    return [*(cast(each, "i32") for each in results), *(each < 1 for each in results), *results]
+
+
+@pytest.mark.parametrize("level", ["O0", "O2"])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_every_op_on_narrow_integers_wraps_around(name: str, level: str) -> None:
+    operands = every_pair(name)
+    graph = trace(arithmetic, *map(type_of_array, operands), name="arithmetic")
+    executable = compile_graph(graph, Options(level=level, strict=True, cache=False))
+    for got, expected in zip(executable.run(operands), interpret(graph, operands), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("level", ["O0", "O2"])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_sums_of_narrow_integers_wrap_around(name: str, level: str) -> None:
+    x = np.resize(patterns(name), (41, 23))
+
+    def sums(value: Value) -> list[Value]:
+        found = [
+            functional.sum(value, 1),
+            functional.prod(value, 0),
+            functional.max(value + value, 1),
+            functional.cumsum(value, 1),
+            functional.matmul(value, functional.transpose(value, (1, 0))),
+        ]
+        return [cast(each, "i32") for each in found]
+
+    graph = trace(sums, type_of_array(x), name="sums")
+    executable = compile_graph(graph, Options(level=level, strict=True, cache=False))
+    for got, expected in zip(executable.run([x]), interpret(graph, [x]), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_narrow_integers_wrap_as_in_jax(level: str) -> None:
+    def ops(x: Value, y: Value) -> list[Value]:
+        found = [x + 3, -x, x * 3, y - 3, functional.bitwise_not(y)]
+        return [*(cast(each, "i32") for each in found), x + x < 0]
+
+    x = np.array([7, -8], np.int8).astype(dtype_of("i4").numpy)
+    y = np.array([0, 9], np.uint8).astype(dtype_of("u4").numpy)
+    graph = trace(ops, type_of_array(x), type_of_array(y), name="jax")
+    executable = compile_graph(graph, Options(level=level, strict=True, cache=False))
+    found = [result.tolist() for result in executable.run([x, y])]
+    assert found == [[-6, -5], [-7, -8], [5, -8], [13, 6], [15, 6], [True, False]]
