@@ -42,13 +42,23 @@ def _variance(op: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.var(x, op.axes, correction=op.correction, keepdim=op.keepdims)
 
 
+def _end_of(dtype: torch.dtype, limit: float) -> float:
+    """The infinity, or the end of the dtype's range on its side."""
+    if dtype.is_floating_point:
+        return limit
+    if dtype is torch.bool:
+        return limit > 0
+    return torch.iinfo(dtype).max if limit > 0 else torch.iinfo(dtype).min
+
+
 def _extremum(function: Any, limit: float) -> Any:
     """torch refuses an empty axis; one more element, that any other replaces, stands for it."""
 
     def reference(op: Any, x: torch.Tensor) -> torch.Tensor:
         if op.may_be_empty:
             (axis,) = op.axes
-            extra = torch.full_like(x.sum(axis, keepdim=True), limit)
+            shape = [1 if k == axis % x.ndim else n for k, n in enumerate(x.shape)]
+            extra = torch.full(shape, _end_of(x.dtype, limit), dtype=x.dtype)
             x = torch.cat([x, extra], axis)
         return _over_axes(function)(op, x)
 

@@ -1,7 +1,8 @@
 """Maximum, minimum, argmax and argmin.
 
 A NaN among the elements is the result. The maximum of no elements does not exist, so an empty axis
-is refused, unless the op is told that -inf is meant then (inf for the minimum).
+is refused, unless the op is told that the dtype's lowest element is meant then (-inf of floats; its
+highest for the minimum).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import monograph.ops as ops  # whole, because the files that are used here import this one
@@ -18,7 +20,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, TensorType, bool_, i64, u8
+from monograph.ir.types import Array, DType, TensorType, bool_, dtype_of, i64, u8
 from monograph.ops import shape as shape_ops
 from monograph.ops.reduce.arithmetic import Sum
 from monograph.ops.reduce.base import (
@@ -34,14 +36,25 @@ from monograph.ops.reduce.base import (
     sample_operands,
     spread,
 )
-from monograph.ops.rules import normalize_axes, require
+from monograph.ops.rules import normalize_axes
+
+
+def dtype_limit(dtype: DType, lowest: bool) -> bool | int | float:
+    """The lowest (or highest) element that a dtype has."""
+    if dtype is bool_:
+        return not lowest
+    if dtype.is_integer:
+        limits = ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]
+        return int(limits.min if lowest else limits.max)
+    return -np.inf if lowest else np.inf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Extremum(Reduction):
     """The largest or smallest element; elements that tie have even parts of its gradient.
 
-    With ``may_be_empty`` that of no floats is the infinity that any of them would replace.
+    With ``may_be_empty`` that of no elements is the one that any of them would replace: an infinity
+    of floats, an end of the range of integers.
     """
 
     may_be_empty: bool = False
@@ -49,23 +62,16 @@ class Extremum(Reduction):
     def infer(self, x: TensorType) -> TensorType:
         """The operand's dtype without the reduced axes, none of which may be empty."""
         require_ordered(self.name, x)
-        if self.may_be_empty:
-            require(
-                x.dtype.is_float,
-                f"{self.name}: only floats may be absent",
-                expected="a float dtype",
-                found=x,
-            )
-        else:
+        if not self.may_be_empty:
             for axis in normalize_axes(self.name, self.axes, x.rank):
                 require_elements(self.name, x, axis)
         return super().infer(x)
 
-    def _options(self, x: Array, limit: float) -> dict[str, Any]:
-        """NumPy's options: the axes, and the infinity to begin with where that is asked for."""
+    def _options(self, x: Array, lowest: bool) -> dict[str, Any]:
+        """NumPy's options: the axes, and the element to begin with where that is asked for."""
         options = {"axis": self.axes, "keepdims": self.keepdims}
         if self.may_be_empty:
-            return options | {"initial": limit}
+            return options | {"initial": dtype_limit(dtype_of(x.dtype), lowest)}
         check_elements(self.name, x, self.axes)
         return options
 
@@ -96,6 +102,9 @@ class Extremum(Reduction):
         nothing = np.zeros((2, 0), np.float32)
         yield Sample(cls((1,), False, True), (nothing,), "nothing", False)
         yield Sample(cls((1,), True, True), (ties,), "perhaps empty", False)
+        for dtype in (np.int8, np.uint8, np.int32, np.int64, np.bool_):
+            name = np.dtype(dtype).name
+            yield Sample(cls((1,), False, True), (nothing.astype(dtype),), f"nothing {name}", False)
         yield Sample(cls((1,)), (np.array([[-128, 127], [5, -1]], np.int8),), "i8")
         yield Sample(cls((0,)), (np.array([[True, False], [False, False]]),), "bool")
 
@@ -105,7 +114,7 @@ class Max(Extremum):
     """The largest element along axes; NaN if there is one."""
 
     def evaluate(self, x: Array) -> Array:
-        return np.asarray(np.max(x, **self._options(x, -np.inf)))
+        return np.asarray(np.max(x, **self._options(x, True)))
 
 
 @function
@@ -120,7 +129,7 @@ class Min(Extremum):
     """The smallest element along axes; NaN if there is one."""
 
     def evaluate(self, x: Array) -> Array:
-        return np.asarray(np.min(x, **self._options(x, np.inf)))
+        return np.asarray(np.min(x, **self._options(x, False)))
 
 
 @function

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from monograph.ir.build import apply
 from monograph.ir.graph import Node, Value
 from monograph.ops.reduce import Max, Mean, Min, Prod, Reduction, Sum
+from monograph.ops.reduce.extremum import Extremum
 from monograph.ops.shape import reshape
 from monograph.rewrite.rule import Rule, rewrite
 from monograph.rewrite.signed_zero import never_negative_zero
@@ -55,8 +59,10 @@ def merged_reduction(node: Node) -> Value | None:
         left = [axis for axis in range(x.rank) if axis not in first]
         second = {left[axis] for axis in second}
     axes = tuple(sorted(first | second))
-    result: Value = type(node.op)(axes, node.op.keepdims)(x)
-    return result
+    merged = replace(node.op, axes=axes)
+    if isinstance(merged, Extremum) and isinstance(inner.op, Extremum):
+        merged = replace(merged, may_be_empty=merged.may_be_empty or inner.op.may_be_empty)
+    return apply(merged, x)
 
 
 RULES: tuple[Rule, ...] = (reduce_one_element, extreme_of_extreme)

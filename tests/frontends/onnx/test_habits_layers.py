@@ -11,7 +11,7 @@ from onnx import helper
 import monograph
 from monograph.frontends.onnx import from_onnx
 from monograph.ir.interpret import interpret
-from tests.frontends.onnx.models import model, op_names
+from tests.frontends.onnx.models import assert_equal, graph_of, model, op_names, run
 from tests.frontends.onnx.ort import agree, compare, model_of, run_ort
 
 
@@ -235,3 +235,23 @@ def test_slopes_of_prelu(slope: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("added", [(), (1,), (4,), (1, 4), (2, 1), (2, 4)])
 def test_what_gemm_adds(added: tuple[int, ...]) -> None:
     compare("Gemm", [draw(2, 3), draw(3, 4), draw(*added)], onnx=17)
+
+
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize(("name", "dtype"), [("float", "f4"), ("int32", "i4"), ("uint8", "u1")])
+@pytest.mark.parametrize("rows", [0, 3])
+def test_extremes_of_rows_that_may_be_none(op: str, name: str, dtype: str, rows: int) -> None:
+    body = f"a = Constant <value_ints = [0]> () y = {op} (x, a)"
+    text = f"g ({name}[N, M] x) => ({name}[1, M] y) {{ {body} }}"
+    x = np.arange(rows * 4).reshape(rows, 4).astype(dtype)
+    (expected,) = run_ort(model(text, 20), {"x": x})
+    assert_equal(run(text, x, opset=20), expected)
+    assert_equal(monograph.compile(graph_of(text, opset=20)).run([x]), expected)
+
+
+def test_extremes_of_extremes_of_what_may_be_nothing() -> None:
+    body = "a = Constant <value_ints = [0]> () k = ReduceMax (x, a) y = ReduceMax (k)"
+    text = f"g (float[N, M] x) => (float[1, 1] y) {{ {body} }}"
+    x = np.zeros((0, 4), np.float32)
+    (expected,) = run_ort(model(text, 20), {"x": x})
+    assert_equal(monograph.compile(graph_of(text, opset=20)).run([x]), expected)

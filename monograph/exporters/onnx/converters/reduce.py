@@ -6,11 +6,13 @@ saturate, and finds 0 to be the mean of nothing. Each is put right where it can 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from monograph.exporters.onnx.context import ExportContext
+from monograph.exporters.onnx.kernels import carrier
 from monograph.exporters.onnx.registry import Exported, expands, exports
 from monograph.exporters.onnx.scope import Term
 from monograph.ir.build import apply, cast_to
@@ -23,6 +25,7 @@ from monograph.ops import shape as shape_ops
 from monograph.ops.control import scan
 from monograph.ops.linalg import Matmul
 from monograph.ops.reduce.base import reduced_shape
+from monograph.ops.reduce.extremum import dtype_limit
 
 _FLAG = i32
 
@@ -115,9 +118,17 @@ def _may_hold_nan(node: Node) -> bool:
 def extremum(node: ExportContext[reduce.Max]) -> Exported:
     """max, min → ReduceMax, ReduceMin; NaN where there is one."""
     name = "ReduceMax" if node.op.name == "max" else "ReduceMin"
-    if not node.runs(name, node.dtype):
+    if not node.runs(name, node.dtype) or _lacks_limit(node, name):
         return None
     return _or_nan(node, _reduce(node, name))
+
+
+def _lacks_limit(node: ExportContext[reduce.Max], name: str) -> bool:
+    """Whether ONNX Runtime gives no limit of the dtype, or another's, where nothing is reduced."""
+    if not node.op.may_be_empty or node.dtype.is_float:
+        return False
+    is_native = node.dtype is not bool_ and carrier(name, node.dtype) is node.dtype
+    return not is_native and not provably_at_least(_elements(node), 1)
 
 
 def _or_nan(node: ExportContext[Any], reduced: Term) -> Term:
@@ -133,15 +144,27 @@ def _or_nan(node: ExportContext[Any], reduced: Term) -> Term:
 
 
 @expands(reduce.Max)
-def max_of_u64(op: reduce.Max, x: Value) -> Value:
-    """The maximum of keys in the same order."""
-    return from_key(apply(reduce.Max(op.axes, op.keepdims), u64_key(x)))
+def maximum_in_others(op: reduce.Max, x: Value) -> Value:
+    """The maximum of keys in the same order; of others, with the limit as one more element."""
+    if x.dtype is u64:
+        return from_key(apply(op, u64_key(x)))
+    return apply(reduce.Max(op.axes, op.keepdims), _with_limit(x, op.axes, lowest=True))
 
 
 @expands(reduce.Min)
-def min_of_u64(op: reduce.Min, x: Value) -> Value:
-    """The minimum of keys in the same order."""
-    return from_key(apply(reduce.Min(op.axes, op.keepdims), u64_key(x)))
+def minimum_in_others(op: reduce.Min, x: Value) -> Value:
+    """The minimum of keys in the same order; of others, with the limit as one more element."""
+    if x.dtype is u64:
+        return from_key(apply(op, u64_key(x)))
+    return apply(reduce.Min(op.axes, op.keepdims), _with_limit(x, op.axes, lowest=False))
+
+
+def _with_limit(x: Value, axes: Sequence[int], lowest: bool) -> Value:
+    """The operand with an element more along each axis, that any other replaces."""
+    for axis in sorted(axis % x.rank for axis in axes):
+        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        x = joining.concat([x, data.full(shape, dtype_limit(x.dtype, lowest), x.dtype)], axis)
+    return x
 
 
 def u64_key(x: Value) -> Value:

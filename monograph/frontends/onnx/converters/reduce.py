@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from monograph import functional as F
 from monograph.frontends.onnx.converters.shape import axes_of
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import apply, cast_to
-from monograph.ir.dims import Dim
+from monograph.ir.dims import Dim, provably_at_least
 from monograph.ir.graph import Value
 from monograph.ir.op import Op
-from monograph.ir.types import DType, bool_, f64, wide
+from monograph.ir.types import f64, wide
 from monograph.ops.cumulative import Cumprod, Cumsum
 from monograph.ops.reduce import Argmax, Argmin, Max, Min, Prod, Sum, reduced_shape
+from monograph.ops.reduce.extremum import dtype_limit
 from monograph.ops.rules import normalize_axes, normalize_axis
 
 
@@ -53,18 +52,9 @@ def reduce_extremum(node: OnnxNode) -> Value:
     largest = node.op_type == "ReduceMax"
     if any(x.shape[axis] == 0 for axis in axes):
         shape = reduced_shape(node.op_type, x.shape, axes, keepdims)
-        return F.full(shape, _limit(x.dtype, largest), x.dtype)
-    return apply((Max if largest else Min)(axes, keepdims), x)
-
-
-def _limit(dtype: DType, lowest: bool) -> bool | int | float:
-    """The lowest (or highest) element that a dtype has."""
-    if dtype is bool_:
-        return not lowest
-    if dtype.is_integer:
-        limits = np.iinfo(dtype.numpy)
-        return int(limits.min if lowest else limits.max)
-    return -np.inf if lowest else np.inf
+        return F.full(shape, dtype_limit(x.dtype, largest), x.dtype)
+    may_be_empty = not all(provably_at_least(x.shape[axis], 1) for axis in axes)
+    return apply((Max if largest else Min)(axes, keepdims, may_be_empty), x)
 
 
 _FLOAT_REDUCTIONS: dict[str, Callable[[Value, tuple[int, ...], bool], Value]] = {
