@@ -380,7 +380,7 @@ class TestDamage:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(build_module.Parts, "compiled", interrupted)
+            patch.setattr(build_module.PartsInProgress, "compiled", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 compile_graph(layered())
         assert not folder.exists()

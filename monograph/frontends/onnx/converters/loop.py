@@ -68,14 +68,14 @@ def loop(node: OnnxNode) -> Sequence[Value]:
         value if value is None or k > 1 else ranked_scalar(node, value)
         for k, value in enumerate(node.inputs)
     )
+    _check_body(node)
     made = stack_appended(node, _converted)
     return _converted(node) if made is None else made
 
 
-def _converted(node: OnnxNode) -> Sequence[Value]:
-    """A loop as a ``scan`` if it can be one, or else as a ``while``."""
-    initial = [node.input(index) for index in range(2, len(node.inputs))]
-    body = node.graph("body")
+def _check_body(node: OnnxNode) -> None:
+    """Refuse a body that takes or gives other than what the loop carries and collects."""
+    initial, body = node.inputs[2:], node.graph("body")
     if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
         raise node.error(
             "the body does not fit the carried values",
@@ -88,6 +88,12 @@ def _converted(node: OnnxNode) -> Sequence[Value]:
             expected=str(len(node.proto.output)),
             found=str(len(body.output) - 1),
         )
+
+
+def _converted(node: OnnxNode) -> Sequence[Value]:
+    """A loop as a ``scan`` if it can be one, or else as a ``while``."""
+    initial = [node.input(index) for index in range(2, len(node.inputs))]
+    body = node.graph("body")
     start = node.constant(1)
     goes_on = node.optional(1) is None or (start is not None and bool(start.reshape(())))
     trips = known_dim(node, 0)
