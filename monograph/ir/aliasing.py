@@ -1,4 +1,4 @@
-"""Arguments that share memory, which a program that writes to one of them must not be given.
+"""Refuses arguments that share memory with one that the program writes.
 
 A graph reads every input as it was given, and what it writes to an input is stored when all is
 computed. Where another argument lies in the same memory, eager mode would read there what was just

@@ -1,4 +1,4 @@
-"""Calls of functions that only another framework knows."""
+"""The base of ops that call a function of another framework, of which only types are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks over loop nests: every statement, expression and load, those of inner loops included."""
+"""Visitors of loop nests: every statement, expression and load, inner loops included."""
 
 from __future__ import annotations
 

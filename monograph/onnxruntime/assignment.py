@@ -1,4 +1,4 @@
-"""Which provider runs each node: the processor runs all of them, each by itself.
+"""ONNX Runtime's record of which provider runs each node: here the CPU provider runs them all.
 
 ONNX Runtime records this when a session is made, if the options ask for it.
 """

@@ -1,4 +1,4 @@
-"""Free sizes in a StableHLO module: asked of the inputs, computed with, and given to operations.
+"""Writes symbolic sizes as StableHLO: read from the inputs, computed, handed to operations.
 
     %n = stablehlo.get_dimension_size %arg0, dim = 0           the input is tensor<?x4xf32>
     %m = stablehlo.multiply %n, %two                           2*n

@@ -1,4 +1,4 @@
-"""MLIR's types, and the contents of its attributes, as ours."""
+"""Converts MLIR's types and attributes to Monograph's types and NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Free sizes of a StableHLO program: what it works out as numbers, as dimensions again.
+"""Reads the sizes that a StableHLO program computes back as symbolic dimensions.
 
 A program with free sizes (``tensor<?x4xf32>``) asks for a size, computes with it, and hands the
 result to an operation as a tensor:

@@ -1,4 +1,4 @@
-"""What a kind of processor is quick and slow at: the numbers that schedules are chosen by.
+"""The CPU cost table: latencies, cache lines and task sizes that schedules are chosen by.
 
 They speak of cache lines, distances, cycles, and work that is worth a thread. Each was found by
 measuring: the benchmark families that are named above a group are what another processor's would be

@@ -1,4 +1,4 @@
-"""Carried values of a loop that only grow, as stacked results.
+"""Turns tensors that a Loop appends to at every step into its stacked (scan) outputs.
 
 A list of what was found is often spelled as a tensor that each step appends to:
 

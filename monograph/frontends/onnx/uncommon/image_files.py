@@ -1,4 +1,4 @@
-"""Images from the bytes of a file."""
+"""Converter of ``ImageDecoder``: pixels from the bytes of an image file."""
 
 from __future__ import annotations
 
