@@ -9,9 +9,11 @@ import secrets
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads of this process are lost in a fork
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else torch.compile starts a GPU in every child
 
 from monograph.config import processor_count
 from tests.fuzz.check import Case, Choices, draw_case
@@ -19,7 +21,7 @@ from tests.fuzz.report import Finding, as_python, bucket, refusals, rough_bucket
 from tests.fuzz.routes import ROUTES
 from tests.fuzz.shrink import shrink
 from tests.fuzz.values import DTYPES
-from tests.fuzz.workers import Outcome, prepare, run_case, run_seeds
+from tests.fuzz.workers import PATIENCE, Outcome, prepare, run_case, run_seeds
 
 
 def main() -> int:
@@ -36,15 +38,19 @@ def main() -> int:
     outcomes: list[Outcome] = []
     deadline = started + 60 * options.minutes
     seeds = itertools.takewhile(lambda _: time.monotonic() < deadline, listed)
-    for outcome in run_seeds(seeds, lambda n: draw_case(n, choices), options.jobs, options.timeout):
+    draw = partial(draw_case, choices=choices)
+    for outcome in run_seeds(seeds, draw, options.jobs, options.timeout, options.patience):
         outcomes.append(outcome)
         verdict = outcome.verdict
         if options.verbose or verdict.is_finding:
             text = f"seed {outcome.seed}: {verdict.status} {verdict.message}"
             print(f"{text} ({outcome.seconds:.1f} s)", flush=True)
+        if verdict.is_finding:  # as it is: shrinking comes last, and a run may be cut off before
+            _write(Finding(outcome.case, verdict, [outcome.seed]), options.findings)
     findings = _findings([each for each in outcomes if each.verdict.is_finding], options)
     for finding in findings:
-        _show(finding, options.findings)
+        print(f"\n{_text(finding)}")
+        _write(finding, options.findings)
     print(f"\n{table(outcomes)}\n")
     for status in ("refused", "torch", "invalid"):
         if any(each.verdict.status == status for each in outcomes):
@@ -72,10 +78,15 @@ def _arguments() -> argparse.Namespace:
         "--timeout", type=float, default=40, help="seconds of processor time for each program"
     )
     parser.add_argument(
+        "--patience", type=float, default=PATIENCE, help="times that, by the clock, for each"
+    )
+    parser.add_argument(
         "--shrink", type=int, default=120, help="attempts for each finding; 0: none"
     )
     parser.add_argument("--shrink-minutes", type=float, default=20, help="for all of them")
-    parser.add_argument("--findings", type=Path, help="a file to append findings to")
+    parser.add_argument(
+        "--findings", type=Path, help="a file to append findings to: at once, and small"
+    )
     parser.add_argument("--verbose", action="store_true", help="a line for each program")
     return parser.parse_args()
 
@@ -129,20 +140,23 @@ def _shrunk(outcome: Outcome, options: argparse.Namespace, deadline: float) -> F
     def fails(candidate: Case) -> bool:
         if time.monotonic() > deadline:
             return False
-        return run_case(candidate, options.timeout).verdict.status == status
+        return run_case(candidate, options.timeout, options.patience).verdict.status == status
 
     case = shrink(case, fails, options.shrink)
-    verdict = run_case(case, options.timeout).verdict
+    verdict = run_case(case, options.timeout, options.patience).verdict
     # What depends on what lay in memory need not show again.
     return Finding(case, verdict if verdict.is_finding else outcome.verdict, [outcome.seed])
 
 
-def _show(finding: Finding, path: Path | None) -> None:
+def _text(finding: Finding) -> str:
     text = as_python(finding.case, finding.verdict, finding.seeds)
-    print(f"\n# {len(finding.seeds)} programs\n{text}")
+    return f"# {len(finding.seeds)} programs\n{text}"
+
+
+def _write(finding: Finding, path: Path | None) -> None:
     if path is not None:
         with path.open("a") as file:
-            file.write(f"\n```python\n# {len(finding.seeds)} programs\n{text}\n```\n")
+            file.write(f"\n```python\n{_text(finding)}\n```\n")
 
 
 if __name__ == "__main__":

@@ -176,18 +176,21 @@ def crash(case):
 def hang(case):
     while True:
         pass
+def fail(case):
+    raise LookupError("a fault of the fuzzer")
 case = check.draw_case(3)
-for workers.check in (crash, hang):
+for workers.check in (crash, hang, fail):
     outcome = workers.run_case(case, 1)
     assert outcome.case == case
     print(outcome.verdict.status, outcome.verdict.message)
 """
 
 
-def test_a_crash_and_an_endless_loop_end_no_more_than_their_own_case() -> None:
+def test_a_crash_an_endless_loop_and_a_fault_end_no_more_than_their_own_case() -> None:
     ended = run_python("-c", CRASHES)
     assert "crash SIGSEGV" in ended.stdout, ended.stderr
     assert "timeout no answer" in ended.stdout, ended.stderr
+    assert "LookupError: a fault of the fuzzer" in ended.stdout, ended.stderr
 
 
 VERIFIED = """

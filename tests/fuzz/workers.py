@@ -18,6 +18,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -39,7 +40,7 @@ from tests.fuzz.routes import Mode
 MEMORY_LIMIT = 24 << 30
 """Bytes of addresses that a child may have: one that asks for more fails alone."""
 
-PATIENCE = 10
+PATIENCE = 10.0
 """How many times its processor time a child may take by the clock: other processes run as well."""
 
 
@@ -91,14 +92,14 @@ class _Child:
         return self.path("log").read_text(errors="replace").strip()
 
 
-def _start(make_case: Callable[[], Case], seed: int, timeout: float) -> _Child:
+def _start(make_case: Callable[[], Case], seed: int, timeout: float, patience: float) -> _Child:
     folder = TemporaryDirectory(prefix="fuzz-")
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     now = time.monotonic()
     if pid:
-        return _Child(pid, now, now + PATIENCE * timeout, folder, seed)
+        return _Child(pid, now, now + patience * timeout, folder, seed)
     status = 1
     try:
         seconds = int(timeout) + 1
@@ -151,15 +152,21 @@ def _end(child: _Child) -> Outcome | None:
         _, _, used = os.wait4(child.pid, 0)
     seconds = used.ru_utime + used.ru_stime
     try:
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
-            raise RuntimeError(f"the fuzzer failed at seed {child.seed}:\n{child.log()}")
+        failed = os.WIFEXITED(status) and os.WEXITSTATUS(status)
         if not child.path("case").exists():
             verdict = Verdict("torch", "torch ended the process while a program was drawn")
+            verdict = _failure(child) if failed else verdict
             return Outcome(Case(Program((), (), ()), Mode()), verdict, seconds, child.seed)
         case = Case.from_json(json.loads(child.path("case").read_text()))
-        return Outcome(case, _verdict(child, status, late), seconds, child.seed)
+        verdict = _failure(child) if failed else _verdict(child, status, late)
+        return Outcome(case, verdict, seconds, child.seed)
     finally:
         child.folder.cleanup()
+
+
+def _failure(child: _Child) -> Verdict:
+    """What is said of the fuzzer's own fault, which must not end a run of thousands."""
+    return Verdict("error", f"the fuzzer failed: {' | '.join(child.log().splitlines()[-3:])[:300]}")
 
 
 def _verdict(child: _Child, status: int, late: bool) -> Verdict:
@@ -176,23 +183,28 @@ def _verdict(child: _Child, status: int, late: bool) -> Verdict:
     return Verdict("crash", f"{name}: {(child.log().splitlines() or [''])[-1][:160]}")
 
 
-def run_case(case: Case, timeout: float) -> Outcome:
+def run_case(case: Case, timeout: float, patience: float = PATIENCE) -> Outcome:
     """Judge one case in a child and wait for it."""
-    child = _start(lambda: case, -1, timeout)
+    child = _start(lambda: case, -1, timeout, patience)
     while (outcome := _end(child)) is None:
         time.sleep(0.005)
     return outcome
 
 
 def run_seeds(
-    seeds: Iterable[int], draw: Callable[[int], Case], jobs: int, timeout: float
+    seeds: Iterable[int],
+    draw: Callable[[int], Case],
+    jobs: int,
+    timeout: float,
+    patience: float = PATIENCE,
 ) -> Iterator[Outcome]:
     """Judge the cases of seeds, several at a time, as they end."""
     waiting = iter(seeds)
     running: list[_Child] = []
     while True:
         while len(running) < jobs and (seed := next(waiting, None)) is not None:
-            running.append(_start(lambda seed=seed: draw(seed), seed, timeout))  # type: ignore[misc]
+            make_case = partial(draw, seed)
+            running.append(_start(make_case, seed, timeout, patience))
         if not running:
             return
         for child in list(running):

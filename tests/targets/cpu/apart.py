@@ -5,7 +5,8 @@ child, some at a time, which says what it begins with. If it dies, what it had b
 sample by sample, so that the one that dies is named, and another child goes on with the rest.
 
 ``python -m tests.targets.cpu.apart`` runs every sample in every dtype in every setting and counts;
-names of ops, ``--share 1/20`` (the first twentieth) and ``--setting end-64-32`` choose some of it.
+names of ops, ``--share 1/20`` (the first twentieth) and ``--setting end-64-32`` choose some of it,
+and ``--jobs 8`` runs so many children at a time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -203,6 +205,7 @@ def _arguments() -> Any:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--setting", action="append", choices=[str(each) for each in SETTINGS])
     parser.add_argument("--share", default="1/1", help="k/n: every n-th sample, from the k-th on")
+    parser.add_argument("--jobs", type=int, default=1, help="children at a time")
     return parser.parse_args()
 
 
@@ -213,10 +216,23 @@ def share_of(chosen: Sequence[Chosen], text: str) -> Sequence[Chosen]:
 
 
 def _runs(arguments: Any) -> Iterator[tuple[Setting, list[Finding]]]:
+    """What was not right in each setting; parts of settings are run side by side."""
     chosen = share_of(every_sample(arguments.ops), arguments.share)
-    for setting in SETTINGS:
-        if not arguments.setting or str(setting) in arguments.setting:
-            yield setting, run_apart(chunked(chosen, [setting]))
+    jobs = arguments.jobs
+    with ThreadPoolExecutor(jobs) as pool:
+        begun = {
+            setting: [pool.submit(run_apart, part) for part in _dealt(chosen, setting, jobs)]
+            for setting in SETTINGS
+            if not arguments.setting or str(setting) in arguments.setting
+        }
+        for setting, parts in begun.items():
+            yield setting, [finding for part in parts for finding in part.result()]
+
+
+def _dealt(chosen: Sequence[Chosen], setting: Setting, jobs: int) -> list[list[Chunk]]:
+    """The chunks of a setting, dealt out to so many children at most."""
+    chunks = chunked(chosen, [setting])
+    return [part for part in (chunks[k::jobs] for k in range(jobs)) if part]
 
 
 def main() -> int:
