@@ -94,9 +94,11 @@ def _compile(program: Program, mode: Mode, threads: int) -> Any:
 
 
 def _torch_compile(program: Program, mode: Mode, threads: int) -> Model:
+    from monograph.bindings.dynamo import monograph  # its name is known where it is installed
+
     model: Model = torch.compile(
         program.build(program.weights()),
-        backend="monograph",
+        backend=monograph,
         options={"level": mode.level, "threads": threads},
         dynamic=bool(mode.symbolic),
         fullgraph=True,
