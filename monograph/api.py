@@ -63,17 +63,25 @@ def from_jax(
     function: Callable[..., Any],
     *examples: Any,
     kwargs: Mapping[str, Any] | None = None,
-    static_argnums: Sequence[int] = (),
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
 ) -> Graph:
     """The graph of a JAX function, which JAX traces on examples.
 
     Examples are arrays, ``jax.ShapeDtypeStruct``s (symbolic sizes of ``jax.export`` become
-    symbols), types such as ``"f32[batch, 4]"``, or trees of them; arguments at ``static_argnums``
-    are given to the function as they are. Leaves, in JAX's order, become inputs and outputs.
+    symbols), types such as ``"f32[batch, 4]"``, or trees of them; static arguments (those named
+    here, and those of the ``jax.jit`` around the function) are given to it as they are. Leaves, in
+    JAX's order, become inputs and outputs.
     """
     from monograph.frontends import jax
 
-    return jax.from_jax(function, *examples, kwargs=kwargs, static_argnums=static_argnums)
+    return jax.from_jax(
+        function,
+        *examples,
+        kwargs=kwargs,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+    )
 
 
 def compile(

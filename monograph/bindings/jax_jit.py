@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,12 @@ import numpy as np
 
 from monograph.errors import InputError
 from monograph.frontends.jax import need_jax
+from monograph.frontends.jax.static_arguments import (
+    StaticParameters,
+    StaticValues,
+    check_hashable,
+    static_of,
+)
 from monograph.runtime.options import Options
 
 MAX_SIGNATURES = 256
@@ -24,16 +31,18 @@ class JitFunction:
         self,
         function: Callable[..., Any],
         options: Options,
-        static_argnums: Sequence[int],
-        static_argnames: Sequence[str],
+        static: StaticParameters,
     ) -> None:
         functools.update_wrapper(self, function)
-        self._function = function
+        self.function = function
+        self.static = static
         self._options = options
-        self._static_argnums = tuple(static_argnums)
-        self._static_argnames = tuple(static_argnames)
         self._programs: dict[Any, Any] = {}
         self._lock = threading.Lock()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """The function as a method: the instance is its first argument."""
+        return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the function returns; compiled first if there is no program for these types."""
@@ -49,59 +58,54 @@ class JitFunction:
     ) -> tuple[list[Any], dict[str, Any], Any]:
         import jax
 
-        numbers = {number % max(len(arguments), 1) for number in self._static_argnums}
-        free = [each for number, each in enumerate(arguments) if number not in numbers]
-        keywords = {k: v for k, v in named.items() if k not in self._static_argnames}
-        fixed = {k: v for k, v in named.items() if k in self._static_argnames}
-        numbered = [(n, arguments[n]) for n in sorted(numbers) if n < len(arguments)]
-        static = (*numbered, *sorted(fixed.items()))
-        leaves, tree = jax.tree_util.tree_flatten((free, keywords))
-        key = (tree, tuple(map(_signature, leaves)), static)
-        try:
-            found = self._programs.get(key)
-        except TypeError as error:
-            raise InputError(
-                "a static argument must be hashable", found=str(error), hint="use a tuple"
-            ) from error
+        from monograph.frontends.jax.types import as_array
+
+        free, keywords, static = self.static.split(arguments, named)
+        check_hashable(static)
+        free, keywords = jax.tree_util.tree_map(as_array, (free, keywords))
+        paths, tree = jax.tree_util.tree_flatten_with_path((free, keywords))
+        types = tuple(_signature(leaf, path) for path, leaf in paths)
+        is_wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+        key = (tree, types, static.key, is_wide)
+        found = self._programs.get(key)
         if found is None:
-            found = self._compile(arguments, keywords, fixed, key)
+            found = self._compile(free, keywords, static, key)
         return free, keywords, found
 
     def _compile(
-        self,
-        arguments: tuple[Any, ...],
-        keywords: dict[str, Any],
-        fixed: dict[str, Any],
-        key: Any,
+        self, free: list[Any], keywords: dict[str, Any], static: StaticValues, key: Any
     ) -> Any:
         import jax
 
-        from monograph.bindings.jax_models import compile_jax
+        from monograph.bindings.jax_models import compile_bound
 
-        function = functools.partial(self._function, **fixed) if fixed else self._function
-        static = {number % max(len(arguments), 1) for number in self._static_argnums}
-        examples = [
-            each if number in static else jax.tree_util.tree_map(_struct, each)
-            for number, each in enumerate(arguments)
-        ]
-        named = jax.tree_util.tree_map(_struct, keywords)
+        examples, named = jax.tree_util.tree_map(_struct, (free, keywords))
         with self._lock:
             found = self._programs.get(key)
             if found is None:
-                found = compile_jax(function, examples, self._options, named, self._static_argnums)
+                found = compile_bound(self.function, examples, self._options, named, static)
                 while len(self._programs) >= MAX_SIGNATURES:
                     self._programs.pop(next(iter(self._programs)))
                 self._programs[key] = found
         return found
 
 
-def _signature(leaf: Any) -> Any:
+def _signature(leaf: Any, path: Sequence[Any]) -> Any:
     """What two leaves of one program have in common: shape, dtype, and whether that is weak."""
-    import jax
+    from monograph.frontends.jax.types import array_dtype
 
     is_number = isinstance(leaf, int | float | complex)
     weak = getattr(getattr(leaf, "aval", None), "weak_type", is_number)
-    return np.shape(leaf), str(jax.dtypes.result_type(leaf)), weak
+    return np.shape(leaf), str(array_dtype(leaf, _name(path))), weak
+
+
+def _name(path: Sequence[Any]) -> str:
+    """``1['w']`` for a leaf of the second argument, ``scale`` for a named one."""
+    import jax
+
+    side, first, *rest = path
+    label = str(first.idx if side.idx == 0 else first.key)
+    return label + str(jax.tree_util.keystr(tuple(rest)))
 
 
 def _struct(leaf: Any) -> Any:
@@ -139,6 +143,5 @@ def jit(
         raise InputError(
             "jit takes a function", expected="a function of JAX's", found=type(function).__name__
         )
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    return JitFunction(function, Options(**options), numbers, names)
+    static = static_of(function, static_argnums, static_argnames)
+    return JitFunction(function, Options(**options), static)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from monograph.bindings.device_of import target_of_tensors
+from monograph.bindings.jax_jit import JitFunction
 from monograph.bindings.model_sources import (
     check_onnx_path,
     is_exported,
@@ -23,6 +24,7 @@ from monograph.bindings.model_sources import (
 )
 from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError, UnsupportedError
+from monograph.frontends.jax.static_arguments import is_jitted
 from monograph.frontends.trace import trace_with_structure
 from monograph.ir.graph import Graph
 from monograph.ir.tree import Structure, flatten
@@ -243,7 +245,7 @@ def is_jax(model: Any, examples: tuple[Any, ...], kwargs: Mapping[str, Any] | No
     jax = sys.modules.get("jax")
     if jax is None or not callable(model) or not hasattr(jax, "tree_util"):
         return False
-    if type(model).__module__.split(".")[0] in ("jax", "jaxlib"):
+    if is_jitted(model) or isinstance(model, JitFunction):
         return True
     leaves = jax.tree_util.tree_leaves((examples, dict(kwargs or {})))
     return any(isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) for leaf in leaves)

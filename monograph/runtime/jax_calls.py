@@ -3,7 +3,8 @@
 Outside of JAX's transformations a call is one native call on the memory of the arrays. Inside of
 them (``jax.jit``, ``jax.grad``, ``jax.vmap``, ``jax.lax.scan``…) the arguments are tracers, and the
 call becomes a ``jax.pure_callback``. Its gradient in reverse mode is that of the JAX function,
-compiled as well; there is none in forward mode (``jax.jvp``), which JAX says when it is asked for.
+compiled as well, of which there is a gradient in turn; there is none in forward mode
+(``jax.jvp``, ``jax.hessian``), which JAX says when it is asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 from monograph.deadline import call_limited
 from monograph.errors import InputError, UnsupportedError
 from monograph.frontends.jax.capture import Captured, argument_names
-from monograph.frontends.jax.types import is_key, key_words
+from monograph.frontends.jax.static_arguments import StaticValues
+from monograph.frontends.jax.types import array_dtype, as_array, is_key, key_words
 from monograph.ir.interpret import bind_shapes
 from monograph.ir.tree import LEAF, NONE, Structure
 from monograph.ir.types import Array
@@ -42,10 +44,14 @@ class CompiledJax(Profilable):
         captured: Captured,
         function: Callable[..., Any],
         compile: Compile,
+        static: StaticValues,
     ) -> None:
         self.executable = executable
         self.captured = captured
         self._compile = compile
+        self._static = static
+        self._gradients: dict[Any, CompiledJax] = {}
+        self._avals = captured.jaxpr.in_avals
         self._function = function
         self._dtypes = [value.dtype.numpy for value in executable.graph.inputs]
         self._keys = [aval.dtype if is_key(aval) else None for aval in captured.jaxpr.out_avals]
@@ -61,7 +67,7 @@ class CompiledJax(Profilable):
         return self.executable.report
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """What the function returns for these arguments, static ones left out.
+        """What the function returns for these arguments; static ones may be left out.
 
         ``timeout=`` is how many seconds it may take (see ``monograph.time_limit``), unless a
         parameter is called so.
@@ -70,16 +76,44 @@ class CompiledJax(Profilable):
             return call_limited(self, arguments, named)
         leaves, tree = jax.tree_util.tree_flatten((arguments, named))
         if tree != self.captured.arguments:
+            arguments, named = self._static.remove(arguments, named)
+            leaves, tree = jax.tree_util.tree_flatten((arguments, named))
+        if tree != self.captured.arguments:
             raise InputError(
                 "the arguments have another structure than the example inputs",
                 expected=str(self.captured.arguments),
                 found=str(tree),
             )
+        leaves = list(map(self._fitted, leaves, range(len(leaves))))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             results = self._in_program(leaves)
         else:
             results = self.run(leaves)
         return jax.tree_util.tree_unflatten(self.captured.results, results)
+
+    def _fitted(self, leaf: Any, place: int) -> Any:
+        """A leaf of the arguments, if its dtype is what the program takes there.
+
+        As in JAX, another dtype is another program, but a Python number takes the dtype that it
+        would take beside an array of the program's.
+        """
+        expected = self._avals[place].dtype
+        if getattr(leaf, "dtype", None) == expected:
+            return leaf
+        name = self.captured.names[place]
+        leaf = as_array(leaf)
+        found = array_dtype(leaf, name)
+        is_number = isinstance(leaf, int | float | complex) and not isinstance(leaf, bool)
+        if is_number and not is_key(self._avals[place]):
+            found = jax.numpy.result_type(leaf, expected)
+        if found != expected:
+            raise InputError(
+                f"argument {name} has another dtype than its example",
+                expected=str(expected),
+                found=str(found),
+                hint="convert it; or monograph.jit(function), which makes a program for each dtype",
+            )
+        return leaf
 
     def run(self, leaves: Sequence[Any]) -> list[Any]:
         """The leaves of the result, as JAX's arrays, for leaves of the arguments."""
@@ -92,7 +126,7 @@ class CompiledJax(Profilable):
         ]
 
     def run_arrays(self, leaves: Sequence[Any]) -> list[Array]:
-        """The same in NumPy's arrays; what has another dtype than the example is converted."""
+        """The same in NumPy's arrays, of the dtypes of the program (f32 for f64 without x64)."""
         given = [
             np.asarray(key_words(leaf), dtype)
             for leaf, dtype in zip(leaves, self._dtypes, strict=True)
@@ -116,10 +150,14 @@ class CompiledJax(Profilable):
         return found
 
     def _with_gradient(self) -> Callable[..., Any]:
-        """The call as a function of JAX's that has a gradient in reverse mode."""
+        """The call as a function of JAX's that has a gradient in reverse mode.
+
+        What it keeps for the gradient comes from a call that has a gradient itself, so that
+        ``jax.grad(jax.grad(f))`` finds one.
+        """
 
         def forward(*leaves: Any) -> tuple[Sequence[Any], Any]:
-            return self._callback(leaves), leaves
+            return call(*leaves), leaves
 
         def backward(leaves: Any, gradients: Any) -> tuple[Any, ...]:
             return self._pull_back(leaves, gradients)
@@ -171,7 +209,11 @@ class CompiledJax(Profilable):
 
         arriving = [gradients[k] for k in sensitive]
         structs = jax.tree_util.tree_map(_struct, (list(leaves), arriving))
-        compiled = self._compile(pull, structs)
+        types = ((each.shape, each.dtype) for each in jax.tree_util.tree_leaves(structs))
+        key = (*sensitive, *types)
+        if key not in self._gradients:
+            self._gradients[key] = self._compile(pull, structs)
+        compiled = self._gradients[key]
         made = iter(compiled(list(leaves), arriving))
         return tuple(
             next(made) if k in floats else np.zeros(np.shape(leaf), jax.dtypes.float0)

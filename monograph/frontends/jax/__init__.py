@@ -28,7 +28,8 @@ def from_jax(
     function: Callable[..., Any],
     *examples: Any,
     kwargs: Mapping[str, Any] | None = None,
-    static_argnums: Sequence[int] = (),
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
 ) -> Graph:
     """The graph of a JAX function on examples: arrays, structs, types as text, trees of them.
 
@@ -36,8 +37,11 @@ def from_jax(
     """
     need_jax()
     from monograph.frontends.jax.capture import capture
+    from monograph.frontends.jax.static_arguments import static_of
 
-    return import_captured(capture(function, examples, kwargs or {}, static_argnums), function)
+    static = static_of(function, static_argnums, static_argnames)
+    free, named, values = static.split(examples, kwargs or {})
+    return import_captured(capture(values.bind(function), free, named), function)
 
 
 def import_captured(captured: Captured, function: Any = None) -> Graph:

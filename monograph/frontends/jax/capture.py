@@ -33,34 +33,23 @@ def capture(
     function: Callable[..., Any],
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
-    static_argnums: Sequence[int] = (),
 ) -> Captured:
-    """Trace a function on examples: arrays, ``ShapeDtypeStruct``s, types as text, or trees of them.
-
-    Arguments at ``static_argnums`` are given to the function as they are.
-    """
+    """Trace a function on examples: arrays, structs, types as text, or trees of them."""
     if not callable(function):
         raise InputError(
             "this is not a function", expected="a function of JAX's", found=type(function).__name__
         )
-    fixed = {number % max(len(arguments), 1): None for number in static_argnums}
-    free = [given for number, given in enumerate(arguments) if number not in fixed]
-    examples = _structs((tuple(free), dict(keywords)))
+    examples = _structs((tuple(arguments), dict(keywords)))
 
     def call(*leaves: Any) -> Any:
         own, named = jax.tree_util.tree_unflatten(tree, leaves)
-        remaining = iter(own)
-        everything = [
-            given if number in fixed else next(remaining) for number, given in enumerate(arguments)
-        ]
-        return function(*everything, **named)
+        return function(*own, **named)
 
     paths, tree = jax.tree_util.tree_flatten_with_path(examples)
     leaves = [leaf for _, leaf in paths]
     jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*leaves)
     labels = argument_names(function, len(arguments))
-    own = [label for number, label in enumerate(labels) if number not in fixed]
-    names = tuple(_name(path, own) for path, _ in paths)
+    names = tuple(_name(path, labels) for path, _ in paths)
     return Captured(jaxpr, tree, jax.tree_util.tree_structure(shapes), names, tuple(leaves))
 
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax._src.export.shape_poly import _DimExpr, _DimFactor
 
-from monograph.errors import UnsupportedError
+from monograph.errors import InputError, UnsupportedError
 from monograph.ir.dims import Dim, Shape, Symbol, dim_max, dim_min
 from monograph.ir.types import TensorType, bool_, dtype_of
 
@@ -82,3 +82,23 @@ def physical(aval: Any) -> Any:
 def key_words(keys: Any) -> Any:
     """What an array of keys is as an array; other arrays are themselves."""
     return jax.random.key_data(keys) if is_key(keys) else keys
+
+
+def as_array(leaf: Any) -> Any:
+    """What stands for an array by ``__jax_array__``, as that array; all else as it is."""
+    if hasattr(leaf, "__jax_array__") and not isinstance(leaf, jax.Array):
+        return leaf.__jax_array__()
+    return leaf
+
+
+def array_dtype(leaf: Any, name: str) -> Any:
+    """The dtype that an argument has in JAX; what is no array there is refused by its name."""
+    try:
+        return jax.dtypes.result_type(leaf)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"argument {name} is no array",
+            expected="an array or a number",
+            found=f"{type(leaf).__name__}: {leaf!r:.60}",
+            hint="what is no array is static: name it in static_argnums or static_argnames",
+        ) from error

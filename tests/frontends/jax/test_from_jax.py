@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -97,6 +98,97 @@ def test_trees_go_in_and_come_out() -> None:
 def test_static_arguments_are_given_as_they_are() -> None:
     graph = monograph.from_jax(lambda x, n: jnp.tile(x, n), jnp.arange(2.0), 3, static_argnums=(1,))
     assert str(graph.outputs[0].type) == "f32[6]" and len(graph.inputs) == 1
+
+
+class Scaled:
+    """Methods as users of ``jax.jit`` write them."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    @functools.partial(monograph.jit, static_argnums=(0, 2), cache=False)
+    def by_position(self, x: Any, count: int = 2) -> Any:
+        return self.scale * x + jnp.arange(count).sum()
+
+    @functools.partial(monograph.jit, static_argnames=("self", "count"), cache=False)
+    def by_name(self, x: Any, count: int = 2) -> Any:
+        return self.scale * x + jnp.arange(count).sum()
+
+    @functools.partial(jax.jit, static_argnums=(0, 2))
+    def jitted(self, x: Any, count: int = 2) -> Any:
+        return self.scale * x + jnp.arange(count).sum()
+
+
+@pytest.mark.parametrize("name", ["by_position", "by_name"])
+def test_methods_have_static_arguments(name: str) -> None:
+    method, x = getattr(Scaled(3.0), name), jnp.ones(2)
+    assert_same(method(x), 3 * x + 1)
+    assert_same(method(x, 4), 3 * x + 6)
+    assert_same(method(x, count=3), 3 * x + 3)
+    assert_same(getattr(Scaled(5.0), name)(x), 5 * x + 1)
+    assert_same(jax.grad(lambda x: method(x, 4).sum())(x), 3 * x)
+
+
+def test_static_values_of_other_types_are_other_programs() -> None:
+    told = monograph.jit(lambda x, kind: x * (2 if kind is True else 3), static_argnums=1)
+    assert [float(told(jnp.float32(1), kind)) for kind in (1, True)] == [3.0, 2.0]
+
+
+def test_what_jit_calls_static_is_static_in_what_is_compiled() -> None:
+    def tile(x: Any, count: int, *, times: int = 1) -> Any:
+        return jnp.tile(x, count) * times
+
+    x = jnp.arange(2.0)
+    function = jax.jit(tile, static_argnums=1, static_argnames="times")
+    assert str(monograph.from_jax(function, x, 3).outputs[0].type) == "f32[6]"
+    compiled = monograph.compile(function, x, 3, kwargs={"times": 2}, cache=False)
+    for found in (compiled(x, 3, times=2), compiled(x)):
+        assert_same(found, jnp.tile(x, 3) * 2)
+    with pytest.raises(InputError, match="another value of its static argument 1"):
+        compiled(x, 4)
+    with pytest.raises(InputError, match="must be hashable"):
+        monograph.compile(function, x, [3])
+    assert_same(monograph.compile(Scaled(3.0).jitted, x, 3, cache=False)(x, 3), 3 * x + 3)
+    part = functools.partial(jax.jit(lambda n, x: jnp.tile(x, n), static_argnums=0), 2)
+    assert_same(monograph.compile(part, "f32[2]", cache=False)(x), jnp.tile(x, 2))
+
+
+@pytest.mark.parametrize("wrong", [{"static_argnums": 2}, {"static_argnames": "n"}])
+def test_parameters_that_do_not_exist_are_not_static(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"no .*parameter .* to be static"):
+        monograph.jit(lambda x: x, **wrong)
+
+
+@pytest.mark.parametrize("given", ["text", b"bytes", {1}, np.array(["text"]), object()])
+def test_arguments_that_are_no_arrays_are_named(given: Any) -> None:
+    compiled = monograph.compile(jax.jit(lambda x: x * 2), jnp.ones(3), cache=False)
+    with pytest.raises(InputError, match="argument x is no array"):
+        compiled(given)
+    with pytest.raises(InputError, match=r"argument 0\['w'\] is no array"):
+        monograph.jit(lambda tree: tree["w"])({"w": given})
+
+
+def test_another_dtype_is_another_program() -> None:
+    compiled = monograph.compile(jax.jit(lambda x, s: x * s), jnp.ones(3), jnp.float32(1))
+    assert_same(compiled(np.ones(3), 2), 2 * jnp.ones(3))  # f64 is f32 in JAX, 2 takes any dtype
+    for given in (jnp.ones(3, jnp.int32), np.ones(3, bool), jnp.ones(3, jnp.bfloat16)):
+        with pytest.raises(InputError, match="argument x has another dtype"):
+            compiled(given, 2.0)
+        with pytest.raises(InputError, match="argument x has another dtype"):
+            jax.jit(compiled)(given, 2.0)
+    with pytest.raises(InputError, match="argument s has another dtype"):
+        compiled(jnp.ones(3), 1j)
+    by_dtype = monograph.jit(lambda x: x + 1, cache=False)
+    for dtype in (jnp.int32, jnp.bfloat16):
+        assert_same(by_dtype(jnp.ones(3, dtype)), jnp.ones(3, dtype) + 1)
+
+
+def test_gradients_of_gradients() -> None:
+    function = monograph.jit(lambda x, y: jnp.sum(jnp.sin(x) * y**3), cache=False)
+    plain, x, y = function.__wrapped__, jnp.array([0.5, 1.0]), jnp.array([2.0, -1.0])
+    twice = jax.grad(lambda x, y: jax.grad(function, 1)(x, y).sum())
+    assert_same(twice(x, y), jax.grad(lambda x, y: jax.grad(plain, 1)(x, y).sum())(x, y), 1e-5)
+    assert_same(jax.jacrev(jax.grad(function))(x, y), jax.hessian(plain)(x, y), 1e-5)
 
 
 def test_symbolic_sizes_are_symbols() -> None:
