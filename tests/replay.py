@@ -27,13 +27,16 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
+from monograph import functional as F
 from monograph.errors import MonographError
 from monograph.ir.graph import Graph
 from monograph.targets.cpu.machine import Compiled, Machine
@@ -55,6 +58,12 @@ MACHINES = {
     "avx2": Machine("x86_64-unknown-linux-gnu", "x86-64-v3", "", 32, 16, *CACHES, THREADS),
     "neon": Machine("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32, *CACHES, THREADS),
 }
+INTEGER_MACHINES = {
+    "vnni": replace(MACHINES["avx512"], features="+avx512f,+avx512vl,+avx512vnni"),
+    "avx2-bytes": replace(MACHINES["avx2"], features="+avx2"),
+    "dotprod": replace(MACHINES["neon"], features="+neon,+dotprod"),
+}
+"""Those that multiply bytes, each by another instruction."""
 QUICK_MODELS = ("bert", "llama", "resnet", "mobilenet-v2", "t5", "whisper")
 QUICK_WORKLOADS = ("convolution", "attention", "rows", "pointwise", "narrow")
 LARGE_WORKLOADS = ("gpt2", "llama", "vit", "bert-512", "-8x", "resnet50-8", "mobilenetv2-8")
@@ -139,15 +148,80 @@ def _workload_graph(name: str) -> Graph:
     return import_torch(case.module, *case.inputs).graph
 
 
+def _product_programs() -> Iterator[Program]:
+    """Products of integers and of weights in few bits, by each instruction that there is."""
+    for name in NARROW_PRODUCTS:
+        for machine in ("avx512", *INTEGER_MACHINES):
+            yield Program(f"product/{name}", machine, partial(_product_graph, name))
+
+
+def _product_graph(name: str) -> Graph:
+    from monograph.frontends.trace import trace
+
+    function, *types = NARROW_PRODUCTS[name]
+    return trace(function, *types)
+
+
+def _words(left: Any, right: Any) -> Any:
+    return F.matmul(F.cast(left, "i32"), F.cast(right, "i32"))
+
+
+def _numbers(dtype: str, *shape: int) -> Any:
+    """Weights of a dtype, the same in every process."""
+    low, high = {"i4": (-8, 8), "u4": (0, 16), "i8": (-128, 128), "i16": (-900, 900)}[dtype]
+    return F.cast(np.random.default_rng(0).integers(low, high, shape), dtype)
+
+
+def _convolved(x: Any, channels: int, groups: int = 1) -> Any:
+    weight = F.cast(_numbers("i8", 32, channels // groups, 3, 3), "i32")
+    return F.conv(F.cast(x, "i32") - 7, weight, padding=1, groups=groups)
+
+
+def _scaled(x: Any, dtype: str, group: int) -> Any:
+    """A layer whose weights have a scale for each group of steps."""
+    shape = (96, 256 // group, group)
+    scale = np.linspace(0.5, 1, 96 * shape[1], dtype=np.float32).reshape(96, shape[1], 1)
+    return F.linear(x, F.reshape(F.cast(_numbers(dtype, *shape), "f32") * scale, (96, 256)))
+
+
+NARROW_PRODUCTS: dict[str, tuple[Any, ...]] = {
+    "u8-i8": (lambda x: _words(x, _numbers("i8", 64, 96)), "u8[40, 64]"),
+    "i8-i8": (lambda x: _words(x, _numbers("i8", 64, 96)), "i8[40, 64]"),
+    "u8-i8-odd": (lambda x: _words(x, _numbers("i8", 67, 45)), "u8[rows, 67]"),
+    "i8-i8-turned": (
+        lambda x: _words(F.transpose(x, (1, 0)), _numbers("i8", 67, 45)),
+        "i8[67, 40]",
+    ),
+    "i8-i8-both": (_words, "i8[40, 64]", "i8[64, 96]"),
+    "u8-i8-odd-both": (_words, "u8[40, 67]", "i8[67, 96]"),
+    "i16-i16": (lambda x: _words(x, _numbers("i16", 64, 96)), "i16[40, 64]"),
+    "i16-i8-both": (_words, "i16[40, 67]", "i8[67, 96]"),
+    "i32-i32": (lambda x, y: F.matmul(x, y), "i32[40, 64]", "i32[64, 96]"),
+    "conv-u8": (lambda x: _convolved(x, 32), "u8[1, 32, 14, 15]"),
+    "conv-i8-few": (lambda x: _convolved(x, 3), "i8[1, 3, 14, 15]"),
+    "conv-u8-grouped": (lambda x: _convolved(x, 32, groups=2), "u8[1, 32, 14, 15]"),
+    "conv-u8-depthwise": (lambda x: _convolved(x, 32, groups=32), "u8[1, 32, 14, 15]"),
+    "conv-words": (lambda x: _convolved(F.cast(F.round(x * 9), "i8"), 32), "f32[1, 32, 14, 15]"),
+    "i8-columns": (lambda x: _scaled(x, "i8", 256), "f32[2, 256]"),
+    "i8-groups": (lambda x: _scaled(x, "i8", 64), "f32[2, 256]"),
+    "i4-columns": (lambda x: _scaled(x, "i4", 256), "f32[2, 256]"),
+    "u4-groups": (lambda x: _scaled(x, "u4", 64), "f32[2, 256]"),
+    "i4-many-rows": (lambda x: _scaled(x, "i4", 256), "f32[40, 256]"),
+}
+"""Functions and the types of what they are given."""
+
+
 def programs(quick: bool) -> list[Program]:
     """All that is replayed, or the slice of it that takes less than a minute."""
     if quick:
         return [
+            *_product_programs(),
             *_sample_programs(["avx512"], every_dtype=False),
             *_model_programs(["avx512"], QUICK_MODELS),
             *_workload_programs(["avx512"], quick=True),
         ]
     return [
+        *_product_programs(),
         *_sample_programs(["avx512"], every_dtype=True),
         *_sample_programs(["avx2", "neon"], every_dtype=False),
         *_model_programs(["avx512"], None),
@@ -192,7 +266,7 @@ def replay(program: Program, keep: Path | None = None) -> tuple[str, str]:
     """The program's key, and a digest of its text."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        text = generated_text(program.make(), MACHINES[program.machine])
+        text = generated_text(program.make(), (MACHINES | INTEGER_MACHINES)[program.machine])
     if keep is not None:
         path = keep / f"{program.key}.ll"
         path.parent.mkdir(parents=True, exist_ok=True)

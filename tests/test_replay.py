@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.replay import MACHINES, ROOT, differences, programs, replay
 
 
@@ -30,6 +32,18 @@ def test_another_machine_has_other_code() -> None:
     found = [each for each in programs(quick=False) if each.name == "sample/softmax"]
     assert {each.machine for each in found} == set(MACHINES)
     assert len({replay(each)[1] for each in found}) == len(MACHINES)
+
+
+@pytest.mark.parametrize(
+    "machine, instruction",
+    [("vnni", "vpdpbusd"), ("avx2-bytes", "mul <32 x i32>"), ("dotprod", "sdot")],
+)
+def test_products_of_bytes_are_replayed_by_each_instruction(
+    machine: str, instruction: str, tmp_path: Path
+) -> None:
+    (found,) = (x for x in programs(quick=True) if x.key == f"product/u8-i8@{machine}")
+    replay(found, tmp_path)
+    assert instruction in (tmp_path / f"{found.key}.ll").read_text()
 
 
 def test_what_both_tables_have_is_compared() -> None:
