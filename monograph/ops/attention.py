@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -18,13 +17,11 @@ from monograph.ir.graph import Value
 from monograph.ir.op import Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, DType, TensorType, bool_, dtype_of, wide
-from monograph.ops import data, elementwise, linalg, reduce, softmax
+from monograph.ops import data, elementwise, linalg, softmax
 from monograph.ops import math as math_ops
 from monograph.ops import shape as shape_ops
 from monograph.ops.rules import broadcast_shapes, format_shape, require, same_dim, same_dtype
-
-FullyMasked: TypeAlias = Literal["zeros", "nan"]
-"""What a query gives whose scores are all -inf: it has no softmax."""
+from monograph.ops.softmax import FullyMasked, require_fully_masked
 
 
 @op("attention", traits=Trait.CONTRACTION)
@@ -39,9 +36,10 @@ class Attention(Op):
     (the top left) whatever their numbers, as ``is_causal`` does in PyTorch; beside a mask, both
     apply, and what causality hides is -inf. ``scale`` None is 1 / sqrt(depth).
 
-    A query whose scores are all -inf gives zeros, as PyTorch's fused attention does, or, where
-    ``fully_masked`` says so, NaN, as softmax does. With a finite ``fill``, or a mask of finite
-    numbers, however negative, there is no such query: one that sees nothing averages the values.
+    A query whose scores are all -inf, by a mask or by infinite numbers, gives zeros, as PyTorch's
+    attention and ONNX's do, or, where ``fully_masked`` says so, NaN, as softmax does. A finite
+    ``fill``, or a mask of finite numbers, however negative, makes no such query: one that sees
+    nothing averages the values.
     """
 
     causal: bool = False
@@ -80,12 +78,7 @@ class Attention(Op):
         return query.with_shape((*batch, heads, queries, depth))
 
     def _check_attributes(self) -> None:
-        require(
-            self.fully_masked in get_args(FullyMasked),
-            "attention: what a query gives that sees no key is not known",
-            expected=" or ".join(map(repr, get_args(FullyMasked))),
-            found=repr(self.fully_masked),
-        )
+        require_fully_masked(self.name, self.fully_masked)
         require(
             self.fill < math.inf,
             "attention: the scores of hidden keys have no number",
@@ -170,12 +163,6 @@ class Attention(Op):
         merged = (*y.shape[: query.rank - 3], heads, *y.shape[-2:])
         return cast_to(shape_ops.reshape(y, merged), query.dtype)
 
-    def may_hide_all(self, mask: DType | None) -> bool:
-        """Whether a mask of a dtype may leave a query no key, and zeros then stand for NaN."""
-        if mask is None or self.fully_masked == "nan":
-            return False
-        return mask is not bool_ or self.fill == -math.inf
-
     def hidden_score(self, exact: DType) -> float:
         """``fill`` in the dtype that is computed in: finite, if it is."""
         if self.fill == -math.inf:
@@ -197,12 +184,7 @@ class Attention(Op):
             positions = scores.shape[-2:]
             seen = elementwise.less_equal(data.iota(positions, 1), data.iota(positions, 0))
             scores = elementwise.where(seen, scores, -math.inf)
-        if not self.may_hide_all(None if mask is None else mask.dtype):
-            return softmax.softmax(scores, -1)
-        # A row of -inf has no softmax: zeros stand in for its scores, and then for its shares.
-        blind = reduce.all(elementwise.equal(scores, -math.inf), -1, keepdims=True)
-        shares = softmax.softmax(elementwise.where(blind, 0.0, scores), -1)
-        return elementwise.where(blind, 0.0, shares)
+        return softmax.softmax(scores, -1, self.fully_masked)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

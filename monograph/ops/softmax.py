@@ -1,12 +1,13 @@
 """Softmax and its logarithm, computed from distances to the largest element, so without overflow.
 
 A row that holds +inf or NaN, and a row of nothing but -inf, has no answer: every element is NaN, as
-in PyTorch.
+in PyTorch. The softmax inside attention may give zeros for a row of -inf.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -15,9 +16,12 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, wide
+from monograph.ops import elementwise, reduce
 from monograph.ops import math as math_ops
-from monograph.ops import reduce
 from monograph.ops.rules import normalize_axis, require
+
+FullyMasked: TypeAlias = Literal["zeros", "nan"]
+"""What a row gives whose elements are all -inf: it has no softmax."""
 
 
 class AlongAxis(Op):
@@ -70,20 +74,38 @@ class AlongAxis(Op):
 
 @op("softmax", traits=Trait.REDUCTION)
 class Softmax(AlongAxis):
-    """exp(x) over the sum of exp(x) along ``axis``."""
+    """exp(x) over the sum of exp(x) along ``axis``.
+
+    A row of nothing but -inf gives NaN or, where ``fully_masked`` says so, zeros.
+    """
 
     axis: int
+    fully_masked: FullyMasked = "nan"
+
+    def infer(self, x: TensorType) -> TensorType:
+        require_fully_masked(self.name, self.fully_masked)
+        return super().infer(x)
 
     def evaluate(self, x: Array) -> Array:
-        exponentials = np.exp(x - _largest(x, self.axis))
-        return np.asarray(exponentials / exponentials.sum(self.axis, keepdims=True))
+        largest = _largest(x, self.axis)
+        blind = (largest == -np.inf) & (self.fully_masked == "zeros")
+        exponentials = np.exp(x - np.where(blind, x.dtype.type(0), largest))
+        total = exponentials.sum(self.axis, keepdims=True)
+        return np.asarray(exponentials / np.where(blind, x.dtype.type(1), total))
 
     def decompose(self, x: Value) -> Value:
         if x.shape[self.axis] == 0:
             return x
         exact = cast_to(x, wide(x.dtype))
-        exponentials = math_ops.exp(exact - reduce.largest_or_none(exact, (self.axis,)))
-        total = reduce.sum(exponentials, self.axis, keepdims=True)
+        largest = reduce.largest_or_none(exact, (self.axis,))
+        if self.fully_masked == "nan":
+            exponentials = math_ops.exp(exact - largest)
+            total = reduce.sum(exponentials, self.axis, keepdims=True)
+        else:
+            blind = elementwise.equal(largest, -np.inf)
+            exponentials = math_ops.exp(exact - elementwise.where(blind, 0.0, largest))
+            total = reduce.sum(exponentials, self.axis, keepdims=True)
+            total = elementwise.where(blind, 1.0, total)
         return cast_to(exponentials / total, x.dtype)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
@@ -92,12 +114,24 @@ class Softmax(AlongAxis):
         shared = reduce.sum(arriving * y, self.axis, keepdims=True)
         return (cast_to(y * (arriving - shared), grad.dtype),)
 
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        yield from super().samples()
+        infinity = np.inf
+        rows = [[1, -infinity, 2], [-infinity, -infinity, -infinity], [np.nan, -infinity, 1]]
+        yield Sample(cls(1, "zeros"), (np.array(rows, np.float32),), "zeros of -inf", False)
+        yield Sample(cls(0, "zeros"), (np.array(rows, np.float64).T,), "zeros, first axis", False)
+        finite = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
+        yield Sample(cls(-1, "zeros"), (finite,), "zeros, nothing hidden")
+
 
 @function
-def softmax(x: Operand, axis: int = -1) -> Value:
-    """exp(x) / sum(exp(x)) along ``axis``: positive, and summing to 1."""
+def softmax(x: Operand, axis: int = -1, fully_masked: FullyMasked = "nan") -> Value:
+    """exp(x) / sum(exp(x)) along ``axis``: positive, and summing to 1; a row of nothing but -inf
+    gives NaN, or zeros if ``fully_masked`` is "zeros".
+    """
     value = reduce.as_float(x)
-    return apply(Softmax(normalize_axis("softmax", axis, value.rank)), value)
+    return apply(Softmax(normalize_axis("softmax", axis, value.rank), fully_masked), value)
 
 
 @op("log_softmax", traits=Trait.REDUCTION)
@@ -130,6 +164,16 @@ def log_softmax(x: Operand, axis: int = -1) -> Value:
     """log(softmax(x)) along ``axis``, accurate where softmax is tiny."""
     value = reduce.as_float(x)
     return apply(LogSoftmax(normalize_axis("log_softmax", axis, value.rank)), value)
+
+
+def require_fully_masked(op: str, fully_masked: str) -> None:
+    """Refuse a word that says nothing of rows that are all -inf."""
+    require(
+        fully_masked in get_args(FullyMasked),
+        f"{op}: what a row gives that sees nothing is not known",
+        expected=" or ".join(map(repr, get_args(FullyMasked))),
+        found=repr(fully_masked),
+    )
 
 
 def _largest(x: Array, axis: int) -> Array:

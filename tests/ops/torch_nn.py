@@ -240,6 +240,8 @@ def batch_norm_training(op: BatchNormTraining, x: Tensor, scale: Tensor, bias: T
 
 
 def softmax(op: Softmax, x: Tensor) -> Tensor:
+    if op.fully_masked == "zeros":
+        return torch.ops.aten._safe_softmax(x, op.axis)
     return F.softmax(x, op.axis)
 
 

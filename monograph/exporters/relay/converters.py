@@ -201,7 +201,13 @@ def _argsort(emitter: Emitter, node: Node, op: Argsort) -> Term:
     return emitter.call("argsort", emitter.operands(node), node.result.tensor, **attributes)
 
 
-@TABLE.writes(Softmax, LogSoftmax)
+def _refuse_zeros_of_hidden_rows(node: Node) -> str | None:
+    if isinstance(node.op, Softmax) and node.op.fully_masked != "nan":
+        return "Relay's softmax gives NaN for a row of -inf"
+    return None
+
+
+@TABLE.writes(Softmax, LogSoftmax, unless=_refuse_zeros_of_hidden_rows)
 def _softmax(emitter: Emitter, node: Node, op: AlongAxis) -> Term:
     word = f"nn.{op.name}"
     return emitter.call(word, emitter.operands(node), node.result.tensor, axis=op.axis)

@@ -88,7 +88,7 @@ def attention_spelled(node: Node) -> Value | None:
         causal=found.later is not None,
         scale=found.scale * query_scale * swapped_scale * key_scale,
         fill=found.fill,
-        fully_masked="nan" if guarded is given else "zeros",
+        fully_masked=soft.op.fully_masked if guarded is given else "zeros",
     )
     masks = () if found.mask is None else (_widened(found.mask),)
     result: Value = op(query, key, value, *masks)

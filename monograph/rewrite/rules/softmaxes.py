@@ -80,7 +80,7 @@ def softmax_exp(node: Node) -> Value | None:
 def log_softmax_log(node: Node) -> Value | None:
     """log(softmax(x)) → log_softmax(x)."""
     inner = node.operands[0].producer
-    if inner is None or not isinstance(inner.op, Softmax):
+    if inner is None or not isinstance(inner.op, Softmax) or inner.op.fully_masked != "nan":
         return None
     return log_softmax(inner.operands[0], inner.op.axis)
 

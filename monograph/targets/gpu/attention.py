@@ -326,7 +326,7 @@ class _AttentionWriter:
         factor = "" if masked or self.scale <= 0 else f" * {self.scale!r}"
         line(f"larger = tl.maximum(most, tl.max(score, axis=1, keep_dims=True){factor})")
         reference = "larger"
-        if masked:
+        if masked or self._may_see_none:
             line("reference = tl.where(larger == float('-inf'), 0.0, larger)")
             reference = "reference"
         line(f"share = tl.exp2(score{factor} - {reference})")
@@ -379,9 +379,8 @@ class _AttentionWriter:
 
     @property
     def _may_see_none(self) -> bool:
-        """Whether zeros must stand for a query that sees no key."""
-        may = self.operands.mask is not None or not isinstance(self.keys, int) or self.keys == 0
-        return self.op.fully_masked == "zeros" and may
+        """Whether zeros must stand for a query whose scores are all -inf."""
+        return self.op.fully_masked == "zeros"
 
     def _store(self) -> None:
         if self.parts > 1:

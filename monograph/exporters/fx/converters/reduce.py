@@ -108,7 +108,13 @@ def _logsumexp(emitter: FxEmitter, node: Node, op: Logsumexp) -> Term:
     return emitter.call(torch.logsumexp, x, axes, keepdim=op.keepdims)
 
 
-@TABLE.writes(Softmax, LogSoftmax, unless=refuse_uncomputed)
+def _refuse_zeros_of_hidden_rows(node: Node) -> str | None:
+    if isinstance(node.op, Softmax) and node.op.fully_masked != "nan":
+        return "torch.softmax gives NaN for a row of -inf"
+    return refuse_uncomputed(node)
+
+
+@TABLE.writes(Softmax, LogSoftmax, unless=_refuse_zeros_of_hidden_rows)
 def _softmax(emitter: FxEmitter, node: Node, op: AlongAxis) -> Term:
     (x,) = emitter.operands(node)
     function = torch.softmax if op.name == "softmax" else torch.log_softmax

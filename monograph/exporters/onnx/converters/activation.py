@@ -51,6 +51,8 @@ def activation(node: ExportContext[Any]) -> Exported:
     native = NATIVE[type(node.op)]
     if node.opset < native.since or not node.runs(native.name, node.dtype):
         return None
+    if isinstance(node.op, s.Softmax) and node.op.fully_masked != "nan":
+        return None
     x = _lifted(node) if native.lifted and node.special_values else node.inputs[0]
     return node.emit(native.name, x, **native.attributes(node.op))
 

@@ -5,6 +5,7 @@ A missing scale is ones, a missing bias zeros; a size that is not known leaves n
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -113,9 +114,10 @@ def attention_(node: ExportContext[attention.Attention]) -> Exported:
     some = all(provably_at_least(dim, 1) for term in (0, 1, 2) for dim in node.shape(term))
     runs = all(node.runs("Attention", term.element) for term in floats)
     masked = len(node.inputs) > 3
-    zeros = not masked or node.op.may_hide_all(node.inputs[3].dtype)
+    zeros = node.op.fully_masked == "zeros"
+    fills = masked and node.inputs[3].dtype is bool_ and node.op.fill != -math.inf
     fits = not masked or node.inputs[3].dtype in (bool_, node.dtype)
-    if node.opset < 24 or not shared or not some or not runs or not zeros or not fits:
+    if node.opset < 24 or not shared or not some or not runs or not zeros or fills or not fits:
         return None
     attributes: dict[str, Any] = {"is_causal": int(node.op.causal)}
     if node.op.scale is not None:

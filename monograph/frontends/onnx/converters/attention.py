@@ -168,7 +168,7 @@ def _written_out(
     raw = scores_of(heads, scale)
     capped = soft_capped(raw, node.number("softcap", 0.0))
     biased = capped if mask is None else _biased(capped, mask)
-    shares = masked_softmax(cast_to(biased, wide(precision)), mask)
+    shares = F.softmax(cast_to(biased, wide(precision)), -1, "zeros")
     stages = (raw, capped, biased, shares)
     mode = node.integer("qk_matmul_output_mode", 0)
     if not 0 <= mode < len(stages):
@@ -216,16 +216,6 @@ def _biased(scores: Value, mask: Value) -> Value:
     if mask.dtype is bool_:
         return F.where(mask, scores, -math.inf)
     return F.add(scores, cast_to(mask, scores.dtype))
-
-
-def masked_softmax(scores: Value, mask: Value | None) -> Value:
-    """Softmax of the rows; zeros where the mask hides every key."""
-    if mask is None:
-        return F.softmax(scores, -1)
-    shown = mask if mask.dtype is bool_ else F.not_equal(mask, -math.inf)
-    blind = F.logical_not(F.any(shown, -1, keepdims=True))
-    shares = F.softmax(F.where(blind, 0.0, scores), -1)
-    return F.where(blind, 0.0, shares)
 
 
 # Relatives of attention.

@@ -15,7 +15,6 @@ from monograph.frontends.onnx.converters.attention import (
     Heads,
     attend,
     joined_heads,
-    masked_softmax,
     masks_joined,
     per_example,
     rotated,
@@ -383,7 +382,7 @@ def _grouped(node: OnnxNode, heads: Heads, before: Value) -> Value:
     assert seen is not None
     scores = F.where(seen, scores, -math.inf)
     if sink is None and not smooth:
-        shares = masked_softmax(scores, seen)
+        shares = F.softmax(scores, -1, "zeros")
     else:
         shares = _sinking_softmax(scores, sink)
     return cast_to(weighted(shares, heads.value), heads.query.dtype)

@@ -38,9 +38,7 @@ def _log_softmax(node: TorchNode) -> Value:
 @converter("aten._safe_softmax.default")
 def _safe_softmax(node: TorchNode) -> Value:
     (x,) = node.as_result(node["self"])
-    axis = axis_of(x, node["dim"])
-    blind = F.all(F.equal(x, float("-inf")), axis, keepdims=True)
-    return F.where(blind, 0, F.softmax(F.where(blind, 0, x), axis))
+    return F.softmax(x, axis_of(x, node["dim"]), "zeros")
 
 
 def _normalised_axes(x: Value, shape: Sequence[Dim]) -> tuple[int, ...]:
@@ -339,9 +337,7 @@ def _attend_in_parts(node: TorchNode, mask: Value | None) -> Value:
         mask = F.less_equal(F.iota(shape, 1), F.iota(shape, 0))
     if mask is not None:
         scores = F.where(mask, scores, float("-inf")) if mask.dtype is bool_ else scores + mask
-    # A query that may look at nothing sees zeros.
-    blind = F.all(F.equal(scores, float("-inf")), -1, keepdims=True)
-    weights = F.where(blind, 0.0, F.softmax(F.where(blind, 0.0, scores), -1))
+    weights = F.softmax(scores, -1, "zeros")
     rate = float(node["dropout_p"])
     value = _for_every_head(node["value"], node["query"])
     return F.matmul(dropped(node, weights, rate), value)

@@ -19,6 +19,7 @@ from monograph.ir.interpret import interpret
 from monograph.ir.types import dtype_of
 from monograph.ops.attention import Attention
 from monograph.runtime.compiled import Executable
+from monograph.switches import switched_off
 from monograph.targets.cpu import target
 from monograph.targets.cpu.attention import attend as family
 
@@ -128,6 +129,32 @@ def test_a_query_that_sees_nothing(
     wide = [a if a.dtype == np.bool_ else a.astype(np.float64) for a in arrays]
     with np.errstate(all="ignore"):
         expected = op.evaluate(*wide)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=4e-6)
+
+
+@pytest.mark.parametrize("op", [Attention(), Attention(fully_masked="nan")], ids=["zeros", "nan"])
+@pytest.mark.parametrize(("causal", "masked"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("streaming", "queries", "keys"), [(True, 130, 900), (True, 3, 900), (False, 4, 3)]
+)
+def test_scores_of_minus_infinity_by_infinite_data_are_as_if_hidden(
+    streaming: bool, queries: int, keys: int, causal: bool, masked: bool, op: Attention
+) -> None:
+    arrays = operands(queries, keys)
+    arrays[1][..., 0] = -1.0
+    arrays[0][0, 0, :3, 0] = [np.inf, -np.inf, np.nan]  # scores of -inf, +inf and NaN
+    if masked:
+        arrays.append(np.zeros((queries, keys), np.float32))
+    op = dataclasses.replace(op, causal=causal)
+    attributes = {"causal": causal, "fully_masked": op.fully_masked}
+    with switched_off(*() if streaming else ("streaming_attention",)):
+        program = compiled(lambda *values: F.attention(*values, **attributes), *types_of(arrays))
+    (got,) = program.run(arrays)
+    blind = np.nan if op.fully_masked == "nan" else 0.0
+    np.testing.assert_array_equal(np.asarray(got)[0, 0, 0], blind)
+    np.testing.assert_array_equal(np.asarray(got)[0, 0, 1:3], np.nan)
+    with np.errstate(all="ignore"):
+        expected = op.evaluate(*(array.astype(np.float64) for array in arrays))
     np.testing.assert_allclose(got, expected, rtol=0, atol=4e-6)
 
 
