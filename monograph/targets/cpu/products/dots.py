@@ -138,7 +138,7 @@ def _words_to_pack(
     for byte in range(STEPS_PER_DOT):
         at: Dim = step.symbol * STEPS_PER_DOT + byte
         inside: bool | Expr = True
-        if not isinstance(depth, int) or depth % STEPS_PER_DOT:
+        if byte and (not isinstance(depth, int) or depth % STEPS_PER_DOT):
             inside = e.apply("less", e.index(at), e.index(depth), dtype=bool_)
             at = dim_min(at, depth - 1)
         places.append(({along.symbol: at}, inside))
@@ -157,7 +157,9 @@ def word_of_bytes(numbers: Sequence[Expr]) -> Expr:
     """Four numbers in the bytes of a word, the first in the lowest."""
     word: Expr | None = None
     for place, number in enumerate(numbers):
-        byte = e.apply("bitwise_and", e.cast(number, i32), e.literal(0xFF, i32))
+        byte = e.cast(number, i32)
+        if place < STEPS_PER_DOT - 1:
+            byte = e.apply("bitwise_and", byte, e.literal(0xFF, i32))
         if place:
             byte = e.apply("shift_left", byte, e.literal(8 * place, i32))
         word = byte if word is None else e.apply("bitwise_or", word, byte)
