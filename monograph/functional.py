@@ -65,6 +65,7 @@ _FAMILIES = {
     "joining": "concat split stack unstack",
     "ldl": "ldl_factor ldl_solve",
     "linalg": "dot_general inner linear matmul outer tensordot",
+    "linear_activation": "linear_activation",
     "log_cumulative": "logcumsumexp",
     "loss": "cross_entropy mse",
     "math": (

@@ -167,6 +167,9 @@ class Target(ABC):
     name: str
     """As people write it: ``cpu``, ``cpu:aarch64``, ``gpu:sm_90``."""
 
+    can_measure: ClassVar[bool] = False
+    """Whether it has choices that are measured while a program is compiled."""
+
     source_suffix: ClassVar[str] = "txt"
     """How files with its source code end."""
 
@@ -183,6 +186,13 @@ class Target(ABC):
     @abstractmethod
     def lowering(self, *, fusion: bool = True) -> Pipeline:
         """The passes between the optimised graph and fusion."""
+
+    def join_for_libraries(self, graph: Graph) -> int:
+        """Make one node of lowered nodes that a library of the target computes together; how often.
+
+        Most targets have no such library.
+        """
+        return 0
 
     @abstractmethod
     def computes(self, node: Node) -> bool:

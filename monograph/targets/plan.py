@@ -51,6 +51,8 @@ class KernelPlan:
     """Predicted time, where a cost model says so."""
     refusals: tuple[Refusal, ...] = ()
     """The families before this one, and why each of them refused."""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """Microseconds of each contender, where they were measured beside each other."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ def _text(each: PlannedKernel, summaries: Mapping[str, str]) -> str:
         lines.append(f"  predicts {plan.share:.0%} of the direct method's time")
     if plan.microseconds is not None:
         lines.append(f"  predicts {plan.microseconds:.1f} µs")
+    for name, taken in sorted(plan.measured.items(), key=lambda each: each[1]):
+        lines.append(f"  measured {taken:.2f} µs by {name}")
     for name, layout in plan.layouts.items():
         strides = ", ".join(map(str, layout.strides))
         lines.append(f"  layout   %{name}: strides ({strides}), borders {layout.border}")

@@ -224,7 +224,7 @@ class Frame:
 
         def run(stream: int) -> None:
             tensors = [self.tensor(*place) for place in places]
-            task = LibraryTask(op, tensors[:count], tensors[count:], self.flag(step))
+            task = LibraryTask(op, tensors[:count], tensors[count:], self.flag(step), step.library)
             given = call_library(library, task)
             if given is not None:
                 for slot, tensor, place in zip(step.outputs, given, tensors[count:], strict=True):

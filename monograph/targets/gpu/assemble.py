@@ -21,7 +21,7 @@ from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, LibraryCall, Slot, SlotKind
 from monograph.progress import announce
 from monograph.targets.gpu.chip import Chip
-from monograph.targets.gpu.choices import why_library
+from monograph.targets.gpu.choices import attention_backend, measured_times, why_library
 from monograph.targets.gpu.group_kernel import lower_flat, write_attention, write_lowered
 from monograph.targets.gpu.joint_products import join_products
 from monograph.targets.gpu.layouts import choose_layouts
@@ -80,6 +80,8 @@ class StepBuilder(SlotBuilder):
         self.kernels: dict[str, GpuKernel] = {}
         self.known: dict[str, KnownSequence] = {}
         """Kernels by the digest of what they compute: twelve equal layers have one layer's."""
+        self.flat: dict[str, tuple[Kernel, list[Group]]] = {}
+        """What kernels compute, by digest, and the groups that they compute."""
         self.ends: list[int] = []
         self.visited: list[Fusion] = []
 
@@ -141,7 +143,7 @@ class StepBuilder(SlotBuilder):
         """The launches of a group, of kernels that there are already if one computes the same."""
         name = f"k{len(self.kernels)}_{group.name}"
         if isinstance(first.op, Attention):
-            sequence = write_attention(first, name)
+            sequence = write_attention(first, name, measured_times(first, self.chip))
             digest = "\n".join(map(_without_name, sequence.kernels))
             self.launch(group, digest, sequence, first.operands, first.results)
             return
@@ -152,7 +154,12 @@ class StepBuilder(SlotBuilder):
             return
         digest = lowered.flat.digest
         found = self.known.get(digest)
-        sequence = write_lowered(group, lowered) if found is None else found.sequence
+        if found is None:
+            times = self.chip.measured.times(kernel_site(lowered.flat))
+            sequence = write_lowered(group, lowered, times)
+        else:
+            sequence = found.sequence
+        self.flat.setdefault(digest, (lowered.flat, []))[1].append(group)
         self.launch(group, digest, sequence, lowered.inputs, lowered.outputs)
 
     def results(self, group: Group) -> list[Value]:
@@ -216,8 +223,10 @@ class StepBuilder(SlotBuilder):
             return
         library = library_of(node) if self.chip.backend == "cuda" else None
         family = "interpreter" if library is None else "library"
-        choice = None if library is None else library.name
-        self.planned.append(PlannedKernel(group.name, KernelPlan(family, why, choice)))
+        choice = None if library is None else attention_backend(node, self.chip) or library.name
+        times = {} if library is None else measured_times(node, self.chip)
+        plan = KernelPlan(family, why, choice, measured=times)
+        self.planned.append(PlannedKernel(group.name, plan))
         if library is None:
             self.interpret(node)
             return
@@ -229,7 +238,7 @@ class StepBuilder(SlotBuilder):
                 len(self.fallbacks),
                 tuple(slot for slot, _ in inputs),
                 tuple(slot for slot, _ in outputs),
-                library.name,
+                choice or library.name,
                 views if any(views) else (),
             )
         )
@@ -246,6 +255,11 @@ class StepBuilder(SlotBuilder):
             return self.slot(value), ()
         view = view_of(value, self.chip)
         return self.slot(view.base), view.numbers
+
+
+def kernel_site(flat: Kernel) -> str:
+    """The name of a kernel's site in tables of measurements."""
+    return f"kernel {flat.digest}"
 
 
 def _without_name(kernel: TritonKernel) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
+from monograph.targets.gpu.measurements import Measurements
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Chip:
     shared_bytes: int
     """Shared memory that one program may have."""
     l2_bytes: int
+    measured: Measurements = field(default_factory=Measurements, repr=False, compare=False)
+    """What such a chip was measured to do, which overrules the cost model."""
 
     @property
     def triple(self) -> str:

@@ -72,6 +72,10 @@ class Driver:
         count = c_int()
         self.call("cuDeviceGetCount", byref(count))
         self.count = count.value
+        number = c_int()
+        self.call("cuDriverGetVersion", byref(number))
+        self.version = number.value
+        """The newest CUDA that it knows: 13000 is 13.0."""
         self._devices: dict[int, DeviceInfo] = {}
         self.launch_function = library.cuLaunchKernel
         self.launch_function.argtypes = [

@@ -6,6 +6,9 @@ whether splitting a reduction pays, the cost model predicts and a runtime may me
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.kernel.expr import Buffer
@@ -36,19 +39,36 @@ def candidates(
 
     An error names the families that refused, and why.
     """
-    short = with_short_formulas(kernel)
-    family, configurations, refusals = _configure(short)
-    plans = [_Plan((_Step(short, family, each),), refusals) for each in configurations]
-    for parts in family.splits(short):
-        plans += _split_plan(short, parts, refusals)
-    plans.sort(key=lambda plan: plan.microseconds)
+    plans = plans_of(kernel)
     worth = [x for x in plans if x.microseconds <= slowdown * plans[0].microseconds]
     return tuple(plan.write(comment) for plan in worth[:most])
 
 
-def kernel_sequence(kernel: Kernel, comment: tuple[str, ...] = ()) -> KernelSequence:
-    """The candidate that is predicted to be fastest."""
-    return candidates(kernel, comment, most=1)[0]
+def plans_of(kernel: Kernel) -> list[PlannedSteps]:
+    """Ways to compute a flat kernel, the one predicted to be fastest first; nothing is written."""
+    short = with_short_formulas(kernel)
+    family, configurations, refusals = _configure(short)
+    plans = [PlannedSteps((_Step(short, family, each),), refusals) for each in configurations]
+    for parts in family.splits(short):
+        plans += _split_plan(short, parts, refusals)
+    plans.sort(key=lambda plan: plan.microseconds)
+    return plans
+
+
+def kernel_sequence(
+    kernel: Kernel, comment: tuple[str, ...] = (), times: Mapping[str, float] | None = None
+) -> KernelSequence:
+    """The candidate that was measured to be fastest, or else is predicted to be.
+
+    ``times`` are microseconds by the candidates' names.
+    """
+    plans = plans_of(kernel)
+    known = {plan.name: plan for plan in plans}
+    for name in sorted(times or {}, key=lambda each: (times or {})[each]):
+        if name in known:
+            found = known[name].write(comment)
+            return replace(found, plan=replace(found.plan, measured=dict(times or {})))
+    return plans[0].write(comment)
 
 
 @dataclass(frozen=True)
@@ -61,7 +81,7 @@ class _Step:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class PlannedSteps:
     """Steps that compute a kernel one after the other; nothing is written yet."""
 
     steps: tuple[_Step, ...]
@@ -72,9 +92,16 @@ class _Plan:
 
     @property
     def microseconds(self) -> float:
+        """What it is predicted to take."""
         return sum(step.configuration.microseconds for step in self.steps)
 
+    @property
+    def name(self) -> str:
+        """How its steps are cut, in words: the same for the same kernel in every process."""
+        return ", then ".join(f"{x.family.name} {x.configuration}" for x in self.steps)
+
     def write(self, comment: tuple[str, ...]) -> KernelSequence:
+        """The kernels as source."""
         kernels = tuple(
             step.family.write(step.kernel, step.configuration, comment) for step in self.steps
         )
@@ -109,7 +136,7 @@ def _configure(
     raise UnsupportedError(f"no family of GPU kernels computes {kernel.name}: {told}")
 
 
-def _split_plan(kernel: Kernel, parts: int, refusals: tuple[Refusal, ...]) -> list[_Plan]:
+def _split_plan(kernel: Kernel, parts: int, refusals: tuple[Refusal, ...]) -> list[PlannedSteps]:
     """The kernel with its reductions in parts, each stage in its best configuration."""
     split = split_kernel(kernel, parts)
     if split is None:
@@ -118,4 +145,4 @@ def _split_plan(kernel: Kernel, parts: int, refusals: tuple[Refusal, ...]) -> li
     for stage in split.stages:
         family, configurations, _ = _configure(stage)
         steps.append(_Step(stage, family, configurations[0]))
-    return [_Plan(tuple(steps), refusals, split.scratch, parts)]
+    return [PlannedSteps(tuple(steps), refusals, split.scratch, parts)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from monograph.dataclass import dataclass
+from monograph.errors import UnsupportedError
 from monograph.fusion.group import Group
 from monograph.ir.graph import Node, Value
 from monograph.kernel.flatten import flatten
@@ -42,14 +44,42 @@ def lower_flat(
     return LoweredGroup(flatten(kernel), tuple(inputs), tuple(placed))
 
 
-def write_lowered(group: Group, lowered: LoweredGroup) -> KernelSequence:
-    """A group's kernels; an error says which families refused it, and why."""
-    return kernel_sequence(lowered.flat, tuple(map(str, group.nodes)))
+def write_lowered(
+    group: Group, lowered: LoweredGroup, times: Mapping[str, float] | None = None
+) -> KernelSequence:
+    """A group's kernels, the fastest by these times of candidates, if there are any.
+
+    An error says which families refused it, and why.
+    """
+    return kernel_sequence(lowered.flat, tuple(map(str, group.nodes)), times)
 
 
-def write_attention(node: Node, name: str) -> KernelSequence:
-    """The kernels of an attention; an error says why there are none."""
+def write_attention(
+    node: Node, name: str, times: Mapping[str, float] | None = None
+) -> KernelSequence:
+    """The kernels of an attention; an error says why there are none.
+
+    ``times`` are those of contenders, ours among them by the names of ``attention_plans``.
+    """
+    found = _attention_candidates(node, name)
+    known = {str(each.plan.choice): each for each in found}
+    for contender in sorted(times or {}, key=lambda each: (times or {})[each]):
+        if contender.removeprefix("ours ") in known:
+            chosen = known[contender.removeprefix("ours ")]
+            return replace(chosen, plan=replace(chosen.plan, measured=dict(times or {})))
+    return found[0]
+
+
+def attention_plans(node: Node) -> list[str]:
+    """The names of our configurations of an attention, best first; none if we have none."""
+    try:
+        return [str(each.plan.choice) for each in _attention_candidates(node, "attention")]
+    except UnsupportedError:
+        return []
+
+
+def _attention_candidates(node: Node, name: str) -> tuple[KernelSequence, ...]:
     assert isinstance(node.op, Attention)
     query, key, value, *mask = (operand.tensor for operand in node.operands)
     operands = AttentionOperands(query, key, value, mask[0] if mask else None)
-    return attention_candidates(name, node.op, operands, (str(node),))[0]
+    return attention_candidates(name, node.op, operands, (str(node),))

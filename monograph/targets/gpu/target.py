@@ -32,7 +32,9 @@ from monograph.targets.gpu.assemble import GpuKernel, StepBuilder
 from monograph.targets.gpu.chip import Chip
 from monograph.targets.gpu.choices import prefers_library
 from monograph.targets.gpu.cubin import compile_kernels
+from monograph.targets.gpu.linear_activations import join_linear_activations
 from monograph.targets.gpu.modules import write_modules
+from monograph.targets.gpu.source import TritonKernel
 from monograph.targets.gpu.views import is_read_in_place
 from monograph.targets.plan import PlannedKernel
 
@@ -96,6 +98,7 @@ class GpuTarget(Target):
     """A GPU that Triton compiles for."""
 
     source_suffix: ClassVar[str] = "py"
+    can_measure: ClassVar[bool] = True
 
     def __init__(self, name: str, chip: Chip) -> None:
         self.name = name
@@ -108,7 +111,9 @@ class GpuTarget(Target):
             compiler = version("triton")
         except PackageNotFoundError:
             compiler = "none"
-        return f"{self.chip!r}, triton {compiler}"
+        measured = self.chip.measured
+        table = f", choices {measured.digest}" if measured.sites else ""
+        return f"{self.chip!r}, triton {compiler}{table}"
 
     @property
     def record(self) -> TargetRecord:
@@ -118,6 +123,10 @@ class GpuTarget(Target):
     def lowering(self, *, fusion: bool = True) -> Pipeline:
         """To ops whose elements have formulas, and those that libraries compute."""
         return LOWERING
+
+    def join_for_libraries(self, graph: Graph) -> int:
+        """Products with the biases and activations that cuBLASLt adds."""
+        return join_linear_activations(graph, self.chip)
 
     def computes(self, node: Node) -> bool:
         """Whether a kernel of ours computes a node: not one that a library does better."""
@@ -133,15 +142,19 @@ class GpuTarget(Target):
         seconds = {"kernels": time.perf_counter() - started}
         return GpuAssembled(steps, tuple(graph.symbols().values()), seconds)
 
+    def compile(self, names: Sequence[str], kernels: Sequence[TritonKernel]) -> bytes:
+        """Machine code for kernels, by the names that launches have for them, as one object."""
+        codes = compile_kernels(kernels, self.chip)
+        return write_modules(dict(zip(names, codes, strict=True)))
+
     def emit(self, assembled: GpuAssembled) -> Program:
         """Triton source, then machine code for all kernels."""
         steps, started = assembled.steps, time.perf_counter()
         announce("triton")
         kernels = list(steps.kernels.values())
-        codes = compile_kernels([kernel.triton for kernel in kernels], self.chip)
         names = [kernel.name for kernel in kernels]
         return Program(
-            object=write_modules(dict(zip(names, codes, strict=True))),
+            object=self.compile(names, [kernel.triton for kernel in kernels]),
             slots=tuple(steps.slots),
             sizes=assembled.sizes,
             steps=tuple(steps.steps),

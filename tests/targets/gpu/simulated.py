@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -19,9 +20,17 @@ import monograph
 from monograph import functional as F
 from monograph.errors import EvaluationError, InputError
 from monograph.ir.dims import evaluate_dim
+from monograph.passes.manager import run_pipeline
+from monograph.program.code import Code, Launch
+from monograph.runtime.compile_report import CompileReport
+from monograph.runtime.gpu import bench
+from monograph.runtime.options import Options
+from monograph.targets.names import resolve_target
+from monograph.tuning import gpu_contests as contests
 from tests.targets.gpu.simulator import SimulatedDriver, simulated_gpu
 
 Program = tuple[Callable[..., Any], tuple[str, ...]]
+CHIP = "gpu:sm_90"
 
 
 def _block(x: Any, n: Any, q: Any, k: Any, v: Any, o: Any) -> Any:
@@ -60,6 +69,10 @@ PROGRAMS: dict[str, Program] = {
     "channels last": (
         lambda x, v, w: F.transpose(F.conv(F.relu(F.conv(x, v)), w), (0, 2, 3, 1)),
         ("f16[2, 4, 10, 10]", "f16[16, 4, 3, 3]", "f16[6, 16, 3, 3]"),
+    ),
+    "layer": (
+        lambda x, w, b: F.relu(F.linear(x, w, b)),
+        ("f16[32, 48]", "f16[64, 48]", "f16[64]"),
     ),
     "half": (lambda x, w: F.gelu(F.rms_norm(x, w)), ("f16[16, 64]", "f16[64]")),
 }
@@ -117,6 +130,45 @@ def refuses_indices(gpu: SimulatedDriver) -> str:
     return "a wrong shape was taken"
 
 
+def contenders_agree(gpu: SimulatedDriver) -> str:
+    """Whether all contenders of a choice run, and compute the same, as they are measured."""
+    compiled = monograph.compile(
+        lambda x, w, b, v: F.gelu(F.linear(x, w, b), approximate="tanh") @ v,
+        "f16[32, 48]", "f16[64, 48]", "f16[64]", "f16[64, 48]", target=CHIP, cache=False,
+    ).executable  # fmt: skip
+    graph, wrong = compiled.graph.clone(), list[str]()
+    target = resolve_target(CHIP)
+    run_pipeline(graph, target.lowering())
+
+    def run_each(codes: Mapping[str, Code]) -> dict[str, float]:
+        torch.manual_seed(0)
+        sets = bench.operand_sets(next(iter(codes.values())), "cpu")[:2]
+        found = {}
+        for name, code in codes.items():
+            rotation = bench.Rotation(code, sets, 0)
+            last = code.steps[-1]
+            slot = last.slots[-1] if isinstance(last, Launch) else last.outputs[0]  # type: ignore[union-attr]
+            for turn in range(3):
+                rotation.run(turn, 0)
+            found[name] = rotation.frame.tensor(slot, rotation.frame.shapes[slot], ()).clone()
+        first = next(iter(found.values())).reshape(-1).float()
+        for name, each in found.items():
+            off = float((each.reshape(-1).float() - first).norm() / first.norm())
+            wrong.extend([] if off < 2e-3 else [f"{name}: off by {off}"])
+        return dict.fromkeys(codes, 1.0)
+
+    before, contests._TABLES = contests._TABLES, {}
+    try:
+        with patch.object(contests, "machine_text", lambda: "a simulated GPU"):
+            options = Options(target=CHIP, level="O3", cache=False)
+            chosen = contests.measured_target(target, graph, options, CompileReport(), run_each)
+    finally:
+        contests._TABLES = before
+    if not any("cuBLASLt" in times for times in chosen.chip.measured.sites.values()):
+        wrong.append("the library's epilogue was no contender")
+    return "; ".join(wrong)
+
+
 def main(names: Sequence[str]) -> int:
     """Run these programs; without names all of them, and what must be refused."""
     problems = []
@@ -129,6 +181,8 @@ def main(names: Sequence[str]) -> int:
             problems += [f"{name}: {problem}"] if problem else []
         problem = "" if names else refuses_indices(gpu)
         problems += [f"indices: {problem}"] if problem else []
+        problem = "" if names else contenders_agree(gpu)
+        problems += [f"contenders: {problem}"] if problem else []
     print("\n".join(problems) or "all agree")
     print(f"{gpu.launches} launches, {gpu.graph_launches} graphs, {gpu.updates} updates")
     return bool(problems)

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from monograph.ir.foreign_call import ForeignCall
 from monograph.ir.graph import Node
 from monograph.ir.op import Op
-from monograph.ir.types import TensorType, c64, c128
+from monograph.ir.types import TensorType, bf16, c64, c128, f16, f32
 from monograph.ops.attention import Attention
 from monograph.ops.conv import Conv, ConvTranspose
 from monograph.ops.conv.weight_gradient import ConvWeightGradient
 from monograph.ops.cumulative import Cummax, Cumprod, Cumsum
 from monograph.ops.index.writing import PutAlongAxis, Scatter
 from monograph.ops.linalg import DotGeneral
+from monograph.ops.linear_activation import LinearActivation
 from monograph.ops.sorting import Argsort, TopKIndices
 from monograph.targets.gpu.libraries import index, order, products, torch_ops
 from monograph.targets.gpu.libraries.library import FLOATS, Library, LibraryTask, has_dtypes
@@ -28,6 +29,7 @@ __all__ = ["LIBRARIES", "Library", "LibraryTask", "known_library", "library_of"]
 
 LIBRARIES: Mapping[type[Op], Library] = {
     DotGeneral: Library("cuBLAS", has_dtypes(*FLOATS, c64, c128), products.dot),
+    LinearActivation: Library("cuBLASLt", has_dtypes(f32, f16, bf16), products.linear_activation),
     Conv: Library("cuDNN", products.is_convolution, products.convolution),
     ConvTranspose: Library("cuDNN", products.is_even, products.transposed_convolution),
     ConvWeightGradient: Library("cuDNN", products.is_even, products.weight_gradient),

@@ -22,6 +22,8 @@ class LibraryTask:
     results: Sequence[Tensor]
     flag: Tensor | None = None
     """A number that becomes other than zero if an index is out of range."""
+    choice: str = ""
+    """What is to compute it, as the step says: the library, or one of several that it has."""
 
 
 Given: TypeAlias = Sequence[Tensor] | None

@@ -7,14 +7,14 @@ unless ``MONOGRAPH_TF32=1`` asks for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from monograph.config import Config
 from monograph.ir.graph import Node
 from monograph.ir.types import bf16, f16, f32
 from monograph.ops.attention import Attention
 from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient
-from monograph.targets.gpu.libraries.library import Given, LibraryTask, has_dtypes
+from monograph.targets.gpu.libraries.library import Given, LibraryTask, Tensor, has_dtypes
 
 
 def dot(task: LibraryTask) -> Given:
@@ -30,17 +30,55 @@ def dot(task: LibraryTask) -> Given:
     left = lhs.permute(*op.lhs_batch, *lhs_free, *op.lhs_contracting).reshape(images, m, k)
     right = rhs.permute(*op.rhs_batch, *op.rhs_contracting, *rhs_free).reshape(images, k, n)
     result = out.view(images, m, n)
+    with _in_asked_precision():
+        if images == 1:
+            torch.mm(left[0], right[0], out=result[0])
+        else:
+            torch.bmm(left, right, out=result)
+    return None
+
+
+def linear_activation(task: LibraryTask) -> Given:
+    """A product whose bias and activation cuBLASLt adds while sums are in registers."""
+    import torch
+
+    op, (x, weight, bias), (out,) = task.op, task.operands, task.results
+    rows = x.reshape(-1, x.shape[-1])
+    right = weight if op.inputs_first else weight.T
+    result = out.view(-1, out.shape[-1])
+    with _in_asked_precision():
+        if op.activation == "none":
+            torch.addmm(bias, rows, right, out=result)
+        elif x.is_cuda:
+            use_gelu = op.activation == "gelu_tanh"
+            torch._addmm_activation(bias, rows, right, use_gelu=use_gelu, out=result)
+        else:
+            _on_the_host(op.activation, bias, rows, right, result)
+    return None
+
+
+def _on_the_host(activation: str, bias: Tensor, x: Tensor, right: Tensor, out: Tensor) -> None:
+    """The same where torch's own function takes GELU to be the exact one."""
+    import torch
+
+    linear = torch.addmm(bias, x, right)
+    functions = torch.nn.functional
+    is_relu = activation == "relu"
+    out.copy_(functions.relu(linear) if is_relu else functions.gelu(linear, approximate="tanh"))
+
+
+@contextmanager
+def _in_asked_precision() -> Iterator[None]:
+    """Multiply f32 as such, or by tensor cores if that is asked for."""
+    import torch
+
     precision = "high" if Config.from_environment().tf32 else "highest"
     before = torch.get_float32_matmul_precision()
     if before != precision:
         torch.set_float32_matmul_precision(precision)
-    if images == 1:
-        torch.mm(left[0], right[0], out=result[0])
-    else:
-        torch.bmm(left, right, out=result)
+    yield
     if before != precision:
         torch.set_float32_matmul_precision(before)
-    return None
 
 
 def _count(sizes: Iterable[int]) -> int:
@@ -135,17 +173,29 @@ def is_even(node: Node) -> bool:
 
 
 def attention(task: LibraryTask) -> Given:
-    """By cuDNN or flash attention, as torch chooses for the operands and the chip."""
+    """By cuDNN or flash attention: as the step says, or as torch chooses for the operands."""
     import torch
 
     op: Attention = task.op
     operands = task.operands
     query, key, value = (each.reshape(-1, *each.shape[-3:]) for each in operands)
-    found = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, is_causal=op.causal,
-        scale=op.factor(tuple(operands[0].shape)), enable_gqa=query.shape[-3] != key.shape[-3],
-    )  # fmt: skip
+    with _by_backend(task.choice) if query.is_cuda else nullcontext():
+        found = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=op.causal,
+            scale=op.factor(tuple(operands[0].shape)), enable_gqa=query.shape[-3] != key.shape[-3],
+        )  # fmt: skip
     return [found.view(task.results[0].shape)]
+
+
+def _by_backend(name: str) -> AbstractContextManager[None]:
+    """Let torch compute attention by a backend of that name; by any for other names."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    backends = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+    found: AbstractContextManager[None] = (
+        sdpa_kernel(backends[name]) if name in backends else nullcontext()
+    )
+    return found
 
 
 def is_plain_attention(node: Node) -> bool:

@@ -1,0 +1,155 @@
+"""Choices by measurement, without a GPU: contenders are compiled, and the times are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import monograph
+from monograph import functional as F
+from monograph.errors import ArtifactError
+from monograph.program.code import Code, Launch, LibraryCall
+from monograph.runtime.compile_report import CompileReport
+from monograph.runtime.options import Options
+from monograph.targets.gpu import target as gpu_target
+from monograph.targets.gpu.choices import sites_of
+from monograph.targets.gpu.cubin import parameter_kinds
+from monograph.targets.gpu.measurements import Measurements, read_measurements
+from monograph.targets.gpu.modules import MachineCode
+from monograph.targets.names import resolve_target
+from monograph.tuning import gpu_contests
+
+pytest.importorskip("triton")
+CHIP = "gpu:sm_90"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machine code is not run here."""
+    monkeypatch.setattr(
+        gpu_target,
+        "compile_kernels",
+        lambda kernels, chip: [
+            MachineCode(b"code", each.name, 128, 0, parameter_kinds(each)) for each in kernels
+        ],
+    )
+    monkeypatch.setattr(gpu_contests, "machine_text", lambda: "a GPU of the tests")
+    monkeypatch.setattr(gpu_contests, "_TABLES", {})
+
+
+def mlp(x: Any, w: Any, b: Any, v: Any) -> Any:
+    return F.gelu(F.linear(x, w, b), approximate="tanh") @ v
+
+
+TYPES = ("bf16[4096, 1024]", "bf16[4096, 1024]", "bf16[4096]", "bf16[4096, 4096]")
+
+
+class Clock:
+    """Says that contenders of that first word are the fastest, and remembers whom it timed."""
+
+    def __init__(self, favourite: str) -> None:
+        self.favourite = favourite
+        self.timed: list[list[str]] = []
+
+    def __call__(self, codes: Mapping[str, Code]) -> dict[str, float]:
+        self.timed.append(list(codes))
+        return {name: 1.0 if name.split()[0] == self.favourite else 2.0 for name in codes}
+
+
+def measured(clock: Clock, *types: str, function: Any = mlp, level: str = "O3") -> Any:
+    """The target after a compilation has measured a function's sites."""
+    target = resolve_target(CHIP)
+    lowered = monograph.compile(function, *types, target=CHIP, cache=False).executable.graph.clone()
+    from monograph.passes.manager import run_pipeline
+
+    run_pipeline(lowered, target.lowering())
+    options = Options(target=CHIP, level=level, cache=False)
+    return gpu_contests.measured_target(target, lowered, options, CompileReport(), clock)
+
+
+def steps_with(table: Measurements, *types: str, function: Any = mlp) -> tuple[Any, ...]:
+    """The steps of a program that is compiled with a table."""
+    from dataclasses import replace
+
+    from monograph.targets.gpu.chip import chip_named
+
+    chip = replace(chip_named("sm_90"), measured=table)
+    target = gpu_target.GpuTarget(CHIP, chip)
+    compiled = monograph.compile(function, *types, target=target, cache=False)
+    return compiled.executable.code.steps
+
+
+@pytest.mark.parametrize(
+    ("favourite", "libraries", "launches"),
+    [("cuBLASLt", ["cuBLASLt", "cuBLAS"], 0), ("cuBLAS", ["cuBLAS"] * 2, 1), ("ours", [], 2)],
+)
+def test_the_fastest_contender_computes_a_product(
+    favourite: str, libraries: list[str], launches: int
+) -> None:
+    table = measured(Clock(favourite), *TYPES).chip.measured
+    steps = steps_with(table, *TYPES)
+    assert [step.library for step in steps if isinstance(step, LibraryCall)] == libraries
+    assert sum(isinstance(step, Launch) for step in steps) == launches
+
+
+def test_contenders_are_the_library_with_and_without_its_epilogue_and_ours() -> None:
+    clock = Clock("cuBLAS")
+    measured(clock, *TYPES)
+    first, second = clock.timed[:2]
+    assert first[:2] == ["cuBLAS", "cuBLASLt"] and second[0] == "cuBLAS"
+    assert all(name.startswith("ours product") for name in first[2:]) and len(first) > 2
+
+
+def test_equal_sites_are_measured_once_and_not_again() -> None:
+    def two(x: Any, v: Any, w: Any) -> Any:
+        return F.exp(x @ v) @ w
+
+    types = ("bf16[512, 512]",) * 3
+    clock = Clock("cuBLAS")
+    measured(clock, *types, function=two)
+    products = [names for names in clock.timed if "cuBLAS" in names]
+    assert len(products) == 1
+    again = Clock("cuBLAS")
+    measured(again, *types, function=two)
+    assert again.timed == []
+
+
+def test_small_sites_are_not_measured_at_the_default_level() -> None:
+    clock = Clock("cuBLAS")
+    measured(clock, "bf16[32, 32]", "bf16[32, 32]", function=lambda x, y: x @ y, level="O2")
+    assert clock.timed == []
+
+
+@pytest.mark.parametrize(("favourite", "library"), [("flash", "flash"), ("ours", None)])
+def test_the_fastest_attention_is_named(favourite: str, library: str | None) -> None:
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return F.attention(q, k, v)
+
+    types = ("bf16[4, 16, 512, 64]",) * 3
+    table = measured(Clock(favourite), *types, function=attend).chip.measured
+    (step,) = steps_with(table, *types, function=attend)
+    assert getattr(step, "library", None) == library
+
+
+def test_tables_are_read_back_and_name_both_times() -> None:
+    table = measured(Clock("ours"), *TYPES).chip.measured
+    again = read_measurements(table.text())
+    assert again.sites == table.sites and again.machine == "a GPU of the tests"
+    assert all(len(times) > 1 for times in again.sites.values())
+    chip = resolve_target(CHIP).chip  # type: ignore[attr-defined]
+    graph = monograph.compile(mlp, *TYPES, target=CHIP, cache=False).executable.lowered
+    assert graph is not None and list(sites_of(graph, chip)) != []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"machine": "m"}', '{"machine": 1, "sites": {}}', '{"machine": "", "sites": []}',
+     '{"machine": "", "sites": {"s": {}}}', '{"machine": "", "sites": {"s": {"a": "1"}}}',
+     '{"machine": "", "sites": {"s": {"a": 0}}}', '{"machine": "", "sites": {"s": {"a": NaN}}}',
+     '{"machine": "", "sites": {"s": {"a": true}}}'],
+)  # fmt: skip
+def test_other_tables_are_refused(text: str) -> None:
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        read_measurements(text)
