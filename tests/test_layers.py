@@ -57,6 +57,7 @@ EXCEPTIONS = {
     ("monograph/ir/operators.py", "monograph.ops"),
     # NumPy asks a traced value what its functions mean; what they mean is a frontend's affair.
     ("monograph/ir/operators.py", "monograph.frontends.numpy"),
+    ("monograph/ir/node.py", "monograph.frontends.numpy.methods"),
     # Whoever looks an op up by name must find the registry full.
     ("monograph/ir/op.py", "monograph.ops"),
     # A notebook asks an object how it looks (`_repr_html_`), and people ask it for a drawing or a

@@ -7,7 +7,7 @@ in order and takes them out again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from monograph.errors import GraphError, TypeRuleError
 from monograph.ir.op import Trait
@@ -92,6 +92,20 @@ class Value(Operators):
     def rank(self) -> int:
         """How many dimensions the tensor has."""
         return len(self.tensor.shape)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The methods and attributes of NumPy's arrays, ``x.sum(axis=1)``."""
+            from monograph.frontends.numpy.methods import find_attribute
+
+            return find_attribute(self, name)
+
+    def __len__(self) -> int:
+        """The first size, as of an array."""
+        if not self.shape or not isinstance(self.shape[0], int):
+            raise TypeError(f"%{self.name}: {self.type} has no length that is a number")
+        return self.shape[0]
 
     def __repr__(self) -> str:
         return f"%{self.name}: {self.type}"

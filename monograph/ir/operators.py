@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 if TYPE_CHECKING:
     from monograph.ir.graph import Value
 
@@ -54,16 +52,6 @@ class Operators:
             "a traced value has no numbers while the graph is built: NumPy cannot make an array "
             "of it, and what a function needs them for cannot be traced"
         )
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """An error that tells those who call methods of arrays what to call instead."""
-            message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if not name.startswith("_") and hasattr(np.ndarray, name):
-                known = name if hasattr(np, name) else "transpose"
-                message += f": it stands for an array; call functions of it, as numpy.{known}(x)"
-            raise AttributeError(message)
 
     def __add__(self, other: Any) -> Value:
         return _call("add", self, other)

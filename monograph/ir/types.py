@@ -70,6 +70,11 @@ class DType:
         """Whether several elements share a byte in memory (i4, u4, i2, u2, f4)."""
         return 0 < self.bits < 8 and self.kind is not Kind.BOOL
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What NumPy asks an object for that stands where a dtype does: ``np.ones(2, x.dtype)``."""
+        return self.numpy
+
     def __repr__(self) -> str:
         return self.name
 

@@ -201,16 +201,24 @@ def median(a: Any, axis: int | None = None, keepdims: bool = False) -> Value:
     return F.quantile(as_inexact(a), 0.5, axis, keepdims)
 
 
+def _with_share(a: Any, q: Any) -> Value:
+    """What a quantile is taken of: a share that is no plain number widens it, as in NumPy."""
+    x = as_inexact(a)
+    if type(q) in (int, float) or not x.dtype.numpy.isbuiltin:
+        return x
+    return cast_to(x, dtype_of(np.result_type(x.dtype.numpy, np.asarray(q).dtype)))
+
+
 @implements(np.quantile)
 def quantile(a: Any, q: Any, axis: int | None = None, keepdims: bool = False) -> Value:
     """The number below which a share of the elements lies."""
-    return F.quantile(as_inexact(a), q, axis, keepdims)
+    return F.quantile(_with_share(a, q), q, axis, keepdims)
 
 
 @implements(np.percentile)
 def percentile(a: Any, q: Any, axis: int | None = None, keepdims: bool = False) -> Value:
     """The number below which so many percent of the elements lie."""
-    return F.quantile(as_inexact(a), np.asarray(q) / 100, axis, keepdims)
+    return F.quantile(_with_share(a, q), np.asarray(q) / 100, axis, keepdims)
 
 
 @implements(np.sort)
