@@ -6,6 +6,7 @@ import functools
 import inspect
 import operator
 import re
+import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -159,10 +160,28 @@ def _all_watched() -> Iterator[None]:
 
 
 def _not_captured(target: Any, error: Exception) -> MonographError:
-    return UnsupportedError(
+    made = UnsupportedError(
         f"torch.export could not capture {_name(target)}: {_first_line(error)}",
         hint=_advice(str(error)),
     ).with_context(source=_line_of_user(error))
+    made.found = _violations(str(error))
+    return made
+
+
+def _violations(complaint: str) -> str | None:
+    """What torch.export found out of sizes that were to be free, a line each."""
+    lines = [line.strip() for line in complaint.splitlines()]
+    found = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+    return "\n".join(found) or None
+
+
+def _suggested_fixes(complaint: str) -> str | None:
+    """What torch.export says would mend it: the lines after its heading, up to an empty one."""
+    _, heading, after = complaint.partition("Suggested fixes:\n")
+    if not heading:
+        return None
+    fixes = after.split("\n\n", 1)[0]
+    return "torch suggests for dynamic_shapes:\n" + textwrap.indent(textwrap.dedent(fixes), "  ")
 
 
 def _advice(complaint: str) -> str | None:
@@ -178,7 +197,7 @@ def _advice(complaint: str) -> str | None:
             "torch.export cannot look into modules that torch.ao.quantization made: quantize the "
             "float module with monograph.quantize, or export PT2E's form of it"
         )
-    return None
+    return _suggested_fixes(complaint)
 
 
 def _name(target: Any) -> str:

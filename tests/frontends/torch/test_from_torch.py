@@ -100,6 +100,17 @@ def test_bfloat16_weights_share_memory_too() -> None:
     assert array.__array_interface__["data"][0] == module.weight.data_ptr()
 
 
+def test_what_torch_suggests_for_sizes_that_cannot_be_free_is_told() -> None:
+    def choose(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] > 7 else x
+
+    batch = torch.export.Dim("batch")
+    with pytest.raises(UnsupportedError, match=r"Constraints violated \(batch\)") as caught:
+        monograph.from_torch(choose, torch.ones(9), dynamic_shapes=({0: batch},))
+    assert "generated guard 8 <= " in str(caught.value.found)
+    assert "batch = Dim('batch', min=8)" in str(caught.value.hint)
+
+
 def test_dynamic_shapes_become_symbols_with_the_names_and_ranges_of_the_user() -> None:
     batch = torch.export.Dim("batch", min=2, max=64)
 
