@@ -3,24 +3,24 @@
     out[m, n] = epilogue(sum(k: left[m, k] * right[n, k]))
 
 What an operand is does not matter: its formula may be a transpose, a cast or a gather (the
-prologue), which a target computes once an element when it packs the operand.
+prologue), which a target computes once an element when it packs the operand. In which dtypes its
+elements are stored and multiplied, an ``Operand`` says; ``summed`` is what they are added up in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, shape_product
-from monograph.ir.types import f32, f64, i32
+from monograph.ir.types import DType
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Apply, Axis, Expr, Index, Load, Reduce
+from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.operand import Operand, operand
 
-SUMMED = (f32, f64, i32)
-"""What a tile sums in; narrower operands are widened as they are packed."""
 MIN_MULTIPLICATIONS = 1 << 14
 """Multiplications from which tiles pay."""
 
@@ -45,6 +45,43 @@ class Contraction:
         """The axes that are summed over."""
         return self.reduction.axes
 
+    @property
+    def summed(self) -> DType:
+        """The dtype that products are added up in."""
+        return self.reduction.dtype
+
+    def operands(self, small: Collection[str] = ()) -> tuple[Operand, Operand]:
+        """Left and right with their dtypes; ``small`` are buffers that hold small integers."""
+        return operand(self.left, self.k, small), operand(self.right, self.k, small)
+
+    @property
+    def weights(self) -> Operand:
+        """The right operand with its dtypes."""
+        return operand(self.right, self.k)
+
+    def summing(
+        self,
+        axes: tuple[Axis, ...],
+        body: Expr,
+        more: tuple[Buffer, ...] = (),
+        lack: Expr | None = None,
+    ) -> Contraction:
+        """The same results as the sum of another product, which may read ``more`` buffers.
+
+        What the sum has too much is a ``lack`` that is taken from it.
+        """
+        reduction = e.reduce("sum", axes, body)
+        assert isinstance(reduction, Reduce)
+        total = reduction if lack is None else e.apply("subtract", reduction, lack)
+        known: dict[Expr, Expr] = {self.reduction: total}
+        stores = tuple(
+            Store(s.buffer, s.position, e.replace(s.value, known), s.guard)
+            for s in self.kernel.stores
+        )
+        kernel = replace(self.kernel, inputs=(*self.kernel.inputs, *more), stores=stores)
+        left, right = body.operands
+        return replace(self, kernel=kernel, reduction=reduction, left=left, right=right)
+
     def size(self, axes: Sequence[Axis]) -> Dim:
         """How many positions axes have together."""
         return shape_product(axis.extent for axis in axes)
@@ -57,7 +94,7 @@ def as_contraction(kernel: Kernel) -> Contraction | None:
         return None
     (reduction,) = reductions
     body = reduction.body
-    if not isinstance(body, Apply) or body.function != "multiply" or body.dtype not in SUMMED:
+    if not isinstance(body, Apply) or body.function != "multiply":
         return None
     left, right = body.operands
     axes = {axis.symbol: axis for axis in kernel.axes}
@@ -183,16 +220,23 @@ def with_k_ordered(contraction: Contraction, guide: Expr, merge: bool) -> Contra
         else:
             axes.append((axis, step))
     ordered = tuple(axis for axis, _ in axes)
-    body = contraction.reduction.body.rebuilt((left, right))
-    reduction = e.reduce("sum", ordered, body)
-    kernel = contraction.kernel
-    known: dict[Expr, Expr] = {contraction.reduction: reduction}
-    stores = tuple(
-        Store(s.buffer, s.position, e.replace(s.value, known), s.guard) for s in kernel.stores
-    )
-    assert isinstance(reduction, Reduce)
-    renamed = replace(kernel, stores=stores)
-    return replace(contraction, kernel=renamed, reduction=reduction, left=left, right=right)
+    return contraction.summing(ordered, contraction.reduction.body.rebuilt((left, right)))
+
+
+def with_scale_groups(contraction: Contraction) -> Contraction:
+    """The contraction with k as groups of steps that share a scale; itself, if none do."""
+    if len(contraction.k) != 1:
+        return contraction
+    (axis,), size = contraction.k, contraction.weights.group
+    if size is None or not isinstance(axis.extent, int) or axis.extent % size:
+        return contraction
+    outer = e.axis(f"{axis.symbol.name}o", axis.extent // size)
+    inner = e.axis(f"{axis.symbol.name}i", size)
+    bindings: dict[Symbol, Dim] = {axis.symbol: outer.symbol * size + inner.symbol}
+    sides = tuple(e.substitute(x, bindings) for x in (contraction.left, contraction.right))
+    grouped = contraction.summing((outer, inner), contraction.reduction.body.rebuilt(sides))
+    is_narrower = grouped.weights.stored is not contraction.weights.stored
+    return grouped if is_narrower else contraction
 
 
 def ceiling(size: Dim, width: Dim) -> Dim:

@@ -7,7 +7,7 @@ Where values lie otherwise than row-major, the axes are first put in the order o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from monograph.ir.dims import (
     Dim,
     FloorDiv,
     Mod,
+    Operation,
     Symbol,
     SymbolicDim,
     evaluate_dim,
@@ -316,3 +317,15 @@ def _merge_reduction(reduction: Reduce) -> Expr:
                 changed = True
                 break
     return e.reduce(reduction.kind, tuple(axes), body)
+
+
+def operations(dim: Dim, symbol: Symbol) -> Iterator[Operation]:
+    """The quotients, remainders and extremes in a position that depend on a symbol."""
+    if not isinstance(dim, SymbolicDim):
+        return
+    for atoms, _ in dim.terms():
+        for atom in atoms:
+            if isinstance(atom, Operation) and symbol in atom.symbols():
+                yield atom
+                for argument in atom.arguments:
+                    yield from operations(argument, symbol)

@@ -41,7 +41,7 @@ PAIRED: Final = frozenset(("multiply_pairs", "widen_pairs"))
 
 ``multiply_pairs`` multiplies the halves of two words and adds the products up; ``widen_pairs``
 makes a word of 32 bits of one of 16. Only a target that asks for pairs is given any
-(``targets/cpu/products/pairs.py``).
+(``targets/cpu/products/in_words.py``).
 """
 
 DOTS: Final = frozenset(("multiply_pairs", "dot_u7_i8", "dot_u8_i8", "dot_i8_i8"))

@@ -18,22 +18,18 @@ from llvmlite.binding import ffi
 from monograph.config import Config, processor_count
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
-from monograph.ir.types import DType, i8, i16, u8
+from monograph.ir.types import i8, i16, i32, u8
 from monograph.targets.cpu.costs import Costs, costs_of
+from monograph.targets.micro_kernel import ONE_STEP, PAIRS, MicroKernel
 
 
 @dataclass(frozen=True)
-class DotInstruction:
+class DotInstruction(MicroKernel):
     """An instruction that adds several products to each 32-bit sum of a vector, exactly.
 
     The integers that it multiplies stand side by side in words of 32 bits: ``steps`` of k at once.
     """
 
-    function: str
-    """What it computes of two words, besides adding that to a sum (``kernel.scalar``)."""
-    steps: int
-    left: DType
-    right: DType
     intrinsic: str
     """LLVM's name of it, for vectors of ``{bits}`` bits or ``{lanes}`` sums."""
     narrowest: int
@@ -47,7 +43,7 @@ class DotInstruction:
         """The intrinsic for so many sums."""
         return self.intrinsic.format(bits=32 * lanes, lanes=lanes, bytes=4 * lanes)
 
-    def takes(self, lanes: int) -> bool:
+    def takes_lanes(self, lanes: int) -> bool:
         """Whether so many sums are a vector of its, or several."""
         is_power = lanes & (lanes - 1) == 0
         return 4 * lanes >= self.narrowest and (is_power or 4 * lanes % self.widest == 0)
@@ -85,6 +81,12 @@ class Machine:
         """How it multiplies bytes four at a time; None if it does not."""
         return next((dot for dot in self.dots.values() if dot.steps == 4 and not dot.pairs), None)
 
+    @property
+    def micro_kernels(self) -> tuple[MicroKernel, ...]:
+        """What the inner loops of products can be, those first that take most steps of k."""
+        byte_dot = self.byte_dot()
+        return (*(() if byte_dot is None else (byte_dot,)), PAIRS, *ONE_STEP)
+
     def small_byte_dot(self) -> DotInstruction | None:
         """How it multiplies bytes of which the left ones have seven bits; None if it does not."""
         found = next((dot for dot in self.dots.values() if dot.steps == 4), None)
@@ -95,13 +97,13 @@ class Machine:
         return _target_machine(self, level)
 
 
-VNNI_BYTES = ("dot_u8_i8", 4, u8, i8, "llvm.x86.avx512.vpdpbusd.{bits}")
-VNNI_PAIRS = ("multiply_pairs", 2, i16, i16, "llvm.x86.avx512.vpdpwssd.{bits}")
+VNNI_BYTES = ("dot_u8_i8", 4, u8, i8, i32, "llvm.x86.avx512.vpdpbusd.{bits}")
+VNNI_PAIRS = ("multiply_pairs", 2, i16, i16, i32, "llvm.x86.avx512.vpdpwssd.{bits}")
 AVX2_BYTES = DotInstruction(
-    *("dot_u7_i8", 4, u8, i8, "llvm.x86.avx2.pmadd.ub.sw", 32, 32),
+    *("dot_u7_i8", 4, u8, i8, i32, "llvm.x86.avx2.pmadd.ub.sw", 32, 32),
     pairs="llvm.x86.avx2.pmadd.wd",
 )
-NEON_BYTES = ("dot_i8_i8", 4, i8, i8, "llvm.aarch64.neon.sdot.v{lanes}i32.v{bytes}i8")
+NEON_BYTES = ("dot_i8_i8", 4, i8, i8, i32, "llvm.aarch64.neon.sdot.v{lanes}i32.v{bytes}i8")
 
 
 @cache

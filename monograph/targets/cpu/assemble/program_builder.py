@@ -20,6 +20,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.types import i32
 from monograph.kernel.expr import Buffer
 from monograph.kernel.in_place import overwritable_inputs
+from monograph.kernel.integer_range import holds_small, is_small
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout, laid_out
 from monograph.kernel.loops import LoopNest
@@ -40,7 +41,6 @@ from monograph.targets.cpu.loops.unroll_window import write_out_taps
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.parts import PartsInProgress
 from monograph.targets.cpu.products.packing import Tiles
-from monograph.targets.cpu.products.pairs import holds_small, is_small
 from monograph.targets.cpu.products.product import Product
 from monograph.targets.cpu.products.tiles import Tiling
 from monograph.targets.cpu.tuning import Chosen, Launcher, Recorder, Site, Tuning

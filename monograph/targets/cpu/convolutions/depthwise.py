@@ -17,9 +17,9 @@ from monograph.ir.types import DType, f32, f64, i8, i32, u8
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient, typical
+from monograph.kernel.integer_range import fits as has_range
 from monograph.kernel.kernel import Kernel
 from monograph.targets.cpu.loops.choose_schedule import likely
-from monograph.targets.cpu.products.pairs import fits as has_range
 
 BLOCK_BYTES = 128
 """Bytes of a column's channels that are computed before the row below: two cache lines."""

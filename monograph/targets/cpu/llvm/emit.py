@@ -507,7 +507,7 @@ class NestEmitter(ValueEmitter):
             return
         dot = summed_dot(statement) if mask is None else None
         instruction = None if dot is None else self.dots.get(dot.function)
-        if dot is not None and instruction is not None and instruction.takes(lanes):
+        if dot is not None and instruction is not None and instruction.takes_lanes(lanes):
             left, right = (self.value(each) for each in dot.operands)
             partial.add_dots(self.here, instruction, left, right)
             return

@@ -25,10 +25,10 @@ from dataclasses import replace
 from monograph.ir.dims import Dim, FloorDiv, Mod, Symbol, SymbolicDim, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Expr, Index, Reduce
-from monograph.kernel.flatten import coefficient, merge_axes, typical
+from monograph.kernel.flatten import coefficient, merge_axes, operations, typical
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.rebased import on_pieces, without_unread
-from monograph.targets.cpu.loops.borders import AxisPiece, on_piece, operations, pieces, settled
+from monograph.targets.cpu.loops.borders import AxisPiece, on_piece, pieces, settled
 
 MAX_KINDS = 16
 """Kernels that one may become, those that differ only in where they begin counted once."""

@@ -30,7 +30,7 @@ from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel import whole_numbers
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal
-from monograph.kernel.flatten import coefficient
+from monograph.kernel.flatten import coefficient, operations
 from monograph.kernel.loops import Loop, LoopKind, LoopNest, Prefetch, Statement, Write
 
 MOST_BORDERS = 7
@@ -214,18 +214,6 @@ def _divisions(roots: tuple[Expr, ...], symbol: Symbol) -> Iterator[Operation]:
             yield from (
                 atom for atom in operations(expr.dim, symbol) if isinstance(atom, FloorDiv | Mod)
             )
-
-
-def operations(dim: Dim, symbol: Symbol) -> Iterator[Operation]:
-    """The quotients, remainders and extremes in a position that depend on a symbol."""
-    if not isinstance(dim, SymbolicDim):
-        return
-    for atoms, _ in dim.terms():
-        for atom in atoms:
-            if isinstance(atom, Operation) and symbol in atom.symbols():
-                yield atom
-                for argument in atom.arguments:
-                    yield from operations(argument, symbol)
 
 
 def _is_fixed(dim: Dim, moving: Collection[Symbol]) -> bool:

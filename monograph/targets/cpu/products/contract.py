@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from monograph.fusion.group import Group
-from monograph.kernel.contraction import Contraction, as_contraction, with_k_ordered
+from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.expr import Buffer, Load, walk
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
@@ -22,9 +22,8 @@ from monograph.program.code import Launch
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.plans.plan import KernelRequest, Launchable
 from monograph.targets.cpu.products.blocks import round_size
-from monograph.targets.cpu.products.dots import in_dots
+from monograph.targets.cpu.products.in_words import Words, by_micro_kernel
 from monograph.targets.cpu.products.packing import panels_of, rows_of, tiles_of, tiles_read
-from monograph.targets.cpu.products.pairs import image_in_pairs, in_pairs
 from monograph.targets.cpu.products.product import Product, product_nest
 from monograph.targets.cpu.products.split_k import SplitK, in_pieces
 from monograph.targets.cpu.products.tiles import Reading, Tiling
@@ -36,17 +35,11 @@ from monograph.targets.cpu.products.tiling import (
     is_worth_tiling,
     tile_packing,
 )
-from monograph.targets.cpu.products.widening import narrowed
 from monograph.targets.cpu.tuning import Launcher
 from monograph.targets.plan import KernelPlan, Refusal
 
 if TYPE_CHECKING:
     from monograph.targets.cpu.assemble.steps import StepBuilder
-
-
-MoreInputs: TypeAlias = tuple[str | Kernel, ...]
-"""What a product reads beyond its kernel's inputs: one of these again, by name, or what a kernel
-makes of them first."""
 
 
 def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable | Refusal:
@@ -55,6 +48,8 @@ def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable 
     contraction = as_contraction(with_short_formulas(flat))
     if contraction is None:
         return Refusal("it is no sum of products of two operands")
+    if contraction.summed not in {micro.summed for micro in builder.machine.micro_kernels}:
+        return Refusal(f"no instruction adds up products in {contraction.summed}")
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
     weights = _weights(builder, contraction, slots)
     if not is_worth_tiling(contraction, weights):
@@ -64,7 +59,8 @@ def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable 
         parts = plan_product(builder, replace(request, flat=pieces.parts))
         if isinstance(parts, Launchable):
             return _split_k(group, pieces, parts)
-    contraction, more = _of_integers(builder, contraction, inputs, weights)
+    found = _by_instruction(builder, contraction, inputs, weights)
+    contraction, more = found.contraction, found.more
     contraction, tiling = choose_tiling(
         contraction, builder.machine, weights, is_in_network(group), builder.loop_depth > 0
     )
@@ -89,7 +85,8 @@ def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable 
         Weights.NONE: "both operands are computed in every call",
     }
     scratch = tuple(b for each in more if isinstance(each, Kernel) for b in each.outputs)
-    reason = f"a product that is worth tiles; {held[weights]}"
+    several = f", by {found.micro}" if found.micro.steps > 1 else ""
+    reason = f"a product that is worth tiles{several}; {held[weights]}"
     return Launchable(KernelPlan("product", reason, tiling, scratch), launch)
 
 
@@ -125,36 +122,17 @@ def is_in_network(group: Group) -> bool:
     return any(image.producer is not None for image in images)
 
 
-def _of_integers(
+def _by_instruction(
     builder: ProgramBuilder, contraction: Contraction, inputs: Sequence[int], weights: Weights
-) -> tuple[Contraction, MoreInputs]:
-    """The contraction by the instruction that takes the most steps of k, and what else it reads."""
-    dot = builder.machine.byte_dot()
-    found = in_dots(contraction, dot) if dot is not None and weights is Weights.RIGHT else None
-    if found is None:
-        contraction, copy = _in_pairs(builder, contraction, inputs, weights)
-        return contraction, () if copy is None else (copy,)
-    more = [each for each in (found.aliased, found.sums) if each is not None]
-    return found.contraction, tuple(more)
-
-
-def _in_pairs(
-    builder: ProgramBuilder, contraction: Contraction, inputs: Sequence[int], weights: Weights
-) -> tuple[Contraction, Kernel | None]:
-    """The contraction two steps of k at a time, if it is one of small integers.
-
-    The kernel, if there is one, makes a copy of the image that it reads as its last input.
-    """
+) -> Words:
+    """The contraction by the instruction that takes the most steps of k at once."""
     small = builder.small_inputs(contraction.kernel, inputs)
-    in_panels = weights is Weights.RIGHT
-    ordered = with_k_ordered(contraction, contraction.left, merge=in_panels)
-    if len(ordered.k) == 1:
-        return in_pairs(ordered, small) or contraction, None
-    found = image_in_pairs(ordered, small) if in_panels else None
-    if found is None:
-        return contraction, None
-    copy, halved = found
-    return halved, copy
+    is_weight = weights is Weights.RIGHT
+    tried = (
+        by_micro_kernel(contraction, micro, small, is_weight=is_weight)
+        for micro in builder.machine.micro_kernels
+    )
+    return next(found for found in tried if found is not None)
 
 
 def _alone(group: Group, contraction: Contraction) -> Launcher:
@@ -201,7 +179,7 @@ def launch_product(
         if tiles is not None and isinstance(last, Launch) and last.slots[-1] == known[left.name]:
             builder.packings[last.kernel] = tiles
     if tiling.right is Reading.PACKED:
-        part = narrowed(contraction) if tiling.narrow else None
+        part = contraction.weights.stored if tiling.narrow else None
         right = packed(panels_of(contraction, tiling.columns, part))
     nest = product_nest(contraction, tiling, left, right)
     built = builder.built_nest(group, nest, contraction.kernel, tiling)

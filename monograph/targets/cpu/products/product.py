@@ -67,7 +67,6 @@ from monograph.targets.cpu.products.tile_terms import (
     less,
 )
 from monograph.targets.cpu.products.tiles import Ahead, Reading, Tiling, tile_count
-from monograph.targets.cpu.products.widening import widened
 
 
 @dataclass(frozen=True)
@@ -132,6 +131,7 @@ class _ProductBuilder:
         self.tiling = tiling
         self.stored = stored
         self.left, self.right = left, right
+        self.weights = contraction.weights
         self.dtype = contraction.reduction.dtype
         self.m, self.n = contraction.size(contraction.m), contraction.size(contraction.n)
         self.k = contraction.k
@@ -240,7 +240,7 @@ class _ProductBuilder:
             value = decoded(contraction.right, contraction.n, self.column)
             return e.substitute(value, self.k_places)
         stored = e.load(self.right, (e.index(self._panel_place()),))
-        value = decoded(widened(contraction, stored), contraction.n, self.column)
+        value = decoded(self.weights.of_stored(stored), contraction.n, self.column)
         return e.substitute(value, self.k_places)
 
     def _multiplied(self, left: Expr, right: Expr) -> Expr:

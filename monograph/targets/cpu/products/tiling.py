@@ -20,6 +20,7 @@ from monograph.kernel.contraction import (
     runs_across_k,
     runs_along_k,
     with_k_ordered,
+    with_scale_groups,
 )
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
@@ -37,7 +38,6 @@ from monograph.targets.cpu.products.tiles import (
     exact_segments,
     open_segments,
 )
-from monograph.targets.cpu.products.widening import in_groups, narrowed
 
 MIN_BLOCKS = 16
 """Blocks that a large product is cut into at least, so that threads end together."""
@@ -138,7 +138,7 @@ def choose_tiling(
         and left is not Reading.TILES
         and likely(contraction.size(contraction.m)) <= MAX_IN_PLACE_ROWS
     ):
-        contraction = in_groups(contraction)
+        contraction = with_scale_groups(contraction)
     chooser = _Chooser(contraction, machine, left, right, weights, in_network, in_loop)
     return contraction, chooser.tiling()
 
@@ -171,7 +171,7 @@ def _has_rows_beside(contraction: Contraction, steps: tuple[Dim, ...]) -> bool:
 
 def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
     """Whether the rows of one tall tile all fall on the same lines of the first cache."""
-    if not is_one_tile(contraction, machine) or narrowed(contraction) is not contraction.right:
+    if not is_one_tile(contraction, machine) or contraction.weights.is_narrow:
         return False
     step = _step(contraction.left, contraction.m[-1])
     if not isinstance(step, int) or step == 0:
@@ -383,8 +383,8 @@ class _Chooser:
 
     def is_narrow(self, rows: int) -> bool:
         """Whether panels come from memory so seldom used that their bytes are what takes time."""
-        is_wide = narrowed(self.contraction) is self.contraction.right
-        return not is_wide and self.weights is Weights.RIGHT and rows <= MAX_IN_PLACE_ROWS
+        is_narrow = self.contraction.weights.is_narrow
+        return is_narrow and self.weights is Weights.RIGHT and rows <= MAX_IN_PLACE_ROWS
 
     def ahead(self, rows: int, tiles: int) -> Ahead:
         """When to ask for the next panel: one or two rows read panels as fast as they come."""
