@@ -11,7 +11,7 @@ from monograph.errors import InputError
 from monograph.ir.contents import reread
 from monograph.ir.graph import Graph, check_graph
 from monograph.passes.base import Pass, make_pass
-from monograph.passes.instruments import Instrument, requested_instruments
+from monograph.passes.instruments import Instrument, list_instruments
 from monograph.passes.manager import Pipeline, Report, run_pipeline
 from monograph.passes.pipeline import pipeline_for
 
@@ -199,7 +199,7 @@ def optimize_with_report(
     check_graph(graph)
     pipeline = pipeline_for(level) if passes is None else as_pipeline(passes)
     result = reread(graph).clone()
-    report = run_pipeline(result, pipeline, (*instruments, *requested_instruments()))
+    report = run_pipeline(result, pipeline, (*instruments, *list_instruments()))
     return result, report
 
 

@@ -35,7 +35,7 @@ from monograph.ir.contents import reread, snapshot
 from monograph.ir.graph import Graph
 from monograph.ir.specialize import specialize_sizes
 from monograph.logs import follow_environment, stage_logger
-from monograph.passes.instruments import requested_instruments
+from monograph.passes.instruments import list_instruments
 from monograph.passes.manager import run_pipeline
 from monograph.program.native_support import only_interpretable
 from monograph.progress import announce
@@ -163,7 +163,7 @@ def build_program(
 ) -> Program | None:
     """The road itself, on the watched copy of a model; None if only the interpreter can run it."""
     target, graph = options.resolved_target, watch.graph
-    instruments = requested_instruments()
+    instruments = list_instruments()
 
     # Optimise: a graph with the same meaning and less to do.
     started = time.perf_counter()

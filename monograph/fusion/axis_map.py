@@ -31,7 +31,7 @@ def operand_axis_map(node: Node, operand: int) -> AxisMap | None:
     """Where an operand lies in the space of the node's result; None if nowhere in particular."""
     source, result = node.operands[operand].shape, node.results[0].shape
     if node.op.has(Trait.ELEMENTWISE) or isinstance(node.op, Expand):
-        return _aligned(source, result)
+        return _align(source, result)
     if isinstance(node.op, Transpose):
         back = {axis % len(source): k for k, axis in enumerate(node.op.permutation)}
         return tuple(None if dim == 1 else back[axis] for axis, dim in enumerate(source))
@@ -62,14 +62,14 @@ def cuts_rows_anew(node: Node) -> bool:
     return not provably_equal(source[-1] % result[-1], 0)
 
 
-def reduced_axes(node: Node) -> tuple[int, ...]:
+def reduction_axes(node: Node) -> tuple[int, ...]:
     """The axes of its operand that a reduction combines."""
     attributes = node.op.attributes()
     axes = attributes["axes"] if "axes" in attributes else (attributes["axis"],)
     return normalize_axes(node.op.name, axes, node.operands[0].rank)
 
 
-def _aligned(source: Shape, result: Shape) -> AxisMap | None:
+def _align(source: Shape, result: Shape) -> AxisMap | None:
     """By NumPy's rule: aligned at the right, dimensions of size one stretched."""
     offset = len(result) - len(source)
     place: list[int | None] = []
@@ -115,17 +115,17 @@ def joint_space(
             return None
     if len(set(pairs.values())) != len(pairs):
         return None
-    onto_reader = _extended(made_in, read_in, pairs)
+    onto_reader = _extend_pairs(made_in, read_in, pairs)
     if onto_reader is not None:
         return read_in, onto_reader, {k: k for k in range(len(read_in))}
     back = {read: made for made, read in pairs.items()}
-    onto_maker = _extended(read_in, made_in, back)
+    onto_maker = _extend_pairs(read_in, made_in, back)
     if onto_maker is not None:
         return made_in, {k: k for k in range(len(made_in))}, onto_maker
     return None
 
 
-def _extended(inner: Shape, outer: Shape, pairs: dict[int, int]) -> dict[int, int] | None:
+def _extend_pairs(inner: Shape, outer: Shape, pairs: dict[int, int]) -> dict[int, int] | None:
     """Send every axis of ``inner`` to one of ``outer``: the paired ones, the rest in order."""
     free = [axis for axis, dim in enumerate(outer) if axis not in pairs.values() and dim != 1]
     result = dict(pairs)

@@ -30,7 +30,7 @@ from monograph.fusion.axis_map import (
     move_rows,
     operand_axis_map,
     pads_rows,
-    reduced_axes,
+    reduction_axes,
 )
 from monograph.fusion.cost import (
     MAX_KERNEL_WORK,
@@ -248,7 +248,7 @@ class _Fuser:
 
     def reduction(self, node: Node) -> Group:
         space = node.operands[0].shape
-        axes = reduced_axes(node)
+        axes = reduction_axes(node)
         kept = [axis for axis in range(len(space)) if axis not in axes]
         result = node.results[0]
         if result.rank == len(space):

@@ -21,7 +21,7 @@ from monograph.ir.contents import contents_of
 from monograph.ir.data import Data, raw_bytes
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node
-from monograph.ir.interpret import bind_inputs, checked_results, evaluate_node, run_nodes
+from monograph.ir.interpret import bind_inputs, check_results, evaluate_node, run_nodes
 from monograph.ir.op import Family
 from monograph.ir.types import Array, TensorType
 
@@ -106,7 +106,7 @@ class Evaluator:
         if found is not None:
             self._known.move_to_end(key)
             raw = tuple(item.value for item in found)
-            checked_results(node, raw, bindings)  # which binds sizes that the results decide
+            check_results(node, raw, bindings)  # which binds sizes that the results decide
             return found
         made = tuple(map(_item, evaluate_node(node, operands, bindings)))
         self._remember(key, made)

@@ -17,7 +17,7 @@ from monograph.errors import InputError
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.op import Op, lookup
 from monograph.ir.operators import Operators
-from monograph.ir.region import captured, innermost
+from monograph.ir.region import capture, innermost
 from monograph.ir.types import (
     Array,
     DType,
@@ -85,7 +85,7 @@ def as_operands(graph: Graph, operands: Sequence[Any]) -> tuple[Value, ...]:
     numbers and arrays become constants of their natural dtype.
     """
     return tuple(
-        captured(operand, graph) if isinstance(operand, Value) else constant(operand, graph=graph)
+        capture(operand, graph) if isinstance(operand, Value) else constant(operand, graph=graph)
         for operand in operands
     )
 
@@ -104,7 +104,7 @@ def constant(value: Any, dtype: DType | None = None, graph: Graph | None = None)
     return target.add_constant(value, chosen)
 
 
-def promoted(*operands: Operand) -> tuple[Value, ...]:
+def promote_operands(*operands: Operand) -> tuple[Value, ...]:
     """The operands as values of one dtype, cast where they must be.
 
     Tensors promote as ``types.promote`` says. A Python number is *weak*: it takes the dtype that

@@ -54,7 +54,7 @@ def bind_inputs(
 ) -> tuple[list[Any], dict[Symbol, int]]:
     """Check the inputs against the graph's and find the size that each symbol stands for."""
     given = _by_position(graph, inputs)
-    arrays = [_checked_input(*pair) for pair in zip(graph.inputs, given, strict=True)]
+    arrays = [_check_input(*pair) for pair in zip(graph.inputs, given, strict=True)]
     pairs = zip(graph.inputs, arrays, strict=True)
     shapes = [np.shape(x) if isinstance(v.type, TensorType) else () for v, x in pairs]
     return arrays, bind_shapes(graph, shapes)
@@ -98,7 +98,7 @@ def _by_position(graph: Graph, inputs: Sequence[Any] | Mapping[str, Any]) -> lis
     return list(inputs)
 
 
-def _checked_input(value: Value, item: Any) -> Any:
+def _check_input(value: Value, item: Any) -> Any:
     type_ = value.type
     if not isinstance(type_, TensorType):
         return item
@@ -239,7 +239,7 @@ def evaluate_node(
             raw = op.evaluate(node.regions, RegionRunner(bindings), *operands)
         else:
             raw = evaluate_op(op, operands)
-        return checked_results(node, raw, bindings)
+        return check_results(node, raw, bindings)
 
 
 @contextmanager
@@ -290,17 +290,17 @@ class RegionRunner:
 
 def evaluate_op(op: Op, operands: Sequence[Any]) -> Any:
     """Evaluate an op on arrays, widening narrow types unless it takes them as they are stored."""
-    return op.evaluate(*prepared(op, operands))
+    return op.evaluate(*prepare_operands(op, operands))
 
 
-def prepared(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
+def prepare_operands(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
     """The operands as the op's evaluation takes them: widened, or as they are stored."""
     if op.family is not Family.COMPUTE or op.has(Trait.STORAGE):
         return operands
-    return [_widened(operand) for operand in operands]
+    return [_widen(operand) for operand in operands]
 
 
-def _widened(array: Any) -> Any:
+def _widen(array: Any) -> Any:
     if not isinstance(array, np.ndarray) or array.dtype.itemsize > 2:
         return array
     dtype = dtype_of(array.dtype)
@@ -308,16 +308,16 @@ def _widened(array: Any) -> Any:
     return array if target is dtype else array.astype(target.numpy)
 
 
-def checked_results(node: Node, raw: Any, bindings: dict[Symbol, int]) -> tuple[Any, ...]:
+def check_results(node: Node, raw: Any, bindings: dict[Symbol, int]) -> tuple[Any, ...]:
     """What an evaluation returned, as arrays of the node's declared types."""
     results = raw if isinstance(raw, tuple) else (raw,)
     return tuple(
-        _checked_result(value.type, result, bindings)
+        _check_result(value.type, result, bindings)
         for value, result in zip(node.results, results, strict=True)
     )
 
 
-def _checked_result(type_: ValueType, result: Any, bindings: dict[Symbol, int]) -> Any:
+def _check_result(type_: ValueType, result: Any, bindings: dict[Symbol, int]) -> Any:
     """A result as an array of its declared dtype; its shape must be the declared one."""
     if isinstance(type_, SequenceType | OptionalType):
         return result

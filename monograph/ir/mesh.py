@@ -26,10 +26,10 @@ from monograph.ir.graph import Graph, Node
 from monograph.ir.interpret import (
     RegionRunner,
     bind_inputs,
-    checked_results,
+    check_results,
     errors_at,
     evaluate_node,
-    prepared,
+    prepare_operands,
     run_nodes,
 )
 from monograph.ir.lower import LoopBuilder
@@ -162,11 +162,11 @@ def _evaluate_collective(
         inputs = [_of_device(operands, device) for device in present]
         with errors_at(node, inputs[0]):
             _check_group(op, group, present, mesh)
-            shards = [_shard(prepared(op, arrays)) for arrays in inputs]
+            shards = [_shard(prepare_operands(op, arrays)) for arrays in inputs]
             _check_shapes(op, shards)
             outputs = op.evaluate_group(shards)
             for device, output in zip(group, outputs, strict=True):
-                results[device] = checked_results(node, output, bindings[device])
+                results[device] = check_results(node, output, bindings[device])
     return results
 
 
@@ -215,7 +215,7 @@ def _evaluate_regions(
                 try:
                     requests[device] = steps[device].send(reply)
                 except StopIteration as done:
-                    results[device] = checked_results(node, done.value, bindings[device])
+                    results[device] = check_results(node, done.value, bindings[device])
             replies = {}
             for region in node.regions:
                 chosen = {d: given for d, (wanted, given) in requests.items() if wanted is region}

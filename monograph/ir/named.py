@@ -51,7 +51,7 @@ class Fields(dict[str, Any]):
         return _text(type(self).__name__, self.items())
 
 
-def named_class(kind: str, name: str, fields: Sequence[str]) -> type[Any]:
+def make_named_class(kind: str, name: str, fields: Sequence[str]) -> type[Any]:
     """A class of results, ``record`` or ``fields``, with these names."""
     if kind == "record":
         members = {field: property(itemgetter(k)) for k, field in enumerate(fields)}

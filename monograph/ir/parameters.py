@@ -41,7 +41,7 @@ class Parameters:
         names = [each.name for each in self._parameters if each.kind in _POSITIONAL]
         if self.positional > len(names):  # some belong to *args
             return None
-        given = self._given(arguments, named)
+        given = self._bind(arguments, named)
         captured = (*names[: self.positional], *self.named)
         for name, value in given.items():
             if name not in captured:
@@ -62,7 +62,7 @@ class Parameters:
     def _parameters(self) -> list[inspect.Parameter]:
         return list(self.signature.parameters.values())
 
-    def _given(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def _bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as Python would pass them, or refuse to."""
         try:
             given = self.signature.bind_partial(*arguments, **named).arguments

@@ -143,7 +143,7 @@ def innermost(graph: Graph) -> Graph:
     return scope.graph if scope is not None and scope.encloses(graph) else graph
 
 
-def captured(value: Value, graph: Graph) -> Value:
+def capture(value: Value, graph: Graph) -> Value:
     """``value`` as a value of ``graph``, if that is a region being traced in ``value``'s graph."""
     scope = _ACTIVE.get()
     if value.graph is graph or scope is None or scope.graph is not graph:

@@ -32,7 +32,7 @@ def specialize_sizes(graph: Graph, sizes: Mapping[str, SizeRange]) -> Graph:
                 expected=", ".join(symbols) or "none: all of its sizes are known",
                 found=name,
             )
-        bindings[symbols[name]] = _narrowed(symbols[name], size)
+        bindings[symbols[name]] = _narrow(symbols[name], size)
     return specialize(graph, bindings)
 
 
@@ -55,21 +55,21 @@ def _replace_in(graph: Graph, bindings: Mapping[Symbol, Dim]) -> None:
 
 
 def _retype(value: Value, bindings: Mapping[Symbol, Dim]) -> None:
-    value.type = _substituted(value.type, bindings)
+    value.type = _substitute_type(value.type, bindings)
 
 
-def _substituted(type_: ValueType, bindings: Mapping[Symbol, Dim]) -> ValueType:
+def _substitute_type(type_: ValueType, bindings: Mapping[Symbol, Dim]) -> ValueType:
     match type_:
         case TensorType():
             return type_.with_shape(substitute_shape(type_.shape, bindings))
         case SequenceType():
-            return SequenceType(_substituted(type_.element, bindings))
+            return SequenceType(_substitute_type(type_.element, bindings))
         case OptionalType():
-            return OptionalType(_substituted(type_.element, bindings))
+            return OptionalType(_substitute_type(type_.element, bindings))
     return type_
 
 
-def _narrowed(symbol: Symbol, size: SizeRange) -> Dim:
+def _narrow(symbol: Symbol, size: SizeRange) -> Dim:
     """The number, or the symbol with a smaller range; an error outside the declared one."""
     low, high = (size, size) if type(size) is int else _ends(symbol, size)
     declared = f"{symbol.lower} or more"

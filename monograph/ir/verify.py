@@ -114,7 +114,7 @@ def _check_region(region: Graph, node: Node, owners: dict[Graph, Node | None], d
 
 def _verify_one(graph: Graph, symbols: _Symbols, rules: Rules) -> None:
     """Check one graph without what is inside its regions."""
-    positions = _listed_nodes(graph)
+    positions = _number_nodes(graph)
     values = list(_values(graph, positions))
     _check_names(values)
     for value in graph.inputs:
@@ -132,7 +132,7 @@ def _verify_one(graph: Graph, symbols: _Symbols, rules: Rules) -> None:
 # Structure.
 
 
-def _listed_nodes(graph: Graph) -> dict[Node, int]:
+def _number_nodes(graph: Graph) -> dict[Node, int]:
     """The nodes by position, straight from the links, which are checked on the way."""
     positions: dict[Node, int] = {}
     previous: Node | None = None

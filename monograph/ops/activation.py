@@ -33,7 +33,7 @@ from monograph.ops.elementwise import (
     unary_operands,
     where,
 )
-from monograph.ops.rectifier import lifted, lifted_array
+from monograph.ops.rectifier import lift_negative_infinity, lift_negative_infinity_array
 from monograph.ops.rules import require
 
 SELU_ALPHA = 1.6732632423543772
@@ -151,7 +151,7 @@ class Silu(Unary):
     """x * sigmoid(x), also called swish; -0.0 at -inf."""
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(lambda wide: lifted_array(wide) * math.logistic(wide), x)
+        return in_double(lambda wide: lift_negative_infinity_array(wide) * math.logistic(wide), x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
@@ -159,7 +159,7 @@ class Silu(Unary):
         return (grad * (weight * (finite(x) * (1.0 - weight) + 1.0)),)
 
     def decompose(self, x: Value) -> Value:
-        return lifted(x) * math.sigmoid(x)
+        return lift_negative_infinity(x) * math.sigmoid(x)
 
 
 @function
@@ -190,7 +190,7 @@ class Gelu(Unary):
 
     def evaluate(self, x: Array) -> Any:
         def exact(wide: Array) -> Array:
-            return np.asarray(lifted_array(wide) * erf_reference.normal(wide))
+            return np.asarray(lift_negative_infinity_array(wide) * erf_reference.normal(wide))
 
         def by_tanh(wide: Array) -> Array:
             # The rounding of 2u is magnified by 2u: a wider float holds what was lost of it.
@@ -199,7 +199,9 @@ class Gelu(Unary):
             doubled = exact.astype(np.float64)
             lost = np.where(np.isfinite(doubled), exact - doubled, 0).astype(np.float64)
             weight = math.logistic(doubled)
-            return np.asarray(lifted_array(wide) * (weight + weight * (1 - weight) * lost))
+            return np.asarray(
+                lift_negative_infinity_array(wide) * (weight + weight * (1 - weight) * lost)
+            )
 
         return in_double(exact if self.approximate == "none" else by_tanh, x)
 
@@ -214,7 +216,7 @@ class Gelu(Unary):
         return (grad * (weight + near * weight * (1.0 - weight) * slope),)
 
     def decompose(self, x: Value) -> Value:
-        return lifted(x) * self._weight(x)
+        return lift_negative_infinity(x) * self._weight(x)
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
         function = "gelu_erf" if self.approximate == "none" else "gelu_tanh"
@@ -334,7 +336,7 @@ class Mish(Unary):
             decay = np.exp(-np.abs(wide))
             above = np.where(wide < 0, decay * (decay + 2), 1 + 2 * decay)
             rest = np.where(wide < 0, 2.0, 2 * decay * decay)
-            return np.asarray(lifted_array(wide) * (above / (above + rest)))
+            return np.asarray(lift_negative_infinity_array(wide) * (above / (above + rest)))
 
         return in_double(compute, x)
 
@@ -345,7 +347,7 @@ class Mish(Unary):
         return (grad * (weight + finite(x) * slope),)
 
     def decompose(self, x: Value) -> Value:
-        return lifted(x) * self._weight(x)
+        return lift_negative_infinity(x) * self._weight(x)
 
     def _weight(self, x: Value) -> Value:
         decay = math.exp(negate(abs(x)))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from monograph.ir.build import Operand, apply, cast_to, promoted
+from monograph.ir.build import Operand, apply, cast_to, promote_operands
 from monograph.ir.dims import Dim, Shape, provably_at_least, provably_equal
 from monograph.ir.graph import Value
 from monograph.ir.op import Op, Sample, Trait, op
@@ -119,7 +119,7 @@ class Attention(Op):
         group = query.shape[-3] // max(key.shape[-3], 1)
         key, value = (np.repeat(operand, group, axis=-3) for operand in (key, value))
         scores = np.matmul(query, key.swapaxes(-1, -2)) * query.dtype.type(self.factor(query.shape))
-        scores = self._masked(scores, mask)
+        scores = self._mask_scores(scores, mask)
         if self.causal:
             seen = np.tri(*scores.shape[-2:], dtype=np.bool_)
             scores = np.where(seen, scores, query.dtype.type(-np.inf))
@@ -130,7 +130,7 @@ class Attention(Op):
         shares = np.where(blind, 0, weights / np.where(blind, 1, total))
         return np.asarray(np.matmul(shares.astype(query.dtype), value))
 
-    def _masked(self, scores: Array, mask: Array | None) -> Array:
+    def _mask_scores(self, scores: Array, mask: Array | None) -> Array:
         if mask is None:
             return scores
         if mask.dtype == np.bool_:
@@ -154,7 +154,9 @@ class Attention(Op):
         if grouped:
             q = shape_ops.reshape(q, _split_heads(q.shape, shared))
             k, v = (shape_ops.unsqueeze(operand, -3) for operand in (k, v))
-        scores = self._scaled(linalg.matmul(q, shape_ops.swapaxes(k, -1, -2)), query.shape[-1])
+        scores = self._scale_scores(
+            linalg.matmul(q, shape_ops.swapaxes(k, -1, -2)), query.shape[-1]
+        )
         whole = (*scores.shape[: query.rank - 3], heads, *scores.shape[-2:])
         shares = self._shares(shape_ops.reshape(scores, whole), mask)
         if grouped:
@@ -169,7 +171,7 @@ class Attention(Op):
             return self.fill
         return max(self.fill, float(elementwise.float_facts(exact).min))
 
-    def _scaled(self, scores: Value, depth: Dim) -> Value:
+    def _scale_scores(self, scores: Value, depth: Dim) -> Value:
         if self.scale is not None or isinstance(depth, int):
             return scores * self.factor((depth,))
         return scores * math_ops.rsqrt(cast_to(data.dim(depth), scores.dtype))
@@ -246,7 +248,7 @@ def attention(
     and queries that see nothing.
     """
     made = Attention(causal, None if scale is None else float(scale), float(fill), fully_masked)
-    operands = promoted(query, key, value)
+    operands = promote_operands(query, key, value)
     if mask is None:
         return apply(made, *operands)
     given = shape_ops.one_value(mask)

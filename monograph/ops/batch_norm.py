@@ -130,9 +130,9 @@ class BatchNormTraining(Op):
     def evaluate(self, x: Array, scale: Array, bias: Array) -> tuple[Array, Array, Array]:
         axes = _batch_axes(x.ndim)
         count = x.dtype.type(x.size // max(x.shape[1], 1))
-        mean = reduce.summed(x, axes) / count
+        mean = reduce.sum_axes(x, axes) / count
         centred = x - norm.per_channel(mean, x.ndim)
-        variance = reduce.summed(np.square(centred), axes) / count
+        variance = reduce.sum_axes(np.square(centred), axes) / count
         deviation = np.sqrt(variance + x.dtype.type(self.epsilon))
         normal = centred / norm.per_channel(deviation, x.ndim)
         y = normal * norm.per_channel(scale, x.ndim) + norm.per_channel(bias, x.ndim)

@@ -140,15 +140,15 @@ def i1e(x: Array) -> Array:
 
 def i0(x: Array) -> Array:
     """The modified function of the first kind, of order 0."""
-    return _grown(i0e(x), x)
+    return _multiply_by_exp(i0e(x), x)
 
 
 def i1(x: Array) -> Array:
     """The modified function of the first kind, of order 1."""
-    return _grown(i1e(x), x)
+    return _multiply_by_exp(i1e(x), x)
 
 
-def _grown(scaled: Array, x: Array) -> Array:
+def _multiply_by_exp(scaled: Array, x: Array) -> Array:
     """``scaled`` times exp(|x|), in two steps: the factor alone would overflow too early."""
     half = np.exp(np.abs(x) / 2)
     return np.where(np.isinf(x), np.copysign(np.inf, scaled), scaled * half * half)

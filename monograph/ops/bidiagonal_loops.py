@@ -265,7 +265,7 @@ class Iteration:
             with b.when(unshifted):
                 self._plain_sweep(first, last, end - start, step)
             with b.when(n.no(unshifted)):
-                self._shifted_sweep(first, last, end - start, step, shift)
+                self._sweep_with_shift(first, last, end - start, step, shift)
 
     def _estimates(
         self, first: Scalar, count: Scalar, step: Scalar
@@ -347,7 +347,7 @@ class Iteration:
         self.put_d(last, n.product(left, old_cosine.get()))
         self.put_e(self._after(last - step), n.product(left, old_sine.get()))
 
-    def _shifted_sweep(
+    def _sweep_with_shift(
         self, first: Scalar, last: Scalar, count: Scalar, step: Scalar, shift: Scalar
     ) -> None:
         b, n = self.b, self.n

@@ -17,7 +17,7 @@ from monograph.ir.lower import LoopBuilder, Position, Scalar
 from monograph.ir.op import Op, Sample, op
 from monograph.ir.types import Array, TensorType, bool_, i64
 from monograph.ops import data, elementwise
-from monograph.ops.index.writing import unravelled
+from monograph.ops.index.writing import unravel_index
 from monograph.ops.rules import require
 from monograph.ops.shape import reshape
 
@@ -78,7 +78,7 @@ class FoundRows(Op):
         with b.parallel((lines,)) as (line,):
             start = b.load(firsts, [line])
             row = b.variable(start)
-            before = unravelled(line, tuple(1 if dim == 0 else dim for dim in outer))
+            before = unravel_index(line, tuple(1 if dim == 0 else dim for dim in outer))
             beyond = b.load(firsts, [b.clamp(line + 1, 0, lines)])
             is_last = b.apply("equal", line, b.index(lines - 1))
             end = b.select(is_last, b.load(count, []), beyond)
@@ -105,7 +105,7 @@ class FoundRows(Op):
         x = np.random.default_rng(0).random((3, 4, 5)) < 0.4
 
         def those(x: Value) -> tuple[Value, Value]:
-            rows, count = found_rows(x)
+            rows, count = find_rows(x)
             places = reshape(data.iota((x.tensor.size,)), (x.tensor.size, 1))
             return elementwise.where(elementwise.less(places, count), rows, 0), count
 
@@ -116,7 +116,7 @@ class FoundRows(Op):
         yield Sample(those, (x[:, ::2, ::-1],), "strided", False)
 
 
-def found_rows(x: Value) -> tuple[Value, Value]:
+def find_rows(x: Value) -> tuple[Value, Value]:
     """The positions of what is true, followed by anything, and how many; see ``FoundRows``."""
     rows, count = apply_many(FoundRows(), x)
     return rows, count
@@ -170,7 +170,7 @@ class NumberedRuns(Op):
         starts = np.array([True, False, False, True, True, False])
 
         def those(x: Value) -> tuple[Value, Value, Value]:
-            runs, first, count = numbered_runs(x)
+            runs, first, count = number_runs(x)
             is_run = elementwise.less_equal(data.iota(first.shape), count)
             return runs, elementwise.where(is_run, first, 0), count
 
@@ -180,7 +180,7 @@ class NumberedRuns(Op):
         yield Sample(those, (starts[:0],), "empty", False)
 
 
-def numbered_runs(starts: Value) -> tuple[Value, Value, Value]:
+def number_runs(starts: Value) -> tuple[Value, Value, Value]:
     """(each element's run, where each run begins, how many there are); see ``NumberedRuns``."""
     runs, first, count = apply_many(NumberedRuns(), starts)
     return runs, first, count

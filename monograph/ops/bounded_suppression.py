@@ -174,7 +174,7 @@ def _hides(b: LoopBuilder, batch: Scalar, box: Scalar, other: Scalar) -> Scalar:
     return b.both(is_some, b.apply("greater", share, b.read(5, [])))
 
 
-def kept_boxes(
+def suppress_boxes(
     order: Value,
     scores: Value,
     low: Value,

@@ -40,7 +40,7 @@ class ComplexIteration(SchurIteration):
     def _store_value(self, row: Scalar) -> None:
         b, value = self.b, self.element(row, row)
         for number, part in enumerate(("real", "imag")):
-            place = [*self.at, b.index(number), self._held(row)]
+            place = [*self.at, b.index(number), self._hold_row(row)]
             b.store(self.parts, place, b.apply(part, value))
 
     def _is_negligible(self, row: Scalar) -> Scalar:
@@ -111,7 +111,7 @@ class ComplexIteration(SchurIteration):
     ) -> None:
         """Turn two rows; the basis' rows are columns, which the adjoint turns."""
         b, n = self.b, self.n
-        upper, lower = self._held(row), self._held(row + 1)
+        upper, lower = self._hold_row(row), self._hold_row(row + 1)
         s = n.conjugate(sine) if is_basis else sine
         with b.loop(self.h.size, lanes=True) as column:
             x, y = (b.load(target, [*self.at, each, column]) for each in (upper, lower))

@@ -32,7 +32,7 @@ from monograph.ops.region_rules import (
     meet,
     sequence_type,
     slice_type,
-    stacked_type,
+    stack_type,
     trace_region,
     without_layout,
 )
@@ -267,7 +267,7 @@ class Scan(RegionOp):
         check_inputs("scan: body", body, (*carries, *slices, *constants))
         check_carries("scan", body, carries, exactly=False)
         outputs = [output.type for output in body.outputs[self.carries :]]
-        return (*map(without_layout, carries), *(stacked_type(type_, length) for type_ in outputs))
+        return (*map(without_layout, carries), *(stack_type(type_, length) for type_ in outputs))
 
     def steps(self, regions: Sequence[Graph], sizes: Sizes, *operands: Any) -> Steps:
         (body,) = regions
@@ -300,7 +300,7 @@ class Scan(RegionOp):
             return tuple(gradients)
         (body,) = node.regions
         _, sequences, constants = self.split(node.operands)
-        saved = self._saved_carries(node)
+        saved = self._stack_carries(node)
         arriving = list(zip(grads, node.results, strict=True))
         carry_grads = [g for g, result in arriving[: self.carries] if is_float(result)]
         output_grads = [g for g, result in arriving[self.carries :] if is_float(result)]
@@ -409,7 +409,7 @@ class Scan(RegionOp):
             )
         return sizes.pop()
 
-    def _saved_carries(self, node: Node) -> tuple[Value, ...]:
+    def _stack_carries(self, node: Node) -> tuple[Value, ...]:
         """The carries at the start of each step, stacked: the same scan with other results."""
         if not self.carries:
             return ()

@@ -22,7 +22,7 @@ from monograph.ir.op import Op, Sample, op
 from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, f64, i64, u64
 from monograph.ops.index.lookup import new_symbol_name
-from monograph.ops.rules import decided, require, require_integer, same_dim, same_dtype
+from monograph.ops.rules import require, require_integer, result_symbols, same_dim, same_dtype
 
 Pooling: TypeAlias = Literal["avg", "max"]
 
@@ -78,10 +78,12 @@ class RoiAlign(Op):
                     expected=f"0 to {len(x) - 1}",
                     found=str(image),
                 )
-            result[number] = self._pooled(x[image].astype(np.float64), region.astype(np.float64))
+            result[number] = self._pool_region(
+                x[image].astype(np.float64), region.astype(np.float64)
+            )
         return result
 
-    def _pooled(self, image: Array, region: Array) -> Array:
+    def _pool_region(self, image: Array, region: Array) -> Array:
         """[channels, *sizes]: the samples of one region, pooled."""
         corners = region * self.spatial_scale - (0.5 if self.half_pixel else 0.0)
         rows = self._axis(corners[1], corners[3], self.sizes[0], image.shape[1])
@@ -281,7 +283,7 @@ class NonMaxSuppression(Op):
         return np.array(rows, np.int64).reshape(-1, 3)
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.selected)
+        return result_symbols(self.selected)
 
     def _corners(self, boxes: Array) -> Array:
         """Boxes as (low, high) corners: [batch, count, 2, 2]."""

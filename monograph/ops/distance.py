@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from monograph.errors import TypeRuleError
-from monograph.ir.build import Operand, cast_to, promoted
+from monograph.ir.build import Operand, cast_to, promote_operands
 from monograph.ir.graph import Value
 from monograph.ir.operators import function
 from monograph.ops import data, elementwise, index, linalg, reduce
@@ -50,7 +50,7 @@ def _power(size: Value, p: float) -> Value:
 def pairwise_distance(a: Operand, b: Operand, p: float = 2.0) -> Value:
     """The p-norm of the difference of each row of ``a`` and each of ``b``: [..., rows, rows]."""
     require(p >= 0, "pairwise_distance: a negative norm", expected="p of at least 0", found=p)
-    left, right = promoted(reduce.as_float(a), reduce.as_float(b))
+    left, right = promote_operands(reduce.as_float(a), reduce.as_float(b))
     require(
         left.rank >= 2 and right.rank >= 2,
         "pairwise_distance: rows of vectors are needed",
@@ -104,7 +104,7 @@ def covariance(
     rows = value if value.rank == 2 else shape_ops.reshape(value, (1, -1))
     counts = None if frequencies is None else reduce.one_value(frequencies)
     importance = None if weights is None else reduce.one_value(weights)
-    factor = _joined(counts, importance, value)
+    factor = _join_weights(counts, importance, value)
     if factor is None:
         with rows.graph.as_current():
             observations = cast_to(data.dim(rows.shape[1]), real_dtype(value.dtype))
@@ -122,7 +122,7 @@ def covariance(
     return shape_ops.reshape(result, ()) if rows.shape[0] == 1 else result
 
 
-def _joined(counts: Value | None, importance: Value | None, like: Value) -> Value | None:
+def _join_weights(counts: Value | None, importance: Value | None, like: Value) -> Value | None:
     """What each observation counts in all."""
     parts = [cast_to(part, like.dtype) for part in (counts, importance) if part is not None]
     if not parts:

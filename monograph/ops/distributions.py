@@ -215,7 +215,7 @@ class RandInt(Op):
 
     def evaluate(self, key: Array) -> Array:
         bits, span, multiplier = self._plan()
-        keys = np.stack(random.counted_arrays(key, (2,)), -1)
+        keys = np.stack(random.arrays_of_counters(key, (2,)), -1)
         high, low = bits.evaluate(keys[0]), bits.evaluate(keys[1])
         unsigned = bits.dtype.numpy.type
         if span > np.iinfo(unsigned).max:

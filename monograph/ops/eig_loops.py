@@ -18,7 +18,7 @@ from monograph.ops.francis_loops import Francis
 from monograph.ops.hessenberg_loops import Hessenberg, make_hessenberg
 from monograph.ops.iteration_loops import scale_down
 from monograph.ops.loop_numbers import Numbers
-from monograph.ops.matrix_loops import doubled, working_dtype
+from monograph.ops.matrix_loops import load_double, working_dtype
 from monograph.ops.schur_loops import EPSILON, MIN_NORMAL
 
 UNCONVERGED = "the eigenvalues did not converge"
@@ -77,7 +77,7 @@ def _iterate(b: LoopBuilder, with_basis: bool) -> tuple[Hessenberg, Memory, Memo
     h = Hessenberg.room(b, working_dtype(b), shape)
     values = b.temporary(f64, (*shape[:-2], 2, shape[-1]))
     scale = b.temporary(f64, shape[:-2])
-    b.fill(h.matrix, lambda at: doubled(b, 0, at))
+    b.fill(h.matrix, lambda at: load_double(b, 0, at))
     with b.parallel(shape[:-2]) as at:
         scale_down(b, h.matrix, scale, at)
         make_hessenberg(b, h, at, with_basis)

@@ -12,7 +12,7 @@ from monograph.ir.types import f64, i64
 from monograph.ops.householder_loops import reflect_rows
 from monograph.ops.iteration_loops import scale_down, sort_places
 from monograph.ops.loop_numbers import Numbers
-from monograph.ops.matrix_loops import doubled, working_dtype
+from monograph.ops.matrix_loops import load_double, working_dtype
 from monograph.ops.rotation_loops import (
     Recorder,
     Rotations,
@@ -68,7 +68,7 @@ def _eigenvalues(
     rotations = Rotations.room(b, kind, batch, size if with_vectors else 0)
     order = b.temporary(i64, (*batch, size))
     values = b.result(0)
-    b.fill(t.matrix, lambda at: _mirrored(b, at, upper))
+    b.fill(t.matrix, lambda at: _read_symmetric(b, at, upper))
     with b.parallel(batch) as at:
         scale_down(b, t.matrix, scale, at)
         make_tridiagonal(b, t, at)
@@ -85,7 +85,7 @@ def _eigenvalues(
     return t, rotations, order
 
 
-def _mirrored(b: LoopBuilder, at: Position, upper: bool) -> Scalar:
+def _read_symmetric(b: LoopBuilder, at: Position, upper: bool) -> Scalar:
     """An element of the whole matrix, of which one triangle was given.
 
     LAPACK begins at the far end of an upper triangle: it is turned around by both its axes.
@@ -95,7 +95,7 @@ def _mirrored(b: LoopBuilder, at: Position, upper: bool) -> Scalar:
     if upper:
         row, column = size - 1 - row, size - 1 - column
     is_other = b.apply("less", *((column, row) if upper else (row, column)))
-    own, mirror = doubled(b, 0, [*batch, row, column]), doubled(b, 0, [*batch, column, row])
+    own, mirror = load_double(b, 0, [*batch, row, column]), load_double(b, 0, [*batch, column, row])
     value = b.select(is_other, n.conjugate(mirror), own)
     if not value.dtype.is_complex:
         return value

@@ -165,7 +165,7 @@ class Einsum(Op):
             )
             value = contract((value, labels), (other, other_labels), kept, sizes)
             labels = kept
-        return _arranged(value, labels, equation.result)
+        return _reduce_and_permute(value, labels, equation.result)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -205,7 +205,7 @@ def _diagonal(value: Value, labels: Labels) -> tuple[Value, Labels]:
     return value, labels
 
 
-def _arranged(value: Value, labels: Labels, result: Labels) -> Value:
+def _reduce_and_permute(value: Value, labels: Labels, result: Labels) -> Value:
     """Sum over labels that the result lacks, and put the others in its order."""
     axes = [axis for axis, label in enumerate(labels) if label not in result]
     kept = [label for label in labels if label in result]

@@ -20,7 +20,7 @@ from monograph.ir.types import Array, TensorType, i64, wide
 from monograph.ops import cumulative, data, elementwise, slicing
 from monograph.ops import shape as shape_ops
 from monograph.ops.index.reading import take
-from monograph.ops.index.rules import checked_index
+from monograph.ops.index.rules import check_index
 from monograph.ops.index.writing import scatter
 from monograph.ops.rules import require, require_float, require_integer, same_dim, same_dtype
 
@@ -66,7 +66,7 @@ class BagSums(Op):
                 expected=f"rising numbers from 0 to {len(indices)}",
                 found=str(offsets),
             )
-        rows = np.take(table, checked_index(self.name, indices, table.shape[0], 0), 0)
+        rows = np.take(table, check_index(self.name, indices, table.shape[0], 0), 0)
         if weights is not None:
             rows = rows * weights[:, None]
         sums = [

@@ -70,7 +70,7 @@ def normal(x: Array) -> Array:
     """
     magnitude = np.minimum(np.abs(x), 40.0)
     coarse, fine = _gaussian(magnitude, 0.5)
-    left = 0.5 * (coarse * _scaled_tail(magnitude * SQRT_HALF, fine))
+    left = 0.5 * (coarse * _erfcx(magnitude * SQRT_HALF, fine))
     return np.where(x < -1.0, left, 0.5 * erfc(-SQRT_HALF * x))
 
 
@@ -78,7 +78,7 @@ def erfcx(x: Array) -> Array:
     """exp(x²) erfc(x), which neither overflows nor underflows to the right."""
     magnitude = np.abs(x)
     near = np.where(np.isinf(magnitude), 0.0, magnitude)
-    scaled = np.where(np.isinf(magnitude), 0.0, _scaled_tail(near))
+    scaled = np.where(np.isinf(magnitude), 0.0, _erfcx(near))
     return np.where(x < 0, 2.0 * np.exp(x * x) - scaled, scaled)
 
 
@@ -91,10 +91,10 @@ def _tail(x: Array) -> Array:
     # Beyond 30 the result is 0; an infinity would make the products below NaN.
     near = np.minimum(x, 30.0)
     coarse, fine = _gaussian(near, 1.0)
-    return np.asarray(coarse * _scaled_tail(near, fine))
+    return np.asarray(coarse * _erfcx(near, fine))
 
 
-def _scaled_tail(x: Array, factor: Array | float = 1.0) -> Array:
+def _erfcx(x: Array, factor: Array | float = 1.0) -> Array:
     """exp(x²) erfc(x) of finite numbers that are not negative, times a factor."""
     smooth = np.polynomial.chebyshev.chebval((x - 4.0) / (x + 4.0), _TAIL)
     return np.asarray(factor * smooth / (1.0 + 2.0 * x))

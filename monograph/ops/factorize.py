@@ -37,7 +37,6 @@ from monograph.ops import (
 from monograph.ops import shape as shape_ops
 from monograph.ops.matrices import (
     adjoint,
-    doubled,
     fit,
     on_diagonal,
     require_matrix,
@@ -45,6 +44,7 @@ from monograph.ops.matrices import (
     sample_matrices,
     sample_matrix,
     square_type,
+    to_double,
 )
 from monograph.ops.reduce import as_float, one_value
 from monograph.ops.rules import require, require_integer
@@ -67,7 +67,7 @@ class Cholesky(Op):
         return square_type(self.name, x)
 
     def evaluate(self, x: Array) -> Array:
-        return np.linalg.cholesky(doubled(x), upper=self.upper)
+        return np.linalg.cholesky(to_double(x), upper=self.upper)
 
     def lower_loops(self, b: LoopBuilder) -> None:
         matrix_loops.lower_cholesky(b, self.upper)
@@ -128,7 +128,7 @@ class Qr(Op):
         return x.with_shape((*batch, rows, inner)), x.with_shape((*batch, inner, columns))
 
     def evaluate(self, x: Array) -> tuple[Array, Array]:
-        q, r = np.linalg.qr(doubled(x), "complete" if self.complete else "reduced")
+        q, r = np.linalg.qr(to_double(x), "complete" if self.complete else "reduced")
         return q, r
 
     def lower_loops(self, b: LoopBuilder) -> None:
@@ -157,13 +157,13 @@ class Qr(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        for note, x in _factored_operands():
+        for note, x in _sample_factors():
             yield Sample(cls(), (x,), note, x.size > 0 and x.dtype != np.complex64)
             yield Sample(cls(True), (x,), f"complete {note}", False)
         yield Sample(cls(True), (sample_matrix(3, 4),), "complete wide, differentiable")
 
 
-def _factored_operands() -> Iterator[tuple[str, Array]]:
+def _sample_factors() -> Iterator[tuple[str, Array]]:
     yield from sample_matrices(seed=2)
     yield "f64", sample_matrix(1, 1).astype(np.float64)
 
@@ -207,7 +207,7 @@ class HouseholderQr(Op):
     def evaluate(self, x: Array) -> tuple[Array, Array]:
         if x.size == 0:
             return x, np.zeros((*x.shape[:-2], min(x.shape[-2:])), x.dtype)
-        packed, tau = np.linalg.qr(doubled(x), "raw")
+        packed, tau = np.linalg.qr(to_double(x), "raw")
         return np.swapaxes(packed, -1, -2), tau
 
     def lower_loops(self, b: LoopBuilder) -> None:
@@ -215,7 +215,7 @@ class HouseholderQr(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        for note, x in _factored_operands():
+        for note, x in _sample_factors():
             yield Sample(cls(), (x,), note, False)
 
 
@@ -283,7 +283,7 @@ class LuFactor(Op):
         return x.with_shape(x.shape), pivots
 
     def evaluate(self, x: Array) -> tuple[Array, Array]:
-        packed = doubled(x).reshape(prod(x.shape[:-2]), *x.shape[-2:])
+        packed = to_double(x).reshape(prod(x.shape[:-2]), *x.shape[-2:])
         rows, columns = x.shape[-2:]
         steps = min(rows, columns)
         pivots = np.zeros((len(packed), steps), np.int32)
@@ -326,7 +326,7 @@ class LuFactor(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        for note, x in _factored_operands():
+        for note, x in _sample_factors():
             square = x.shape[-1] == x.shape[-2] and x.size > 0
             yield Sample(cls(), (x,), note, square)
             yield Sample(cls(False), (x,), f"{note}, no exchanges", False)

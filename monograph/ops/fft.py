@@ -36,7 +36,7 @@ _FORWARDS: dict[str, Norm] = {"none": "backward", "root": "ortho", "count": "for
 _BACKWARDS: dict[str, Norm] = {"none": "forward", "root": "ortho", "count": "backward"}
 
 
-def _checked_axes(name: str, axes: Sequence[int], scale: str, x: TensorType) -> tuple[int, ...]:
+def _check_axes(name: str, axes: Sequence[int], scale: str, x: TensorType) -> tuple[int, ...]:
     """The axes in their order, non-negative; there is something to sum along each."""
     normalize_axes(name, axes, x.rank)
     normal = tuple(normalize_axis(name, axis, x.rank) for axis in axes)
@@ -81,7 +81,7 @@ class Fft(Op):
             expected="c64 or c128 (rfft takes floats)",
             found=x,
         )
-        _checked_axes(self.name, self.axes, self.scale, x)
+        _check_axes(self.name, self.axes, self.scale, x)
         return x.with_shape(x.shape)
 
     def evaluate(self, x: Array) -> Array:
@@ -134,7 +134,7 @@ class Rfft(Op):
             found=x,
         )
         _require_last(self.name, self.axes)
-        last = _checked_axes(self.name, self.axes, self.scale, x)[-1]
+        last = _check_axes(self.name, self.axes, self.scale, x)[-1]
         shape = [dim // 2 + 1 if axis == last else dim for axis, dim in enumerate(x.shape)]
         return x.with_shape(tuple(shape)).with_dtype(complex_dtype(x.dtype))
 
@@ -147,7 +147,7 @@ class Rfft(Op):
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
         last = self.axes[-1] % x.rank
-        whole = _resized(grad, last, x.shape[last])
+        whole = _resize(grad, last, x.shape[last])
         return (elementwise.real(apply(Fft(self.axes, True, self.scale), whole)),)
 
     @classmethod
@@ -189,7 +189,7 @@ class Irfft(Op):
             found=x,
         )
         _require_last(self.name, self.axes)
-        last = _checked_axes(self.name, self.axes, self.scale, x)[-1]
+        last = _check_axes(self.name, self.axes, self.scale, x)[-1]
         require(
             not isinstance(self.length, int) or self.length > 0,
             "irfft: nothing comes of a length below 1",
@@ -257,7 +257,7 @@ def _scale(norm: str, inverse: bool) -> Scale:
     return "count" if (norm == "backward") == inverse else "none"
 
 
-def _resized(x: Value, axis: int, size: Dim) -> Value:
+def _resize(x: Value, axis: int, size: Dim) -> Value:
     """``x`` cropped at the end of an axis, or filled with zeros there."""
     change = size - x.shape[axis]
     if change == 0:
@@ -284,9 +284,9 @@ def _axes_and_sizes(
     return normal, [None if size == -1 else size for size in wanted]
 
 
-def _fitted(x: Value, axes: Sequence[int], sizes: Sequence[Dim | None]) -> Value:
+def _fit_sizes(x: Value, axes: Sequence[int], sizes: Sequence[Dim | None]) -> Value:
     for axis, size in zip(axes, sizes, strict=True):
-        x = x if size is None else _resized(x, axis, size)
+        x = x if size is None else _resize(x, axis, size)
     return x
 
 
@@ -310,7 +310,7 @@ def fftn(
     """The Fourier transform along ``axes`` (all, or the last ones if sizes are given)."""
     value = _as_complex(x)
     chosen, wanted = _axes_and_sizes(value, sizes, axes)
-    return apply(Fft(chosen, False, _scale(norm, False)), _fitted(value, chosen, wanted))
+    return apply(Fft(chosen, False, _scale(norm, False)), _fit_sizes(value, chosen, wanted))
 
 
 @function
@@ -323,7 +323,7 @@ def ifftn(
     """The inverse Fourier transform along ``axes``."""
     value = _as_complex(x)
     chosen, wanted = _axes_and_sizes(value, sizes, axes)
-    return apply(Fft(chosen, True, _scale(norm, True)), _fitted(value, chosen, wanted))
+    return apply(Fft(chosen, True, _scale(norm, True)), _fit_sizes(value, chosen, wanted))
 
 
 @function
@@ -336,7 +336,7 @@ def rfftn(
     """The Fourier transform of real numbers, half of it along the last of ``axes``."""
     value = _as_real(x)
     chosen, wanted = _axes_and_sizes(value, sizes, axes)
-    return apply(Rfft(chosen, _scale(norm, False)), _fitted(value, chosen, wanted))
+    return apply(Rfft(chosen, _scale(norm, False)), _fit_sizes(value, chosen, wanted))
 
 
 @function
@@ -353,7 +353,7 @@ def irfftn(
     length = wanted[-1]
     if length is None:
         length = (value.shape[chosen[-1]] - 1) * 2
-    fitted = _fitted(value, chosen, [*wanted[:-1], length // 2 + 1])
+    fitted = _fit_sizes(value, chosen, [*wanted[:-1], length // 2 + 1])
     return apply(Irfft(chosen, length, _scale(norm, True)), fitted)
 
 

@@ -31,7 +31,7 @@ from monograph.ops.fft_steps import (
     TwiddleFactors,
     factors,
     minus,
-    multiplied,
+    multiply_pairs,
     plus,
 )
 
@@ -165,7 +165,7 @@ class _Axis:
             def element(k: Scalar, lane: Scalar) -> Pair:
                 here = done.get(b, k % half, lane)
                 there = done.get(b, (half - k) % half, lane)
-                return _unfolded(b, here, there, turns.turn(k))
+                return _unfold(b, here, there, turns.turn(k))
 
             lines.scatter(half + 1, result, element)
 
@@ -176,7 +176,7 @@ class _Axis:
 
             def unfold(k: Scalar) -> None:
                 here, there = done.get(b, k), done.get(b, half - k)
-                lines.put(result, k, 0, _unfolded(b, here, there, turns.turn(k)))
+                lines.put(result, k, 0, _unfold(b, here, there, turns.turn(k)))
 
             with b.loop(half, lanes=True, registers=1) as k:
                 unfold(k)
@@ -186,7 +186,7 @@ class _Axis:
         """Half a spectrum to real numbers."""
         b = self.b
         if isinstance(length, int) and length % 2 == 0:
-            self._folded_to_real(source, result, length // 2)
+            self._fold_to_real(source, result, length // 2)
             return
         half = length // 2 + 1
         turns = TwiddleFactors(b, self.dtype, length, 1, True)
@@ -208,7 +208,7 @@ class _Axis:
             done = _Steps(b, turns).transformed(lines, planes, length)
             lines.scatter(length, result, lambda k, lane: done.get(b, k, lane)[:1])
 
-    def _folded_to_real(self, source: Source, result: Memory, half: int) -> None:
+    def _fold_to_real(self, source: Source, result: Memory, half: int) -> None:
         b = self.b
         turns = TwiddleFactors(b, self.dtype, half, 2, True)
         zero = b.literal(0, self.dtype)
@@ -224,7 +224,7 @@ class _Axis:
                 first = b.apply("equal", k, b.index(0))
                 here = (here[0], b.select(first, zero, here[1]))
                 there = (there[0], b.select(first, zero, b.apply("negate", there[1])))
-                return _folded(b, here, there, turns.turn(k))
+                return _fold(b, here, there, turns.turn(k))
 
             lines.gather(half, planes, folded)
             done = _Steps(b, turns).transformed(lines, planes, half)
@@ -251,7 +251,7 @@ class _Axis:
             def folded(k: Scalar) -> Pair:
                 real, imaginary = given.get(b, half - k)
                 there = real, b.apply("negate", imaginary)
-                return _folded(b, given.get(b, k), there, turns.turn(k))
+                return _fold(b, given.get(b, k), there, turns.turn(k))
 
             def write(k: Scalar, value: Pair) -> None:
                 lines.put(result, k * 2, 0, value[:1])
@@ -409,19 +409,19 @@ def _in_blocks(count: Dim) -> Iterator[tuple[int, Dim, Dim]]:
 # Steps --------------------------------------------------------------------------------------------
 
 
-def _folded(b: LoopBuilder, here: Pair, there: Pair, turn: Pair) -> Pair:
+def _fold(b: LoopBuilder, here: Pair, there: Pair, turn: Pair) -> Pair:
     """(X[k] + X*[m-k]) + i w (X[k] - X*[m-k]), given X[k] and X*[m-k]."""
     total, difference = plus(b, here, there), minus(b, here, there)
-    real, imaginary = multiplied(b, difference, turn)
+    real, imaginary = multiply_pairs(b, difference, turn)
     return plus(b, total, (b.apply("negate", imaginary), real))
 
 
-def _unfolded(b: LoopBuilder, here: Pair, there: Pair, turn: Pair) -> Pair:
+def _unfold(b: LoopBuilder, here: Pair, there: Pair, turn: Pair) -> Pair:
     """X[k] = ½ (Z[k] + Z*[m-k]) - ½ i w (Z[k] - Z*[m-k]), of the spectrum of folded numbers."""
     (zr, zi), (yr, yi) = here, there
     total = b.apply("add", zr, yr), b.apply("subtract", zi, yi)
     difference = b.apply("add", zi, yi), b.apply("subtract", yr, zr)  # times -i
-    turned = multiplied(b, difference, turn)
+    turned = multiply_pairs(b, difference, turn)
     point = b.literal(0.5, zr.dtype)
     real, imaginary = plus(b, total, turned)
     return b.apply("multiply", real, point), b.apply("multiply", imaginary, point)
@@ -458,7 +458,9 @@ class _Steps:
             with b.loop(done) as q, lines.steps() as lane:
                 inputs = [source.get(b, q + (p + rest * k) * done, lane) for k in range(radix)]
                 for k, value in enumerate(self.turns.butterfly(inputs)):
-                    turned = value if rest == 1 or k == 0 else multiplied(b, value, turns[k - 1])
+                    turned = (
+                        value if rest == 1 or k == 0 else multiply_pairs(b, value, turns[k - 1])
+                    )
                     target.set(b, q + (p * radix + k) * done, lane, turned)
 
     def _long_step(
@@ -480,8 +482,8 @@ class _Steps:
                 with b.loop(radix) as j:
                     turn = self.turns.turn(((j * k) % radix) * (self.size // radix * self.fold))
                     value = source.get(b, q + (p + j * rest) * done, lane)
-                    product = multiplied(b, value, turn)
+                    product = multiply_pairs(b, value, turn)
                     real.set(b.apply("add", real.get(), product[0]))
                     imaginary.set(b.apply("add", imaginary.get(), product[1]))
-                total = multiplied(b, (real.get(), imaginary.get()), outer)
+                total = multiply_pairs(b, (real.get(), imaginary.get()), outer)
                 target.set(b, q + (p * radix + k) * done, lane, total)

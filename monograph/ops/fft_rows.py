@@ -17,7 +17,13 @@ from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.types import DType
-from monograph.ops.fft_steps import MAX_UNROLLED_PRIME, Pair, TwiddleFactors, factors, multiplied
+from monograph.ops.fft_steps import (
+    MAX_UNROLLED_PRIME,
+    Pair,
+    TwiddleFactors,
+    factors,
+    multiply_pairs,
+)
 
 FIRST_RADIX = 8
 """Elements of the first step: as many as the lanes of a vector of single precision."""
@@ -141,7 +147,7 @@ class Row:
         with b.loop(rest, lanes=True, registers=1) as p:
             sums = self.turns.butterfly([read(p + rest * k) for k in range(FIRST_RADIX)])
             for k, value in enumerate(sums):
-                turned = multiplied(b, value, self.first.turn(k, p)) if k else value
+                turned = multiply_pairs(b, value, self.first.turn(k, p)) if k else value
                 target.set(b, p * FIRST_RADIX + k, turned)
 
     def _step(self, source: Strip, write: Write, radix: int, done: int) -> None:
@@ -152,5 +158,7 @@ class Row:
             with b.loop(done, lanes=True, registers=1) as q:
                 inputs = [source.get(b, q + (p + rest * k) * done) for k in range(radix)]
                 for k, value in enumerate(turns.butterfly(inputs)):
-                    turned = value if rest == 1 or k == 0 else multiplied(b, value, angles[k - 1])
+                    turned = (
+                        value if rest == 1 or k == 0 else multiply_pairs(b, value, angles[k - 1])
+                    )
                     write(q + (p * radix + k) * done, turned)

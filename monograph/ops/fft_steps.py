@@ -63,7 +63,7 @@ def minus(b: LoopBuilder, x: Pair, y: Pair) -> Pair:
     return b.apply("subtract", x[0], y[0]), b.apply("subtract", x[1], y[1])
 
 
-def multiplied(b: LoopBuilder, x: Pair, y: Pair) -> Pair:
+def multiply_pairs(b: LoopBuilder, x: Pair, y: Pair) -> Pair:
     """The product of complex numbers."""
     (a, c), (d, e) = x, y
     real = b.apply("subtract", b.apply("multiply", a, d), b.apply("multiply", c, e))
@@ -131,7 +131,7 @@ class TwiddleFactors:
             return self._eight(x)
         return self._odd(x)
 
-    def _turned(self, x: Pair) -> Pair:
+    def _multiply_by_i(self, x: Pair) -> Pair:
         """A number times ∓i."""
         b, (real, imaginary) = self.b, x
         if self.sign < 0:
@@ -141,7 +141,7 @@ class TwiddleFactors:
     def _four(self, x: list[Pair]) -> list[Pair]:
         b = self.b
         even, odd = plus(b, x[0], x[2]), plus(b, x[1], x[3])
-        across, aside = minus(b, x[0], x[2]), self._turned(minus(b, x[1], x[3]))
+        across, aside = minus(b, x[0], x[2]), self._multiply_by_i(minus(b, x[1], x[3]))
         return [
             plus(b, even, odd),
             plus(b, across, aside),
@@ -153,13 +153,18 @@ class TwiddleFactors:
         """Fours of the even and of the odd elements; the odd ones turn by eighths."""
         b = self.b
         even, odd = self._four(x[0::2]), self._four(x[1::2])
-        odd = [odd[0], self._eighth(odd[1], 1), self._turned(odd[2]), self._eighth(odd[3], -1)]
+        odd = [
+            odd[0],
+            self._eighth(odd[1], 1),
+            self._multiply_by_i(odd[2]),
+            self._eighth(odd[3], -1),
+        ]
         pairs = list(zip(even, odd, strict=True))
         return [plus(b, *pair) for pair in pairs] + [minus(b, *pair) for pair in pairs]
 
     def _eighth(self, x: Pair, straight: int) -> Pair:
         """A number turned by an eighth, or by three if ``straight`` is -1."""
-        b, aside = self.b, self._turned(x)
+        b, aside = self.b, self._multiply_by_i(x)
         root = b.literal(math.sqrt(0.5), x[0].dtype)
         along = plus if straight > 0 else minus
         total = along(b, aside, x)
@@ -181,7 +186,7 @@ class TwiddleFactors:
                 angle = 2 * math.pi * (j * k % radix) / radix
                 straight = self._with(straight, sums[j - 1], math.cos(angle))
                 across = self._with(across, differences[j - 1], math.sin(angle))
-            aside = self._turned(across)
+            aside = self._multiply_by_i(across)
             found[k], found[radix - k] = plus(b, straight, aside), minus(b, straight, aside)
         return found
 

@@ -27,7 +27,7 @@ class Francis(SchurIteration):
         with b.when(n.equal(top, bottom)):
             self._store_value(bottom, self.element(bottom, bottom), n.of(0.0))
         with b.when(n.equal(top + 1, bottom)):
-            self._pair(self._held(top), bottom)
+            self._pair(self._hold_row(top), bottom)
         is_found = n.at_most(bottom, top + 1)
         with b.when(is_found):
             self.bottom.set(top - 1)
@@ -40,7 +40,7 @@ class Francis(SchurIteration):
 
     def _store_value(self, row: Scalar, real: Scalar, imaginary: Scalar) -> None:
         for part, value in enumerate((real, imaginary)):
-            self.b.store(self.parts, [*self.at, self.b.index(part), self._held(row)], value)
+            self.b.store(self.parts, [*self.at, self.b.index(part), self._hold_row(row)], value)
 
     # Which rows -----------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Francis(SchurIteration):
     ) -> None:
         """Reflect three rows; of two, the third is the second again and changes nothing."""
         b, n = self.b, self.n
-        held = [self._held(row) for row in rows]
+        held = [self._hold_row(row) for row in rows]
         with b.loop(self.h.size, lanes=True) as column:
             x = [b.load(target, [*self.at, row, column]) for row in held]
             total = n.plus_product(n.plus_product(x[0], v[0], x[1]), v[1], x[2])
@@ -209,9 +209,9 @@ class Francis(SchurIteration):
         """Reflect three columns, in the rows up to ``end`` that matter."""
         b, n = self.b, self.n
         start = b.index(0) if self.with_basis else top
-        held = [self._held(column) for column in columns]
+        held = [self._hold_row(column) for column in columns]
         with b.loop(end + 1 - start) as k:
-            row = self._held(start + k)
+            row = self._hold_row(start + k)
             x = [b.load(self.h.matrix, [*self.at, row, column]) for column in held]
             total = n.plus_product(n.plus_product(x[0], v[0], x[1]), v[1], x[2])
             total = n.kept(n.negative(n.product(tau, total)))
@@ -236,7 +236,7 @@ class Francis(SchurIteration):
         self, target: Memory, top: Scalar, bottom: Scalar, cosine: Scalar, sine: Scalar
     ) -> None:
         b, n = self.b, self.n
-        upper, lower = self._held(top), self._held(bottom)
+        upper, lower = self._hold_row(top), self._hold_row(bottom)
         with b.loop(self.h.size, lanes=True) as column:
             x, y = (b.load(target, [*self.at, row, column]) for row in (upper, lower))
             first = n.plus_product(n.product(cosine, x), sine, y)
@@ -247,7 +247,7 @@ class Francis(SchurIteration):
     def _turn_columns(self, top: Scalar, bottom: Scalar, cosine: Scalar, sine: Scalar) -> None:
         b, n = self.b, self.n
         with b.loop(bottom + 1) as k:
-            row = self._held(k)
+            row = self._hold_row(k)
             x, y = self.element(row, top), self.element(row, bottom)
             self._put(row, top, n.plus_product(n.product(cosine, x), sine, y))
             self._put(row, bottom, n.minus_product(n.product(cosine, y), sine, x))

@@ -23,7 +23,7 @@ BERNOULLI = [
 ]
 
 
-def _shifted(x: Array, filler: float) -> tuple[list[Array], Array]:
+def _shift_above_ten(x: Array, filler: float) -> tuple[list[Array], Array]:
     """x, x + 1… for as long as they are below 10 (``filler`` from there on), and what follows."""
     factors = []
     while np.any(x < 10.0):
@@ -42,7 +42,7 @@ def _stirling(x: Array) -> Array:
 
 def _positive_lgamma(x: Array) -> Array:
     """log Γ(x) for x > 0."""
-    factors, far = _shifted(np.maximum(x, 2.0), 1.0)
+    factors, far = _shift_above_ten(np.maximum(x, 2.0), 1.0)
     large = (far - 0.5) * np.log(far) - far + 0.5 * math.log(2 * math.pi) + _stirling(far)
     for factor in factors:
         large = large - np.log(factor)
@@ -66,7 +66,7 @@ def lgamma(x: Array) -> Array:
 def digamma(x: Array) -> Array:
     """The derivative of log Γ: infinite at the zeros, against their sign, and NaN at -1, -2…"""
     held = np.where(x > 0, x, 1.0 - np.where(np.isfinite(x), x, 0.0))
-    factors, far = _shifted(held, np.inf)
+    factors, far = _shift_above_ten(held, np.inf)
     inverse = 1.0 / far
     terms = [b / (2 * k + 2) for k, b in enumerate(BERNOULLI[:9])]
     square = inverse * inverse

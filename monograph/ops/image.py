@@ -12,7 +12,7 @@ from monograph.errors import EvaluationError
 from monograph.ir.dims import Dim, Symbol, provably_less
 from monograph.ir.op import Op, Sample, op
 from monograph.ir.types import Array, TensorType, u8
-from monograph.ops.rules import decided, require
+from monograph.ops.rules import require, result_symbols
 
 PixelFormat: TypeAlias = Literal["RGB", "BGR", "Grayscale"]
 
@@ -64,7 +64,7 @@ class DecodeImage(Op):
         return pixels[:, :, ::-1] if self.pixel_format == "BGR" else pixels
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.height, self.width)
+        return result_symbols(self.height, self.width)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

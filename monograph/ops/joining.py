@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from monograph.errors import EvaluationError, TypeRuleError
-from monograph.ir.build import Operand, apply, apply_many, promoted
+from monograph.ir.build import Operand, apply, apply_many, promote_operands
 from monograph.ir.dims import Dim, Shape, provably_different, provably_less
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
@@ -112,7 +112,7 @@ class Concat(Op):
 def concat(operands: Sequence[Operand], axis: int = 0) -> Value:
     """The operands joined along ``axis``."""
     require(bool(operands), "concat: no operands", expected="at least one", found="none")
-    values = promoted(*operands)
+    values = promote_operands(*operands)
     position = normalize_axis("concat", axis, values[0].rank)
     return values[0] if len(values) == 1 else apply(Concat(position), *values)
 
@@ -153,7 +153,7 @@ class Stack(Op):
 def stack(operands: Sequence[Operand], axis: int = 0) -> Value:
     """The operands, all of one shape, along a new axis."""
     require(bool(operands), "stack: no operands", expected="at least one", found="none")
-    values = promoted(*operands)
+    values = promote_operands(*operands)
     return apply(Stack(normalize_axis("stack", axis, values[0].rank + 1)), *values)
 
 

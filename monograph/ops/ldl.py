@@ -22,11 +22,11 @@ from monograph.ir.operators import function
 from monograph.ir.types import Array, TensorType, dtype_of
 from monograph.ops.ldl_loops import lower_ldl_factor, lower_ldl_solve
 from monograph.ops.matrices import (
-    doubled,
     require_matrix,
     sample_complex,
     sample_matrix,
     square_type,
+    to_double,
 )
 from monograph.ops.reduce import as_float
 from monograph.ops.rules import broadcast_shapes, require, require_integer, same_dim, same_dtype
@@ -45,7 +45,7 @@ class LdlFactor(Op):
         return packed, packed.with_shape(packed.shape[:-1]).with_dtype(dtype_of("i32"))
 
     def evaluate(self, x: Array) -> tuple[Array, Array]:
-        matrices = np.tril(doubled(x)).reshape(prod(x.shape[:-2]), *x.shape[-2:])
+        matrices = np.tril(to_double(x)).reshape(prod(x.shape[:-2]), *x.shape[-2:])
         pivots = [_factor_in_place(matrix) for matrix in matrices]
         return matrices.reshape(x.shape), np.array(pivots, np.int32).reshape(x.shape[:-1])
 
@@ -160,10 +160,10 @@ class LdlSolve(Op):
         return b.with_shape((*batch, rows, columns))
 
     def evaluate(self, packed: Array, pivots: Array, b: Array) -> Array:
-        flat = doubled(packed).reshape(prod(packed.shape[:-2]), *packed.shape[-2:])
+        flat = to_double(packed).reshape(prod(packed.shape[:-2]), *packed.shape[-2:])
         exchanges = pivots.reshape(len(flat), packed.shape[-1])
-        whole = [_rebuilt(*pair) for pair in zip(flat, exchanges, strict=True)]
-        return np.linalg.solve(np.array(whole).reshape(packed.shape), doubled(b))
+        whole = [_rebuild_matrix(*pair) for pair in zip(flat, exchanges, strict=True)]
+        return np.linalg.solve(np.array(whole).reshape(packed.shape), to_double(b))
 
     def lower_loops(self, b: LoopBuilder) -> None:
         lower_ldl_solve(b)
@@ -177,7 +177,7 @@ class LdlSolve(Op):
                 yield Sample(cls(), (packed.astype(x.dtype), pivots, b), note, False)
 
 
-def _rebuilt(packed: Array, pivots: Array) -> Array:
+def _rebuild_matrix(packed: Array, pivots: Array) -> Array:
     """The symmetric matrix that was factored: the steps of the elimination, the last one first."""
     size = len(packed)
     if size and (np.abs(pivots).max() > size or np.abs(pivots).min() < 1):

@@ -14,9 +14,9 @@ from monograph.ops.loop_numbers import Numbers
 from monograph.ops.matrix_loops import (
     SINGULAR,
     batch_place,
-    doubled,
     exchange,
-    rounded,
+    load_double,
+    round_into,
     size_of_parts,
     working_dtype,
 )
@@ -30,7 +30,7 @@ def lower_ldl_factor(b: LoopBuilder, alpha: float) -> None:
     columns = [b.temporary(working_dtype(b), shape[:-1]) for _ in range(2)]
 
     def lower_triangle(at: Position) -> Scalar:
-        return b.select(n.less(at[-2], at[-1]), n.of(0.0), doubled(b, 0, at))
+        return b.select(n.less(at[-2], at[-1]), n.of(0.0), load_double(b, 0, at))
 
     b.fill(packed, lower_triangle)
     with b.parallel(batch) as at:
@@ -41,7 +41,7 @@ def lower_ldl_factor(b: LoopBuilder, alpha: float) -> None:
             taken.set(b.literal(False, bool_))
             with b.when(n.no(passed)):
                 elimination.block(k, alpha, taken)
-    rounded(b, packed)
+    round_into(b, packed)
 
 
 class _Elimination:
@@ -121,7 +121,7 @@ class _Elimination:
         with b.when(n.less(k, last)):
             self.swap((last, k), (pivot, k))
 
-    def _copied(self, number: int, column: Scalar, first: Scalar) -> Memory:
+    def _copy_column(self, number: int, column: Scalar, first: Scalar) -> Memory:
         """A column from row ``first`` on, in memory side by side."""
         b, copy = self.b, self.columns[number]
         with b.loop(self.size - first) as below:
@@ -131,7 +131,7 @@ class _Elimination:
     def _take_one(self, k: Scalar) -> None:
         b, n = self.b, self.n
         head = self.a(k, k)
-        column = self._copied(0, k, k + 1)
+        column = self._copy_column(0, k, k + 1)
         with b.when(n.no(n.equal(head, n.of(0.0)))), b.loop(self.size - 1 - k) as below:
             row = k + 1 + below
             factor = n.kept(n.quotient(b.load(column, [*self.at, row]), head))
@@ -149,7 +149,7 @@ class _Elimination:
         above, below = (n.kept(n.quotient(self.a(each, each), between)) for each in (k, following))
         shared = n.kept(n.difference(n.product(above, below), n.of(1.0)))
         scale = n.kept(n.quotient(n.kept(n.quotient(n.of(1.0), shared)), between))
-        first, second = self._copied(0, k, k + 2), self._copied(1, following, k + 2)
+        first, second = self._copy_column(0, k, k + 2), self._copy_column(1, following, k + 2)
         with b.loop(self.size - 2 - k) as step:
             row = k + 2 + step
             x, y = (b.load(each, [*self.at, row]) for each in (first, second))
@@ -169,12 +169,12 @@ def lower_ldl_solve(b: LoopBuilder) -> None:
     batch, columns = b.results[0].shape[:-2], b.results[0].shape[-1]
     own = b.operands[2].shape[:-2]
     x = b.temporary(working_dtype(b), b.results[0].shape)
-    b.fill(x, lambda at: doubled(b, 2, [*batch_place(b, at[:-2], own, batch), *at[-2:]]))
+    b.fill(x, lambda at: load_double(b, 2, [*batch_place(b, at[:-2], own, batch), *at[-2:]]))
     with b.parallel((*batch, columns), lanes=True) as (*at, column):
         substitution = _Substitution(b, x, at, column)
         substitution.down()
         substitution.up()
-    rounded(b, x)
+    round_into(b, x)
 
 
 class _Substitution:
@@ -192,7 +192,7 @@ class _Substitution:
         self.b.store(self.memory, [*self.at, row, self.column], value)
 
     def a(self, row: Scalar, column: Scalar) -> Scalar:
-        return doubled(self.b, 0, [*self.own, row, column])
+        return load_double(self.b, 0, [*self.own, row, column])
 
     def pivot(self, k: Scalar) -> Scalar:
         """A pivot; one that only an unsigned number holds is none of any row."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from monograph.errors import EvaluationError
-from monograph.ir.build import Operand, Tracer, apply, promoted
+from monograph.ir.build import Operand, Tracer, apply, promote_operands
 from monograph.ir.dims import Dim, Shape
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
@@ -49,7 +49,7 @@ def apply_promoted(op_: Op, *operands: Operand) -> Value:
     """Apply an op to operands brought to one dtype; those of a pattern are taken as they are."""
     if any(isinstance(operand, Tracer) for operand in operands):
         return apply(op_, *operands)
-    return apply(op_, *promoted(*operands))
+    return apply(op_, *promote_operands(*operands))
 
 
 @op("dot_general", traits=Trait.CONTRACTION)
@@ -136,8 +136,8 @@ class DotGeneral(Op):
             of_rhs = (*self.rhs_batch, *rhs_free, *self.rhs_contracting)
             return b.apply(
                 multiply,
-                b.read(0, _placed(of_lhs, (*batch, *left, *along))),
-                b.read(1, _placed(of_rhs, (*batch, *right, *along))),
+                b.read(0, _place_axes(of_lhs, (*batch, *left, *along))),
+                b.read(1, _place_axes(of_rhs, (*batch, *right, *along))),
             )
 
         if not self.lhs_contracting:
@@ -189,7 +189,7 @@ def _others(rank: int, *groups: Sequence[int]) -> tuple[int, ...]:
     return tuple(axis for axis in range(rank) if axis not in named)
 
 
-def _placed(axes: Sequence[int], positions: Position) -> list[Scalar]:
+def _place_axes(axes: Sequence[int], positions: Position) -> list[Scalar]:
     """Positions along these axes, in the order of the axes."""
     at = {axis % len(axes): place for axis, place in zip(axes, positions, strict=True)}
     return [at[axis] for axis in range(len(axes))]
@@ -218,7 +218,7 @@ def dot_general(
     rhs_batch: Sequence[int] = (),
 ) -> Value:
     """The products of ``lhs`` and ``rhs`` summed over contracting axes, batch by batch."""
-    left, right = promoted(lhs, rhs)
+    left, right = promote_operands(lhs, rhs)
 
     def normal(axes: Sequence[int], value: Value) -> tuple[int, ...]:
         return tuple(normalize_axis("dot_general", axis, value.rank) for axis in axes)
@@ -278,8 +278,8 @@ class Matmul(Op):
         inner, row, column = len(batch), len(batch) + 1, len(batch) + 2
         rows = [row] if a.rank > 1 else []
         columns = [column] if b.rank > 1 else []
-        left = [*_aligned(a, batch), *rows, inner]
-        right = [*_aligned(b, batch), inner, *columns]
+        left = [*_align_batch(a, batch), *rows, inner]
+        right = [*_align_batch(b, batch), inner, *columns]
         result = [*range(len(batch)), *rows, *columns]
         return contract((a, left), (b, right), result, dict(enumerate(batch)))
 
@@ -308,7 +308,7 @@ class Matmul(Op):
         yield Sample(cls(), (integers, integers), "i32 wraps")
 
 
-def _aligned(x: Value, batch: Shape) -> list[int]:
+def _align_batch(x: Value, batch: Shape) -> list[int]:
     """Labels of an operand's leading axes: their places in the broadcast batch shape."""
     count = max(x.rank - 2, 0)
     return list(range(len(batch) - count, len(batch)))
@@ -328,12 +328,12 @@ def contract(
     left, left_labels = _without_ones(*a, other=b)
     right, right_labels = _without_ones(*b, other=a)
     shared = [label for label in left_labels if label in right_labels]
-    left = _stretched(left, left_labels, shared, sizes)
-    right = _stretched(right, right_labels, shared, sizes)
+    left = _broadcast_shared(left, left_labels, shared, sizes)
+    right = _broadcast_shared(right, right_labels, shared, sizes)
     batch = [label for label in shared if label in result]
     summed = [label for label in shared if label not in result]
-    left, left_labels = _summed(left, left_labels, [*shared, *result])
-    right, right_labels = _summed(right, right_labels, [*shared, *result])
+    left, left_labels = _sum_unlabelled(left, left_labels, [*shared, *result])
+    right, right_labels = _sum_unlabelled(right, right_labels, [*shared, *result])
     contraction = DotGeneral(
         tuple(left_labels.index(label) for label in summed),
         tuple(right_labels.index(label) for label in summed),
@@ -362,7 +362,7 @@ def _without_ones(
     return squeeze(value, dropped) if dropped else value, kept
 
 
-def _stretched(
+def _broadcast_shared(
     value: Value, labels: Sequence[int], shared: Sequence[int], sizes: Mapping[int, Dim]
 ) -> Value:
     """Give shared axes the size that they have in the product."""
@@ -373,7 +373,9 @@ def _stretched(
     return expand(value, shape)
 
 
-def _summed(value: Value, labels: list[int], kept: Sequence[int]) -> tuple[Value, list[int]]:
+def _sum_unlabelled(
+    value: Value, labels: list[int], kept: Sequence[int]
+) -> tuple[Value, list[int]]:
     """Sum over the axes whose labels nobody needs."""
     axes = [axis for axis, label in enumerate(labels) if label not in kept]
     remaining = [label for label in labels if label in kept]
@@ -446,14 +448,14 @@ def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Value:
 @function
 def outer(a: Operand, b: Operand) -> Value:
     """Every element of ``a`` times every element of ``b``, both flattened: a matrix."""
-    left, right = promoted(a, b)
+    left, right = promote_operands(a, b)
     return apply(DotGeneral((), ()), reshape(left, (-1,)), reshape(right, (-1,)))
 
 
 @function
 def inner(a: Operand, b: Operand) -> Value:
     """The products along the last axes, summed."""
-    left, right = promoted(a, b)
+    left, right = promote_operands(a, b)
     if left.rank == 0 or right.rank == 0:
         return left * right
     return dot_general(left, right, (-1,), (-1,))
@@ -462,7 +464,7 @@ def inner(a: Operand, b: Operand) -> Value:
 @function
 def tensordot(a: Operand, b: Operand, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Value:
     """The products summed over pairs of axes; an int: so many, last of ``a`` and first of ``b``."""
-    left, right = promoted(a, b)
+    left, right = promote_operands(a, b)
     if isinstance(axes, int):
         require(
             0 <= axes <= min(left.rank, right.rank),

@@ -110,7 +110,7 @@ class _Running:
                 place = (before, self._along(step), after)
                 x, old = b.reshaped(0, self.shape, place), peak.get()
                 distance = b.cast(self._distance(x, old), f64)
-                sum_ = self._added(total.get(), x, old, distance)
+                sum_ = self._add(total.get(), x, old, distance)
                 top = self._higher(x, old)
                 peak.set(top)
                 total.set(sum_)
@@ -162,7 +162,7 @@ class _Running:
             for row, place, sum_ in zip(rows, places, sums, strict=True):
                 x, peak = self._read(row, k), b.load(peaks, (*place, k))
                 distance = b.cast(b.load(totals, (*place, k)), f64)
-                total = self._added(sum_.get(), x, peak, distance)
+                total = self._add(sum_.get(), x, peak, distance)
                 sum_.set(total)
                 b.store(totals, (*place, k), b.cast(total, self.dtype))
 
@@ -187,7 +187,7 @@ class _Running:
         power = b.apply("exp", b.apply("negate", apart))
         return b.select(is_equal, b.literal(1.0, self.dtype), power)
 
-    def _added(self, total: Scalar, x: Scalar, peak: Scalar, distance: Scalar) -> Scalar:
+    def _add(self, total: Scalar, x: Scalar, peak: Scalar, distance: Scalar) -> Scalar:
         """The sum over the new peak: either what was summed is made less, or the new term is."""
         b, one = self.b, self.b.literal(1.0, total.dtype)
         rises = b.apply("greater", x, peak)

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from monograph.errors import EvaluationError
-from monograph.ir.build import Operand, apply, cast_to, promoted
+from monograph.ir.build import Operand, apply, cast_to, promote_operands
 from monograph.ir.graph import Value
 from monograph.ir.op import Op, Sample, Trait, op
 from monograph.ir.operators import function
@@ -98,7 +98,9 @@ class CrossEntropy(Op):
         logs = softmax.LogSoftmax(axis).evaluate(logits)
         chosen = np.where(counts, given, 0)
         if classes == 0:  # then every target is ignored
-            return self._reduced(np.zeros(given.shape, logits.dtype), np.zeros((), logits.dtype))
+            return self._reduce_losses(
+                np.zeros(given.shape, logits.dtype), np.zeros((), logits.dtype)
+            )
         factors = np.where(counts, scale[chosen], 0)
         picked = np.take_along_axis(logs, np.expand_dims(chosen, axis), axis).squeeze(axis)
         losses = np.where(counts, -picked * scale[chosen], 0)
@@ -107,7 +109,7 @@ class CrossEntropy(Op):
             share = logits.dtype.type(self.label_smoothing)
             smooth = np.where(counts, spread, 0) * (share / classes)
             losses = losses * (1 - share) + smooth
-        return self._reduced(losses.astype(logits.dtype), factors.sum(dtype=logits.dtype))
+        return self._reduce_losses(losses.astype(logits.dtype), factors.sum(dtype=logits.dtype))
 
     def _check_range(self, targets: Array, classes: int) -> None:
         wrong = targets[(targets < 0) | (targets >= classes)]
@@ -118,7 +120,7 @@ class CrossEntropy(Op):
                 found=str(wrong.flat[0]),
             )
 
-    def _reduced(self, losses: Array, total: Array) -> Array:
+    def _reduce_losses(self, losses: Array, total: Array) -> Array:
         if self.reduction == "none":
             return losses
         loss = losses.sum(dtype=losses.dtype)
@@ -257,7 +259,7 @@ class Mse(Op):
 @function
 def mse(prediction: Operand, target: Operand, reduction: Reduction = "mean") -> Value:
     """The mean (or sum, or each) of (prediction - target)²."""
-    return apply(Mse(reduction), *promoted(prediction, target))
+    return apply(Mse(reduction), *promote_operands(prediction, target))
 
 
 def _class_axis(rank: int) -> int:

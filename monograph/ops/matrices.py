@@ -54,7 +54,7 @@ def complex_dtype(dtype: DType) -> DType:
     return c128 if dtype in (f64, c128) else c64
 
 
-def doubled(x: Array) -> Array:
+def to_double(x: Array) -> Array:
     """The same numbers in float64 or complex128."""
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 

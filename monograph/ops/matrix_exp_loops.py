@@ -14,7 +14,7 @@ from math import factorial
 from monograph.ir.dims import Dim
 from monograph.ir.lower import LoopBuilder, Memory, Position, Scalar
 from monograph.ops.loop_numbers import Numbers
-from monograph.ops.matrix_loops import doubled_copy, number, rounded, working_dtype
+from monograph.ops.matrix_loops import copy_as_double, number, round_into, working_dtype
 
 TERMS_PER_PRODUCT = 4
 """Terms of the series that share a product."""
@@ -34,7 +34,7 @@ def lower_matrix_exp(b: LoopBuilder) -> None:
     """The loops of ``matrix_exp``; for f64 the series is long enough at a norm of a half."""
     shape = b.operands[0].shape
     batch, size = shape[:-2], shape[-1]
-    scaled = doubled_copy(b)
+    scaled = copy_as_double(b)
     powers = [scaled, *(b.temporary(working_dtype(b), shape) for _ in range(TERMS_PER_PRODUCT - 1))]
     total, spare = (b.temporary(working_dtype(b), shape) for _ in range(2))
     zero = b.cast(number(b, 0.0), working_dtype(b))
@@ -61,7 +61,7 @@ def lower_matrix_exp(b: LoopBuilder) -> None:
             with b.loop(size) as row, b.loop(size, lanes=True) as column:
                 place = [*at, row, column]
                 b.store(total, place, b.load(spare, place))
-    rounded(b, total)
+    round_into(b, total)
 
 
 def _terms(b: LoopBuilder, powers: list[Memory], at: Position, group: int, last: int) -> Start:

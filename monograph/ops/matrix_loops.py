@@ -41,7 +41,7 @@ def working_dtype(b: LoopBuilder) -> DType:
     return c128 if b.operands[0].dtype.is_complex else f64
 
 
-def doubled(b: LoopBuilder, operand: int, index: Position) -> Scalar:
+def load_double(b: LoopBuilder, operand: int, index: Position) -> Scalar:
     """An element of an operand, as an f64 (a c128)."""
     element = b.read(operand, index)
     return b.cast(element, c128 if element.dtype.is_complex else f64)
@@ -72,14 +72,14 @@ def batch_place(b: LoopBuilder, at: Position, own: Shape, batch: Shape) -> list[
     return found
 
 
-def doubled_copy(b: LoopBuilder, operand: int = 0) -> Memory:
+def copy_as_double(b: LoopBuilder, operand: int = 0) -> Memory:
     """An operand's elements in f64 (c128), in memory of their own."""
     copy = b.temporary(working_dtype(b), b.operands[operand].shape)
-    b.fill(copy, lambda at: doubled(b, operand, at))
+    b.fill(copy, lambda at: load_double(b, operand, at))
     return copy
 
 
-def rounded(b: LoopBuilder, source: Memory, result: int = 0) -> None:
+def round_into(b: LoopBuilder, source: Memory, result: int = 0) -> None:
     """Fill a result from f64 memory of its shape."""
     b.fill(b.result(result), lambda at: b.load(source, at))
 
@@ -196,7 +196,7 @@ def _subtract(
 def lower_lu_factor(b: LoopBuilder, pivot: bool) -> None:
     """The loops of ``lu_factor``."""
     shape = b.operands[0].shape
-    packed = doubled_copy(b)
+    packed = copy_as_double(b)
     with b.parallel(shape[:-2]) as at:
 
         def note(step: Scalar, chosen: Scalar) -> None:
@@ -206,14 +206,14 @@ def lower_lu_factor(b: LoopBuilder, pivot: bool) -> None:
             with b.loop(dim_min(*shape[-2:])) as step:
                 note(step, step)
         eliminate(b, packed, at, note if pivot else None)
-    rounded(b, packed)
+    round_into(b, packed)
 
 
 def factorize(b: LoopBuilder) -> Factors:
     """Factors of the square matrices that are the first operand."""
     shape = b.operands[0].shape
     batch, size = shape[:-2], shape[-1]
-    packed = doubled_copy(b)
+    packed = copy_as_double(b)
     order = b.temporary(i64, (*batch, size))
     sign = b.temporary(f64, batch)
     with b.parallel(batch) as at:
@@ -270,7 +270,7 @@ def substitute(b: LoopBuilder, factors: Factors, x: Memory, identity: bool) -> N
                 start = b.cast(start, x.dtype)
             else:
                 right = batch_place(b, at, b.operands[1].shape[:-2], batch)
-                start = doubled(b, 1, [*right, b.checked(source, size), column])
+                start = load_double(b, 1, [*right, b.checked(source, size), column])
             matrix, solution = (factors.packed, own, row), (x, at, column)
             b.store(x, [*at, row, column], less_products(b, start, (row, 0), matrix, solution))
         with b.loop(size) as back:
@@ -298,7 +298,7 @@ def _lower_solution(b: LoopBuilder, *, identity: bool) -> None:
     require_regular(b, factors)
     x = b.temporary(working_dtype(b), b.results[0].shape)
     substitute(b, factors, x, identity=identity)
-    rounded(b, x)
+    round_into(b, x)
 
 
 def lower_determinant(b: LoopBuilder) -> None:
@@ -351,17 +351,17 @@ def lower_triangular_solve(b: LoopBuilder, upper: bool, unit_diagonal: bool) -> 
         right = batch_place(b, at, b.operands[1].shape[:-2], batch)
         with b.loop(size) as step:
             row = size - 1 - step if upper else step
-            total = b.variable(doubled(b, 1, [*right, row, column]))
+            total = b.variable(load_double(b, 1, [*right, row, column]))
             with b.loop(step) as k:
                 place = size - 1 - k if upper else k
                 known = b.load(x, [*at, place, column])
-                product = b.apply("multiply", doubled(b, 0, [*own, row, place]), known)
+                product = b.apply("multiply", load_double(b, 0, [*own, row, place]), known)
                 total.set(b.apply("subtract", total.get(), product))
             value = total.get()
             if not unit_diagonal:
-                value = b.apply("divide", value, doubled(b, 0, [*own, row, row]))
+                value = b.apply("divide", value, load_double(b, 0, [*own, row, row]))
             b.store(x, [*at, row, column], value)
-    rounded(b, x)
+    round_into(b, x)
 
 
 def lower_cholesky(b: LoopBuilder, upper: bool) -> None:
@@ -376,7 +376,7 @@ def lower_cholesky(b: LoopBuilder, upper: bool) -> None:
     def mirrored(x: Scalar) -> Scalar:
         return x if upper else conjugate(b, x)
 
-    b.fill(rows, lambda at: mirrored(doubled(b, 0, turned(at))))
+    b.fill(rows, lambda at: mirrored(load_double(b, 0, turned(at))))
     with b.parallel(batch) as at, b.loop(size) as step:
         head = b.load(rows, [*at, step, step])
         if head.dtype.is_complex:  # what the diagonal has of an imaginary part does not count

@@ -44,7 +44,7 @@ class LayerNorm(Op):
         return x
 
     def evaluate(self, x: Array, scale: Array | None = None, bias: Array | None = None) -> Array:
-        y = standardized(x, self._axes(x.ndim), self.epsilon)
+        y = standardize_array(x, self._axes(x.ndim), self.epsilon)
         y = y if scale is None else y * scale
         return y if bias is None else y + bias
 
@@ -95,7 +95,7 @@ def layer_norm(
     made = LayerNorm(normalize_axis("layer_norm", axis, value.rank), epsilon)
     if scale is None:
         return apply(made, value) if bias is None else _plus(apply(made, value), bias)
-    return apply(made, value, *given(scale, bias))
+    return apply(made, value, *list_parameters(scale, bias))
 
 
 @op("rms_norm")
@@ -160,7 +160,7 @@ def rms_norm(
     """x over its root mean square along the axes from ``axis`` to the last, times ``scale``."""
     value = reduce.as_float(x)
     made = RmsNorm(normalize_axis("rms_norm", axis, value.rank), epsilon)
-    return apply(made, value, *given(scale, None))
+    return apply(made, value, *list_parameters(scale, None))
 
 
 @op("group_norm")
@@ -198,7 +198,7 @@ class GroupNorm(Op):
         batch, channels, *sizes = x.shape
         grouped = x.reshape(batch, self.groups, channels // self.groups, *sizes)
         axes = tuple(range(2, grouped.ndim))
-        y = standardized(grouped, axes, self.epsilon).reshape(x.shape)
+        y = standardize_array(grouped, axes, self.epsilon).reshape(x.shape)
         y = y if scale is None else y * per_channel(scale, x.ndim)
         return y if bias is None else y + per_channel(bias, x.ndim)
 
@@ -238,7 +238,7 @@ def group_norm(
     made = GroupNorm(groups, epsilon)
     if scale is None and bias is not None:
         return _plus(apply(made, value), column(shape_ops.one_value(bias), value.rank))
-    return apply(made, value, *given(scale, bias))
+    return apply(made, value, *list_parameters(scale, bias))
 
 
 @op("instance_norm")
@@ -259,7 +259,7 @@ class InstanceNorm(Op):
         return x
 
     def evaluate(self, x: Array, scale: Array | None = None, bias: Array | None = None) -> Array:
-        y = standardized(x, tuple(range(2, x.ndim)), self.epsilon)
+        y = standardize_array(x, tuple(range(2, x.ndim)), self.epsilon)
         y = y if scale is None else y * per_channel(scale, x.ndim)
         return y if bias is None else y + per_channel(bias, x.ndim)
 
@@ -289,13 +289,13 @@ def instance_norm(
     made = InstanceNorm(epsilon)
     if scale is None and bias is not None:
         return _plus(apply(made, value), column(shape_ops.one_value(bias), value.rank))
-    return apply(made, value, *given(scale, bias))
+    return apply(made, value, *list_parameters(scale, bias))
 
 
 # The arithmetic that the norms share: in NumPy, then as graph -------------------------------------
 
 
-def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+def standardize_array(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     """(x - mean) / sqrt(variance + epsilon)."""
     centred = x - _mean(x, axes)
     deviation = np.sqrt(_mean(np.square(centred), axes) + x.dtype.type(epsilon))
@@ -305,7 +305,7 @@ def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
 def _mean(x: Array, axes: tuple[int, ...]) -> Array:
     count = prod(x.shape[axis] for axis in axes)
     with np.errstate(invalid="ignore"):
-        return np.asarray(reduce.summed(x, axes, keepdims=True) / x.dtype.type(count))
+        return np.asarray(reduce.sum_axes(x, axes, keepdims=True) / x.dtype.type(count))
 
 
 def per_channel(parameter: Array, rank: int) -> Array:
@@ -347,7 +347,7 @@ def statistics_dtype(*values: Value | None) -> DType:
     return common
 
 
-def given(scale: Operand | None, bias: Operand | None) -> list[Operand]:
+def list_parameters(scale: Operand | None, bias: Operand | None) -> list[Operand]:
     """The parameters that there are."""
     return [item for item in (scale, bias) if item is not None]
 

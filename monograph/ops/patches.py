@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monograph.ir.build import Operand, cast_to, promoted
+from monograph.ir.build import Operand, cast_to, promote_operands
 from monograph.ir.dims import Dim, Shape, shape_product
 from monograph.ir.graph import Value
 from monograph.ir.operators import function
@@ -131,15 +131,15 @@ def fold(
     padded = [size + low + high for size, (low, high) in pairs]
     apart = shape_ops.reshape(value, (batch, channels, *kernel, *counts))
     if all(_are_tiles(windows, axis) for axis in range(windows.rank)):
-        image = _laid_out(apart, counts, padded)
+        image = _lay_out_tiles(apart, counts, padded)
     else:
-        image = _added_up(apart, windows, counts, padded)
+        image = _add_windows(apart, windows, counts, padded)
     starts = [low for low, _ in windows.padding]
     limits = [low + size for low, size in zip(starts, sizes, strict=True)]
     return slicing.slice(image, starts, limits, axes=range(2, image.rank))
 
 
-def _laid_out(apart: Value, counts: Shape, padded: Sequence[Dim]) -> Value:
+def _lay_out_tiles(apart: Value, counts: Shape, padded: Sequence[Dim]) -> Value:
     """Tiles, [batch, channels, *kernel, *counts], side by side in an image of this size."""
     rank = len(counts)
     kernel = apart.shape[2 : 2 + rank]
@@ -152,7 +152,7 @@ def _laid_out(apart: Value, counts: Shape, padded: Sequence[Dim]) -> Value:
     return slicing.pad(whole, [0] * whole.rank, [0, 0, *rest])
 
 
-def _added_up(apart: Value, windows: Windows, counts: Shape, padded: Sequence[Dim]) -> Value:
+def _add_windows(apart: Value, windows: Windows, counts: Shape, padded: Sequence[Dim]) -> Value:
     """Windows, [batch, channels, *kernel, *counts], added up in an image of this size."""
     batch, channels = apart.shape[:2]
     elements, columns = shape_product(windows.kernel), shape_product(counts)
@@ -197,7 +197,7 @@ def deform_conv(
     the dimensions. Between elements x is interpolated, and outside it is zero.
     """
     operands = [x, weight, offset, *(part for part in (bias, mask) if part is not None)]
-    image, kernel, moves, *rest = promoted(*operands)
+    image, kernel, moves, *rest = promote_operands(*operands)
     require(
         image.dtype.is_float and image.rank >= 3 and kernel.rank == moves.rank == image.rank,
         "deform_conv: the operands do not fit",
@@ -219,7 +219,7 @@ def deform_conv(
     apart = shape_ops.reshape(moves, (parts, elements, rank, points))
     with image.graph.as_current():
         positions = [
-            _moved(windows, counts, apart, axis, image, (parts, elements * points))
+            _shift_windows(windows, counts, apart, axis, image, (parts, elements * points))
             for axis in range(rank)
         ]
     members = shape_ops.reshape(image, (parts, channels // offset_groups, *spatial))
@@ -235,7 +235,7 @@ def deform_conv(
     return made + shape_ops.reshape(rest[0], (outputs, *([1] * rank)))
 
 
-def _moved(
+def _shift_windows(
     windows: Windows, counts: Shape, moves: Value, axis: int, x: Value, shape: Shape
 ) -> Value:
     """Where each element of each window looks along one dimension, once moved."""

@@ -55,7 +55,7 @@ class MaxWindows(Op):
             expected="a float or integer dtype",
             found=x,
         )
-        return pooled_shape(self.name, x, self.windows())
+        return pool_shape(self.name, x, self.windows())
 
     def winners(self, x: Array) -> Array:
         """The place of each window's first maximum, flat over the spatial dimensions.
@@ -63,7 +63,7 @@ class MaxWindows(Op):
         -1 where a window lies in the padding altogether. A NaN is a maximum.
         """
         rank = len(self.kernel)
-        kernel = clipped_kernel(self.windows(), x.shape)
+        kernel = clip_kernel(self.windows(), x.shape)
         windows = replace(self.windows(), kernel=kernel)
         flat = (*x.shape[: x.ndim - rank], *windows.static(x.shape[-rank:])[1], prod(kernel))
         inside = windows.view(np.ones(x.shape[-rank:], np.bool_), False).reshape(flat[-rank - 1 :])
@@ -134,7 +134,7 @@ class MaxPool(MaxWindows):
         return x.with_shape(self.pooled_shape(x))
 
     def evaluate(self, x: Array) -> Array:
-        windows = replace(self.windows(), kernel=clipped_kernel(self.windows(), x.shape))
+        windows = replace(self.windows(), kernel=clip_kernel(self.windows(), x.shape))
         axes = tuple(range(-windows.rank, 0))
         return np.asarray(windows.view(x, lowest(x.dtype)).max(axis=axes))
 
@@ -342,7 +342,7 @@ class AvgPool(Op):
             expected="a float dtype",
             found=x,
         )
-        return x.with_shape(pooled_shape(self.name, x, self.windows()))
+        return x.with_shape(pool_shape(self.name, x, self.windows()))
 
     def windows(self) -> Windows:
         """Where the windows lie."""
@@ -351,7 +351,7 @@ class AvgPool(Op):
 
     def evaluate(self, x: Array) -> Array:
         rank = len(self.kernel)
-        windows = replace(self.windows(), kernel=clipped_kernel(self.windows(), x.shape))
+        windows = replace(self.windows(), kernel=clip_kernel(self.windows(), x.shape))
         total = windows.view(x, 0).sum(axis=tuple(range(-rank, 0)), dtype=x.dtype)
         for axis, size in enumerate(x.shape[-rank:]):
             low, high = self.padding[axis] if self.count_include_pad else (0, 0)
@@ -405,7 +405,7 @@ class AvgPool(Op):
             tuple(step - 1 for step in self.stride),
             (1,) * len(self.kernel),
         )
-        kernel = clipped_kernel(self.windows(), x.shape)
+        kernel = clip_kernel(self.windows(), x.shape)
         ones = constant(np.ones((1, 1, *kernel)), exact.dtype, grad.graph)
         whole = conv.cut_to(apply(spread, share, ones), (batch, 1, *x.shape[leading:]))
         return (cast_to(shape_ops.reshape(whole, x.shape), x.dtype),)
@@ -470,7 +470,7 @@ def avg_pool(
     return apply(AvgPool(sizes, strides, pairs, count_include_pad, ceil_mode), value)
 
 
-def pooled_shape(name: str, x: TensorType, windows: Windows) -> Shape:
+def pool_shape(name: str, x: TensorType, windows: Windows) -> Shape:
     """The shape of one element for each window, once everything is checked."""
     require(
         not any(provably_less(size, 1) for size in windows.kernel),
@@ -489,7 +489,7 @@ def pooled_shape(name: str, x: TensorType, windows: Windows) -> Shape:
     return (*x.shape[:leading], *windows.counts(name, x.shape[leading:]))
 
 
-def clipped_kernel(windows: Windows, shape: Shape) -> tuple[int, ...]:
+def clip_kernel(windows: Windows, shape: Shape) -> tuple[int, ...]:
     """The kernel without what lies beyond an operand and its padding, where there is one window.
 
     What overhangs the padding never counts, and "as large as it comes" is spelled so: a kernel of

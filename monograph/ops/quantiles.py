@@ -33,7 +33,9 @@ def _axis_of(name: str, x: Value, axis: int) -> tuple[Value, int]:
     return value, normal
 
 
-def _chosen(x: Value, order: Value, place: Value, axis: int, keepdims: bool) -> tuple[Value, Value]:
+def _take_at_place(
+    x: Value, order: Value, place: Value, axis: int, keepdims: bool
+) -> tuple[Value, Value]:
     """The elements and indices at ``place`` of a sorted order; ``place`` has size 1 on the axis."""
     indices = index.take_along_axis(order, place, axis)
     values = index.take_along_axis(x, indices, axis)
@@ -78,7 +80,7 @@ def median(
     if not ignore_nan:
         middle = elementwise.where(elementwise.equal(count, size), middle, count)
     order = sorting.argsort(value, normal)
-    return _scalars(*_chosen(value, order, middle, normal, keepdims), given)
+    return _scalars(*_take_at_place(value, order, middle, normal, keepdims), given)
 
 
 @function
@@ -94,7 +96,7 @@ def kth_value(x: Operand, k: Dim, axis: int = -1, keepdims: bool = False) -> tup
     )
     order = sorting.argsort(value, normal)
     place = _constant(value, normal, k - 1)
-    return _scalars(*_chosen(value, order, place, normal, keepdims), given)
+    return _scalars(*_take_at_place(value, order, place, normal, keepdims), given)
 
 
 @function
@@ -114,7 +116,7 @@ def mode(x: Operand, axis: int = -1, keepdims: bool = False) -> tuple[Value, Val
     starts = cumulative.cummax(joining.concat([first, changes], normal), normal)
     # The run so far is longest, for the first time, at the end of the first of the longest runs.
     place = reduce.argmax(position - starts, normal, keepdims=True)
-    return _scalars(*_chosen(value, order, place, normal, keepdims), given)
+    return _scalars(*_take_at_place(value, order, place, normal, keepdims), given)
 
 
 @function
@@ -159,11 +161,11 @@ def quantile(
         rank = elementwise.where(elementwise.equal(count, size), rank, cast_to(size - 1, dtype))
     found = shape_ops.moveaxis(_between(ranked, rank, interpolation), -1, 0)
     if keepdims and given.rank:
-        found = _kept_axes(found, given, axis, normal)
+        found = _restore_axes(found, given, axis, normal)
     return found if parts.rank else shape_ops.squeeze(found, 0)
 
 
-def _kept_axes(found: Value, x: Value, axis: int | None, normal: int) -> Value:
+def _restore_axes(found: Value, x: Value, axis: int | None, normal: int) -> Value:
     """The result with the axes that it lost, of size 1."""
     if axis is None:
         return shape_ops.reshape(found, (found.shape[0], *([1] * x.rank)))

@@ -111,7 +111,7 @@ def key_words(key: Value) -> tuple[Value, Value]:
     return first, second
 
 
-def counted_words(key: Value, shape: Shape) -> tuple[Value, Value]:
+def words_of_counters(key: Value, shape: Shape) -> tuple[Value, Value]:
     """Both words of each element of ``shape``, counted in row-major order."""
     size = shape_product(shape)
     key0, key1 = key_words(key)
@@ -124,8 +124,8 @@ def counted_words(key: Value, shape: Shape) -> tuple[Value, Value]:
     return reshape(first, shape), reshape(second, shape)
 
 
-def counted_arrays(key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """What ``counted_words`` computes, in NumPy."""
+def arrays_of_counters(key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """What ``words_of_counters`` computes, in NumPy."""
     count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
     high, low = (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32)
     return threefry_words(key[:1].reshape(()), key[1:].reshape(()), high, low)
@@ -150,13 +150,13 @@ class RandomBits(Op):
         return TensorType(self.dtype, self.shape, device=key.device)
 
     def evaluate(self, key: Array) -> Array:
-        first, second = counted_arrays(key, data.static_sizes(self.name, self.shape))
+        first, second = arrays_of_counters(key, data.static_sizes(self.name, self.shape))
         if self.dtype is u64:
             return (first.astype(np.uint64) << np.uint64(32)) | second
         return (first ^ second).astype(self.dtype.numpy)
 
     def decompose(self, key: Value) -> Value:
-        first, second = counted_words(key, self.shape)
+        first, second = words_of_counters(key, self.shape)
         if self.dtype is u64:
             return (cast_to(first, u64) << 32) | cast_to(second, u64)
         return cast_to(first ^ second, self.dtype)
@@ -194,7 +194,7 @@ def split_key(key: Operand, count: Dim = 2) -> Value:
     """New keys that share nothing with each other: ``u32[count, 2]``. Do not use ``key`` again."""
     value = one_value(key)
     check_key("split_key", value.tensor)
-    return joining.stack(counted_words(value, (count,)), -1)
+    return joining.stack(words_of_counters(value, (count,)), -1)
 
 
 @function

@@ -40,13 +40,13 @@ from monograph.ops.elementwise import (
 from monograph.ops.rules import require
 
 
-def lifted(x: Value) -> Value:
+def lift_negative_infinity(x: Value) -> Value:
     """``x`` with -inf replaced by the lowest number, so that times 0 it is -0.0 and not NaN."""
     return maximum(x, -float(float_facts(x.dtype).max))
 
 
-def lifted_array(x: Array) -> Array:
-    """What ``lifted`` computes, in NumPy."""
+def lift_negative_infinity_array(x: Array) -> Array:
+    """What ``lift_negative_infinity`` computes, in NumPy."""
     return np.asarray(np.maximum(x, np.finfo(x.dtype).min))
 
 
@@ -171,7 +171,7 @@ class Hardswish(Unary):
     """x hardsigmoid(x); -0.0 at and below -3."""
 
     def evaluate(self, x: Array) -> Any:
-        return in_double(lambda wide: lifted_array(wide) * hard_logistic(wide), x)
+        return in_double(lambda wide: lift_negative_infinity_array(wide) * hard_logistic(wide), x)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
@@ -179,7 +179,7 @@ class Hardswish(Unary):
         return (where(less_equal(x, -3.0), 0.0, inner),)
 
     def decompose(self, x: Value) -> Value:
-        return lifted(x) * (relu6(x + 3.0) / 6.0)
+        return lift_negative_infinity(x) * (relu6(x + 3.0) / 6.0)
 
 
 @function

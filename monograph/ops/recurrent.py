@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from monograph.ir.build import Operand, as_operands, graph_of, promoted
+from monograph.ir.build import Operand, as_operands, graph_of, promote_operands
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
 from monograph.ir.operators import function
@@ -108,7 +108,7 @@ class Layer:
         self.name, self.gates, self.reversed = name, gates, _REVERSED[direction]
         named = {key: operand for key, operand in parameters.items() if operand is not None}
         given = [state for state in states if state is not None]
-        self.x, *values = promoted(x, *named.values(), *given)
+        self.x, *values = promote_operands(x, *named.values(), *given)
         self.parameters = dict(zip(named, values, strict=False))
         found = iter(values[len(named) :])
         self.states = [None if state is None else next(found) for state in states]
@@ -234,7 +234,7 @@ def _sum(values: Sequence[Value | None]) -> Value | None:
     return elementwise.add(*found) if len(found) > 1 else next(iter(found), None)
 
 
-def _clipped(x: Value, limit: float | None) -> Value:
+def _clip(x: Value, limit: float | None) -> Value:
     return x if limit is None else elementwise.clip(x, -limit, limit)
 
 
@@ -295,7 +295,7 @@ def _rnn_step(layer: Layer, side: int, clip: float | None) -> Step:
     from_state = layer.from_state(side)
 
     def step(states: States, current: Value) -> States:
-        return (activate(_clipped(current + from_state(states[0]), clip)),)
+        return (activate(_clip(current + from_state(states[0]), clip)),)
 
     return step
 
@@ -347,11 +347,11 @@ def _step_resetting_after(layer: Layer, side: int, clip: float | None) -> Step:
 
         def gated(letter: str) -> Value:
             total = layer.part(current, letter) + layer.part(through, letter)
-            return gate(_clipped(total, clip))
+            return gate(_clip(total, clip))
 
         keep, reset = gated("z"), gated("r")
         fresh = layer.part(current, "h") + reset * layer.part(through, "h")
-        return ((1.0 - keep) * new(_clipped(fresh, clip)) + keep * state,)
+        return ((1.0 - keep) * new(_clip(fresh, clip)) + keep * state,)
 
     return step
 
@@ -372,11 +372,11 @@ def _step_resetting_before(layer: Layer, side: int, clip: float | None) -> Step:
 
         def gated(letter: str) -> Value:
             total = layer.part(current, letter) + layer.part(through, letter, both)
-            return gate(_clipped(total, clip))
+            return gate(_clip(total, clip))
 
         keep, reset = gated("z"), gated("r")
         fresh = layer.part(current, "h") + _affine(reset * state, weights["h"], biases["h"])
-        return ((1.0 - keep) * new(_clipped(fresh, clip)) + keep * state,)
+        return ((1.0 - keep) * new(_clip(fresh, clip)) + keep * state,)
 
     return step
 
@@ -455,11 +455,11 @@ def _lstm_step(layer: Layer, side: int, clip: float | None, input_forget: bool) 
             amount = layer.part(total, letter)
             if peephole is not None:
                 amount = amount + layer.part(peephole, letter, "iof") * seen
-            return gate(_clipped(amount, clip))
+            return gate(_clip(amount, clip))
 
         entry = gated("i", cell)
         forget = 1.0 - entry if input_forget else gated("f", cell)
-        following = forget * cell + entry * new(_clipped(layer.part(total, "c"), clip))
+        following = forget * cell + entry * new(_clip(layer.part(total, "c"), clip))
         output = gated("o", following) * squash(following)
         return (output if projection is None else linalg.linear(output, projection)), following
 

@@ -13,7 +13,7 @@ from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, dim_min
 from monograph.ir.lower import LoopBuilder, Memory, Position, Scalar
 from monograph.ops.loop_numbers import Numbers
-from monograph.ops.matrix_loops import conjugate, doubled_copy, number, rounded, working_dtype
+from monograph.ops.matrix_loops import conjugate, copy_as_double, number, round_into, working_dtype
 
 ROWS_PER_STEP = 4
 """Rows that a reflector meets at once."""
@@ -39,8 +39,8 @@ class Reflectors:
 def lower_householder_qr(b: LoopBuilder) -> None:
     """The loops of ``householder_qr``."""
     reflectors = _factorize(b)
-    rounded(b, reflectors.packed, 0)
-    rounded(b, reflectors.tau, 1)
+    round_into(b, reflectors.packed, 0)
+    round_into(b, reflectors.tau, 1)
 
 
 def lower_qr(b: LoopBuilder) -> None:
@@ -54,7 +54,7 @@ def lower_qr(b: LoopBuilder) -> None:
         column = count - 1 - step
         tau = b.load(reflectors.tau, [*at, column])
         _reflect(b, reflectors, (orthogonal, q.shape[-1]), at, (column, tau), column)
-    rounded(b, orthogonal, 0)
+    round_into(b, orthogonal, 0)
 
     def element(at: Position) -> Scalar:
         row, column = at[-2:]
@@ -68,7 +68,7 @@ def lower_qr(b: LoopBuilder) -> None:
 def _factorize(b: LoopBuilder) -> Reflectors:
     shape = b.operands[0].shape
     batch, (rows, columns) = shape[:-2], shape[-2:]
-    packed = doubled_copy(b)
+    packed = copy_as_double(b)
     tau = b.temporary(working_dtype(b), (*batch, dim_min(rows, columns)))
     widest = b.results[0].shape[-1]  # of q, if that is wanted: it may be wider than the matrix
     sums = b.temporary(working_dtype(b), (*batch, columns + widest))
@@ -91,12 +91,12 @@ def _make(b: LoopBuilder, reflectors: Reflectors, at: Position, column: Scalar) 
     def add(places: Sequence[Scalar]) -> None:
         for place, part in zip(places, parts, strict=False):
             element = b.load(packed, [*at, place, column])
-            part.set(b.apply("add", part.get(), _squared(b, element)))
+            part.set(b.apply("add", part.get(), _square_magnitude(b, element)))
 
     _by_rows(b, column + 1, rows - 1 - column, add)
     head, totals = b.load(packed, [*at, column, column]), [part.get() for part in parts]
     squares = b.apply("add", b.apply("add", *totals[:2]), b.apply("add", *totals[2:]))
-    length = b.apply("sqrt", b.apply("add", _squared(b, head), squares))
+    length = b.apply("sqrt", b.apply("add", _square_magnitude(b, head), squares))
     straight = b.apply("real", head) if head.dtype.is_complex else head
     diagonal = b.apply("negate", b.apply("copysign", length, straight))
     is_zero = b.apply("equal", squares, number(b, 0.0))
@@ -115,7 +115,7 @@ def _make(b: LoopBuilder, reflectors: Reflectors, at: Position, column: Scalar) 
             b.store(packed, place, b.apply("multiply", b.load(packed, place), factor))
 
 
-def _squared(b: LoopBuilder, x: Scalar) -> Scalar:
+def _square_magnitude(b: LoopBuilder, x: Scalar) -> Scalar:
     """The square of a magnitude."""
     if not x.dtype.is_complex:
         return b.apply("multiply", x, x)

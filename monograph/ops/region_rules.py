@@ -117,7 +117,7 @@ def slice_type(type_: ValueType) -> TensorType:
     return sequence.with_shape(sequence.shape[1:])
 
 
-def stacked_type(type_: ValueType, length: Dim) -> TensorType:
+def stack_type(type_: ValueType, length: Dim) -> TensorType:
     """The type of one output of every step, stacked along axis 0."""
     if not isinstance(type_, TensorType):
         raise TypeRuleError(

@@ -153,7 +153,7 @@ class Resize(Op):
                 continue
             counted = data.iota((count,), 0, kind)
             taps = self._taps(_GRAPH, counted, position, size, count)
-            y = _weighted_sum(y, taps, axis % x.rank, count)
+            y = _sum_weighted(y, taps, axis % x.rank, count)
         return cast_to(y, x.dtype)
 
     def _keeps(self, size: Dim, count: Dim) -> bool:
@@ -307,7 +307,7 @@ def resize(
     normal = tuple(normalize_axis("resize", axis, value.rank) for axis in chosen)
     if sizes is None:
         pairs = zip(normal, factors, strict=True)
-        wanted = tuple(_scaled(value.shape[axis], factor) for axis, factor in pairs)
+        wanted = tuple(_scale_size(value.shape[axis], factor) for axis, factor in pairs)
     else:
         wanted = tuple(sizes)
     made = Resize(
@@ -316,7 +316,7 @@ def resize(
     return apply(made, value)
 
 
-def _scaled(size: Dim, factor: float) -> Dim:
+def _scale_size(size: Dim, factor: float) -> Dim:
     """floor(size * factor); a symbolic size takes factors that floats hold exactly."""
     require(
         0 < factor < math.inf, "resize: no such scale", expected="a positive number", found=factor
@@ -336,7 +336,7 @@ def _scaled(size: Dim, factor: float) -> Dim:
     return size * exact.numerator // exact.denominator
 
 
-def _weighted_sum(x: Value, taps: list[tuple[Value, Value | None]], axis: int, count: Dim) -> Value:
+def _sum_weighted(x: Value, taps: list[tuple[Value, Value | None]], axis: int, count: Dim) -> Value:
     """The sum of the elements at the taps' places along ``axis``, each times its weight."""
     beside = (1,) * (x.rank - 1 - axis)
     total: Value | None = None

@@ -49,7 +49,7 @@ def format_shape(shape: Shape) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def decided(*sizes: Dim) -> tuple[Symbol, ...]:
+def result_symbols(*sizes: Dim) -> tuple[Symbol, ...]:
     """The sizes that are symbols of their own: what an op that names its result's sizes binds."""
     return tuple(size for size in sizes if isinstance(size, Symbol))
 

@@ -51,12 +51,12 @@ class SchurIteration(ABC):
 
     def element(self, row: Scalar, column: Scalar) -> Scalar:
         """An element of the matrix; a row or column that is outside becomes the nearest one."""
-        return self.b.load(self.h.matrix, [*self.at, self._held(row), self._held(column)])
+        return self.b.load(self.h.matrix, [*self.at, self._hold_row(row), self._hold_row(column)])
 
     def _put(self, row: Scalar, column: Scalar, value: Scalar) -> None:
-        self.b.store(self.h.matrix, [*self.at, self._held(row), self._held(column)], value)
+        self.b.store(self.h.matrix, [*self.at, self._hold_row(row), self._hold_row(column)], value)
 
-    def _held(self, row: Scalar) -> Scalar:
+    def _hold_row(self, row: Scalar) -> Scalar:
         return self.b.clamp(row, 0, self.h.size)
 
     def _goes_on(self) -> Scalar:

@@ -30,7 +30,7 @@ from monograph.ir.types import (
     f32,
     i64,
 )
-from monograph.ops.rules import decided, normalize_axis, require
+from monograph.ops.rules import normalize_axis, require, result_symbols
 
 COUNT = TensorType(i64, ())
 
@@ -367,7 +367,7 @@ class ConcatFromSequence(Op):
         return np.empty(shape, self.dtype.numpy)
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.size)
+        return result_symbols(self.size)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -77,7 +77,7 @@ class Slice(Op):
         shape = node.operands[0].shape
         low = tuple(start for start, _ in self._ranges(shape))
         interior = tuple(step - 1 for step in self.steps)
-        covered = zip(low, map(_dilated, grad.shape, interior), strict=True)
+        covered = zip(low, map(_dilate_dim, grad.shape, interior), strict=True)
         high = tuple(dim - start - size for dim, (start, size) in zip(shape, covered, strict=True))
         return (apply(Pad(low, high, interior, zero_of(grad)), grad),)
 
@@ -116,7 +116,7 @@ def _inside(position: Dim, dim: Dim) -> Dim:
     return dim_min(from_start, dim)
 
 
-def _dilated(dim: Dim, interior: int) -> Dim:
+def _dilate_dim(dim: Dim, interior: int) -> Dim:
     """The size once ``interior`` elements stand between each two."""
     return dim + dim_max(dim - 1, 0) * interior if interior else dim
 
@@ -191,18 +191,18 @@ class Pad(Op):
             found=self.interior,
         )
         data.check_fill(self.name, self.value, x.dtype)
-        inner = self._dilated_shape(x.shape)
-        return x.with_shape(_padded(self.name, x, inner, self.low, self.high))
+        inner = self._dilate_shape(x.shape)
+        return x.with_shape(_pad_shape(self.name, x, inner, self.low, self.high))
 
-    def _dilated_shape(self, shape: Shape) -> Shape:
+    def _dilate_shape(self, shape: Shape) -> Shape:
         if not self.interior:
             return shape
-        return tuple(map(_dilated, shape, self.interior))
+        return tuple(map(_dilate_dim, shape, self.interior))
 
     def evaluate(self, x: Array) -> Array:
         low = data.static_sizes(self.name, self.low)
         high = data.static_sizes(self.name, self.high)
-        inner = data.static_sizes(self.name, self._dilated_shape(x.shape))
+        inner = data.static_sizes(self.name, self._dilate_shape(x.shape))
         require_sizes(self.name, [sum(parts) for parts in zip(low, inner, high, strict=True)])
         grown = [max(a, 0) + b + max(c, 0) for a, b, c in zip(low, inner, high, strict=True)]
         result = np.full(grown, self.value, x.dtype)
@@ -264,7 +264,7 @@ def _check_amounts(name: str, low: Shape, high: Shape, x: TensorType) -> None:
     )
 
 
-def _padded(name: str, x: TensorType, inner: Shape, low: Shape, high: Shape) -> Shape:
+def _pad_shape(name: str, x: TensorType, inner: Shape, low: Shape, high: Shape) -> Shape:
     """The shape once padded; a dimension that must come out negative is an error."""
     shape = tuple(before + dim + after for before, dim, after in zip(low, inner, high, strict=True))
     require(
@@ -326,7 +326,7 @@ class PadBorder(Op):
                     expected=f"at most {dim}",
                     found=f"{-amount}, from {x}",
                 )
-        return x.with_shape(_padded("pad", x, x.shape, self.low, self.high))
+        return x.with_shape(_pad_shape("pad", x, x.shape, self.low, self.high))
 
     def _most(self, dim: Dim, amount: Dim) -> Dim | None:
         """The widest border that can be filled; None for no bound."""

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from monograph.ir.build import Operand, apply, apply_many, promoted
+from monograph.ir.build import Operand, apply, apply_many, promote_operands
 from monograph.ir.dims import provably_different
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import LoopBuilder
@@ -35,7 +35,6 @@ from monograph.ops import (
 from monograph.ops import shape as shape_ops
 from monograph.ops.matrices import (
     adjoint,
-    doubled,
     fit,
     real_dtype,
     require_matrix,
@@ -43,6 +42,7 @@ from monograph.ops.matrices import (
     sample_complex,
     sample_matrix,
     square_type,
+    to_double,
 )
 from monograph.ops.matrix_exp_loops import lower_matrix_exp
 from monograph.ops.reduce import as_float
@@ -77,7 +77,7 @@ class Solve(LinearSystem):
     complex_loops: ClassVar[bool] = True
 
     def evaluate(self, a: Array, b: Array) -> Array:
-        return np.linalg.solve(doubled(a), doubled(b))
+        return np.linalg.solve(to_double(a), to_double(b))
 
     def lower_loops(self, b: LoopBuilder) -> None:
         matrix_loops.lower_solve(b)
@@ -109,7 +109,7 @@ def _systems() -> Iterator[tuple[str, Array, Array]]:
 @function
 def solve(a: Operand, b: Operand, left: bool = True) -> Value:
     """The x with a x = b or, unless ``left``, x a = b; a vector b gives a vector."""
-    matrix, columns = promoted(as_float(a), as_float(b))
+    matrix, columns = promote_operands(as_float(a), as_float(b))
     if columns.rank == 1:
         axis = -1 if left else -2
         return shape_ops.squeeze(solve(matrix, shape_ops.unsqueeze(columns, axis), left), axis)
@@ -131,7 +131,7 @@ class TriangularSolve(LinearSystem):
     complex_loops: ClassVar[bool] = True
 
     def evaluate(self, a: Array, b: Array) -> Array:
-        matrix, columns = doubled(a), doubled(b)
+        matrix, columns = to_double(a), to_double(b)
         if self.upper:  # turned over, an upper triangle is a lower one
             matrix, columns = matrix[..., ::-1, ::-1], columns[..., ::-1, :]
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -186,7 +186,7 @@ def triangular_solve(
         expected="none, transpose or adjoint",
         found=transpose,
     )
-    matrix, columns = promoted(as_float(a), as_float(b))
+    matrix, columns = promote_operands(as_float(a), as_float(b))
     if columns.rank == 1:
         axis = -1 if left else -2
         wide = shape_ops.unsqueeze(columns, axis)
@@ -212,7 +212,7 @@ class Inverse(Op):
         return square_type(self.name, x)
 
     def evaluate(self, x: Array) -> Array:
-        return np.linalg.inv(doubled(x))
+        return np.linalg.inv(to_double(x))
 
     def lower_loops(self, b: LoopBuilder) -> None:
         matrix_loops.lower_inverse(b)
@@ -245,7 +245,7 @@ class Determinant(Op):
         return x.with_shape(x.shape[:-2])
 
     def evaluate(self, x: Array) -> Array:
-        return np.asarray(np.linalg.det(doubled(x)))
+        return np.asarray(np.linalg.det(to_double(x)))
 
     def lower_loops(self, b: LoopBuilder) -> None:
         matrix_loops.lower_determinant(b)
@@ -288,7 +288,7 @@ class Slogdet(Op):
         return sign, sign.with_dtype(real_dtype(x.dtype))
 
     def evaluate(self, x: Array) -> tuple[Array, Array]:
-        sign, magnitude = np.linalg.slogdet(doubled(x))
+        sign, magnitude = np.linalg.slogdet(to_double(x))
         return np.asarray(sign), np.asarray(magnitude)
 
     def lower_loops(self, b: LoopBuilder) -> None:
@@ -327,7 +327,7 @@ class MatrixExp(Op):
 
     def evaluate(self, x: Array) -> Array:
         """Taylor's series of x / 2ˢ, whose norm is at most a half, squared s times."""
-        matrix = doubled(x)
+        matrix = to_double(x)
         norm = np.abs(matrix).sum(-2).max(-1, initial=0.0)
         halvings = np.ceil(np.log2(np.where((norm > 0) & np.isfinite(norm), norm, 0.5))) + 1
         halvings = np.maximum(halvings, 0)[..., None, None]
@@ -402,14 +402,16 @@ def pseudo_inverse(
     value = as_float(x)
     if hermitian:
         eigenvalues, vectors = spectral.eigh(value)
-        kept = _kept(elementwise.abs(eigenvalues), value, relative, absolute)
+        kept = _is_above_tolerance(elementwise.abs(eigenvalues), value, relative, absolute)
         return _product(vectors, _reciprocal(eigenvalues, kept), adjoint(vectors))
     u, s, vh = spectral.svd(value)
-    kept = _kept(s, value, relative, absolute)
+    kept = _is_above_tolerance(s, value, relative, absolute)
     return _product(adjoint(vh), _reciprocal(s, kept), adjoint(u))
 
 
-def _kept(magnitudes: Value, x: Value, relative: float | None, absolute: float) -> Value:
+def _is_above_tolerance(
+    magnitudes: Value, x: Value, relative: float | None, absolute: float
+) -> Value:
     """Which singular values lie above the tolerance."""
     if magnitudes.shape[-1] == 0:
         return elementwise.greater(magnitudes, 0.0)
@@ -444,20 +446,20 @@ def matrix_rank(
         magnitudes = elementwise.abs(spectral.eigh_values(value))
     else:
         magnitudes = spectral.singular_values(value)
-    return reduce.count_nonzero(_kept(magnitudes, value, relative, absolute), -1)
+    return reduce.count_nonzero(_is_above_tolerance(magnitudes, value, relative, absolute), -1)
 
 
 @function
 def least_squares(a: Operand, b: Operand, relative: float | None = None) -> Value:
     """The x that makes a x - b least; the shortest such x where several do."""
-    matrix, columns = promoted(as_float(a), as_float(b))
+    matrix, columns = promote_operands(as_float(a), as_float(b))
     return linalg.matmul(pseudo_inverse(matrix, relative), columns)
 
 
 @function
 def cholesky_solve(b: Operand, factor: Operand, upper: bool = False) -> Value:
     """The x with a x = b, for the Cholesky factor of a."""
-    columns, triangle_ = promoted(as_float(b), as_float(factor))
+    columns, triangle_ = promote_operands(as_float(b), as_float(factor))
     if upper:
         half = triangular_solve(triangle_, columns, upper, transpose="adjoint")
         return triangular_solve(triangle_, half, upper)
@@ -477,7 +479,7 @@ def lu_solve(
 
     ``transpose`` solves with the transpose or the adjoint of a instead.
     """
-    both, columns = promoted(as_float(packed), as_float(b))
+    both, columns = promote_operands(as_float(packed), as_float(b))
     if not left:  # x a = b is aᵀ xᵀ = bᵀ
         rows = shape_ops.swapaxes(columns, -1, -2)
         turned: Transposition = "transpose" if transpose == "none" else "none"

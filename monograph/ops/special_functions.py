@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from monograph.ir.build import Operand, promoted
+from monograph.ir.build import Operand, promote_operands
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Gradients, op
 from monograph.ir.operators import function
@@ -130,7 +130,7 @@ def ndtri(x: Operand) -> Value:
 
 def _float_pair(a: Operand, b: Operand) -> tuple[Value, Value]:
     """Two operands as floats of one dtype."""
-    left, right = (reduce.one_value(floating(value)) for value in promoted(a, b))
+    left, right = (reduce.one_value(floating(value)) for value in promote_operands(a, b))
     return left, right
 
 

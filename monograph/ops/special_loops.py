@@ -155,13 +155,13 @@ def lower_polynomial(
             pending = b.apply("logical_and", pending, _not(b, swift))
         result = Variable(known)
         with b.when(pending):
-            result.set(_recurred(b, recurrence, x, degree))
+            result.set(_run_recurrence(b, recurrence, x, degree))
         return result.get()
 
     for_each_element(b, value)
 
 
-def _recurred(b: LoopBuilder, recurrence: Recurrence, x: Number, degree: Number) -> Number:
+def _run_recurrence(b: LoopBuilder, recurrence: Recurrence, x: Number, degree: Number) -> Number:
     """The polynomial of a positive degree."""
     before, current = Variable(x.of(1.0)), Variable(recurrence.first(x))
     count = Variable(x.of(1.0))

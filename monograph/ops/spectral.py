@@ -28,7 +28,6 @@ from monograph.ops.matrices import (
     adjoint,
     complex_dtype,
     diagonal,
-    doubled,
     fit,
     on_diagonal,
     real_dtype,
@@ -37,13 +36,14 @@ from monograph.ops.matrices import (
     sample_matrices,
     sample_matrix,
     square_type,
+    to_double,
     with_diagonal,
 )
 from monograph.ops.reduce import as_float
 from monograph.ops.svd_loops import lower_singular_values, lower_svd
 
 
-def _scaled_columns(x: Value, factors: Value) -> Value:
+def _scale_columns(x: Value, factors: Value) -> Value:
     """Each column times its factor."""
     return x * elementwise.cast(shape_ops.unsqueeze(factors, -2), x.dtype)
 
@@ -74,7 +74,7 @@ class Eigh(Op):
         return vectors.with_shape(vectors.shape[:-1]).with_dtype(real_dtype(x.dtype)), vectors
 
     def evaluate(self, x: Array) -> tuple[Array, Array]:
-        values, vectors = np.linalg.eigh(doubled(x), "U" if self.upper else "L")
+        values, vectors = np.linalg.eigh(to_double(x), "U" if self.upper else "L")
         return values, vectors
 
     def lower_loops(self, b: LoopBuilder) -> None:
@@ -129,7 +129,7 @@ class EighValues(Op):
         return square.with_shape(square.shape[:-1]).with_dtype(real_dtype(x.dtype))
 
     def evaluate(self, x: Array) -> Array:
-        return np.linalg.eigvalsh(doubled(x), "U" if self.upper else "L")
+        return np.linalg.eigvalsh(to_double(x), "U" if self.upper else "L")
 
     def lower_loops(self, b: LoopBuilder) -> None:
         lower_eigh_values(b, self.upper)
@@ -137,7 +137,7 @@ class EighValues(Op):
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
         _, vectors = apply_many(Eigh(self.upper), x)
-        return (fit(linalg.matmul(_scaled_columns(vectors, grad), adjoint(vectors)), x),)
+        return (fit(linalg.matmul(_scale_columns(vectors, grad), adjoint(vectors)), x),)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -167,7 +167,7 @@ class Eig(Op):
         return vectors.with_shape(vectors.shape[:-1]), vectors
 
     def evaluate(self, x: Array) -> tuple[Array, Array]:
-        values, vectors = np.linalg.eig(doubled(x))
+        values, vectors = np.linalg.eig(to_double(x))
         return values, vectors
 
     def lower_loops(self, b: LoopBuilder) -> None:
@@ -178,7 +178,7 @@ class Eig(Op):
         values, vectors = node.results
         turned = linalg.matmul(adjoint(vectors), grad_vectors)
         along = elementwise.real(diagonal(turned))  # a vector's length is fixed at 1
-        across = turned - linalg.matmul(adjoint(vectors), _scaled_columns(vectors, along))
+        across = turned - linalg.matmul(adjoint(vectors), _scale_columns(vectors, along))
         inner = with_diagonal(across / elementwise.conj(_gaps(values)), grad_values)
         outer = solve.solve(adjoint(vectors), linalg.matmul(inner, adjoint(vectors)))
         return (fit(outer, node.operands[0]),)
@@ -222,7 +222,7 @@ class EigValues(Op):
         return square.with_shape(square.shape[:-1])
 
     def evaluate(self, x: Array) -> Array:
-        return np.linalg.eigvals(doubled(x))
+        return np.linalg.eigvals(to_double(x))
 
     def lower_loops(self, b: LoopBuilder) -> None:
         lower_eig_values(b)
@@ -272,7 +272,7 @@ class Svd(Op):
         )
 
     def evaluate(self, x: Array) -> tuple[Array, Array, Array]:
-        u, s, vh = np.linalg.svd(doubled(x), self.full_matrices)
+        u, s, vh = np.linalg.svd(to_double(x), self.full_matrices)
         return u, s, vh
 
     def lower_loops(self, b: LoopBuilder) -> None:
@@ -312,7 +312,7 @@ class Svd(Op):
         def modulus(x: Value) -> tuple[Value, ...]:
             """Through c128, in which u and vh share a free angle that the loss does not see."""
             u, s, vh = svd(elementwise.complex(x, x[::-1, ::-1] * x))
-            middle = linalg.matmul(_scaled_columns(u, s * s), vh)
+            middle = linalg.matmul(_scale_columns(u, s * s), vh)
             return elementwise.real(middle), elementwise.imag(middle), elementwise.abs(u)
 
         yield Sample(modulus, (sample_matrix(4, 3),), "complex inside")
@@ -337,7 +337,7 @@ class SingularValues(Op):
         return x.with_shape(shape).with_dtype(real_dtype(x.dtype))
 
     def evaluate(self, x: Array) -> Array:
-        return np.asarray(np.linalg.svd(doubled(x), compute_uv=False))
+        return np.asarray(np.linalg.svd(to_double(x), compute_uv=False))
 
     def lower_loops(self, b: LoopBuilder) -> None:
         lower_singular_values(b)
@@ -345,7 +345,7 @@ class SingularValues(Op):
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
         u, _, vh = svd(x)
-        return (fit(linalg.matmul(_scaled_columns(u, grad), vh), x),)
+        return (fit(linalg.matmul(_scale_columns(u, grad), vh), x),)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

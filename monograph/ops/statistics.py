@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from monograph.errors import EvaluationError
-from monograph.ir.build import Operand, apply, apply_many, as_operands, cast_to, graph_of, promoted
+from monograph.ir.build import (
+    Operand,
+    apply,
+    apply_many,
+    as_operands,
+    cast_to,
+    graph_of,
+    promote_operands,
+)
 from monograph.ir.dims import Dim, Shape, Symbol, provably_less
 from monograph.ir.graph import Value
 from monograph.ir.lower import LoopBuilder, Lowering, Position, Scalar
@@ -22,10 +30,10 @@ from monograph.ops import data, elementwise, index, joining, reduce, slicing
 from monograph.ops import shape as shape_ops
 from monograph.ops.index.lookup import new_symbol_name
 from monograph.ops.rules import (
-    decided,
     normalize_axis,
     require,
     require_integer,
+    result_symbols,
     same_dim,
     same_dtype,
 )
@@ -95,7 +103,7 @@ class Bincount(Op):
         return counts
 
     def binds(self) -> tuple[Symbol, ...]:
-        return () if self.is_settled else decided(self.length)
+        return () if self.is_settled else result_symbols(self.length)
 
     def has_loops(self) -> bool:
         """Only a length that is known before it runs."""
@@ -151,7 +159,7 @@ def bincount(x: Operand, weights: Operand | None = None, minimum: int = 0) -> Va
     return apply(Bincount(length, minimum), value, beside)
 
 
-def _bisected(b: Lowering, length: Dim, steps: int, is_after: Callable[[Scalar], Scalar]) -> Scalar:
+def _bisect(b: Lowering, length: Dim, steps: int, is_after: Callable[[Scalar], Scalar]) -> Scalar:
     """The first of ``length`` places, in order, that ``is_after`` holds for; ``length`` if none."""
     low, high = b.index(0), b.index(length)
     for _ in range(steps):
@@ -230,7 +238,7 @@ class Searchsorted(Op):
 
         most = length if isinstance(length, int) else length.bounds()[1]
         if most is not None:
-            return _bisected(b, length, most.bit_length(), is_after)
+            return _bisect(b, length, most.bit_length(), is_after)
         end = b.index(length)
         first = b.reduce("min", (length,), lambda at: b.select(is_after(at[0]), at[0], end))
         return b.apply("minimum", first, end)
@@ -257,7 +265,7 @@ def searchsorted(
     sorted: Operand, values: Operand, right: bool = False, sorter: Operand | None = None
 ) -> Value:
     """The place of each value in ``sorted`` (put in order by ``sorter`` first, if given)."""
-    table, sought = promoted(sorted, values)
+    table, sought = promote_operands(sorted, values)
     if sorter is not None:
         table = index.take_along_axis(table, sorter, -1)
     return apply(Searchsorted(right), table, sought)
@@ -396,7 +404,7 @@ class Unique(Op):
         return values, first, inverse, counts
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.count)
+        return result_symbols(self.count)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -459,7 +467,7 @@ class UniqueConsecutive(Op):
         return values, np.cumsum(starts) - 1, lengths
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.count)
+        return result_symbols(self.count)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

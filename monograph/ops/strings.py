@@ -17,7 +17,7 @@ from monograph.ir.dims import Dim, Symbol, dim_max, provably_less, shape_product
 from monograph.ir.lower import LoopBuilder, Scalar
 from monograph.ir.op import Op, Sample, op
 from monograph.ir.types import Array, TensorType, bool_, f32, i64, string
-from monograph.ops.rules import broadcast_shapes, decided, require
+from monograph.ops.rules import broadcast_shapes, require, result_symbols
 
 MOST_ITEMS = 1024
 """Numbers, in all n-grams together, that are written out as code."""
@@ -76,7 +76,7 @@ class StringSplit(Op):
         return parts.reshape(*x.shape, most), counts.reshape(x.shape)
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.parts)
+        return result_symbols(self.parts)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -145,15 +145,17 @@ class StringNormalize(Op):
         return np.array(words, object).reshape((*x.shape[:-1], len(words)))
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.count)
+        return result_symbols(self.count)
 
     def _normal(self, text: str) -> str:
         plain = text if text.isascii() else _without_accents(text)
         if self.case_sensitive:
-            return self._cased(_without(plain, self.stopwords))
-        return _without(self._cased(plain), [self._cased(word) for word in self.stopwords])
+            return self._change_case(_without(plain, self.stopwords))
+        return _without(
+            self._change_case(plain), [self._change_case(word) for word in self.stopwords]
+        )
 
-    def _cased(self, text: str) -> str:
+    def _change_case(self, text: str) -> str:
         return {"none": text, "lower": text.lower(), "upper": text.upper()}[self.case]
 
     @classmethod

@@ -18,7 +18,7 @@ from monograph.ops.bidiagonal_loops import LEFT, RIGHT, Bidiagonal, Iteration, m
 from monograph.ops.householder_loops import reflect_columns, reflect_rows
 from monograph.ops.iteration_loops import scale_down, sort_places
 from monograph.ops.loop_numbers import Numbers
-from monograph.ops.matrix_loops import doubled, working_dtype
+from monograph.ops.matrix_loops import load_double, working_dtype
 from monograph.ops.rotation_loops import (
     Recorder,
     Rotations,
@@ -53,7 +53,7 @@ def lower_svd(b: LoopBuilder, full_matrices: bool) -> None:
         _singular_values(b, b.result(1), with_vectors=False)
         return
     found = _singular_values(b, b.result(1), with_vectors=True)
-    left, right = _left(b, found, full_matrices), _right(b, found)
+    left, right = _compute_left_vectors(b, found, full_matrices), _right(b, found)
     n, t = Numbers(b), found.bidiagonal
 
     def element(batch: Position, number: Scalar, row: Scalar, is_left: bool) -> Scalar:
@@ -108,7 +108,7 @@ def _right(b: LoopBuilder, found: SingularValues) -> Memory:
     return strips
 
 
-def _left(b: LoopBuilder, found: SingularValues, full_matrices: bool) -> Memory:
+def _compute_left_vectors(b: LoopBuilder, found: SingularValues, full_matrices: bool) -> Memory:
     """The left singular vectors as rows, in strips: as many as there are values, or all."""
     t, dtype = found.bidiagonal, working_dtype(b)
     batch = b.operands[0].shape[:-2]
@@ -148,8 +148,8 @@ def _singular_values(b: LoopBuilder, values: Memory, with_vectors: bool) -> Sing
         return _either(
             b,
             is_wide,
-            lambda: n.conjugate(doubled(b, 0, [*entry, *turned])),
-            lambda: doubled(b, 0, [*entry, *straight]),
+            lambda: n.conjugate(load_double(b, 0, [*entry, *turned])),
+            lambda: load_double(b, 0, [*entry, *straight]),
         )
 
     b.fill(t.matrix, element)

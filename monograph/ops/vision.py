@@ -173,7 +173,7 @@ def _taps(
     """The elements along one dimension that a sample is made of, and their weights."""
 
     def moved(place: Value) -> Value:
-        return _moved_inside(place, size, outside, align_corners)
+        return _move_inside(place, size, outside, align_corners)
 
     if mode == "nearest":
         return [(elementwise.round(moved(position)), data.ones_like(position))]
@@ -200,16 +200,16 @@ def _cubic_weights(beyond: Value) -> list[Value]:
     return [far(beyond + 1.0), near(beyond), near(1.0 - beyond), far(2.0 - beyond)]
 
 
-def _moved_inside(place: Value, size: Dim, outside: Outside, align_corners: bool) -> Value:
+def _move_inside(place: Value, size: Dim, outside: Outside, align_corners: bool) -> Value:
     """A position as the one whose element stands for it."""
     if outside == "zeros":
         return place
     if outside == "reflection":
-        place = _mirrored(place, size, align_corners)
+        place = _reflect(place, size, align_corners)
     return elementwise.minimum(elementwise.maximum(place, 0.0), _number(size - 1, place))
 
 
-def _mirrored(place: Value, size: Dim, align_corners: bool) -> Value:
+def _reflect(place: Value, size: Dim, align_corners: bool) -> Value:
     """A position reflected at both ends: at the outermost middles, or half an element beyond."""
     low = 0.0 if align_corners else -0.5
     span = _number(dim_max(size - 1, 1) if align_corners else size, place)

@@ -59,7 +59,7 @@ def flip_weights(node: Node) -> Value | None:
     """conv_transpose(x, w) → conv(x, flip(transpose(w))), for stride one."""
     op = node.op
     assert isinstance(op, ConvTranspose)
-    padding = _flipped_padding(node, op)
+    padding = _flip_padding(node, op)
     if padding is None:
         return None
     x, weight, *bias = node.operands
@@ -72,7 +72,7 @@ def flip_weights(node: Node) -> Value | None:
     return apply(Conv(op.stride, padding, op.dilation, groups), x, flipped, *bias)
 
 
-def _flipped_padding(node: Node, op: ConvTranspose) -> Pairs | None:
+def _flip_padding(node: Node, op: ConvTranspose) -> Pairs | None:
     """The zeros that the windows of the convolution reach; None if it is none."""
     kernel = node.operands[1].shape[2:]
     pairs: list[tuple[int, int]] = []

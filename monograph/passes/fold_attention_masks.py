@@ -67,7 +67,7 @@ def _fold(node: Node, op: Attention, known: ConstantEvaluator, counters: dict[st
     query, key = operands[:2]
     square = (query.shape[-2], key.shape[-2])
     parts = _conjuncts(mask)
-    said = [_said_by(part, square, known) or (False, True) for part in parts]
+    said = [_classify_part(part, square, known) or (False, True) for part in parts]
     left = [part for part, (_, has_more) in zip(parts, said, strict=True) if has_more]
     causal = op.causal or any(is_causal for is_causal, _ in said)
     if causal and not op.causal and not _hides_later_keys(op, query, mask, left):
@@ -78,7 +78,7 @@ def _fold(node: Node, op: Attention, known: ConstantEvaluator, counters: dict[st
     counters["causal"] += causal and not op.causal
     counters["left_out"] += not left
     with node.graph.inserting_before(node, node.location):
-        masks: tuple[Value, ...] = (mask,) if len(left) == len(parts) else _joined(left)
+        masks: tuple[Value, ...] = (mask,) if len(left) == len(parts) else _join_parts(left)
         made = replace(op, causal=causal, fill=op.fill if masks else -math.inf)
         result = node.graph.create(made, (*operands, *masks)).result
     node.graph.replace(node, [result])
@@ -105,7 +105,7 @@ def _conjuncts(mask: Value) -> list[Value]:
     return [mask]
 
 
-def _joined(parts: list[Value]) -> tuple[Value, ...]:
+def _join_parts(parts: list[Value]) -> tuple[Value, ...]:
     if not parts:
         return ()
     whole = parts[0]
@@ -114,7 +114,7 @@ def _joined(parts: list[Value]) -> tuple[Value, ...]:
     return (whole,)
 
 
-def _said_by(
+def _classify_part(
     part: Value, square: tuple[Dim, Dim], known: ConstantEvaluator
 ) -> tuple[bool, bool] | None:
     """(whether it makes the attention causal, whether it says more than that); None if unknown."""
@@ -153,7 +153,7 @@ def _is_true_everywhere(part: Value) -> bool:
         return False
     smaller, larger = node.operands if isinstance(node.op, LessEqual) else node.operands[::-1]
     number = real_splat(smaller)
-    return number is not None and number <= 0 and _counted_axis(larger) is not None
+    return number is not None and number <= 0 and _find_counting_axis(larger) is not None
 
 
 def _orders_positions(part: Value) -> bool:
@@ -162,10 +162,10 @@ def _orders_positions(part: Value) -> bool:
     if node is None or not isinstance(node.op, LessEqual | GreaterEqual):
         return False
     smaller, larger = node.operands if isinstance(node.op, LessEqual) else node.operands[::-1]
-    return _counted_axis(smaller) == 1 and _counted_axis(larger) == 2
+    return _find_counting_axis(smaller) == 1 and _find_counting_axis(larger) == 2
 
 
-def _counted_axis(value: Value) -> int | None:
+def _find_counting_axis(value: Value) -> int | None:
     """The axis, from the last one on, along which a value counts 0, 1, 2…"""
     from_end = 0
     while value.producer is not None and isinstance(value.producer.op, Expand | Reshape):

@@ -21,7 +21,7 @@ from monograph.ops.linalg import DotGeneral, Linear, Matmul
 from monograph.ops.shape import Reshape, Transpose
 from monograph.ops.slicing import Slice
 from monograph.passes.base import Pass, PassResult
-from monograph.rewrite.constant_evaluator import stored_contents
+from monograph.rewrite.constant_evaluator import find_contents
 
 MAX_ALWAYS_FOLDED_ELEMENTS = 64
 """Results of at most this many elements fold whatever they replace."""
@@ -73,7 +73,7 @@ class FoldConstants(Pass):
             if not _is_foldable(node):
                 continue
             refusal = self._refusal(node, apart)
-            whole = _computed_later(node) if refusal is None else _filled(node)
+            whole = _defer_evaluation(node) if refusal is None else _evaluate_filled(node)
             if whole is not None:
                 _replace(node, [whole], labels)
                 counters["folded"] += 1
@@ -84,7 +84,7 @@ class FoldConstants(Pass):
             try:
                 with np.errstate(all="ignore"):
                     results = evaluate_node(
-                        node, [stored_contents(value) for value in node.operands], {}
+                        node, [find_contents(value) for value in node.operands], {}
                     )
             except EvaluationError:
                 counters["failed"] += 1
@@ -146,7 +146,7 @@ def _bytes(value: Value) -> int:
     return total
 
 
-def _filled(node: Node) -> Data | None:
+def _evaluate_filled(node: Node) -> Data | None:
     """The result of an elementwise op on operands filled with one element each: as small."""
     if not node.op.has(Trait.ELEMENTWISE) or len(node.results) != 1:
         return None
@@ -185,7 +185,7 @@ def _is_taken_apart(whole: Value) -> bool:
     return sum(_bytes(user.result) for user in users if user.is_used) <= _bytes(whole)
 
 
-def _computed_later(node: Node) -> LazyData | None:
+def _defer_evaluation(node: Node) -> LazyData | None:
     """The result of a node on weights, if that is large and computing it cannot fail."""
     if len(node.results) != 1 or np.prod(node.result.tensor.static_shape()) < MIN_LAZY_ELEMENTS:
         return None

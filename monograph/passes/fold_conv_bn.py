@@ -60,7 +60,7 @@ def fold_batch_norm(node: Node) -> Value | None:
     x, weight, *bias = layer.operands
     shift = (bias[0] - mean if bias else -mean) * factor + beta
     return layer.graph.create(
-        layer.op, (x, _scaled(layer, weight, factor), shift), location=layer.location
+        layer.op, (x, _scale_channels(layer, weight, factor), shift), location=layer.location
     ).result
 
 
@@ -77,7 +77,7 @@ def _can_absorb(layer: Node, norm: Node) -> bool:
     return all(isinstance(value.op, Constant | Weight) for value in parameters)
 
 
-def _scaled(layer: Node, weight: Value, factor: Value) -> Value:
+def _scale_channels(layer: Node, weight: Value, factor: Value) -> Value:
     """The weight with each output channel multiplied by its factor."""
     axis = 1 if isinstance(layer.op, ConvTranspose) else 0
     column = [1] * weight.rank

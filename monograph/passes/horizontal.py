@@ -101,7 +101,7 @@ def _join(layers: Sequence[Node], order: Mapping[Node, int]) -> None:
     with graph.inserting_before(first, first.location):
         for layer in layers[1:]:
             for value in layer.operands[1:]:
-                _moved(value, order[first], order)
+                _move_constant(value, order[first], order)
         weights = [layer.operands[1] for layer in layers]
         parameters = [concat(weights, 0 if isinstance(first.op, Linear) else 1)]
         if len(first.operands) > 2:
@@ -115,7 +115,7 @@ def _join(layers: Sequence[Node], order: Mapping[Node, int]) -> None:
         graph.rename(part, name)
 
 
-def _moved(value: Value, place: int, order: Mapping[Node, int]) -> None:
+def _move_constant(value: Value, place: int, order: Mapping[Node, int]) -> None:
     """Make a constant here, unless it was made before; nobody else reads it."""
     maker = value.producer
     assert maker is not None, "a constant has a node"

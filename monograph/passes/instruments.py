@@ -53,7 +53,7 @@ def watching(*instruments: Instrument) -> Iterator[None]:
         _WATCHING.reset(token)
 
 
-def requested_instruments() -> list[Instrument]:
+def list_instruments() -> list[Instrument]:
     """The instruments that a caller (``watching``) or the environment asks for.
 
     The latter by ``MONOGRAPH_VERIFY`` and ``MONOGRAPH_DUMP``.

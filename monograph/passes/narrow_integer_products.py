@@ -94,13 +94,13 @@ def narrow_conv(node: Node) -> Value | None:
     if type(op) is not Conv or node.results[0].dtype is not i32:
         return None
     x, weight, *bias = node.operands
-    image, taps = _image(x), _known(weight)
+    image, taps = _image(x), _read_moved_weights(weight)
     if image is None or taps is None:
         return None
     is_depthwise = taps.shape[1] == 1 and op.groups == taps.shape[0] > 1
     if not is_depthwise and taps.shape[1] % FEWEST_CHANNELS:
         return None
-    known, padding = _signed(taps), image.padding()
+    known, padding = _to_signed_weights(taps), image.padding()
     if known is None or padding is None or (known.moved and op.groups != 1):
         return None
     stored = node.graph.add_weight(f"{_label(weight)}.bytes", ArrayData(known.stored))
@@ -108,7 +108,7 @@ def narrow_conv(node: Node) -> Value | None:
     total = apply(narrow, image.stored, stored, padding)
     sums = known.stored.reshape(len(taps), -1).sum(1, dtype=np.int32)
     column = (len(taps), *(1,) * (taps.ndim - 2))
-    total = _corrected(total, image.zero_point, sums.reshape(column))
+    total = _correct_sums(total, image.zero_point, sums.reshape(column))
     if known.moved:
         seen = reduce.sum(x, (1,), keepdims=True)
         ones = constant(np.ones((1, 1, *taps.shape[2:]), np.int32))
@@ -127,10 +127,10 @@ def narrow_dot(node: Node) -> Value | None:
     if op.lhs_batch or node.results[0].dtype is not i32:
         return None
     x, weight = node.operands
-    image, taps = _image(x), _known(weight)
+    image, taps = _image(x), _read_moved_weights(weight)
     if image is None or taps is None:
         return None
-    known = _signed(taps)
+    known = _to_signed_weights(taps)
     if known is None or (image.zero_point is None and _fits(weight)):
         return None
     stored = weight
@@ -139,7 +139,7 @@ def narrow_dot(node: Node) -> Value | None:
         stored = cast_to(stored, i32)
     total = apply(op, cast_to(image.stored, i32), stored)
     sums = known.stored.sum(op.rhs_contracting, dtype=np.int32)
-    total = _corrected(total, image.zero_point, sums)
+    total = _correct_sums(total, image.zero_point, sums)
     if known.moved:
         seen = reduce.sum(x, op.lhs_contracting)
         rows = shape_ops.reshape(seen, (*seen.shape, *(1,) * sums.ndim))
@@ -147,7 +147,7 @@ def narrow_dot(node: Node) -> Value | None:
     return total
 
 
-def _corrected(total: Value, zero_point: Value | None, sums: Array) -> Value:
+def _correct_sums(total: Value, zero_point: Value | None, sums: Array) -> Value:
     """Sums less what the zero point added to each."""
     if zero_point is None:
         return total
@@ -156,16 +156,16 @@ def _corrected(total: Value, zero_point: Value | None, sums: Array) -> Value:
 
 def _image(value: Value) -> _Image | None:
     """Words that were made of bytes, perhaps less a scalar."""
-    stored = _widened(value)
+    stored = _strip_widening(value)
     if stored is not None:
         return _Image(stored, None)
     node = value.producer
     if node is None or not isinstance(node.op, Add | Subtract):
         return None
     words, point = node.operands
-    if isinstance(node.op, Add) and _widened(words) is None:
+    if isinstance(node.op, Add) and _strip_widening(words) is None:
         words, point = point, words
-    stored = _widened(words)
+    stored = _strip_widening(words)
     if stored is None or point.rank:
         return None
     if isinstance(node.op, Subtract):
@@ -174,7 +174,7 @@ def _image(value: Value) -> _Image | None:
     return None if number is None else _Image(stored, constant(-np.asarray(number, np.int32)))
 
 
-def _widened(value: Value) -> Value | None:
+def _strip_widening(value: Value) -> Value | None:
     """The bytes that words were made of."""
     node = value.producer
     if node is None or not isinstance(node.op, Cast) or value.dtype is not i32:
@@ -183,7 +183,7 @@ def _widened(value: Value) -> Value | None:
     return stored if stored.dtype in BYTES else None
 
 
-def _known(value: Value) -> Array | None:
+def _read_moved_weights(value: Value) -> Array | None:
     """Weights, or bytes of them that were widened and moved by a constant, as words."""
     if isinstance(value.op, Constant | Weight):
         data = value.op.data
@@ -192,17 +192,17 @@ def _known(value: Value) -> Array | None:
     if node is None or value.dtype is not i32:
         return None
     if isinstance(node.op, Cast) and node.operands[0].dtype in BYTES:
-        found = _known(node.operands[0])
+        found = _read_moved_weights(node.operands[0])
         return None if found is None else found.astype(np.int32)
     if isinstance(node.op, Add | Subtract):
-        left, right = (_known(each) for each in node.operands)
+        left, right = (_read_moved_weights(each) for each in node.operands)
         if left is None or right is None:
             return None
         return left + right if isinstance(node.op, Add) else left - right
     return None
 
 
-def _signed(weights: Array) -> _Weights | None:
+def _to_signed_weights(weights: Array) -> _Weights | None:
     """Weights as signed bytes, moved no further than they must be; None if they are no bytes."""
     if weights.size == 0:
         return None
@@ -215,7 +215,7 @@ def _signed(weights: Array) -> _Weights | None:
 
 def _fits(weight: Value) -> bool:
     """Whether weights are signed bytes already, and widened."""
-    stored = _widened(weight)
+    stored = _strip_widening(weight)
     return stored is not None and stored.dtype is i8
 
 

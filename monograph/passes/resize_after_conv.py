@@ -59,7 +59,7 @@ def _move(node: Node) -> int:
     parts = _parts(x)
     if any(part.shape[2:] != node.result.shape[2:] for part in parts):
         return 0  # sizes that only the run finds equal: a sum would have those of another part
-    sources = [_enlarged(part, weight.shape[0]) for part in parts]
+    sources = [_strip_resize(part, weight.shape[0]) for part in parts]
     moved = [source for source in sources if source is not None]
     if not moved:
         return 0
@@ -86,7 +86,7 @@ def _parts(x: Value) -> Sequence[Value]:
     return node.operands if node.op.axis % x.rank == 1 else (x,)
 
 
-def _enlarged(part: Value, channels: Dim) -> Value | None:
+def _strip_resize(part: Value, channels: Dim) -> Value | None:
     """What an image was before it was enlarged for the convolution alone, if that had less."""
     node = part.producer
     if node is None or not isinstance(node.op, Resize) or len(part.uses) > 1:

@@ -39,16 +39,16 @@ class SeparateConvBias(RewritePass):
 @rewrite("separate_bias", root=Conv, floats="a narrow sum is rounded before the bias is added")
 def separate_bias(node: Node) -> Value | None:
     """conv(x, w, b) → conv(x, w) + b."""
-    return _separated(node)
+    return _separate_bias(node)
 
 
 @rewrite("separate_transposed_bias", root=ConvTranspose, floats="a narrow sum is rounded first")
 def separate_transposed_bias(node: Node) -> Value | None:
     """conv_transpose(x, w, b) → conv_transpose(x, w) + b."""
-    return _separated(node)
+    return _separate_bias(node)
 
 
-def _separated(node: Node) -> Value | None:
+def _separate_bias(node: Node) -> Value | None:
     op = node.op
     if len(node.operands) != 3 or type(op) not in (Conv, ConvTranspose):
         return None  # a third operand of other convolutions is a zero point

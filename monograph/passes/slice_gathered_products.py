@@ -62,13 +62,13 @@ def _narrow(node: Node, op: TakeAlongAxis, known: ConstantEvaluator) -> bool:
     """Replace one gather by one of less, if it is known to read little of a product."""
     x, indices = node.operands
     axis = op.axis % x.rank
-    part = _gathered(x, axis, indices, known) if _is_product(x, axis) else None
+    part = _find_gathered_range(x, axis, indices, known) if _is_product(x, axis) else None
     if part is None:
         return False
     start, limit = part
     with node.graph.inserting_before(node, node.location):
         less = _cut(x, axis, start, limit)
-        places = _moved(indices, start) if start else indices
+        places = _shift_positions(indices, start) if start else indices
         result = node.graph.create(op, (less, places)).result
     name = node.result.name
     node.graph.replace(node, [result])
@@ -76,7 +76,7 @@ def _narrow(node: Node, op: TakeAlongAxis, known: ConstantEvaluator) -> bool:
     return True
 
 
-def _moved(indices: Value, start: int) -> Value:
+def _shift_positions(indices: Value, start: int) -> Value:
     """Positions counted from another start; of what is spread, before it is."""
     node = indices.producer
     if node is None or not isinstance(node.op, Expand):
@@ -84,7 +84,7 @@ def _moved(indices: Value, start: int) -> Value:
     return node.graph.create(node.op, (node.operands[0] - start,)).result
 
 
-def _gathered(
+def _find_gathered_range(
     x: Value, axis: int, indices: Value, known: ConstantEvaluator
 ) -> tuple[int, int] | None:
     """From where to where an axis is read, if that is known and little of it."""
@@ -137,11 +137,11 @@ def _operand_axes(value: Value, axis: int) -> Sequence[int | None] | None:
         return None
     op = node.op
     if op.has(Trait.ELEMENTWISE):
-        return [_aligned(operand, axis - value.rank) for operand in node.operands]
+        return [_align_axis(operand, axis - value.rank) for operand in node.operands]
     if isinstance(op, Transpose):
         return [op.permutation[axis] % value.rank]
     if isinstance(op, Reshape):
-        return _reshaped(node.operands[0], value, axis)
+        return _trace_axis_through_reshape(node.operands[0], value, axis)
     if isinstance(op, Linear):
         is_last = axis == value.rank - 1
         axes = [None, 0, 0] if is_last else [axis, None, None]
@@ -149,13 +149,13 @@ def _operand_axes(value: Value, axis: int) -> Sequence[int | None] | None:
     return _factor_axes(node, axis) if isinstance(op, Matmul | DotGeneral) else None
 
 
-def _aligned(operand: Value, from_end: int) -> int | None:
+def _align_axis(operand: Value, from_end: int) -> int | None:
     """The axis of a broadcast operand, counted from the end; None if it is the same all along."""
     axis = operand.rank + from_end
     return None if axis < 0 or operand.shape[axis] == 1 else axis
 
 
-def _reshaped(source: Value, value: Value, axis: int) -> Sequence[int] | None:
+def _trace_axis_through_reshape(source: Value, value: Value, axis: int) -> Sequence[int] | None:
     """The axis of what is reshaped that stays one, with as many elements before it."""
     before, size = shape_product(value.shape[:axis]), value.shape[axis]
     for each, dim in enumerate(source.shape):

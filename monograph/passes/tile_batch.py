@@ -266,59 +266,59 @@ def _alone(node: Node) -> Op | None:
     return None
 
 
-def _reshaped(op: Op, rank: int) -> Op | None:
+def _tile_reshape(op: Op, rank: int) -> Op | None:
     assert isinstance(op, Reshape)
     return replace(op, shape=(1, *op.shape[1:]))
 
 
-def _expanded(op: Op, rank: int) -> Op | None:
+def _tile_expand(op: Op, rank: int) -> Op | None:
     assert isinstance(op, Expand)
     return replace(op, shape=(1, *op.shape[1:])) if rank == len(op.shape) else None
 
 
-def _concatenated(op: Op, rank: int) -> Op | None:
+def _tile_concatenate(op: Op, rank: int) -> Op | None:
     assert isinstance(op, Concat)
     return op if op.axis % rank != 0 else None
 
 
-def _transposed(op: Op, rank: int) -> Op | None:
+def _tile_transpose(op: Op, rank: int) -> Op | None:
     assert isinstance(op, Transpose)
     return op if op.permutation[0] % rank == 0 else None
 
 
-def _multiplied(op: Op, rank: int) -> Op | None:
+def _tile_matmul(op: Op, rank: int) -> Op | None:
     assert isinstance(op, DotGeneral)
     contracted = {axis % rank for axis in op.lhs_contracting}
     return op if not op.lhs_batch and 0 not in contracted else None
 
 
-def _resized(op: Op, rank: int) -> Op | None:
+def _tile_resize(op: Op, rank: int) -> Op | None:
     assert isinstance(op, Resize)
     return op if 0 not in {axis % rank for axis in op.axes} else None
 
 
-def _padded(op: Op, rank: int) -> Op | None:
+def _tile_pad(op: Op, rank: int) -> Op | None:
     assert isinstance(op, Pad)
     untouched = op.low[0] == 0 and op.high[0] == 0 and not (op.interior and op.interior[0])
     return op if untouched else None
 
 
-def _windowed(op: Op, rank: int) -> Op | None:
+def _tile_window(op: Op, rank: int) -> Op | None:
     return op
 
 
 _RULES: Mapping[type[Op], Callable[[Op, int], Op | None]] = {
-    Conv: _windowed,
-    ConvTranspose: _windowed,
-    AvgPool: _windowed,
-    MaxPool: _windowed,
-    Reshape: _reshaped,
-    Expand: _expanded,
-    Concat: _concatenated,
-    Transpose: _transposed,
-    DotGeneral: _multiplied,
-    Resize: _resized,
-    Pad: _padded,
+    Conv: _tile_window,
+    ConvTranspose: _tile_window,
+    AvgPool: _tile_window,
+    MaxPool: _tile_window,
+    Reshape: _tile_reshape,
+    Expand: _tile_expand,
+    Concat: _tile_concatenate,
+    Transpose: _tile_transpose,
+    DotGeneral: _tile_matmul,
+    Resize: _tile_resize,
+    Pad: _tile_pad,
 }
 """Ops that may work on one image at a time, besides those of elements and reductions."""
 

@@ -62,7 +62,7 @@ class ConstantEvaluator:
         if any(True for _ in node.op.symbols()):
             return ()
         if isinstance(node.op, Constant | Weight | Full):
-            stored = stored_contents(node.results[0])
+            stored = find_contents(node.results[0])
             return () if stored is None else (stored,)
         try:
             with np.errstate(all="ignore"):
@@ -77,17 +77,17 @@ class ConstantEvaluator:
         return is_small and not node.regions and not node.has_effect
 
 
-def stored_data(value: Value) -> Data | None:
+def find_data(value: Value) -> Data | None:
     """The data of a constant or weight."""
     op = value.op
     return op.data if isinstance(op, Constant | Weight) else None
 
 
-def stored_contents(value: Value) -> Array | None:
+def find_contents(value: Value) -> Array | None:
     """The elements of a constant, a weight, or a ``full`` of static size."""
     op = value.op
     if not isinstance(op, Full):
-        data = stored_data(value)
+        data = find_data(value)
         return None if data is None else data.array()
     if not value.tensor.is_static:
         return None

@@ -51,7 +51,7 @@ def short_splat(value: Value) -> float | None:
     return short if round_to(short, value.dtype) == number else number
 
 
-def filled(type_: TensorType, number: bool | int | float) -> Value:
+def fill(type_: TensorType, number: bool | int | float) -> Value:
     """A tensor of this type filled with a number."""
     if type_.shape == ():
         return constant(np.asarray(number).astype(type_.dtype.numpy))

@@ -22,7 +22,7 @@ from monograph.ops.elementwise import (
 )
 from monograph.ops.math import Reciprocal, Rsqrt, Sqrt, Square
 from monograph.ops.rectifier import Relu
-from monograph.ops.reduce import Mean, Reduction, Sum, Variance, reduced_shape
+from monograph.ops.reduce import Mean, Reduction, Sum, Variance, reduce_shape
 from monograph.ops.shape import Expand, Reshape, Unsqueeze
 from monograph.rewrite.constants import real_splat, round_to, short_splat
 
@@ -36,7 +36,7 @@ def strip_expand(value: Value) -> Value:
     return value
 
 
-def reduced(value: Value, cls: type[Reduction]) -> tuple[Value, Axes] | None:
+def match_reduction(value: Value, cls: type[Reduction]) -> tuple[Value, Axes] | None:
     """(x, axes) if the value is that reduction of x, in a shape that lies alongside x."""
     kept = strip_expand(value)
     node = _before_reshape(kept).producer
@@ -47,7 +47,7 @@ def reduced(value: Value, cls: type[Reduction]) -> tuple[Value, Axes] | None:
 
 def mean_of(value: Value) -> tuple[Value, Axes] | None:
     """(x, axes) if the value is the mean of x, in a shape that lies alongside x."""
-    found = reduced(value, Mean)
+    found = match_reduction(value, Mean)
     if found is not None:
         return found
     kept = strip_expand(value)
@@ -97,7 +97,7 @@ def difference(value: Value) -> tuple[Value, Value] | None:
     return None
 
 
-def centred(value: Value) -> tuple[Value, Axes] | None:
+def match_centering(value: Value) -> tuple[Value, Axes] | None:
     """(x, axes) if the value is x less its mean along the axes."""
     parts = difference(value)
     average = None if parts is None else mean_of(parts[1])
@@ -114,11 +114,11 @@ def variance_of(value: Value) -> tuple[Value, Axes] | None:
     value = _above_zero(value)
     node = _before_reshape(strip_expand(value)).producer
     if node is not None and isinstance(node.op, Variance):
-        return None if node.op.correction else reduced(value, Variance)
+        return None if node.op.correction else match_reduction(value, Variance)
     squares = mean_of(value)
     if squares is not None:
         base = square_of(squares[0])
-        found = None if base is None else centred(base)
+        found = None if base is None else match_centering(base)
         return found if found is not None and found[1] == squares[1] else None
     return _mean_of_squares_less_square_of_mean(value)
 
@@ -206,7 +206,7 @@ def _alongside(kept: Value, x: Value, axes: Axes) -> tuple[Value, Axes] | None:
     """(x, axes) if ``kept`` has 1 where x was reduced, or is a scalar of all of x."""
     normal = tuple(sorted(axis % x.rank for axis in axes)) if x.rank else ()
     scalar = kept.shape == () and len(normal) == x.rank
-    if not scalar and kept.shape != reduced_shape("reduction", x.shape, normal, True):
+    if not scalar and kept.shape != reduce_shape("reduction", x.shape, normal, True):
         return None
     return x, normal
 

@@ -22,7 +22,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Op, Trait
 from monograph.ir.types import Kind, TensorType
 from monograph.ops.elementwise import ORDERED
-from monograph.rewrite.constants import filled
+from monograph.rewrite.constants import fill
 from monograph.rewrite.match import Matcher, chain_roots
 from monograph.rewrite.pattern import trace_pattern
 
@@ -208,7 +208,7 @@ def as_values(node: Node, replacement: Replacement) -> tuple[Value, ...] | None:
     elif isinstance(replacement, tuple):
         values = replacement
     else:
-        values = (filled(node.result.tensor, replacement),)
+        values = (fill(node.result.tensor, replacement),)
     return None if values == node.results else values
 
 

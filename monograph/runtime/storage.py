@@ -29,7 +29,7 @@ from monograph.ir.data import ArrayData, Data, MissingData
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, copy_node
 from monograph.ir.lazy_data import LazyData
-from monograph.ir.named import can_name, named_class
+from monograph.ir.named import can_name, make_named_class
 from monograph.ir.text.printer import print_graph
 from monograph.ir.tree import LEAF, Structure
 from monograph.ir.types import Array, TensorType, ValueType, symbols_of
@@ -426,4 +426,4 @@ def read_structure(value: Json) -> Structure:
     name = typed(given.get("name"), str)
     if not name.isidentifier() or not all(map(can_name, keys)):
         raise unreadable("a structure has fields of unknown names")
-    return Structure(kind, keys, children, named_class(kind, name, keys))
+    return Structure(kind, keys, children, make_named_class(kind, name, keys))

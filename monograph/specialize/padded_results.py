@@ -17,8 +17,8 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Op
 from monograph.ir.types import Array, bool_, i64, string, symbols_of, wide
 from monograph.ops import data
-from monograph.ops.bounded_nonzero import found_rows, numbered_runs
-from monograph.ops.bounded_suppression import kept_boxes
+from monograph.ops.bounded_nonzero import find_rows, number_runs
+from monograph.ops.bounded_suppression import suppress_boxes
 from monograph.ops.detection import NonMaxSuppression
 from monograph.ops.index.lookup import Nonzero
 from monograph.ops.statistics import Unique, UniqueConsecutive
@@ -71,14 +71,14 @@ def _number(size: Dim) -> Any:
 def _nonzero(op: Nonzero, x: Value) -> Results:
     found = x if x.dtype is bool_ else F.not_equal(x, 0)
     if x.rank:
-        return found_rows(found)
+        return find_rows(found)
     return data.zeros((1, 0), i64), F.cast(found, i64)
 
 
 def _places(found: Value) -> tuple[Value, Value]:
     """The flat positions of what is true, then zeros, and how many are true."""
     size = found.tensor.size
-    rows, count = found_rows(F.reshape(found, (size,)))
+    rows, count = find_rows(F.reshape(found, (size,)))
     return F.where(F.less(F.iota((size,)), count), F.reshape(rows, (size,)), 0), count
 
 
@@ -106,7 +106,7 @@ def _unique(op: Unique, x: Value) -> Results | None:
     for column in reversed(F.unstack(slices, 1)):
         order = F.take(order, F.argsort(F.take(column, order, 0), 0), 0)
     starts = _starts(F.take(slices, order, 0), op.equal_nan)
-    run, begins, length = numbered_runs(starts)
+    run, begins, length = number_runs(starts)
     size = slices.shape[0]
     inverse = _scattered(size, order, run)
     is_run, counts = F.less(F.iota((size,)), length), _lengths(begins, size)
@@ -124,7 +124,7 @@ def _unique_consecutive(op: UniqueConsecutive, x: Value) -> Results | None:
     slices = _slices(x, op.axis)
     if slices is None:
         return None
-    run, begins, length = numbered_runs(_starts(slices, equal_nan=False))
+    run, begins, length = number_runs(_starts(slices, equal_nan=False))
     size = slices.shape[0]
     first = F.where(F.less(F.iota((size,)), length), _first(begins, size), 0)
     counts = _lengths(begins, size)
@@ -163,7 +163,7 @@ def _non_max_suppression(
     given = F.cast(scores, wide(scores.dtype))
     order = F.argsort(-given, -1)
     low, high = _corners(op, F.cast(boxes, wide(boxes.dtype)))
-    kept, counts = kept_boxes(
+    kept, counts = suppress_boxes(
         order,
         F.take_along_axis(given, order, -1),
         low,

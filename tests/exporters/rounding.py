@@ -22,7 +22,7 @@ from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node
 from monograph.ir.interpret import (
     RegionRunner,
-    checked_results,
+    check_results,
     errors_at,
     evaluate_node,
     interpret,
@@ -131,7 +131,7 @@ def _run_moved(
         op = node.op.substitute(bindings)
         with errors_at(node, moved):
             raw = op.evaluate(node.regions, _MovedRunner(bindings, generator), *moved)
-            return checked_results(node, raw, dict(bindings))
+            return check_results(node, raw, dict(bindings))
     if node.op.name in BOUNDED:
         (result,) = evaluate_node(node, moved, dict(bindings))
         return [_moved_by_one(result, generator)]

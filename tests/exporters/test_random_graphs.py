@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from monograph.errors import MonographError, UnsupportedError
 from monograph.exporters.onnx import to_onnx
 from monograph.ir.graph import Graph, Node, Value
-from monograph.ir.interpret import bind_inputs, checked_results, evaluate_node, interpret
+from monograph.ir.interpret import bind_inputs, check_results, evaluate_node, interpret
 from monograph.ir.types import TensorType, f16
 from tests.exporters.rounding import is_close, scatter
 from tests.exporters.running import check, run_in_onnx_runtime
@@ -59,7 +59,7 @@ def test_every_node_of_a_random_graph(program: tuple[Graph, list[Any]]) -> None:
         if not all(value in known for value in (*node.operands, *node.results)):
             continue
         # Sizes that depend on data are those of ONNX Runtime from here on.
-        checked_results(node, tuple(known[value] for value in node.results), bindings)
+        check_results(node, tuple(known[value] for value in node.results), bindings)
         if not any(value.dtype is f16 for value in node.operands):
             _assert_computes(node, known, bindings)
 

@@ -14,7 +14,7 @@ from monograph.fusion.axis_map import (
     identity,
     operand_axis_map,
     pads_rows,
-    reduced_axes,
+    reduction_axes,
 )
 from monograph.ir.graph import Node
 
@@ -88,8 +88,8 @@ def test_an_expand_is_read_along_the_dimensions_that_it_keeps() -> None:
 
 
 def test_reduced_axes_count_from_the_front() -> None:
-    assert reduced_axes(last(lambda x: F.sum(x, axis=-1), "f32[4, 8]")) == (1,)
-    assert reduced_axes(last(lambda x: F.argmax(x, -2), "f32[4, 8]")) == (0,)
+    assert reduction_axes(last(lambda x: F.sum(x, axis=-1), "f32[4, 8]")) == (1,)
+    assert reduction_axes(last(lambda x: F.argmax(x, -2), "f32[4, 8]")) == (0,)
 
 
 @pytest.mark.parametrize(

@@ -281,8 +281,8 @@ FAULTS = (
         "wrong constants",
         lambda patch: patch.setattr(
             fold_constants,
-            "stored_contents",
-            lambda value, right=fold_constants.stored_contents: right(value) + 1,
+            "find_contents",
+            lambda value, right=fold_constants.find_contents: right(value) + 1,
         ),
         _traced(lambda x: x * F.exp(F.cast(np.float32([1, 2, 3]), "f32")), "f32[5, 3]"),
         "pass",
@@ -291,7 +291,9 @@ FAULTS = (
     ),
     Fault(
         "batch norm without its scale",
-        lambda patch: patch.setattr(fold_conv_bn, "_scaled", lambda layer, weight, factor: weight),
+        lambda patch: patch.setattr(
+            fold_conv_bn, "_scale_channels", lambda layer, weight, factor: weight
+        ),
         _traced(_normalized_image, "f32[1, 3, 8, 8]"),
         "pass",
         "fold_conv_bn",

@@ -24,10 +24,10 @@ from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import (
     RegionRunner,
     bind_inputs,
-    checked_results,
+    check_results,
     errors_at,
     evaluate_node,
-    prepared,
+    prepare_operands,
 )
 from monograph.ir.op import Family, Trait
 from monograph.ir.types import Array, TensorType, dtype_of
@@ -170,14 +170,14 @@ class _Noise:
         if node.regions:
             with errors_at(node, stored):
                 raw = op.evaluate(node.regions, _NoisyRegions(bindings, self), *stored)
-                return checked_results(node, raw, bindings)
+                return check_results(node, raw, bindings)
         if op.has(Trait.STORAGE) or op.family is not Family.COMPUTE or op.name == "cast":
             return evaluate_node(node, stored, bindings)
         if self.generator.random() >= self.kept:
             return evaluate_node(node, operands, bindings)
-        raw = op.evaluate(*prepared(op, operands))
+        raw = op.evaluate(*prepare_operands(op, operands))
         results = raw if isinstance(raw, tuple) else (raw,)
-        checked_results(node, raw, bindings)
+        check_results(node, raw, bindings)
         return [
             np.asarray(result).astype(np.float32) if _is_narrow(value) else _stored(value, result)
             for value, result in zip(node.results, results, strict=True)

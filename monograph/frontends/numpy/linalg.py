@@ -11,14 +11,14 @@ from monograph import functional as F
 from monograph.errors import UnsupportedError
 from monograph.frontends.numpy.functions import as_inexact, value_of
 from monograph.frontends.numpy.registry import implements
-from monograph.ir.build import promoted
+from monograph.ir.build import promote_operands
 from monograph.ir.graph import Value
 
 
 @implements(np.dot)
 def dot(a: Any, b: Any) -> Value:
     """The last axis of one with the last but one of the other."""
-    x, y = promoted(value_of(a), value_of(b))
+    x, y = promote_operands(value_of(a), value_of(b))
     if not x.rank or not y.rank:
         return F.multiply(x, y)
     return F.tensordot(x, y, ((x.rank - 1,), (max(y.rank - 2, 0),)))
@@ -27,27 +27,27 @@ def dot(a: Any, b: Any) -> Value:
 @implements(np.vdot)
 def vdot(a: Any, b: Any) -> Value:
     """The inner product of all elements, of which the first are conjugated."""
-    x, y = promoted(F.flatten(value_of(a)), F.flatten(value_of(b)))
+    x, y = promote_operands(F.flatten(value_of(a)), F.flatten(value_of(b)))
     return F.inner(F.conj(x) if x.dtype.is_complex else x, y)
 
 
 @implements(np.inner)
 def inner(a: Any, b: Any) -> Value:
     """Sums of products over the last axes."""
-    return F.inner(*promoted(value_of(a), value_of(b)))
+    return F.inner(*promote_operands(value_of(a), value_of(b)))
 
 
 @implements(np.outer)
 def outer(a: Any, b: Any) -> Value:
     """All products of two elements."""
-    x, y = promoted(value_of(a), value_of(b))
+    x, y = promote_operands(value_of(a), value_of(b))
     return F.outer(F.flatten(x), F.flatten(y))
 
 
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
     """Sums of products over axes."""
-    x, y = promoted(value_of(a), value_of(b))
+    x, y = promote_operands(value_of(a), value_of(b))
     if isinstance(axes, int):
         return F.tensordot(x, y, axes)
     left, right = ((each,) if isinstance(each, int) else tuple(each) for each in axes)
@@ -57,7 +57,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
 @implements(np.einsum)
 def einsum(subscripts: str, *operands: Any, optimize: Any = False) -> Value:
     """Sums of products as an equation says."""
-    return F.einsum(subscripts, *promoted(*map(value_of, operands)))
+    return F.einsum(subscripts, *promote_operands(*map(value_of, operands)))
 
 
 @implements(np.trace)
@@ -115,7 +115,7 @@ def pseudo_inverse(a: Any) -> Value:
 @implements(np.linalg.solve)
 def solve(a: Any, b: Any) -> Value:
     """The x of a x = b."""
-    matrix, right = promoted(as_inexact(a), as_inexact(b))
+    matrix, right = promote_operands(as_inexact(a), as_inexact(b))
     if right.rank == 1:
         return F.squeeze(F.solve(matrix, F.unsqueeze(right, 1)), -1)
     return F.solve(matrix, right)

@@ -9,7 +9,7 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
-from monograph.ir.build import cast_to, promoted
+from monograph.ir.build import cast_to, promote_operands
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, dtype_of
 
@@ -137,7 +137,7 @@ def apply(ufunc: Any, inputs: Sequence[Any]) -> Any:
     function = UFUNCS.get(name)
     if function is None:
         raise UnsupportedError(f"numpy.{ufunc.__name__} cannot be traced")
-    values = promoted(*inputs)
+    values = promote_operands(*inputs)
     resolved = _resolved(ufunc, values)
     if resolved is None:
         return function(*values)

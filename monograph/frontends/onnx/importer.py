@@ -43,7 +43,7 @@ from monograph.ir.data import Data
 from monograph.ir.deferred import Undecided
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.location import Location
-from monograph.ir.region import captured
+from monograph.ir.region import capture
 from monograph.ir.types import (
     Array,
     TensorType,
@@ -327,7 +327,7 @@ class Importer:
         if isinstance(value.op, Constant):
             found = graph.add_constant(value.op.data, name=value.name)
         else:
-            found = captured(value, graph)
+            found = capture(value, graph)
         self._local[graph, value] = found
         if found is not value:
             self.contents.outer[found] = value

@@ -34,7 +34,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Family, Op
 from monograph.ir.types import Array, TensorType, string
 from monograph.ops import data, elementwise, index, reduce
-from monograph.rewrite.constant_evaluator import ConstantEvaluator, stored_data
+from monograph.rewrite.constant_evaluator import ConstantEvaluator, find_data
 
 MAX_COMPUTED_ELEMENTS = 4096
 """How many elements a computed value may have; constants and weights may have any number."""
@@ -60,7 +60,7 @@ class KnownValues(ConstantEvaluator):
 
     def array(self, value: Value) -> Array | None:
         """The contents as an array of the value's dtype; None if any element is unknown."""
-        stored = stored_data(self.origin(value))
+        stored = find_data(self.origin(value))
         if stored is not None:
             return stored.array()
         found = self.contents(self.origin(value))

@@ -17,7 +17,7 @@ from monograph.ir.foreign_call import ForeignCall
 from monograph.ir.graph import Value, current_graph
 from monograph.ir.op import Trait, op
 from monograph.ir.types import Array, DType, TensorType
-from monograph.ops.rules import decided
+from monograph.ops.rules import result_symbols
 
 if TYPE_CHECKING:
     from monograph.frontends.torch.importer import Importer
@@ -83,7 +83,7 @@ class TorchCall(ForeignCall):
         return {name: _decoded(item, operands, sizes) for name, item in read.items()}
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(*(size for shape in self.shapes for size in shape))
+        return result_symbols(*(size for shape in self.shapes for size in shape))
 
 
 def is_custom(target: Any) -> bool:

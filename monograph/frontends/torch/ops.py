@@ -11,7 +11,7 @@ from monograph.ir.graph import Value
 from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Family, Op, Trait, op
 from monograph.ir.types import Array, TensorType, bool_, i64
-from monograph.ops.rules import decided, require
+from monograph.ops.rules import require, result_symbols
 from monograph.ops.shape import reshape
 
 
@@ -40,7 +40,7 @@ class BindDim(Op):
         return np.empty((int(count), 0), np.int64)
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.size)
+        return result_symbols(self.size)
 
 
 @op("torch.check", family=Family.CONTROL, traits=Trait.EFFECT)

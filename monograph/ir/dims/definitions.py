@@ -30,11 +30,11 @@ def mark_of(definition: str, ranges: Sequence[int]) -> str:
     return "~" + blake2b(f"{definition} {ranges}".encode(), digest_size=16).hexdigest()
 
 
-def merged_definitions(parts: Iterable[SymbolicDim]) -> tuple[Atom, ...]:
+def merge_definitions(parts: Iterable[SymbolicDim]) -> tuple[Atom, ...]:
     """The named atoms of all parts, once each, and each after those that it refers to."""
     found: dict[Atom, None] = {}
     for part in parts:
-        found.update(dict.fromkeys(part._printed_definitions()))
+        found.update(dict.fromkeys(part._list_definitions()))
     return tuple(found)
 
 

@@ -22,7 +22,7 @@ def excludes_zero(interval: Interval) -> bool:
     return (lower is not None and lower > 0) or (upper is not None and upper < 0)
 
 
-def clamped(interval: Interval) -> Interval:
+def widen_to_short_ends(interval: Interval) -> Interval:
     """A wider interval with short ends: those of powers of powers have millions of digits."""
     lower, upper = interval
     if lower is not None and abs(lower) > MAX_END:
@@ -32,7 +32,7 @@ def clamped(interval: Interval) -> Interval:
     return lower, upper
 
 
-def negated(interval: Interval) -> Interval:
+def negate(interval: Interval) -> Interval:
     """The interval of -x."""
     lower, upper = interval
     return None if upper is None else -upper, None if lower is None else -lower
@@ -80,16 +80,14 @@ def maximum(intervals: Sequence[Interval]) -> Interval:
 
 def minimum(intervals: Sequence[Interval]) -> Interval:
     """The interval of min(x, y, …)."""
-    return negated(maximum([negated(interval) for interval in intervals]))
+    return negate(maximum([negate(interval) for interval in intervals]))
 
 
 def quotient(numerator: Interval, denominator: Interval) -> Interval:
     """The interval of x // y; a zero divisor has no result, so needs no bound."""
     least, most = denominator
     if least is None or least < 0:
-        below = quotient(
-            negated(numerator), negated((least, -1 if most is None else min(most, -1)))
-        )
+        below = quotient(negate(numerator), negate((least, -1 if most is None else min(most, -1))))
         if most is not None and most <= 0:
             return below
         return union(below, quotient(numerator, (1, most)))
@@ -106,8 +104,8 @@ def remainder(numerator: Interval, denominator: Interval) -> Interval:
     """The interval of x % y, which has the sign of y."""
     least, most = denominator
     if least is None or least < 0:
-        below = negated((least, -1 if most is None else min(most, -1)))
-        negative = negated(remainder(negated(numerator), below))
+        below = negate((least, -1 if most is None else min(most, -1)))
+        negative = negate(remainder(negate(numerator), below))
         if most is not None and most <= 0:
             return negative
         return union(negative, remainder(numerator, (1, most)))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from monograph.errors import ZeroDivisorError
 from monograph.ir.dims import intervals
-from monograph.ir.dims.definitions import mark_of, merged_definitions
+from monograph.ir.dims.definitions import mark_of, merge_definitions
 from monograph.ir.dims.intervals import Interval
 from monograph.ir.dims.polynomial import (
     MAX_INLINE,
@@ -35,7 +35,7 @@ from monograph.ir.dims.polynomial import (
     from_coefficients,
     intern,
     is_static,
-    merged_symbols,
+    merge_symbols,
     monomial_product,
     ranges_of,
     remembered,
@@ -67,7 +67,7 @@ class Operation(Atom):
         return f"{cls.__name__.lower()}({', '.join(map(_text, arguments))})"
 
     def _substitute(self, bindings: Mapping[Any, Dim]) -> Dim:
-        values = (a if isinstance(a, int) else a._replaced(bindings) for a in self.arguments)
+        values = (a if isinstance(a, int) else a._replace(bindings) for a in self.arguments)
         return self.apply(*values)
 
     def _evaluate(self, bindings: Mapping[Any, int]) -> int:
@@ -232,7 +232,7 @@ def _build_operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Opera
     symbolic = [argument for argument in arguments if isinstance(argument, SymbolicDim)]
     size = len(arguments) + sum(argument._size for argument in symbolic)
     depth = 1 + max(argument._depth for argument in symbolic)
-    definitions = merged_definitions(symbolic)
+    definitions = merge_definitions(symbolic)
     check_total(size, definitions)
     text = kind.text(*arguments)
     ranges = tuple(bound for argument in symbolic for bound in ranges_of(argument))
@@ -246,7 +246,7 @@ def _build_operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Opera
         _definitions=definitions,
         _depth=0 if named else depth,
         _size=1 if named else size,
-        _symbols=merged_symbols(symbolic),
+        _symbols=merge_symbols(symbolic),
         _key=(mark_of(text, ranges), ()) if named else (text, ranges),
     )
     return atom
@@ -339,7 +339,7 @@ def _floordiv(numerator: Dim, denominator: Dim) -> Dim:
     quotient, remainder = _split(numerator, denominator)
     if provably_at_least(remainder, 0) and provably_less(remainder, denominator):
         return quotient
-    return quotient + _fixed_or_atom(FloorDiv, remainder, denominator)
+    return quotient + _fold_or_atom(FloorDiv, remainder, denominator)
 
 
 def _floordiv_by_integer(numerator: Dim, divisor: int) -> Dim:
@@ -362,14 +362,16 @@ def _floordiv_indivisible(rest: SymbolicDim, constant: int, divisor: int) -> Dim
     """``(rest + constant) // divisor``, of terms none of which the divisor divides."""
     common = gcd(divisor, *(coefficient for _, coefficient in rest.terms()))
     if common > 1:  # (2*a+1)//4 is a//2
-        reduced = from_coefficients(_reduced(dict(rest.terms()), common)) + constant // common
+        reduced = (
+            from_coefficients(_reduce_coefficients(dict(rest.terms()), common)) + constant // common
+        )
         return _floordiv_by_integer(reduced, divisor // common)
     if all(coefficient < 0 for _, coefficient in rest.terms()):  # -(-a//2) is (a+1)//2
         return -_floordiv_by_integer(divisor - 1 - constant - rest, divisor)
     return _floordiv_rest(rest + constant, divisor)
 
 
-def _reduced(coefficients: Mapping[Monomial, int], divisor: int) -> dict[Monomial, int]:
+def _reduce_coefficients(coefficients: Mapping[Monomial, int], divisor: int) -> dict[Monomial, int]:
     return {atoms: coefficient // divisor for atoms, coefficient in coefficients.items()}
 
 
@@ -381,10 +383,10 @@ def _floordiv_rest(numerator: Dim, divisor: int) -> Dim:
         if isinstance(inner, FloorDiv) and isinstance(inner.arguments[1], int):
             top, bottom = inner.arguments[0], inner.arguments[1]  # (a//2+1)//3 is (a+2)//6
             return (top + bottom * constant_of(numerator)) // (bottom * divisor)
-    return _fixed_or_atom(FloorDiv, numerator, divisor)
+    return _fold_or_atom(FloorDiv, numerator, divisor)
 
 
-def _fixed_or_atom(kind: type[Operation], numerator: Dim, denominator: Dim) -> Dim:
+def _fold_or_atom(kind: type[Operation], numerator: Dim, denominator: Dim) -> Dim:
     lower, upper = kind.interval(bounds_of(numerator), bounds_of(denominator))
     if lower is not None and lower == upper:
         return lower
@@ -400,7 +402,7 @@ def _mod(numerator: Dim, denominator: Dim) -> Dim:
     _, remainder = _split(numerator, denominator)
     if provably_at_least(remainder, 0) and provably_less(remainder, denominator):
         return remainder
-    return _fixed_or_atom(Mod, remainder, denominator)
+    return _fold_or_atom(Mod, remainder, denominator)
 
 
 def _mod_by_integer(numerator: Dim, divisor: int) -> Dim:
@@ -440,7 +442,7 @@ def _extremum(kind: type[Operation], dims: tuple[Dim, ...]) -> Dim:
             return False
         return provably_at_least(a, b) if kind is Max else provably_at_least(b, a)
 
-    unique = sorted(set(_flattened(kind, dims)), key=_argument_order)
+    unique = sorted(set(_flatten(kind, dims)), key=_argument_order)
     if len(unique) > MAX_ARGUMENTS:
         half = MAX_ARGUMENTS // 2
         parts = (tuple(unique[k : k + half]) for k in range(0, len(unique), half))
@@ -454,7 +456,7 @@ def _extremum(kind: type[Operation], dims: tuple[Dim, ...]) -> Dim:
     return kept[0] if len(kept) == 1 else _operation(kind, tuple(kept))
 
 
-def _flattened(kind: type[Operation], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def _flatten(kind: type[Operation], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """max(max(a, b), c) as max(a, b, c), if that is not too long."""
     flat = tuple(x for dim in dims for x in (dim.arguments if isinstance(dim, kind) else (dim,)))
     return flat if len(flat) <= MAX_ARGUMENTS else dims

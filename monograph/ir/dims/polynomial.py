@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from monograph.errors import DimensionError
 from monograph.ir.dims import intervals
-from monograph.ir.dims.definitions import let_text, merged_definitions
+from monograph.ir.dims.definitions import let_text, merge_definitions
 from monograph.ir.dims.intervals import Interval
 
 MAX_TERMS = 256  # in one polynomial
@@ -78,7 +78,7 @@ class SymbolicDim:
             return self._substitute(bindings)
         known: dict[Any, Dim] = dict(bindings)
         for atom in self._definitions:  # in their order, so that none recurses into another
-            known[atom] = atom._replaced(known)
+            known[atom] = atom._replace(known)
         return self._substitute(known)
 
     def _substitute(self, bindings: Mapping[Any, Dim]) -> Dim:
@@ -89,7 +89,7 @@ class SymbolicDim:
         """The value, of those of the symbols and of every named atom inside."""
         raise NotImplementedError
 
-    def _replaced(self, bindings: Mapping[Any, Dim]) -> Dim:
+    def _replace(self, bindings: Mapping[Any, Dim]) -> Dim:
         """`_substitute`, if there is anything to replace."""
         if not any(symbol in bindings for symbol in self._symbols):
             return self
@@ -103,7 +103,7 @@ class SymbolicDim:
         """The printed form, but that the marks of named atoms stand for them."""
         raise NotImplementedError
 
-    def _printed_definitions(self) -> tuple[Atom, ...]:
+    def _list_definitions(self) -> tuple[Atom, ...]:
         """The named atoms that must be defined before `_text` can be read."""
         return self._definitions
 
@@ -157,7 +157,7 @@ class SymbolicDim:
         return self
 
     def __str__(self) -> str:
-        definitions = self._printed_definitions()
+        definitions = self._list_definitions()
         return let_text(self, definitions) if definitions else self._text()
 
     def __repr__(self) -> str:
@@ -177,7 +177,7 @@ class Polynomial(SymbolicDim):
     def _substitute(self, bindings: Mapping[Any, Dim]) -> Dim:
         coefficients: dict[Monomial, int] = {}
         for atoms, factor in self._terms:
-            changed = tuple(atom._replaced(bindings) for atom in atoms)
+            changed = tuple(atom._replace(bindings) for atom in atoms)
             if changed == atoms:
                 coefficients[atoms] = coefficients.get(atoms, 0) + factor
                 continue
@@ -226,13 +226,13 @@ class Atom(SymbolicDim):
     def _text(self) -> str:
         return self._key[0]
 
-    def _printed_definitions(self) -> tuple[Atom, ...]:
+    def _list_definitions(self) -> tuple[Atom, ...]:
         return self._definitions if self._definition is None else (*self._definitions, self)
 
-    def _replaced(self, bindings: Mapping[Any, Dim]) -> Dim:
+    def _replace(self, bindings: Mapping[Any, Dim]) -> Dim:
         if self._definition is not None and self in bindings:
             return bindings[self]
-        return super()._replaced(bindings)
+        return super()._replace(bindings)
 
     def _value(self, bindings: Mapping[Any, int]) -> int:
         return self._evaluate(bindings) if self._definition is None else bindings[self]
@@ -357,17 +357,17 @@ def _build_polynomial(terms: Terms) -> Polynomial:
     check_integers(coefficient for _, coefficient in terms)
     atoms = [atom for factors, _ in terms for atom in factors]
     size = _size_of(terms)
-    definitions = merged_definitions(atoms)
+    definitions = merge_definitions(atoms)
     check_total(size, definitions)
     polynomial = object.__new__(Polynomial)
     fill(
         polynomial,
         _terms=terms,
-        _bounds=intervals.clamped(_polynomial_bounds(terms)),
+        _bounds=intervals.widen_to_short_ends(_polynomial_bounds(terms)),
         _definitions=definitions,
         _depth=max(atom._depth for atom in atoms),
         _size=size,
-        _symbols=merged_symbols(atoms),
+        _symbols=merge_symbols(atoms),
     )
     return polynomial
 
@@ -428,7 +428,7 @@ def _with_opaque_powers(atoms: Monomial) -> Monomial:
     return atoms
 
 
-def merged_symbols(parts: Iterable[SymbolicDim]) -> tuple[Symbol, ...]:
+def merge_symbols(parts: Iterable[SymbolicDim]) -> tuple[Symbol, ...]:
     """The symbols of all parts, once each, sorted."""
     return tuple(sorted({s for part in parts for s in part._symbols}, key=lambda s: s._key))
 

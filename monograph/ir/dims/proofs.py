@@ -69,7 +69,7 @@ def _at_least_zero_relaxed(dim: SymbolicDim, steps: int) -> bool:
             continue
         factor, least, most = atoms[0].enclosure()
         for bound in least if coefficient > 0 else most:
-            relaxed = _relaxed(dim, atoms[0], coefficient, factor, bound)
+            relaxed = _relax(dim, atoms[0], coefficient, factor, bound)
             lower = None if relaxed is None else bounds_of(relaxed)[0]
             if lower is not None and lower >= 0:
                 return True
@@ -78,7 +78,7 @@ def _at_least_zero_relaxed(dim: SymbolicDim, steps: int) -> bool:
     return False
 
 
-def _relaxed(dim: SymbolicDim, atom: Atom, coefficient: int, factor: int, bound: Dim) -> Dim | None:
+def _relax(dim: SymbolicDim, atom: Atom, coefficient: int, factor: int, bound: Dim) -> Dim | None:
     """``factor`` times a sum that is no larger than ``dim``: ``bound`` stands for the atom."""
     try:
         return factor * dim - coefficient * (factor * atom - bound)

@@ -244,7 +244,7 @@ def _decode_floats(texts: Sequence[str], dtype: DType) -> Array:
         if _REAL.fullmatch(text) is None:
             raise _misfit(text, index, f"a number, for {dtype}")
         values[index] = float(text)
-    return _narrowed(texts, values, dtype.numpy, dtype)
+    return _narrow(texts, values, dtype.numpy, dtype)
 
 
 def _decode_complex(texts: Sequence[str], dtype: DType) -> Array:
@@ -255,11 +255,11 @@ def _decode_complex(texts: Sequence[str], dtype: DType) -> Array:
             raise _misfit(text, index, f"a number such as 1.0+2.0j, for {dtype}")
         parts[index] = float(match[1]), float(match[2] or 0.0)
     half = np.dtype(np.float32 if dtype.bits == 64 else np.float64)
-    columns = [_narrowed(texts, parts[:, column], half, dtype) for column in range(2)]
+    columns = [_narrow(texts, parts[:, column], half, dtype) for column in range(2)]
     return np.stack(columns, axis=-1).view(dtype.numpy).reshape(-1)
 
 
-def _narrowed(texts: Sequence[str], values: Array, kind: np.dtype[Any], dtype: DType) -> Array:
+def _narrow(texts: Sequence[str], values: Array, kind: np.dtype[Any], dtype: DType) -> Array:
     """Doubles as floats of another width; digits stay finite, inf stays inf and NaN NaN."""
     rounded = _round(values, kind)
     wide = rounded.astype(np.float64)

@@ -69,7 +69,7 @@ def shorten(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def shown(name: str) -> str:
+def shorten_name(name: str) -> str:
     """A name for a message: as the text form writes it, cut if it is endless."""
     return shorten(spell_name(name))
 

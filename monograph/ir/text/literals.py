@@ -91,10 +91,10 @@ class LiteralReader(TypeReader):
         begin = self.start
         if self.accept("splat"):
             if self.accept("base64"):
-                return Payload("splat", begin, *self._quoted(), (1,))
+                return Payload("splat", begin, *self._read_quoted(), (1,))
             return Payload("splat", begin, *self._one_element())
         if self.accept("base64"):
-            return Payload("base64", begin, *self._quoted())
+            return Payload("base64", begin, *self._read_quoted())
         if self.token != "[":
             return Payload("list", begin, *self._one_element())
         texts: list[str] = []
@@ -102,7 +102,7 @@ class LiteralReader(TypeReader):
         shape = self._elements(texts, starts)
         return Payload("list", begin, texts, starts, shape)
 
-    def _quoted(self) -> tuple[list[str], list[int]]:
+    def _read_quoted(self) -> tuple[list[str], list[int]]:
         start = self.start
         return [self.expect_string("a constant")], [start]
 

@@ -15,7 +15,7 @@ from monograph.ir.location import Location
 from monograph.ir.op import Op, find_op, make, registry
 from monograph.ir.text.attributes import attribute_types, convert, spell, spell_type
 from monograph.ir.text.constants import Payload, PayloadError, read_contents
-from monograph.ir.text.lexer import nearest, shorten, shown, spell_name
+from monograph.ir.text.lexer import nearest, shorten, shorten_name, spell_name
 from monograph.ir.text.literals import LiteralReader
 from monograph.ir.types import DType, TensorType, ValueType
 
@@ -134,7 +134,7 @@ class NodeReader(LiteralReader):
             name = self.expect_name("value", "%name", "the results of a node")
             self.check_new(name, at, scope)
             if name in names:
-                raise self.error(f"two results of one node are called %{shown(name)}", at=at)
+                raise self.error(f"two results of one node are called %{shorten_name(name)}", at=at)
             names[name] = at
             if not self.accept(","):
                 break
@@ -179,18 +179,18 @@ class NodeReader(LiteralReader):
         return value
 
     def _fail_undefined(self, name: str, at: int, scope: Scope, statement: int) -> NoReturn:
-        shown_name = "%" + shown(name)
+        shown_name = "%" + shorten_name(name)
         outer = scope.outer
         while outer is not None:
             if name in outer.values:
                 raise self.error(
-                    f"{shown_name} belongs to @{shown(outer.graph.name)}, outside of this region",
+                    f"{shown_name} belongs to @{shorten_name(outer.graph.name)}, outside of this region",
                     at=at,
-                    expected=f"a value of @{shown(scope.graph.name)}",
+                    expected=f"a value of @{shorten_name(scope.graph.name)}",
                     hint="regions are closed: pass outer values to them as operands",
                 )
             outer = outer.outer
-        line = self._defined_later(name, statement)
+        line = self._find_later_definition(name, statement)
         if line is not None:
             raise self.error(
                 f"{shown_name} is used before it is defined",
@@ -199,10 +199,12 @@ class NodeReader(LiteralReader):
             )
         near = nearest(name, scope.values)
         raise self.error(
-            f"{shown_name} is not defined", at=at, hint=near and f"did you mean %{shown(near)}?"
+            f"{shown_name} is not defined",
+            at=at,
+            hint=near and f"did you mean %{shorten_name(near)}?",
         )
 
-    def _defined_later(self, name: str, statement: int) -> int | None:
+    def _find_later_definition(self, name: str, statement: int) -> int | None:
         """The first line from a statement on that defines a name."""
         if len(name) > 200:
             return None
@@ -250,9 +252,9 @@ class NodeReader(LiteralReader):
         self.expect("=", f"the attributes of {cls.name}")
         at = self.start
         value = self.literal(f"the attribute {name} of {cls.name}")
-        given[name] = self._converted(value, cls, name, at)
+        given[name] = self._convert(value, cls, name, at)
 
-    def _converted(self, value: Any, cls: type[Op], name: str, at: int) -> Any:
+    def _convert(self, value: Any, cls: type[Op], name: str, at: int) -> Any:
         hint = attribute_types(cls)[name]
         try:
             return convert(value, hint)
@@ -296,7 +298,7 @@ class NodeReader(LiteralReader):
         for result, type_, start in zip(results, types, starts, strict=True):
             if result.type != type_:
                 raise self.error(
-                    f"{node.op.name} gives %{shown(result.name)} another type than the text says",
+                    f"{node.op.name} gives %{shorten_name(result.name)} another type than the text says",
                     at=start,
                     expected=str(result.type),
                     found=str(type_),
@@ -379,7 +381,7 @@ class NodeReader(LiteralReader):
         if name in scope.values:
             line = self.line_at(scope.positions[name])
             raise self.error(
-                f"%{shown(name)} is defined twice",
+                f"%{shorten_name(name)} is defined twice",
                 at=at,
                 hint=f"the first definition is in line {line}",
             )

@@ -16,7 +16,7 @@ from monograph.errors import InputError, MonographError
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
-from monograph.ir.text.lexer import STRING, nearest, shown
+from monograph.ir.text.lexer import STRING, nearest, shorten_name
 from monograph.ir.text.node_reader import FindWeight, NodeReader, Scope
 from monograph.ir.types import TensorType, ValueType
 
@@ -103,7 +103,7 @@ class GraphParser(NodeReader):
         updates_at = self.start
         if self.accept("updates"):
             graph.updates = self._updates()
-        self.expect("{", f"the header of @{shown(graph.name)}")
+        self.expect("{", f"the header of @{shorten_name(graph.name)}")
         while self.token not in ("return", "}") and self.kind != "end":
             self.node(scope)
         self._return(scope, output_types, output_starts)
@@ -112,7 +112,7 @@ class GraphParser(NodeReader):
 
     def _inputs(self, scope: Scope) -> None:
         graph = scope.graph
-        context = f"the inputs of @{shown(graph.name)}"
+        context = f"the inputs of @{shorten_name(graph.name)}"
         self.expect("(", context)
         while self.token != ")":
             at = self.start
@@ -233,7 +233,7 @@ class GraphParser(NodeReader):
 
     def _return(self, scope: Scope, types: list[ValueType], starts: list[int]) -> None:
         graph = scope.graph
-        name = shown(graph.name)
+        name = shorten_name(graph.name)
         if self.token != "return":
             raise self.error(
                 f"@{name} has no return", expected="`return` before `}`", found=self.described()

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from monograph.ir.build import Operand, apply, promoted
+from monograph.ir.build import Operand, apply, promote_operands
 from monograph.ir.dims import Shape
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
@@ -172,7 +172,7 @@ def conv(
     ``padding`` is an int, one int or (low, high) pair for each spatial dimension, ``"valid"`` or
     ``"same"`` (the odd element at the high end).
     """
-    operands = promoted(*(item for item in (x, weight, bias) if item is not None))
+    operands = promote_operands(*(item for item in (x, weight, bias) if item is not None))
     check_ranks("conv", *(operand.tensor for operand in operands[:2]))
     spatial, kernel = operands[0].shape[2:], operands[1].shape[2:]
     strides = per_axis("conv", "stride", stride, len(spatial))

@@ -12,7 +12,7 @@ from math import gcd, prod
 import numpy as np
 
 from monograph.dataclass import dataclass
-from monograph.ir.build import Operand, apply, promoted
+from monograph.ir.build import Operand, apply, promote_operands
 from monograph.ir.dims import Dim, Shape, provably_less
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
@@ -265,7 +265,7 @@ def conv_transpose(
     groups: int = 1,
 ) -> Value:
     """Transposed convolution of x[batch, channels, *] with weight[channels, outputs/groups, *]."""
-    operands = promoted(*(item for item in (x, weight, bias) if item is not None))
+    operands = promote_operands(*(item for item in (x, weight, bias) if item is not None))
     check_ranks("conv_transpose", *(operand.tensor for operand in operands[:2]))
     spatial, kernel = operands[0].shape[2:], operands[1].shape[2:]
     strides = per_axis("conv_transpose", "stride", stride, len(spatial))

@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 
-from monograph.ir.build import Operand, Tracer, apply, as_operands, cast_to, graph_of, promoted
+from monograph.ir.build import (
+    Operand,
+    Tracer,
+    apply,
+    as_operands,
+    cast_to,
+    graph_of,
+    promote_operands,
+)
 from monograph.ir.graph import Value
 from monograph.ir.op import Op, Sample, Trait
 from monograph.ir.types import Array, DType, Kind, TensorType, bool_, f32
@@ -157,7 +165,7 @@ def binary(op_: Op, a: Operand, b: Operand) -> Value:
     """Apply a binary op to promoted operands."""
     if isinstance(a, Tracer) or isinstance(b, Tracer):
         return apply(op_, a, b)
-    return apply(op_, *promoted(a, b))
+    return apply(op_, *promote_operands(a, b))
 
 
 def unary_float(op_: Op, x: Operand) -> Value:
@@ -169,7 +177,7 @@ def binary_float(op_: Op, a: Operand, b: Operand) -> Value:
     """Apply a binary op on floats to promoted operands; integers and bools become f32 first."""
     if isinstance(a, Tracer) or isinstance(b, Tracer):
         return apply(op_, a, b)
-    return apply(op_, *map(floating, promoted(a, b)))
+    return apply(op_, *map(floating, promote_operands(a, b)))
 
 
 def limits(dtype: DType) -> tuple[float, float]:

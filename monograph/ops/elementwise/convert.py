@@ -9,7 +9,15 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 
-from monograph.ir.build import Operand, Tracer, apply, as_operands, cast_to, graph_of, promoted
+from monograph.ir.build import (
+    Operand,
+    Tracer,
+    apply,
+    as_operands,
+    cast_to,
+    graph_of,
+    promote_operands,
+)
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
@@ -86,7 +94,7 @@ class Cast(Op):
         if self.dtype is bool_:
             return np.not_equal(x, 0)
         if self.dtype.is_integer and dtype_of(x.dtype).is_float:
-            return _saturated(x, self.dtype)
+            return _saturate(x, self.dtype)
         return x.astype(self.dtype.numpy)
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
@@ -118,7 +126,7 @@ class Cast(Op):
         yield Sample(cls(f64), (x.T[::-2],), "strided")
 
 
-def _saturated(x: Array, dtype: DType) -> Array:
+def _saturate(x: Array, dtype: DType) -> Array:
     """Floats as integers: truncated, held within the range, NaN as 0."""
     low, high = map(int, limits(dtype))
     whole = np.trunc(x.astype(np.float64))
@@ -272,7 +280,7 @@ def complex(a: Operand, b: Operand) -> Value:
     """a + bi; parts narrower than f32, and integers, become f32 first."""
     if isinstance(a, Tracer) or isinstance(b, Tracer):
         return apply(Complex(), a, b)
-    parts = promoted(a, b)
+    parts = promote_operands(a, b)
     return apply(Complex(), *(part if part.dtype is f64 else cast_to(part, f32) for part in parts))
 
 

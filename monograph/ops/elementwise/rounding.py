@@ -58,7 +58,7 @@ def sign(x: Operand) -> Value:
     return apply(Sign(), x)
 
 
-def _rounded(op_: Op, x: Operand) -> Value:
+def _apply_rounding(op_: Op, x: Operand) -> Value:
     """Apply a rounding op; integers are whole already."""
     if isinstance(x, Tracer):
         return apply(op_, x)
@@ -80,7 +80,7 @@ class Floor(Unary):
 @function
 def floor(x: Operand) -> Value:
     """The largest whole number not above x."""
-    return _rounded(Floor(), x)
+    return _apply_rounding(Floor(), x)
 
 
 @op("ceil", traits=ELEMENTWISE | Trait.IDEMPOTENT, onnx="Ceil")
@@ -97,7 +97,7 @@ class Ceil(Unary):
 @function
 def ceil(x: Operand) -> Value:
     """The smallest whole number not below x."""
-    return _rounded(Ceil(), x)
+    return _apply_rounding(Ceil(), x)
 
 
 @op("round", traits=ELEMENTWISE | Trait.IDEMPOTENT, onnx="Round")
@@ -114,7 +114,7 @@ class Round(Unary):
 @function
 def round(x: Operand) -> Value:
     """The nearest whole number, halves to even."""
-    return _rounded(Round(), x)
+    return _apply_rounding(Round(), x)
 
 
 @op("trunc", traits=ELEMENTWISE | Trait.IDEMPOTENT)
@@ -131,4 +131,4 @@ class Trunc(Unary):
 @function
 def trunc(x: Operand) -> Value:
     """The whole part of x."""
-    return _rounded(Trunc(), x)
+    return _apply_rounding(Trunc(), x)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from monograph.ir.build import Operand, Tracer, apply, as_operands, graph_of, promoted
+from monograph.ir.build import Operand, Tracer, apply, as_operands, graph_of, promote_operands
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
@@ -81,7 +81,7 @@ def where(condition: Operand, a: Operand, b: Operand) -> Value:
     graph = graph_of([condition, a, b])
     with graph.as_current():
         (decided,) = as_operands(graph, [condition])
-        return apply(Where(), truth(decided), *promoted(a, b))
+        return apply(Where(), truth(decided), *promote_operands(a, b))
 
 
 @op("maximum", traits=COMMUTATIVE | Trait.SUBSCRIPT)
@@ -176,26 +176,26 @@ class Clip(Unary):
         dtype = dtype_of(x.dtype)
         result = x
         if self.low is not None:
-            result = Maximum().evaluate(result, _bound(self.low, dtype))
+            result = Maximum().evaluate(result, _to_scalar(self.low, dtype))
         if self.high is not None:
-            result = Minimum().evaluate(result, _bound(self.high, dtype))
+            result = Minimum().evaluate(result, _to_scalar(self.high, dtype))
         return result
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
         (x,) = node.operands
         inside = grad
         if self.low is not None:
-            inside = where(greater_equal(x, _bound(self.low, x.dtype)), inside, 0.0)
+            inside = where(greater_equal(x, _to_scalar(self.low, x.dtype)), inside, 0.0)
         if self.high is not None:
-            inside = where(less_equal(x, _bound(self.high, x.dtype)), inside, 0.0)
+            inside = where(less_equal(x, _to_scalar(self.high, x.dtype)), inside, 0.0)
         return (inside,)
 
     def decompose(self, x: Value) -> Value:
         result = x
         if self.low is not None:
-            result = maximum(result, _bound(self.low, x.dtype))
+            result = maximum(result, _to_scalar(self.low, x.dtype))
         if self.high is not None:
-            result = minimum(result, _bound(self.high, x.dtype))
+            result = minimum(result, _to_scalar(self.high, x.dtype))
         return result
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
@@ -221,19 +221,19 @@ def lower_clip(b: Lowering, x: Scalar, low: float | None, high: float | None) ->
     sign is known: 0.0 as ``low`` and -0.0 as ``high`` take the place of the other zero.
     """
     if low is not None:
-        number = _bound(low, x.dtype).item()
+        number = _to_scalar(low, x.dtype).item()
         beyond = "less_equal" if number == 0 and not np.signbit(number) else "less"
         bound = b.literal(number, x.dtype)
         x = b.select(b.apply(beyond, x, bound), bound, x)
     if high is not None:
-        number = _bound(high, x.dtype).item()
+        number = _to_scalar(high, x.dtype).item()
         beyond = "greater_equal" if number == 0 and np.signbit(number) else "greater"
         bound = b.literal(number, x.dtype)
         x = b.select(b.apply(beyond, x, bound), bound, x)
     return x
 
 
-def _bound(bound: float, dtype: DType) -> Array:
+def _to_scalar(bound: float, dtype: DType) -> Array:
     """A bound as a scalar of the dtype; one beyond its range is moved to the end of it."""
     smallest, largest = limits(dtype)
     held = min(max(bound, smallest), largest)

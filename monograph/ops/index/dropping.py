@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from monograph.ir.build import Operand, apply, cast_to, promoted
+from monograph.ir.build import Operand, apply, cast_to, promote_operands
 from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Value
 from monograph.ir.lower import LoopBuilder, Scalar
@@ -25,8 +25,8 @@ from monograph.ops.index.writing import (
     ELEMENTS_PER_THREAD,
     Scatter,
     begin_writing,
+    combine_update,
     end_writing,
-    joined,
 )
 
 
@@ -72,13 +72,13 @@ class ScatterWithin(Op):
                 row, inside = b.index(0), b.literal(True, bool_)
                 for axis, size in enumerate(indexed):
                     along = b.reshaped(1, (places, depth), [place, b.index(axis)])
-                    position, within = _placed(b, along, size)
+                    position, within = _clamp_index(b, along, size)
                     inside = b.both(inside, within)
                     row = row * size + position
                 with b.when(inside), b.loop(count, lanes=True) as k:
                     at = (row, first + k)
                     update = b.reshaped(2, (places, columns), [place, first + k])
-                    b.store(rows, at, joined(b, self.mode, b.load(rows, at), update))
+                    b.store(rows, at, combine_update(b, self.mode, b.load(rows, at), update))
         end_writing(b, target)
 
     def decompose(self, x: Value, indices: Value, updates: Value) -> Value:
@@ -119,7 +119,7 @@ class ScatterWithin(Op):
         yield Sample(cls("add"), (np.array([120, 5], np.int8), places, nines), "i8 wraps around")
 
 
-def _placed(b: LoopBuilder, along: Scalar, size: Dim) -> tuple[Scalar, Scalar]:
+def _clamp_index(b: LoopBuilder, along: Scalar, size: Dim) -> tuple[Scalar, Scalar]:
     """An index as a position that may be read, and whether that is what it says."""
     wide = b.cast(along, i64)
     inside = b.within(wide, 0, size)
@@ -149,5 +149,5 @@ def _as_value(size: Dim, beside: Value) -> Value | int:
 @function
 def scatter_within(x: Operand, indices: Operand, updates: Operand, mode: str = "set") -> Value:
     """``scatter``, but what lies outside of ``x`` is dropped; -1 is outside as well."""
-    target, values = promoted(x, updates)
+    target, values = promote_operands(x, updates)
     return apply(ScatterWithin(mode), target, shape_ops.one_value(indices), values)

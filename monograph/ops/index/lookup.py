@@ -15,9 +15,9 @@ from monograph.ir.types import Array, DType, Kind, TensorType, bool_, dtype_of, 
 from monograph.ops import data, elementwise, reduce
 from monograph.ops import shape as shape_ops
 from monograph.ops.index.reading import Take
-from monograph.ops.index.rules import checked_index
+from monograph.ops.index.rules import check_index
 from monograph.ops.index.writing import scatter
-from monograph.ops.rules import decided, normalize_axis, require, require_integer
+from monograph.ops.rules import normalize_axis, require, require_integer, result_symbols
 
 
 @op("embedding", traits=Trait.STORAGE)
@@ -45,7 +45,7 @@ class Embedding(Op):
         return table.with_shape((*indices.shape, table.shape[1]))
 
     def evaluate(self, table: Array, indices: Array) -> Array:
-        return np.take(table, checked_index(self.name, indices, table.shape[0], 0), 0)
+        return np.take(table, check_index(self.name, indices, table.shape[0], 0), 0)
 
     def decompose(self, table: Value, indices: Value) -> Value:
         return apply(Take(0), table, indices)
@@ -177,7 +177,7 @@ class Nonzero(Op):
         return np.argwhere(x)
 
     def binds(self) -> tuple[Symbol, ...]:
-        return decided(self.count)
+        return result_symbols(self.count)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

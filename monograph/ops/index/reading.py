@@ -18,8 +18,8 @@ from monograph.ops import shape as shape_ops
 from monograph.ops.index.rules import (
     broadcast_beside,
     check_alongside,
+    check_index,
     check_shape,
-    checked_index,
     flat_index,
     flat_index_along,
     vector_length,
@@ -121,7 +121,7 @@ class Take(Op):
 
     def evaluate(self, x: Array, indices: Array) -> Array:
         axis = self.axis % x.ndim
-        return np.take(x, checked_index(self.name, indices, x.shape[axis], axis), axis)
+        return np.take(x, check_index(self.name, indices, x.shape[axis], axis), axis)
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
         x, indices = b.operands

@@ -104,7 +104,7 @@ def check_shape(name: str, what: str, found: Sequence[int], expected: Sequence[i
         )
 
 
-def checked_index(name: str, indices: Array, size: int, axis: int) -> Array:
+def check_index(name: str, indices: Array, size: int, axis: int) -> Array:
     """Indices as non-negative ``int64``, once each is known to lie inside the axis."""
     if indices.dtype == np.uint64:  # beyond what int64 can hold is beyond any axis
         indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
@@ -130,7 +130,7 @@ def flat_index(
     """One index into the flattened axes of ``sizes`` for a column of indices along each."""
     flat = np.zeros(places, np.int64)
     for position, size in enumerate(sizes):
-        column = checked_index(name, columns[position], size, first_axis + position)
+        column = check_index(name, columns[position], size, first_axis + position)
         flat = flat * size + column
     return flat
 
@@ -145,7 +145,7 @@ def flat_index_along(name: str, x: Array, indices: Array, axis: int) -> Array:
                 expected=f"at most {size}",
                 found=str(needed),
             )
-    along = checked_index(name, indices, x.shape[normal], normal)
+    along = check_index(name, indices, x.shape[normal], normal)
     flat = np.zeros(indices.shape, np.int64)
     for position, size in enumerate(x.shape):
         ramp = np.arange(indices.shape[position])

@@ -179,10 +179,10 @@ def _span(axis: int, item: slice) -> Span:
         raise InputError(
             "x[...]: a slice needs a step that is known and not 0", found=_describe([item.step])
         )
-    return Span(axis, _bound(item.start), _bound(item.stop), step)
+    return Span(axis, _read_bound(item.start), _read_bound(item.stop), step)
 
 
-def _bound(item: Any) -> Dim | None:
+def _read_bound(item: Any) -> Dim | None:
     """An end of a slice, once it is known from which end it counts."""
     if item is None:
         return None
@@ -293,7 +293,9 @@ def _select(x: Value, parts: Sequence[Part]) -> Value:
     """Gather at all index vectors together, then put the dimensions in NumPy's order."""
     chosen = [place for place, part in enumerate(parts) if isinstance(part, Places)]
     neighbours = chosen[-1] - chosen[0] == len(chosen) - 1
-    selected, labels, made = _gathered(x, [part for part in parts if isinstance(part, Places)])
+    selected, labels, made = _gather_vectors(
+        x, [part for part in parts if isinstance(part, Places)]
+    )
     wanted: list[int | None] = [] if neighbours else [*made]
     for place, part in enumerate(parts):
         if isinstance(part, Span):
@@ -308,13 +310,13 @@ def _select(x: Value, parts: Sequence[Part]) -> Value:
     return shape_ops.reshape(ordered, [1 if label is None else next(sizes) for label in wanted])
 
 
-def _gathered(x: Value, places: Sequence[Places]) -> tuple[Value, list[int], list[int]]:
+def _gather_vectors(x: Value, places: Sequence[Places]) -> tuple[Value, list[int], list[int]]:
     """What index vectors select, the label of each of its dimensions, and those that are new.
 
     A label is the axis that a dimension had in ``x``, or negative if the indices made it.
     """
     axes = [axis for part in places for axis in part.axes]
-    vectors = _joined([part.indices for part in places])
+    vectors = _join_vectors([part.indices for part in places])
     made = [-1 - number for number in range(vectors.rank - 1)]
     if len(axes) == 1:
         indices = shape_ops.reshape(vectors, vectors.shape[:-1])
@@ -326,7 +328,7 @@ def _gathered(x: Value, places: Sequence[Places]) -> tuple[Value, list[int], lis
     return gather(front, vectors), [*made, *rest], made
 
 
-def _joined(vectors: Sequence[Value]) -> Value:
+def _join_vectors(vectors: Sequence[Value]) -> Value:
     """Index vectors into several groups of axes as vectors into all of them."""
     if len(vectors) == 1:
         return vectors[0]

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from monograph.ir.build import Operand, apply, as_operands, cast_to, graph_of, promoted
+from monograph.ir.build import Operand, apply, as_operands, cast_to, graph_of, promote_operands
 from monograph.ir.dims import Shape, shape_product
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
@@ -56,7 +56,7 @@ def end_writing(b: LoopBuilder, target: Memory) -> None:
         b.fill(b.result(), lambda at: b.load(target, at))
 
 
-def joined(b: LoopBuilder, mode: str, old: Scalar, update: Scalar) -> Scalar:
+def combine_update(b: LoopBuilder, mode: str, old: Scalar, update: Scalar) -> Scalar:
     """An update joined to what stands there; of zeros that tie the update's sign stays."""
     if mode == "set":
         return update
@@ -68,7 +68,7 @@ def joined(b: LoopBuilder, mode: str, old: Scalar, update: Scalar) -> Scalar:
     return b.select(b.apply("is_nan", old), old, chosen) if old.dtype.is_float else chosen
 
 
-def unravelled(position: Scalar, shape: Shape) -> list[Scalar]:
+def unravel_index(position: Scalar, shape: Shape) -> list[Scalar]:
     """A position in the flattened shape as one along each axis."""
     found: list[Scalar] = []
     for axis in reversed(range(len(shape))):
@@ -129,7 +129,7 @@ class Scatter(Op):
                 with b.loop(count, lanes=True) as k:
                     at = (row, first + k)
                     update = b.reshaped(2, (places, columns), [place, first + k])
-                    b.store(rows, at, joined(b, self.mode, b.load(rows, at), update))
+                    b.store(rows, at, combine_update(b, self.mode, b.load(rows, at), update))
         end_writing(b, target)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
@@ -169,7 +169,7 @@ def scatter(x: Operand, indices: Operand, updates: Operand, mode: str = "set") -
     target, places, values = _update_operands(x, indices, updates)
     depth = places.shape[-1] if places.rank else 0
     if isinstance(depth, int):
-        values = _stretched(values, (*places.shape[:-1], *target.shape[depth:]))
+        values = _broadcast_updates(values, (*places.shape[:-1], *target.shape[depth:]))
     return apply(Scatter(mode), target, places, values)
 
 
@@ -207,11 +207,11 @@ class PutAlongAxis(Op):
         with b.parallel((*outer, -(-columns // ELEMENTS_PER_THREAD))) as (*before, tile):
             first, count = b.piece(tile, ELEMENTS_PER_THREAD, columns)
             with b.loop(indices.shape[axis]) as step, b.loop(count) as k:
-                after = unravelled(first + k, inner)
+                after = unravel_index(first + k, inner)
                 along = b.checked(b.read(1, [*before, step, *after]), x.shape[axis])
                 at = [*before, along, *after]
                 value = b.read(2, [*before, step, *after])
-                b.store(target, at, joined(b, self.mode, b.load(target, at), value))
+                b.store(target, at, combine_update(b, self.mode, b.load(target, at), value))
         end_writing(b, target)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
@@ -248,7 +248,7 @@ def put_along_axis(
     target, places, updates = _update_operands(x, indices, values)
     normal = normalize_axis("put_along_axis", axis, target.rank)
     target, places = broadcast_beside(target, places, normal)
-    updates = _stretched(updates, places.shape)
+    updates = _broadcast_updates(updates, places.shape)
     rows = _row_indices(target, places) if normal == 0 else None
     if rows is not None and updates.shape == places.shape:
         return apply(Scatter(mode), target, rows, updates)
@@ -272,11 +272,11 @@ def _update_operands(x: Operand, indices: Operand, updates: Operand) -> tuple[Va
     """The operands of a write as values of one graph, with one dtype for ``x`` and the updates."""
     graph = graph_of([x, indices, updates])
     with graph.as_current():
-        target, values = promoted(x, updates)
+        target, values = promote_operands(x, updates)
     return target, *as_operands(graph, [indices]), values
 
 
-def _stretched(updates: Value, shape: Shape) -> Value:
+def _broadcast_updates(updates: Value, shape: Shape) -> Value:
     """Updates broadcast to the shape that they must have, if they can be."""
     return shape_ops.expand(updates, shape) if updates.rank <= len(shape) else updates
 

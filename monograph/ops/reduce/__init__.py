@@ -12,11 +12,11 @@ from monograph.ops.reduce.base import (
     as_float,
     as_number,
     one_value,
-    reduced_shape,
+    reduce_shape,
     require_number,
     require_ordered,
     spread,
-    summed,
+    sum_axes,
 )
 from monograph.ops.reduce.extremum import Argmax, Argmin, Max, Min, argmax, argmin, max, min
 from monograph.ops.reduce.statistics import (
@@ -59,13 +59,13 @@ __all__ = [
     "min",
     "one_value",
     "prod",
-    "reduced_shape",
+    "reduce_shape",
     "require_number",
     "require_ordered",
     "spread",
     "std",
     "sum",
+    "sum_axes",
     "sum_to",
-    "summed",
     "variance",
 ]

@@ -24,7 +24,7 @@ from monograph.ops.reduce.base import (
     require_number,
     sample_operands,
     spread,
-    summed,
+    sum_axes,
 )
 from monograph.ops.rules import normalize_axes
 
@@ -38,7 +38,7 @@ class Sum(Reduction):
         return super().infer(x)
 
     def evaluate(self, x: Array) -> Array:
-        return summed(x, self.axes, self.keepdims)
+        return sum_axes(x, self.axes, self.keepdims)
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
         return lower_reduction(b, self.name, self.axes, self.keepdims, index)

@@ -28,7 +28,7 @@ class Reduction(Op):
 
     def infer(self, x: TensorType) -> TensorType:
         """The operand's dtype without the reduced axes."""
-        return x.with_shape(reduced_shape(self.name, x.shape, self.axes, self.keepdims))
+        return x.with_shape(reduce_shape(self.name, x.shape, self.axes, self.keepdims))
 
 
 def lower_reduction(
@@ -60,7 +60,7 @@ def lower_reduction(
     return b.reduce(kind, tuple(shape[axis] for axis in reduced), element)
 
 
-def reduced_shape(name: str, shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
+def reduce_shape(name: str, shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
     """The shape that is left when ``axes`` are reduced."""
     reduced = set(normalize_axes(name, axes, len(shape)))
     if keepdims:
@@ -68,7 +68,7 @@ def reduced_shape(name: str, shape: Shape, axes: Sequence[int], keepdims: bool) 
     return tuple(dim for axis, dim in enumerate(shape) if axis not in reduced)
 
 
-def summed(x: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
+def sum_axes(x: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
     """The sum along axes, rounded alike however the array lies in memory.
 
     NumPy adds floats up pairwise along a contiguous axis but one after the other along another,
@@ -151,7 +151,7 @@ def check_elements(name: str, x: Array, axes: Sequence[int]) -> None:
 
 def spread(grad: Value, shape: Shape, axes: Sequence[int]) -> Value:
     """Give a reduced value back the axes it lost, repeated to ``shape``."""
-    kept = reduced_shape("spread", shape, axes, keepdims=True)
+    kept = reduce_shape("spread", shape, axes, keepdims=True)
     return shape_ops.expand(shape_ops.reshape(grad, kept), shape)
 
 

@@ -30,7 +30,7 @@ from monograph.ops.reduce.base import (
     check_elements,
     lower_reduction,
     one_value,
-    reduced_shape,
+    reduce_shape,
     require_elements,
     require_ordered,
     sample_operands,
@@ -149,7 +149,7 @@ class ArgExtremum(Op):
     def infer(self, x: TensorType) -> TensorType:
         """``i64`` without the axis, which may not be empty."""
         require_ordered(self.name, x)
-        shape = reduced_shape(self.name, x.shape, (self.axis,), self.keepdims)
+        shape = reduce_shape(self.name, x.shape, (self.axis,), self.keepdims)
         require_elements(self.name, x, self.axis)
         return x.with_shape(shape).with_dtype(i64)
 

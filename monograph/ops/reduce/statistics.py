@@ -20,10 +20,10 @@ from monograph.ops.reduce.base import (
     Reduction,
     as_axes,
     as_float,
-    reduced_shape,
+    reduce_shape,
     sample_operands,
     spread,
-    summed,
+    sum_axes,
 )
 from monograph.ops.reduce.extremum import Max
 from monograph.ops.rules import require, require_float
@@ -38,7 +38,7 @@ class Mean(Reduction):
         return super().infer(x)
 
     def evaluate(self, x: Array) -> Array:
-        total = summed(x, self.axes, self.keepdims)
+        total = sum_axes(x, self.axes, self.keepdims)
         return np.asarray(total / x.dtype.type(_count(x.shape, self.axes)))
 
     def decompose(self, x: Value) -> Value:
@@ -79,8 +79,8 @@ class Variance(Reduction):
 
     def evaluate(self, x: Array) -> Array:
         count = _count(x.shape, self.axes)
-        average = summed(x, self.axes, keepdims=True) / x.dtype.type(count)
-        squares = summed(np.square(x - average), self.axes, self.keepdims)
+        average = sum_axes(x, self.axes, keepdims=True) / x.dtype.type(count)
+        squares = sum_axes(np.square(x - average), self.axes, self.keepdims)
         return np.asarray(squares / x.dtype.type(dim_max(count - self.correction, 0)))
 
     def decompose(self, x: Value) -> Value:
@@ -139,7 +139,7 @@ class Logsumexp(Reduction):
     def evaluate(self, x: Array) -> Array:
         largest = np.max(x, axis=self.axes, keepdims=True, initial=-np.inf)
         shift = np.where(np.isfinite(largest), largest, x.dtype.type(0))
-        total = summed(np.exp(x - shift), self.axes, keepdims=True)
+        total = sum_axes(np.exp(x - shift), self.axes, keepdims=True)
         result: Array = np.log(total) + shift
         return result if self.keepdims else np.squeeze(result, self.axes)
 
@@ -149,7 +149,7 @@ class Logsumexp(Reduction):
         finite = ops.elementwise.is_finite(largest)
         shift = ops.elementwise.where(finite, largest, 0.0)
         total = apply(Sum(self.axes, True), ops.math.exp(exact - shift))
-        shape = reduced_shape(self.name, x.shape, self.axes, self.keepdims)
+        shape = reduce_shape(self.name, x.shape, self.axes, self.keepdims)
         return cast_to(shape_ops.reshape(ops.math.log(total) + shift, shape), x.dtype)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:

@@ -31,7 +31,7 @@ from monograph.ops.elementwise import (
     negate,
 )
 from monograph.ops.math import Square, square
-from monograph.rewrite.constants import filled, is_constant, real_splat, round_to
+from monograph.rewrite.constants import fill, is_constant, real_splat, round_to
 from monograph.rewrite.pattern import AnyConstant
 from monograph.rewrite.rule import Rule, rewrite
 from monograph.rewrite.signed_zero import never_negative_zero
@@ -318,7 +318,7 @@ def divide_by_power_of_two(node: Node) -> Value | None:
     normal = math.fabs(inverse) >= float(float_facts(x.dtype).smallest_normal)
     if not normal or round_to(inverse, x.dtype) != inverse:
         return None
-    return x * filled(divisor.tensor, inverse)
+    return x * fill(divisor.tensor, inverse)
 
 
 def _is_power_of_two(number: float) -> bool:

@@ -70,7 +70,7 @@ def attention_spelled(node: Node) -> Value | None:
     """softmax(query @ keyᵀ * scale + mask) @ value → attention(query, key, value, mask)."""
     shares, value = node.operands
     given = _without_casts(shares, value)
-    guarded = _unguarded(given)
+    guarded = _strip_nan_guard(given)
     soft = _without_casts(guarded, value).producer
     if soft is None or not isinstance(soft.op, Softmax) or value.rank < 3:
         return None
@@ -81,21 +81,21 @@ def attention_spelled(node: Node) -> Value | None:
     found = _scores(_without_casts(soft.operands[0], value))
     if found is None or not found.query.rank == found.key.rank == value.rank:
         return None
-    query, query_scale = _unscaled(found.query)
-    swapped, swapped_scale = _unscaled(found.key)
-    key, key_scale = _unscaled(_swapped(swapped))
+    query, query_scale = _strip_scale(found.query)
+    swapped, swapped_scale = _strip_scale(found.key)
+    key, key_scale = _strip_scale(_swap_key(swapped))
     op = Attention(
         causal=found.later is not None,
         scale=found.scale * query_scale * swapped_scale * key_scale,
         fill=found.fill,
         fully_masked=soft.op.fully_masked if guarded is given else "zeros",
     )
-    masks = () if found.mask is None else (_widened(found.mask),)
+    masks = () if found.mask is None else (_widen_mask(found.mask),)
     result: Value = op(query, key, value, *masks)
     return result
 
 
-def _unguarded(shares: Value) -> Value:
+def _strip_nan_guard(shares: Value) -> Value:
     """Shares before NaN, which a query that sees nothing has, was replaced by zeros."""
     node = shares.producer
     if node is None or not isinstance(node.op, Where) or real_splat(node.operands[1]) != 0.0:
@@ -107,7 +107,7 @@ def _unguarded(shares: Value) -> Value:
     return found
 
 
-def _unscaled(x: Value) -> tuple[Value, float]:
+def _strip_scale(x: Value) -> tuple[Value, float]:
     """x without the number that multiplies it, and that number."""
     found = times_constant(x)
     return (x, 1.0) if found is None or found[0].shape != x.shape else found
@@ -169,11 +169,11 @@ def _with_chosen_mask(condition: Value, a: Value, b: Value) -> _Scores | None:
     if kept and _is_causal(condition, scores):
         if number == -math.inf or (inner.mask is None and _is_lowest(number, scores)):
             return replace(inner, later=number)
-        return _filled(inner, scores, _triangle(scores.shape), number)
-    return _filled(inner, scores, condition if kept else logical_not(condition), number)
+        return _match_fill(inner, scores, _triangle(scores.shape), number)
+    return _match_fill(inner, scores, condition if kept else logical_not(condition), number)
 
 
-def _filled(inner: _Scores, scores: Value, seen: Value, number: float) -> _Scores | None:
+def _match_fill(inner: _Scores, scores: Value, seen: Value, number: float) -> _Scores | None:
     """Scores with a number in the place of those that are not seen."""
     mask, later = inner.mask, inner.later
     kept = -math.inf if later == number == -math.inf else None
@@ -208,7 +208,7 @@ def _as_added(scores: _Scores, like: Value) -> Value | None:
     return mask if later is None else where(_triangle(like.shape), mask, later)
 
 
-def _widened(mask: Value) -> Value:
+def _widen_mask(mask: Value) -> Value:
     """A mask for scores that are computed wide: numbers in which narrow scores were lost grow.
 
     -65504 is all that is left of it and a small score in f16, and in f32 it is not.
@@ -263,11 +263,11 @@ def _counts(value: Value, axis_from_end: int) -> bool:
     return len(op.shape) - op.axis % len(op.shape) == axis_from_end
 
 
-def _swapped(key: Value) -> Value:
+def _swap_key(key: Value) -> Value:
     """The key with its last two axes swapped back, through the transpose that swapped them."""
     node = key.producer
     if node is not None and isinstance(node.op, Reshape):
-        return _swapped_in_batches(key, node.operands[0])
+        return _swap_key_in_batches(key, node.operands[0])
     if node is None or not isinstance(node.op, Transpose):
         return swapaxes(key, -1, -2)
     *leading, last, other = node.op.permutation
@@ -278,7 +278,7 @@ def _swapped(key: Value) -> Value:
     return result
 
 
-def _swapped_in_batches(key: Value, matrices: Value) -> Value:
+def _swap_key_in_batches(key: Value, matrices: Value) -> Value:
     """The same, where the axes before the last two were joined for the transpose."""
     node = matrices.producer
     if node is None or not isinstance(node.op, Transpose) or matrices.rank < 2:

@@ -50,17 +50,17 @@ def subtracted_constant(node: Node) -> Value | None:
     x, subtrahend = node.operands
     if x.dtype.kind not in (Kind.SIGNED, Kind.FLOAT):
         return None
-    negated = _negated(subtrahend)
+    negated = _negate(subtrahend)
     return None if negated is None else x + negated
 
 
-def _negated(value: Value) -> Value | None:
+def _negate(value: Value) -> Value | None:
     """The negated constant, spread like the given one; None where the dtype has no negatives."""
     node = value.producer
     if node is None:
         return None
     if isinstance(node.op, Expand):
-        inner = _negated(node.operands[0])
+        inner = _negate(node.operands[0])
         return None if inner is None else expand(inner, value.shape)
     if isinstance(node.op, Full):
         return full(value.shape, -node.op.value, value.dtype)

@@ -23,10 +23,10 @@ from monograph.ops.math import (
     sqrt,
 )
 from monograph.ops.reduce import Mean, Prod, Sum
-from monograph.rewrite.constants import filled, is_constant, real_splat
+from monograph.rewrite.constants import fill, is_constant, real_splat
 from monograph.rewrite.pattern import AnyConstant
 from monograph.rewrite.rule import Rule, rewrite
-from monograph.rewrite.rules.reductions import merged_reduction
+from monograph.rewrite.rules.reductions import merge_reductions
 
 ZEROS_AND_NANS = (
     Rule(
@@ -280,19 +280,19 @@ def divide_by_constant(node: Node) -> Value | None:
     number = real_splat(divisor)
     if not number or is_constant(x):
         return None
-    return x * filled(divisor.tensor, 1.0 / number)
+    return x * fill(divisor.tensor, 1.0 / number)
 
 
 @rewrite("sum_of_sum", root=(Sum, Prod), fast_math=True, floats="floats are added in another order")
 def sum_of_sum(node: Node) -> Value | None:
     """sum(sum(x)) → sum(x) over the axes of both."""
-    return merged_reduction(node)
+    return merge_reductions(node)
 
 
 @rewrite("mean_of_mean", root=Mean, fast_math=True, floats="floats are added in another order")
 def mean_of_mean(node: Node) -> Value | None:
     """mean(mean(x)) → mean(x) over the axes of both."""
-    return merged_reduction(node)
+    return merge_reductions(node)
 
 
 RULES: tuple[Rule, ...] = (

@@ -10,7 +10,7 @@ from monograph.ops.norm import LayerNorm, RmsNorm, layer_norm, rms_norm
 from monograph.ops.shape import reshape
 from monograph.rewrite.matchers import (
     Axes,
-    centred,
+    match_centering,
     mean_square_of,
     plus_constant,
     strip_expand,
@@ -61,14 +61,14 @@ def layer_norm_spelled(node: Node) -> Value | None:
         if found is None:
             continue
         for numerator in factors:
-            if numerator is root or numerator.inverted or centred(numerator.value) != found:
+            if numerator is root or numerator.inverted or match_centering(numerator.value) != found:
                 continue
             x, axes = found
             axis = _first_axis(x, axes)
             if axis is None:
                 return None
             others = _without(factors, root, numerator)
-            return _scaled(LayerNorm(axis, epsilon), x, others)
+            return _scale_norm(LayerNorm(axis, epsilon), x, others)
     return None
 
 
@@ -88,7 +88,7 @@ def rms_norm_spelled(node: Node) -> Value | None:
             if axis is None:
                 return None
             others = _without(factors, root, numerator)
-            return _scaled(RmsNorm(axis, epsilon), x, others)
+            return _scale_norm(RmsNorm(axis, epsilon), x, others)
     return None
 
 
@@ -118,7 +118,7 @@ def _first_axis(x: Value, axes: Axes) -> int | None:
     return first if trailing and x.dtype.is_float else None
 
 
-def _scaled(op: LayerNorm | RmsNorm, x: Value, others: list[_Factor]) -> Value | None:
+def _scale_norm(op: LayerNorm | RmsNorm, x: Value, others: list[_Factor]) -> Value | None:
     """The norm with the other factor as its scale if it fits, else multiplied by the others."""
     if any(factor.inverted for factor in others):
         return None

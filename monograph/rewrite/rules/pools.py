@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from monograph.ir.build import apply, apply_many
 from monograph.ir.graph import Node, Value
-from monograph.ops.pool import AvgPool, MaxPool, MaxPoolWithIndices, clipped_kernel, lowest
+from monograph.ops.pool import AvgPool, MaxPool, MaxPoolWithIndices, clip_kernel, lowest
 from monograph.ops.slicing import Pad
 from monograph.rewrite.rule import Rule, rewrite
 
@@ -18,7 +18,7 @@ def clip_window(node: Node) -> tuple[Value, ...] | None:
     """avg_pool(x) with a window larger than x and its padding → one that just covers them."""
     assert isinstance(node.op, POOLS)
     (x,) = node.operands
-    kernel = clipped_kernel(node.op.windows(), x.shape)
+    kernel = clip_kernel(node.op.windows(), x.shape)
     if kernel == node.op.kernel:
         return None
     return apply_many(replace(node.op, kernel=kernel), x)

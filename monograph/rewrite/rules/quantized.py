@@ -58,7 +58,7 @@ class _Quantized:
 @rewrite("quantized_matmul", root=Matmul, floats=FLOATS)
 def quantized_matmul(node: Node) -> Value | None:
     """dequantize(a) @ dequantize(b) → float(a @ b) * scales, if scales are of rows and columns."""
-    a, b = (_quantized(operand) for operand in node.operands)
+    a, b = (_match_quantized(operand) for operand in node.operands)
     if a is None or b is None or a.stored.rank < 2 or b.stored.rank < 2:
         return None
     rows, columns = a.stored.rank - 2, b.stored.rank - 1
@@ -75,7 +75,7 @@ def quantized_matmul(node: Node) -> Value | None:
 def quantized_linear(node: Node) -> Value | None:
     """linear(dequantize(x), dequantize(w), bias) → float(linear(x, w)) * scales + bias."""
     x, weight, *bias = node.operands
-    a, b = _quantized(x), _quantized(weight)
+    a, b = _match_quantized(x), _match_quantized(weight)
     if a is None or b is None or a.axis is not None or b.axis not in (None, 0):
         return None
     if not _holds(a, b, weight.shape[-1]):
@@ -89,7 +89,7 @@ def quantized_linear(node: Node) -> Value | None:
 def quantized_conv(node: Node) -> Value | None:
     """conv(dequantize(x), dequantize(w), bias) → float(conv(x, w)) * scales + bias."""
     x, weight, *bias = node.operands
-    a, b = _quantized(x), _quantized(weight)
+    a, b = _match_quantized(x), _match_quantized(weight)
     if a is None or b is None or a.axis is not None or b.axis not in (None, 0):
         return None
     if not _holds(a, b, shape_product(weight.shape[1:])):
@@ -100,7 +100,7 @@ def quantized_conv(node: Node) -> Value | None:
     return add(real, _along_channels(bias[0], total.rank)) if bias else real
 
 
-def _quantized(value: Value) -> _Quantized | None:
+def _match_quantized(value: Value) -> _Quantized | None:
     """A value as integers of at most 8 bits with a scale along one axis at most, or None."""
     node = value.producer
     if node is None or not isinstance(node.op, Dequantize) or value.dtype is not f32:

@@ -41,10 +41,10 @@ def reduce_one_element(node: Node) -> Value | None:
 )
 def extreme_of_extreme(node: Node) -> Value | None:
     """max(max(x)) → max(x) over the axes of both."""
-    return merged_reduction(node)
+    return merge_reductions(node)
 
 
-def merged_reduction(node: Node) -> Value | None:
+def merge_reductions(node: Node) -> Value | None:
     """A reduction of the same reduction as one over all their axes, if they keep axes alike."""
     inner = node.operands[0].producer
     if inner is None or type(inner.op) is not type(node.op):

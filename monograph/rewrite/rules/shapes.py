@@ -30,7 +30,7 @@ MOVES = "exact: elements only move"
 IDENTICAL = (Reshape, Expand, Slice, Pad, PadBorder, Tile, Squeeze, Unsqueeze, Concat)
 
 
-def _composed(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+def _compose(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """One permutation for ``first`` and then ``second``."""
     return tuple(first[axis] for axis in second)
 
@@ -44,7 +44,7 @@ TRANSPOSES = (
     Rule(
         "transpose_twice",
         pattern=lambda x: Transpose(capture("second"))(Transpose(capture("first"))(x)),
-        replacement=lambda x, first, second: transpose(x, _composed(first, second)),
+        replacement=lambda x, first, second: transpose(x, _compose(first, second)),
         floats=MOVES,
     ),
     Rule(

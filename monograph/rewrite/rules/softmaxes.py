@@ -12,7 +12,13 @@ from monograph.ops.elementwise import Add, Divide, Multiply, Subtract
 from monograph.ops.math import Exp, Log
 from monograph.ops.reduce import Logsumexp, Max, Sum, logsumexp
 from monograph.ops.softmax import LogSoftmax, Softmax, log_softmax, softmax
-from monograph.rewrite.matchers import Axes, difference, reduced, strip_expand, under_reciprocal
+from monograph.rewrite.matchers import (
+    Axes,
+    difference,
+    match_reduction,
+    strip_expand,
+    under_reciprocal,
+)
 from monograph.rewrite.rule import Rule, rewrite
 
 ALL_NAN = "a row that holds +inf is all NaN"
@@ -25,7 +31,7 @@ def softmax_quotient(node: Node) -> Value | None:
     for exponential, total in _quotients(node):
         if not isinstance(exponential.op, Exp) or exponential.producer is None:
             continue
-        found = reduced(total, Sum)
+        found = match_reduction(total, Sum)
         axis = _only_axis(found, exponential)
         if axis is not None:
             return softmax(exponential.producer.operands[0], axis)
@@ -60,7 +66,7 @@ def softmax_shifted(node: Node) -> Value | None:
     if parts is None:
         return None
     x, largest = parts
-    axis = _only_axis(reduced(largest, Max), x)
+    axis = _only_axis(match_reduction(largest, Max), x)
     if axis is None or axis != node.op.axis % x.rank:
         return None
     result: Value = node.op(x)
@@ -92,7 +98,7 @@ def log_softmax_difference(node: Node) -> Value | None:
     if parts is None:
         return None
     x, total = parts
-    axis = _only_axis(reduced(total, Logsumexp), x)
+    axis = _only_axis(match_reduction(total, Logsumexp), x)
     return None if axis is None else log_softmax(x, axis)
 
 
@@ -116,7 +122,7 @@ def logsumexp_shifted(node: Node) -> Value | None:
         if inner is None or not isinstance(inner.op, Logsumexp):
             continue
         parts = difference(inner.operands[0])
-        found = None if parts is None else reduced(parts[1], Max)
+        found = None if parts is None else match_reduction(parts[1], Max)
         if parts is None or found != (parts[0], inner.op.axes) or not _same(largest, parts[1]):
             continue
         return logsumexp(parts[0], inner.op.axes, inner.op.keepdims)

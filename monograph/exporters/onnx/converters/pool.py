@@ -90,7 +90,7 @@ def max_pool_by_taps(op: pool.MaxPool, x: Value) -> Value:
 
 def _clipped(windows: Windows, x: Value) -> Windows:
     """The windows without what lies beyond the operand: a kernel of 1000 over a plane of 7."""
-    return replace(windows, kernel=pool.clipped_kernel(windows, x.shape))
+    return replace(windows, kernel=pool.clip_kernel(windows, x.shape))
 
 
 def _lowest(dtype: DType) -> float | int:

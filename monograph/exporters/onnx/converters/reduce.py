@@ -24,7 +24,7 @@ from monograph.ops import elementwise as e
 from monograph.ops import shape as shape_ops
 from monograph.ops.control import scan
 from monograph.ops.linalg import Matmul
-from monograph.ops.reduce.base import reduced_shape
+from monograph.ops.reduce.base import reduce_shape
 from monograph.ops.reduce.extremum import dtype_limit
 
 _FLAG = i32
@@ -104,7 +104,7 @@ def product_of_integers(op: reduce.Prod, x: Value) -> Value:
 
 
 def _shaped(total: Value, op: reduce.Reduction, x: Value) -> Value:
-    return shape_ops.reshape(total, reduced_shape(op.name, x.shape, op.axes, op.keepdims))
+    return shape_ops.reshape(total, reduce_shape(op.name, x.shape, op.axes, op.keepdims))
 
 
 # Maxima and minima --------------------------------------------------------------------------------

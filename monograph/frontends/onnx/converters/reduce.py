@@ -19,7 +19,7 @@ from monograph.ir.graph import Value
 from monograph.ir.op import Op
 from monograph.ir.types import f64, wide
 from monograph.ops.cumulative import Cumprod, Cumsum
-from monograph.ops.reduce import Argmax, Argmin, Max, Min, Prod, Sum, reduced_shape
+from monograph.ops.reduce import Argmax, Argmin, Max, Min, Prod, Sum, reduce_shape
 from monograph.ops.reduce.extremum import dtype_limit
 from monograph.ops.rules import normalize_axes, normalize_axis
 
@@ -51,7 +51,7 @@ def reduce_extremum(node: OnnxNode) -> Value:
     x, axes, keepdims = node.input(0), reduced_axes(node), _keeps(node)
     largest = node.op_type == "ReduceMax"
     if any(x.shape[axis] == 0 for axis in axes):
-        shape = reduced_shape(node.op_type, x.shape, axes, keepdims)
+        shape = reduce_shape(node.op_type, x.shape, axes, keepdims)
         return F.full(shape, dtype_limit(x.dtype, largest), x.dtype)
     may_be_empty = not all(provably_at_least(x.shape[axis], 1) for axis in axes)
     return apply((Max if largest else Min)(axes, keepdims, may_be_empty), x)
