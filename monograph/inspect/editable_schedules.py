@@ -12,7 +12,7 @@ from typing import Any
 from monograph.errors import InputError
 from monograph.runtime.bundle import Json
 from monograph.targets.base import Target, Tuning
-from monograph.targets.cpu.knobs import edited, knobs
+from monograph.targets.cpu.knobs import edit, knobs
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.target import CpuTarget
 from monograph.targets.cpu.tuning import Recorder
@@ -56,7 +56,7 @@ class Schedules:
                         f"{knob} cannot be turned to {value} there",
                         expected=shown or "a knob of a kernel of this program",
                     )
-        return Recorder(edits, edited)
+        return Recorder(edits, edit)
 
     def facts(self, recorder: Tuning | None) -> list[Json]:
         """Each site of a program: its kernel, its choice, and the values that are offered."""

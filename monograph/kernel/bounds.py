@@ -1,6 +1,6 @@
 """Proves that every memory access of a loop nest stays inside its buffer, for all sizes.
 
-``unproved_accesses`` tries to prove of every load and store whose position is a polynomial that
+``find_unproved_accesses`` tries to prove of every load and store whose position is a polynomial that
 ``0 <= position < size``, for every iteration and every value of the symbolic sizes. Loop variables
 are eliminated one by one, the innermost first: to bound ``i + 16*t`` from above, ``i`` is replaced
 by the last value that its loop takes, ``min(16, n - 16*t) - 1``, of which either argument will do
@@ -77,7 +77,7 @@ class Access:
     ranges: Mapping[Symbol, Range]
 
 
-def unproved_accesses(nest: LoopNest) -> list[Access]:
+def find_unproved_accesses(nest: LoopNest) -> list[Access]:
     """The accesses of a nest of which it is not proved that they are inside their buffers."""
     parallel = {nest.parallel: Range(0, nest.extent)}
     return [access for access in _Walk(nest).accesses(nest.body, parallel) if not is_inside(access)]

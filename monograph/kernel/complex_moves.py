@@ -22,14 +22,14 @@ from monograph.kernel.layout import MemoryLayout
 REAL, IMAGINARY = (e.index(part) for part in range(2))
 
 
-def moved_whole(kernel: Kernel) -> Kernel:
+def move_whole_numbers(kernel: Kernel) -> Kernel:
     """The kernel with its numbers in one piece each, if they are complex and only moved."""
     reals, imaginaries = kernel.stores[::2], kernel.stores[1::2]
     if not imaginaries or len(reals) != len(imaginaries):
         return kernel
     stores = []
     for real, imaginary in zip(reals, imaginaries, strict=True):
-        store = _joined_store(real, imaginary)
+        store = _join_stores(real, imaginary)
         if store is None:
             return kernel
         stores.append(store)
@@ -42,16 +42,16 @@ def moved_whole(kernel: Kernel) -> Kernel:
     return replace(moved, inputs=inputs, outputs=tuple(map(_whole, kernel.outputs)))
 
 
-def _joined_store(real: Store, imaginary: Store) -> Store | None:
+def _join_stores(real: Store, imaginary: Store) -> Store | None:
     """Two stores of neighbouring parts as one of the whole."""
     buffer = real.buffer
     if imaginary.buffer != buffer or not _are_parts(buffer, real.position, imaginary.position):
         return None
-    value = _joined(real.value, imaginary.value)
+    value = _join_parts(real.value, imaginary.value)
     return None if value is None else Store(_whole(buffer), real.position[:-1], value)
 
 
-def _joined(real: Expr, imaginary: Expr) -> Expr | None:
+def _join_parts(real: Expr, imaginary: Expr) -> Expr | None:
     """What both parts are copies of: an element, a choice between two of them, or nothing (0)."""
     if isinstance(real, Load) and isinstance(imaginary, Load):
         buffer = real.buffer
@@ -66,7 +66,7 @@ def _joined(real: Expr, imaginary: Expr) -> Expr | None:
         return None
     if real.operands[0] is not imaginary.operands[0]:
         return None
-    yes, no = map(_joined, real.operands[1:], imaginary.operands[1:])
+    yes, no = map(_join_parts, real.operands[1:], imaginary.operands[1:])
     return None if yes is None or no is None else e.select(real.operands[0], yes, no)
 
 

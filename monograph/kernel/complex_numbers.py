@@ -85,7 +85,7 @@ def stores(buffer: Buffer, position: tuple[Expr, ...], value: Expr) -> list[Stor
     ]
 
 
-def held(buffer: Buffer) -> Buffer:
+def to_kernel_buffer(buffer: Buffer) -> Buffer:
     """The buffer as kernels have it."""
     return split_buffer(buffer) if buffer.dtype.is_complex else buffer
 
@@ -180,7 +180,7 @@ def _product(x: Expr, y: Expr) -> Expr:
     return join(real, _add(_multiply(a, d), _multiply(b, c)))
 
 
-def _asked(function: str, both: Callable[[Expr, Expr], Expr]) -> Callable[..., Expr]:
+def _ask_of_parts(function: str, both: Callable[[Expr, Expr], Expr]) -> Callable[..., Expr]:
     """A question that is asked of the parts."""
 
     def applied(*operands: Expr) -> Expr:
@@ -355,10 +355,10 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "cos": _in_double(_cosine),
     "tanh": _in_double(_hyperbolic_tangent),
     "power": _in_double(_power),
-    "equal": _asked("equal", _both),
-    "not_equal": _asked("not_equal", _either),
-    "is_nan": _asked("is_nan", _either),
-    "is_inf": _asked("is_inf", _either),
-    "is_finite": _asked("is_finite", _both),
+    "equal": _ask_of_parts("equal", _both),
+    "not_equal": _ask_of_parts("not_equal", _either),
+    "is_nan": _ask_of_parts("is_nan", _either),
+    "is_inf": _ask_of_parts("is_inf", _either),
+    "is_finite": _ask_of_parts("is_finite", _both),
 }
 """The functions that complex numbers have in kernels."""

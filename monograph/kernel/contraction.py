@@ -215,7 +215,7 @@ def with_k_ordered(contraction: Contraction, guide: Expr, merge: bool) -> Contra
         if merge and axes and axes[-1][1] == step * axis.extent:
             outer = axes.pop()[0]
             joined = e.axis(axis.symbol.name, outer.extent * axis.extent)
-            left, right = (decoded(x, (outer, axis), joined.symbol) for x in (left, right))
+            left, right = (decode_position(x, (outer, axis), joined.symbol) for x in (left, right))
             axes.append((joined, step))
         else:
             axes.append((axis, step))
@@ -252,7 +252,7 @@ def flat_position(axes: Sequence[Axis]) -> Dim:
     return place
 
 
-def decoded(expr: Expr, axes: tuple[Axis, ...], place: Dim) -> Expr:
+def decode_position(expr: Expr, axes: tuple[Axis, ...], place: Dim) -> Expr:
     """A formula whose axes are all given by one flat position.
 
     Where a subscript walks through several axes in one stride, the flat position is used as it
@@ -268,7 +268,7 @@ def decoded(expr: Expr, axes: tuple[Axis, ...], place: Dim) -> Expr:
         found = done.get(part)
         if found is None:
             if isinstance(part, Index):
-                found = e.index(_decoded_dim(part.dim, axes, place))
+                found = e.index(_decode_dim(part.dim, axes, place))
             else:
                 operands = tuple(visit(operand) for operand in part.operands)
                 found = part if operands == part.operands else part.rebuilt(operands)
@@ -278,7 +278,7 @@ def decoded(expr: Expr, axes: tuple[Axis, ...], place: Dim) -> Expr:
     return visit(expr)
 
 
-def _decoded_dim(dim: Dim, axes: tuple[Axis, ...], place: Dim) -> Dim:
+def _decode_dim(dim: Dim, axes: tuple[Axis, ...], place: Dim) -> Dim:
     """Index arithmetic over axes as arithmetic over their flat position."""
     if isinstance(dim, int) or not any(axis.symbol in dim.symbols() for axis in axes):
         return dim

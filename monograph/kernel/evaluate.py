@@ -117,18 +117,18 @@ class _Scope:
                 outside = self.parent.value(expr)
                 self.known[expr] = outside.reshape(*outside.shape, *[1] * len(self.reduced))
             else:
-                self.known[expr] = self._computed(expr)
+                self.known[expr] = self._compute(expr)
         return self.known[expr]
 
-    def _computed(self, expr: Expr) -> Array:
+    def _compute(self, expr: Expr) -> Array:
         if isinstance(expr, Literal):
             found: Any = np.asarray(expr.value).astype(expr.dtype.numpy)
         elif isinstance(expr, Index):
             found = np.asarray(self.dim(expr.dim), np.int64)
         elif isinstance(expr, Load):
-            found = self._loaded(expr.buffer, [self.value(place) for place in expr.operands])
+            found = self._load(expr.buffer, [self.value(place) for place in expr.operands])
         elif isinstance(expr, Reduce):
-            return self._reduced(expr)
+            return self._reduce(expr)
         else:
             assert isinstance(expr, Apply)
             operands = [self.value(operand) for operand in expr.operands]
@@ -138,7 +138,7 @@ class _Scope:
             raise EvaluationError(f"{expr} is {array.dtype}", expected=str(expr.dtype))
         return array.reshape([1] * (len(self.extents) - array.ndim) + list(array.shape))
 
-    def _loaded(self, buffer: Buffer, place: list[Array]) -> Array:
+    def _load(self, buffer: Buffer, place: list[Array]) -> Array:
         shape = tuple(int(self.dim(dim)) for dim in buffer.shape)
         array = self.memory[buffer.name].reshape(shape)
         if array.size == 0:  # nothing is there: the element is thrown away
@@ -149,7 +149,7 @@ class _Scope:
                 raise EvaluationError(f"{buffer.name} is read outside of its axis {axis}")
         return array[tuple(place)] if place else array
 
-    def _reduced(self, expr: Reduce) -> Array:
+    def _reduce(self, expr: Reduce) -> Array:
         inner = _Scope(self, expr.axes, self.memory, self.bindings)
         body = inner.value(expr.body)
         outer = body.shape[: len(self.extents)]
@@ -194,7 +194,7 @@ def _apply(function: str, operands: list[Array], dtype: DType) -> Any:
     return np.asarray(registry()[function]().evaluate(*operands)).astype(dtype.numpy)
 
 
-def _checked(position: Array, size: Array) -> Array:
+def _check_bounds(position: Array, size: Array) -> Array:
     if not ((position >= 0) & (position < size)).all():
         raise EvaluationError("an index is outside its axis")
     return position
@@ -204,7 +204,7 @@ _BESIDE_OPS: Mapping[str, Callable[..., Any]] = {
     "index_divide": np.floor_divide,
     "index_remainder": np.mod,
     "fma": lambda a, b, c: a * b + c,
-    "checked": _checked,
+    "checked": _check_bounds,
     "gelu_erf": Gelu("none").evaluate,
     "gelu_tanh": Gelu("tanh").evaluate,
 }

@@ -86,7 +86,7 @@ def linear(axes: tuple[Axis, ...]) -> Expr:
     return index(total)
 
 
-def unflattened(axes: Sequence[Axis], place: Dim) -> dict[Symbol, Dim]:
+def unflatten(axes: Sequence[Axis], place: Dim) -> dict[Symbol, Dim]:
     """Each axis in terms of the position among all that they visit: the inverse of ``linear``."""
     bindings: dict[Symbol, Dim] = {}
     for each in reversed(axes[1:]):
@@ -357,7 +357,7 @@ def substitute(root: Expr, bindings: Mapping[Symbol, Dim]) -> Expr:
         if isinstance(expr, Index):
             new: Expr = index(substitute_dim(expr.dim, bindings))
         elif isinstance(expr, Reduce):
-            new = _substituted_reduction(expr, bindings)
+            new = _substitute_reduction(expr, bindings)
         else:
             new = expr.rebuilt(tuple(visit(operand) for operand in expr.operands))
         done[expr] = new
@@ -366,7 +366,7 @@ def substitute(root: Expr, bindings: Mapping[Symbol, Dim]) -> Expr:
     return visit(root)
 
 
-def _substituted_reduction(expr: Reduce, bindings: Mapping[Symbol, Dim]) -> Expr:
+def _substitute_reduction(expr: Reduce, bindings: Mapping[Symbol, Dim]) -> Expr:
     own = {each.symbol for each in expr.axes}
     free = {symbol: dim for symbol, dim in bindings.items() if symbol not in own}
     axes = tuple(Axis(each.symbol, substitute_dim(each.extent, free)) for each in expr.axes)

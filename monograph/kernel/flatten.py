@@ -55,12 +55,14 @@ def flatten(kernel: Kernel) -> Kernel:
 def offset(buffer: Buffer, position: Sequence[Expr]) -> Expr:
     """The offset in elements of a position."""
     total: Expr = e.index(buffer.offset)
-    for place, stride in _rejoined(list(zip(position, buffer.element_strides(), strict=True))):
+    for place, stride in _rejoin_divided(
+        list(zip(position, buffer.element_strides(), strict=True))
+    ):
         total = total + place * stride
-    return e.index(_undivided(total.dim)) if isinstance(total, Index) else total
+    return e.index(_cancel_division(total.dim)) if isinstance(total, Index) else total
 
 
-def _undivided(dim: Dim) -> Dim:
+def _cancel_division(dim: Dim) -> Dim:
     """``n * (x // n) + x % n`` as ``x``: a place that was divided and not moved since."""
     if not isinstance(dim, SymbolicDim):
         return dim
@@ -76,7 +78,7 @@ def _undivided(dim: Dim) -> Dim:
             numerator, size = whole.arguments
             without = dim - step * size * whole
             if len(_terms(without)) < len(dim.terms()):
-                return _undivided(without - step * rest + step * numerator)
+                return _cancel_division(without - step * rest + step * numerator)
     return dim
 
 
@@ -95,7 +97,7 @@ def _terms(dim: Dim) -> Sequence[object]:
     return dim.terms() if isinstance(dim, SymbolicDim) else ()
 
 
-def _rejoined(places: list[tuple[Expr, Dim]]) -> list[tuple[Expr, Dim]]:
+def _rejoin_divided(places: list[tuple[Expr, Dim]]) -> list[tuple[Expr, Dim]]:
     """Places and strides, with ``(q // n) * n + q % n`` as ``q``: nothing need be divided.
 
     A position that is data comes so, where what is read was reshaped before.
@@ -109,7 +111,7 @@ def _rejoined(places: list[tuple[Expr, Dim]]) -> list[tuple[Expr, Dim]]:
             continue
         whole, size = upper.operands
         if isinstance(size, Index) and near * size.dim == far:
-            return _rejoined([*places[:k], (whole, near), *places[k + 2 :]])
+            return _rejoin_divided([*places[:k], (whole, near), *places[k + 2 :]])
     return places
 
 
@@ -161,13 +163,13 @@ def _drop_unit_axes(kernel: Kernel) -> Kernel:
     )
     units: dict[Symbol, Dim] = {each.symbol: 0 for each in kernel.axes if each.extent == 1}
     axes = tuple(each for each in kernel.axes if each.extent != 1 and each.symbol in used)
-    return rewritten(kernel, axes, units)
+    return replace_axes(kernel, axes, units)
 
 
 def _in_order_of_strides(kernel: Kernel) -> Kernel:
     """The axes of the index space as they are stored, those of reductions as they are read."""
     stored = max((s.position[0] for s in kernel.stores), key=lambda p: len(p.symbols), default=None)
-    axes = kernel.axes if stored is None else _sorted_axes(kernel.axes, stored)
+    axes = kernel.axes if stored is None else _sort_axes(kernel.axes, stored)
     done: dict[Expr, Expr] = {}
 
     def visit(expr: Expr) -> Expr:
@@ -176,7 +178,7 @@ def _in_order_of_strides(kernel: Kernel) -> Kernel:
             operands = tuple(map(visit, expr.operands))
             found = expr if operands == expr.operands else expr.rebuilt(operands)
             if isinstance(found, Reduce) and found.kind not in ("argmax", "argmin"):
-                found = _ordered_reduction(found)
+                found = _order_reduction(found)
             done[expr] = found
         return found
 
@@ -184,18 +186,18 @@ def _in_order_of_strides(kernel: Kernel) -> Kernel:
     return replace(kernel, axes=axes, stores=stores)
 
 
-def _ordered_reduction(reduction: Reduce) -> Expr:
+def _order_reduction(reduction: Reduce) -> Expr:
     """The reduction over the same axes in the order of the largest buffer that it reads."""
     own = {axis.symbol for axis in reduction.axes}
     loads = [x for x in e.walk((reduction.body,)) if isinstance(x, Load) and own & x.symbols]
     if not loads or len(own) < 2:
         return reduction
     largest = max(loads, key=lambda load: (len(own & load.symbols), typical(load.buffer.shape[0])))
-    axes = _sorted_axes(reduction.axes, largest.operands[0])
+    axes = _sort_axes(reduction.axes, largest.operands[0])
     return e.reduce(reduction.kind, axes, reduction.body)
 
 
-def _sorted_axes(axes: tuple[Axis, ...], position: Expr) -> tuple[Axis, ...]:
+def _sort_axes(axes: tuple[Axis, ...], position: Expr) -> tuple[Axis, ...]:
     """Axes from the largest stride to the smallest; those without one stay in front."""
 
     def stride(axis: Axis) -> int:
@@ -234,7 +236,7 @@ def merge_axes(kernel: Kernel) -> Kernel:
         changed = False
         for outer, inner in zip(kernel.axes, kernel.axes[1:], strict=False):
             if all(_is_mergeable(dim, outer, inner) for dim in _positions(kernel)):
-                kernel = _merged(kernel, outer, inner)
+                kernel = _merge_axes(kernel, outer, inner)
                 changed = True
                 break
     return _merge_reductions(kernel)
@@ -249,24 +251,24 @@ def _is_mergeable(dim: Dim, outer: Axis, inner: Axis) -> bool:
     step, small = coefficient(dim, outer.symbol), coefficient(dim, inner.symbol)
     if step is not None and small is not None:
         return step == small * inner.extent
-    joined = _joined(outer, inner)
+    joined = _join_axes(outer, inner)
     merged = substitute_dim(dim, {outer.symbol: 0, inner.symbol: joined.symbol})
     back = {joined.symbol: outer.symbol * inner.extent + inner.symbol}
     return substitute_dim(merged, back) == dim
 
 
-def _joined(outer: Axis, inner: Axis) -> Axis:
+def _join_axes(outer: Axis, inner: Axis) -> Axis:
     """One axis for two."""
     return e.axis(inner.symbol.name, outer.extent * inner.extent)
 
 
-def _merged(kernel: Kernel, outer: Axis, inner: Axis) -> Kernel:
-    joined = _joined(outer, inner)
+def _merge_axes(kernel: Kernel, outer: Axis, inner: Axis) -> Kernel:
+    joined = _join_axes(outer, inner)
     axes = tuple(joined if each is inner else each for each in kernel.axes if each is not outer)
-    return rewritten(kernel, axes, {outer.symbol: 0, inner.symbol: joined.symbol})
+    return replace_axes(kernel, axes, {outer.symbol: 0, inner.symbol: joined.symbol})
 
 
-def rewritten(kernel: Kernel, axes: tuple[Axis, ...], bindings: Mapping[Symbol, Dim]) -> Kernel:
+def replace_axes(kernel: Kernel, axes: tuple[Axis, ...], bindings: Mapping[Symbol, Dim]) -> Kernel:
     """A kernel over other axes, with its variables replaced in every place and value."""
     stores = tuple(
         store.mapped(lambda expr: e.substitute(expr, bindings)) for store in kernel.stores
@@ -311,7 +313,7 @@ def _merge_reduction(reduction: Reduce) -> Expr:
         dims = [expr.dim for expr in e.walk((body,)) if isinstance(expr, Index)]
         for k, (outer, inner) in enumerate(pairwise(axes)):
             if all(_is_mergeable(dim, outer, inner) for dim in dims):
-                joined = _joined(outer, inner)
+                joined = _join_axes(outer, inner)
                 body = e.substitute(body, {outer.symbol: 0, inner.symbol: joined.symbol})
                 axes[k : k + 2] = [joined]
                 changed = True

@@ -66,7 +66,7 @@ class MemoryLayout:
         return MemoryLayout(tuple(strides), self.offset, self.reach(shape))
 
 
-def laid_out(shape: Shape, order: Sequence[int], border: Sequence[int] = ()) -> MemoryLayout:
+def make_layout(shape: Shape, order: Sequence[int], border: Sequence[int] = ()) -> MemoryLayout:
     """A layout with these axes from the outermost to the innermost, and zeros between runs."""
     gaps = tuple(border) or (0,) * len(shape)
     strides: list[Dim] = [1] * len(shape)

@@ -28,7 +28,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.types import DType, TensorType, wide
 from monograph.kernel import complex_numbers
 from monograph.kernel import expr as e
-from monograph.kernel.complex_numbers import held
+from monograph.kernel.complex_numbers import to_kernel_buffer
 from monograph.kernel.expr import Buffer, Expr, Index, Literal, Load, Variable
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.kernel import Kernel
@@ -159,7 +159,7 @@ class LoopLowering(NodeLowering):
     def local(self, dtype: DType, size: int) -> Buffer:
         assert self.in_nest, "each iteration of a parallel loop has its own"
         buffer = Buffer(self.new_name("l"), dtype, (size,))
-        self.locals[buffer.name] = flat_buffer(held(buffer))
+        self.locals[buffer.name] = flat_buffer(to_kernel_buffer(buffer))
         return buffer
 
     def viewed(self, memory: Buffer, shape: Shape) -> Buffer:
@@ -224,9 +224,11 @@ class LoopLowering(NodeLowering):
         value = self.cast(body(position), target.dtype)
         read = {x.buffer.name: x.buffer for x in e.walk((value,)) if isinstance(x, Load)}
         own = {buffer.name: buffer for buffer in self.group.inputs.values()}
-        inputs = tuple(held(own.get(name) or self.memory(name)) for name in read)
+        inputs = tuple(to_kernel_buffer(own.get(name) or self.memory(name)) for name in read)
         stores = tuple(complex_numbers.stores(target, position, value))
-        self.stages.append(Kernel(self.node.op.name, inputs, (held(target),), axes, stores))
+        self.stages.append(
+            Kernel(self.node.op.name, inputs, (to_kernel_buffer(target),), axes, stores)
+        )
 
     def memory(self, name: str) -> Buffer:
         """A result or a temporary, by name."""
@@ -241,7 +243,7 @@ class LoopLowering(NodeLowering):
         width = self._width(extents[-1], 8) if lanes else 1
         outer = (*extents[:-1], -(-extents[-1] // width)) if lanes else extents
         whole = e.axis(self.new_name("_i"), shape_product(outer))
-        positions = _unravelled(whole.symbol, outer)
+        positions = _unravel(whole.symbol, outer)
         if not lanes:
             yield positions
             body = tuple(self.statements)
@@ -299,7 +301,7 @@ class LoopLowering(NodeLowering):
         self, extent: Dim | Expr, *, lanes: bool = False, registers: int = 2
     ) -> Iterator[Expr]:
         if isinstance(extent, Expr) and not isinstance(extent, Index):
-            with self._counted(extent) as position:
+            with self._open_counted_loop(extent) as position:
                 yield position
             return
         if isinstance(extent, Index):
@@ -314,7 +316,7 @@ class LoopLowering(NodeLowering):
         self.statements.append(Loop(axis.symbol, 0, extent, inner, kind, width))
 
     @contextmanager
-    def _counted(self, extent: Expr) -> Iterator[Expr]:
+    def _open_counted_loop(self, extent: Expr) -> Iterator[Expr]:
         """A loop whose extent only the data say."""
         counter = self.variable(e.index(0))
         with self.while_(lambda: self.apply("less", counter.get(), extent)):
@@ -369,7 +371,7 @@ def _vector_tile(axis: e.Axis, tile: Expr, width: int, body: Statements) -> Loop
     return Loop(axis.symbol, start, extent, body, LoopKind.VECTOR, width)
 
 
-def _unravelled(whole: Symbol, extents: Shape) -> Position:
+def _unravel(whole: Symbol, extents: Shape) -> Position:
     """The position along each axis of the ``whole``-th element (row-major), if there is one."""
     rest: Dim = whole
     found: list[Expr] = []

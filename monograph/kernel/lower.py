@@ -25,7 +25,7 @@ from monograph.ir.op import Op, Trait
 from monograph.ir.types import DType, Kind, TensorType, bool_, i64, wide
 from monograph.kernel import complex_numbers, whole_numbers
 from monograph.kernel import expr as e
-from monograph.kernel.complex_moves import moved_whole
+from monograph.kernel.complex_moves import move_whole_numbers
 from monograph.kernel.complex_numbers import involves_complex
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Reduce
 from monograph.kernel.kernel import Kernel, Store
@@ -103,14 +103,14 @@ class GroupLowering:
         if constant is not None and not value.dtype.is_complex:
             return _checking(position, e.literal(constant, wide(value.dtype)))
         if node is None or value not in self.inside:
-            return widened(complex_numbers.load(self.buffer(value), position))
+            return widen(complex_numbers.load(self.buffer(value), position))
         builder = NodeLowering(self, node, position)
         if type(node.op).has_lowering():
             found: Expr = node.op.lower(builder, position, value.index)
         else:
             operands = [builder.broadcast(k, position) for k in self._order(node)]
             found = builder.apply(node.op.name, *operands, dtype=builder.result_dtype())
-        return wrapped(builder.cast(found, wide(value.dtype)), value.dtype)
+        return wrap_integer(builder.cast(found, wide(value.dtype)), value.dtype)
 
     def _order(self, node: Node) -> Sequence[int]:
         """In which order a function takes its operands: a sum takes what the group computes first.
@@ -123,12 +123,12 @@ class GroupLowering:
         return range(len(node.operands))
 
 
-def widened(element: Expr) -> Expr:
+def widen(element: Expr) -> Expr:
     """An element in the dtype in which it is computed with."""
     return e.cast(element, wide(element.dtype))
 
 
-def wrapped(element: Expr, dtype: DType) -> Expr:
+def wrap_integer(element: Expr, dtype: DType) -> Expr:
     """An integer narrower than eight bits, which is computed in ``i32``, held to its own bits."""
     if not dtype.is_packed or not dtype.is_integer or _keeps_to(element, dtype):
         return element
@@ -182,9 +182,9 @@ class NodeLowering:
         added = len(index) - len(shape)
         target = self.results[0].shape[added:]
         places = zip(tuple(index)[added:], shape, target, strict=True)
-        return self.read(operand, [self._stretched(*place) for place in places])
+        return self.read(operand, [self._broadcast_position(*place) for place in places])
 
-    def _stretched(self, position: Expr, dim: Dim, target: Dim) -> Expr:
+    def _broadcast_position(self, position: Expr, dim: Dim, target: Dim) -> Expr:
         """The position along a dimension that is 1 or, as far as is known, the target's size."""
         if dim == 1:
             return e.index(0)
@@ -194,8 +194,8 @@ class NodeLowering:
         value = self.node.operands[operand]
         viewed = self.group.buffer(value).viewed(shape) if self._is_in_memory(value) else None
         if viewed is not None:
-            return widened(complex_numbers.load(viewed, tuple(index)))
-        return self.read(operand, reshaped_position(tuple(index), shape, value.shape))
+            return widen(complex_numbers.load(viewed, tuple(index)))
+        return self.read(operand, reshape_position(tuple(index), shape, value.shape))
 
     def border(self, operand: int) -> tuple[int, ...]:
         value = self.node.operands[operand]
@@ -223,7 +223,11 @@ class NodeLowering:
             dtype = bool_
         if dtype is None and function == "where":
             dtype = operands[1].dtype
-        known = whole_numbers.applied(function, operands) if dtype in (None, bool_, i64) else None
+        known = (
+            whole_numbers.apply_to_positions(function, operands)
+            if dtype in (None, bool_, i64)
+            else None
+        )
         return e.apply(function, *operands, dtype=dtype) if known is None else known
 
     def cast(self, operand: Expr, dtype: DType) -> Expr:
@@ -302,13 +306,13 @@ def lower_group(
         position = tuple(e.index(0 if k is None else walk.at[k]) for k in place)
         element = e.cast(group.element(value, position), value.dtype)
         stores += complex_numbers.stores(buffer, position, element)
-    inputs = tuple(map(complex_numbers.held, group.inputs.values()))
-    written = tuple(map(complex_numbers.held, buffers))
+    inputs = tuple(map(complex_numbers.to_kernel_buffer, group.inputs.values()))
+    written = tuple(map(complex_numbers.to_kernel_buffer, buffers))
     kernel = Kernel(name, inputs, written, walk.axes, tuple(stores))
-    return moved_whole(kernel), tuple(group.inputs)
+    return move_whole_numbers(kernel), tuple(group.inputs)
 
 
-def reshaped_position(index: Position, shape: Shape, target: Shape) -> Position:
+def reshape_position(index: Position, shape: Shape, target: Shape) -> Position:
     """The position in ``target`` of the element at ``index`` of ``shape`` (row-major).
 
     Runs of dimensions with equal products are matched first, so that division is left only where

@@ -81,8 +81,8 @@ def expand(expr: Apply) -> Expr:
     """A cast to or from a narrow dtype as an expression of wider numbers."""
     (operand,) = expr.operands
     if is_narrow(operand.dtype):
-        return e.cast(_widened(operand), expr.dtype)
-    return e.apply("bitcast", _narrowed(operand, expr.dtype), dtype=expr.dtype)
+        return e.cast(_widen(operand), expr.dtype)
+    return e.apply("bitcast", _narrow(operand, expr.dtype), dtype=expr.dtype)
 
 
 # Integers over bits -------------------------------------------------------------------------------
@@ -92,11 +92,11 @@ def _number(value: int, like: Expr) -> Expr:
     return e.literal(value, like.dtype)
 
 
-def _shifted(function: str, bits: Expr, distance: int) -> Expr:
+def _shift(function: str, bits: Expr, distance: int) -> Expr:
     return e.apply(function, bits, _number(distance, bits))
 
 
-def _masked(bits: Expr, mask: int) -> Expr:
+def _mask(bits: Expr, mask: int) -> Expr:
     return e.apply("bitwise_and", bits, _number(mask, bits))
 
 
@@ -112,33 +112,33 @@ def _is(function: str, bits: Expr, bound: int) -> Expr:
 # From a code --------------------------------------------------------------------------------------
 
 
-def _widened(operand: Expr) -> Expr:
+def _widen(operand: Expr) -> Expr:
     """The number that a code stands for: an f32, or an integer of eight bits."""
     dtype = operand.dtype
     code = e.apply("bitcast", operand, dtype=u8)
     if dtype.kind is Kind.UNSIGNED:
-        return _masked(code, (1 << dtype.bits) - 1)
+        return _mask(code, (1 << dtype.bits) - 1)
     if dtype.kind is Kind.SIGNED:
         empty = 8 - dtype.bits
         whole = e.apply("bitcast", code, dtype=i8)
-        return _shifted("shift_right", _shifted("shift_left", whole, empty), empty)
+        return _shift("shift_right", _shift("shift_left", whole, empty), empty)
     bits = e.cast(code, u32)
     return _power_of_two(bits) if dtype is f8e8m0fnu else _float_of(bits, FORMATS[dtype])
 
 
 def _power_of_two(code: Expr) -> Expr:
     """``2 ** (code - 127)``: the exponent's bits, but the least is a subnormal f32, and 255 NaN."""
-    usual = _shifted("shift_left", code, SINGLE_MANTISSA)
+    usual = _shift("shift_left", code, SINGLE_MANTISSA)
     least = e.select(_is("equal", code, 0), _number(1 << SINGLE_MANTISSA - 1, code), usual)
     bits = e.select(_is("equal", code, 0xFF), _number(QUIET_NAN, code), least)
     return e.apply("bitcast", bits, dtype=f32)
 
 
 def _float_of(code: Expr, format_: Format) -> Expr:
-    magnitude = _masked(code, (1 << format_.sign) - 1)
+    magnitude = _mask(code, (1 << format_.sign) - 1)
     lost = SINGLE_MANTISSA - format_.mantissa
     offset = (SINGLE_BIAS - format_.bias) << SINGLE_MANTISSA
-    normal = _plus(_shifted("shift_left", magnitude, lost), offset)
+    normal = _plus(_shift("shift_left", magnitude, lost), offset)
     step = 2.0 ** (1 - format_.bias - format_.mantissa)
     small = e.apply("multiply", e.cast(magnitude, f32), e.literal(step, f32))
     is_small = _is("less", magnitude, 1 << format_.mantissa)
@@ -150,7 +150,7 @@ def _float_of(code: Expr, format_: Format) -> Expr:
         first = format_.largest + (2 if format_.has_infinity else 1)
         is_nan = _is("greater_equal", magnitude, first)
         bits = e.select(is_nan, _number(QUIET_NAN, code), bits)
-    sign = _shifted("shift_left", _shifted("shift_right", code, format_.sign), 31)
+    sign = _shift("shift_left", _shift("shift_right", code, format_.sign), 31)
     signed = e.apply("bitwise_or", bits, sign)
     if format_.is_unsigned_zero:
         is_nan = _is("equal", code, 1 << format_.sign)
@@ -161,20 +161,20 @@ def _float_of(code: Expr, format_: Format) -> Expr:
 # To a code ----------------------------------------------------------------------------------------
 
 
-def _narrowed(operand: Expr, dtype: DType) -> Expr:
+def _narrow(operand: Expr, dtype: DType) -> Expr:
     """The code of a number, as a u8."""
     if dtype.is_integer:
-        return _narrowed_integer(operand, dtype)
+        return _narrow_integer(operand, dtype)
     bits = e.apply("bitcast", e.cast(operand, f32), dtype=u32)
     code = _exponent_code(bits) if dtype is f8e8m0fnu else _float_code(bits, FORMATS[dtype])
     return e.cast(code, u8)
 
 
-def _narrowed_integer(operand: Expr, dtype: DType) -> Expr:
+def _narrow_integer(operand: Expr, dtype: DType) -> Expr:
     """The low bits of an integer; a float is first held within the range."""
     mask = (1 << dtype.bits) - 1
     if not operand.dtype.is_float:
-        return _masked(e.cast(operand, u8), mask)
+        return _mask(e.cast(operand, u8), mask)
     signed = dtype.kind is Kind.SIGNED
     whole = e.cast(operand, i8 if signed else u8)
     high = mask >> 1 if signed else mask
@@ -182,7 +182,7 @@ def _narrowed_integer(operand: Expr, dtype: DType) -> Expr:
     if signed:
         held = e.apply("maximum", held, _number(-high - 1, held))
         held = e.apply("bitcast", held, dtype=u8)
-    return _masked(held, mask)
+    return _mask(held, mask)
 
 
 def _exponent_code(bits: Expr) -> Expr:
@@ -190,26 +190,26 @@ def _exponent_code(bits: Expr) -> Expr:
     is_subnormal = _is("less", bits, 1 << SINGLE_MANTISSA)
     half = 1 << SINGLE_MANTISSA - 1
     up = e.select(is_subnormal, _number(half - 1, bits), _number(half, bits))
-    code = _shifted("shift_right", _plus(bits, up), SINGLE_MANTISSA)
+    code = _shift("shift_right", _plus(bits, up), SINGLE_MANTISSA)
     is_positive = _is("less", _plus(bits, -1), SINGLE_INFINITY)  # 0 wraps around to the largest
     return e.select(is_positive, code, _number(0xFF, bits))
 
 
 def _float_code(bits: Expr, format_: Format) -> Expr:
-    magnitude = _masked(bits, 0x7FFFFFFF)
+    magnitude = _mask(bits, 0x7FFFFFFF)
     lost = SINGLE_MANTISSA - format_.mantissa
-    odd = _masked(_shifted("shift_right", magnitude, lost), 1)
+    odd = _mask(_shift("shift_right", magnitude, lost), 1)
     rounded = _plus(_plus(magnitude, (1 << lost - 1) - 1), odd)
     offset = (SINGLE_BIAS - format_.bias) << format_.mantissa
-    normal = _plus(_shifted("shift_right", rounded, lost), -offset)
+    normal = _plus(_shift("shift_right", rounded, lost), -offset)
     code = e.select(_is_subnormal(magnitude, format_), _subnormal(magnitude, format_), normal)
     # A magnitude of infinity, and of every NaN, lies beyond the largest too.
     code = e.select(_is("greater", code, format_.largest), _number(format_.beyond, bits), code)
     is_nan = _is("greater", magnitude, SINGLE_INFINITY)
-    sign = _shifted("shift_left", _shifted("shift_right", bits, 31), format_.sign)
+    sign = _shift("shift_left", _shift("shift_right", bits, 31), format_.sign)
     if format_.is_unsigned_zero:
         code = e.select(is_nan, _number(1 << format_.sign, bits), code)
-        is_alone = _is("equal", _masked(code, (1 << format_.sign) - 1), 0)
+        is_alone = _is("equal", _mask(code, (1 << format_.sign) - 1), 0)
         return e.select(is_alone, code, e.apply("bitwise_or", code, sign))
     if format_.nan is not None:
         code = e.select(is_nan, _number(format_.nan, bits), code)

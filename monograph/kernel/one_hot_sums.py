@@ -23,7 +23,7 @@ def with_picks(kernel: Kernel) -> Kernel:
     """The kernel with such sums replaced by the term that they pick."""
     replaced: dict[Expr, Expr] = {}
     for expr in e.walk(tuple(store.value for store in kernel.stores)):
-        picked = _picked(expr) if isinstance(expr, Reduce) else None
+        picked = _pick_term(expr) if isinstance(expr, Reduce) else None
         if picked is not None:
             replaced[expr] = picked
     if not replaced:
@@ -34,7 +34,7 @@ def with_picks(kernel: Kernel) -> Kernel:
     return replace(kernel, stores=stores)
 
 
-def _picked(reduction: Reduce) -> Expr | None:
+def _pick_term(reduction: Reduce) -> Expr | None:
     """The one term of a sum that is not 0, if that is how the sum is made."""
     body = reduction.body
     if reduction.kind != "sum" or len(reduction.axes) != 1:

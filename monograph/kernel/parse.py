@@ -132,7 +132,9 @@ class _Reader:
             marked = name if name.startswith("_") else f"_{name}"
             extent, _, bounds = extent.partition(" in ")
             usual = e.axis(marked, self.dim(extent, known))
-            found.append(replace(usual, symbol=_bounded(marked, bounds)) if bounds else usual)
+            found.append(
+                replace(usual, symbol=_make_bounded_symbol(marked, bounds)) if bounds else usual
+            )
             known |= self.names((found[-1],))
         return tuple(found)
 
@@ -216,7 +218,7 @@ class _Reader:
         return self.read[key]
 
 
-def _bounded(name: str, bounds: str) -> Symbol:
+def _make_bounded_symbol(name: str, bounds: str) -> Symbol:
     """A loop variable whose range is written: ``0..63``, or ``0..``."""
     lower, _, upper = bounds.partition("..")
     return Symbol(name, int(lower), int(upper) if upper else None)

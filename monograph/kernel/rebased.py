@@ -53,13 +53,13 @@ def on_pieces(kernel: Kernel, names: Collection[str]) -> RebasedKernel | None:
     for buffer in kernel.buffers:
         if buffer.name not in names:
             continue
-        piece = _touched(buffer, places.get(buffer.name, ()), extents)
+        piece = _find_touched(buffer, places.get(buffer.name, ()), extents)
         if piece is not None:
             found[buffer.name] = piece
     if not any(piece.start for piece in found.values()):
         return None
     starts = {name: piece.start for name, piece in found.items()}
-    return RebasedKernel(_moved(kernel, found), starts)
+    return RebasedKernel(_rebase(kernel, found), starts)
 
 
 def without_unread(kernel: Kernel) -> tuple[Kernel, tuple[int, ...]]:
@@ -75,7 +75,7 @@ def without_unread(kernel: Kernel) -> tuple[Kernel, tuple[int, ...]]:
     return _with_names(kernel, names), kept
 
 
-def named_by_place(kernel: Kernel) -> Kernel:
+def rename_by_position(kernel: Kernel) -> Kernel:
     """The kernel with its inputs named as all kernels' are: what was cut out of one has its names.
 
     Only then is packing the second operand of one kernel the same as packing the third of another.
@@ -140,7 +140,7 @@ def _extents(kernel: Kernel) -> dict[Symbol, Dim]:
     return {axis.symbol: axis.extent for axis in axes}
 
 
-def _touched(
+def _find_touched(
     buffer: Buffer, places: Iterable[Expr], extents: Mapping[Symbol, Dim]
 ) -> TouchedElements | None:
     """From the first to the last element that is touched, if that can be told of all places."""
@@ -189,7 +189,7 @@ def _is_below(dim: Dim, limit: Dim) -> bool:
     return lowest is not None and lowest > 0
 
 
-def _moved(kernel: Kernel, pieces: Mapping[str, TouchedElements]) -> Kernel:
+def _rebase(kernel: Kernel, pieces: Mapping[str, TouchedElements]) -> Kernel:
     """The kernel whose buffers are those pieces."""
     buffers = {
         buffer.name: replace(buffer, shape=(pieces[buffer.name].extent,))

@@ -30,7 +30,7 @@ def with_short_formulas(kernel: Kernel) -> Kernel:
     if not any(store.buffer.dtype in DIGITS for store in kernel.stores):
         return kernel
     roots = tuple(store.value for store in kernel.stores)
-    kept = _kept(roots, kernel)
+    kept = _track_digits(roots, kernel)
     replaced: dict[Expr, Expr] = {}
     for expr in e.walk(roots):
         again = e.replace(expr, replaced) if isinstance(expr, Apply) else expr
@@ -46,7 +46,7 @@ def with_short_formulas(kernel: Kernel) -> Kernel:
     return replace(kernel, stores=stores)
 
 
-def _kept(roots: tuple[Expr, ...], kernel: Kernel) -> dict[Expr, DType | None]:
+def _track_digits(roots: tuple[Expr, ...], kernel: Kernel) -> dict[Expr, DType | None]:
     """For each expression, of which type its digits are kept; None for all of them."""
     found: dict[Expr, DType | None] = dict.fromkeys(roots)
 
@@ -64,11 +64,11 @@ def _kept(roots: tuple[Expr, ...], kernel: Kernel) -> dict[Expr, DType | None]:
                 note(inner, None)
     for expr in reversed(list(e.walk(roots))):
         for operand in expr.operands:
-            note(operand, _kept_of(operand, expr, found.get(expr)))
+            note(operand, _digits_kept_by_use(operand, expr, found.get(expr)))
     return found
 
 
-def _kept_of(operand: Expr, user: Expr, kept: DType | None) -> DType | None:
+def _digits_kept_by_use(operand: Expr, user: Expr, kept: DType | None) -> DType | None:
     """Of which type's digits one use of an operand keeps no more."""
     if isinstance(user, Reduce):
         return kept if user.kind == "sum" and is_decay(user.body) else None

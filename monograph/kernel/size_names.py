@@ -15,7 +15,7 @@ from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.kernel import Kernel, Store
 
 
-def mentioned_sizes(kernel: Kernel) -> tuple[Symbol, ...]:
+def list_sizes(kernel: Kernel) -> tuple[Symbol, ...]:
     """The symbolic sizes of a kernel, in the order in which it mentions them."""
     sizes = set(kernel.sizes)
     if not sizes:

@@ -42,7 +42,7 @@ def with_decays(kernel: Kernel) -> Kernel:
     }
     if not replaced:
         return kernel
-    return _without_care_for_nan(_rewritten(kernel, replaced))
+    return _without_care_for_nan(_replace_reductions(kernel, replaced))
 
 
 def is_decay(expr: Expr) -> bool:
@@ -100,7 +100,7 @@ def _is_exp_of_difference(expr: Expr, extents: dict[Symbol, Dim]) -> bool:
     return e.substitute(largest.body, named) is element
 
 
-def _rewritten(kernel: Kernel, replaced: dict[Expr, Expr]) -> Kernel:
+def _replace_reductions(kernel: Kernel, replaced: dict[Expr, Expr]) -> Kernel:
     stores = tuple(
         Store(s.buffer, s.position, e.replace(s.value, replaced), s.guard) for s in kernel.stores
     )
@@ -119,7 +119,7 @@ def _without_care_for_nan(kernel: Kernel) -> Kernel:
         values = [s.value for s in kernel.stores if largest in set(e.walk((s.value,)))]
         if all(_shows(value, each, largest) for value in values):
             replaced[largest] = e.reduce(LARGEST_NUMBER, largest.axes, largest.body)
-    return _rewritten(kernel, replaced) if replaced else kernel
+    return _replace_reductions(kernel, replaced) if replaced else kernel
 
 
 def _starts_before(axes: tuple[Axis, ...]) -> bool:

@@ -37,7 +37,7 @@ def whole_walk(space: Shape) -> Walk:
     return Walk(axes, tuple(axis.symbol for axis in axes))
 
 
-def divided(walk: Walk, dimension: int, parts: int) -> Walk:
+def divide(walk: Walk, dimension: int, parts: int) -> Walk:
     """The walk with a dimension visited in equal parts, one after the other."""
     axis = _own_axis(walk, dimension)
     name = axis.symbol.name
@@ -45,7 +45,7 @@ def divided(walk: Walk, dimension: int, parts: int) -> Walk:
     return _with_axes(walk, dimension, (part, inside), part.symbol * inside.extent + inside.symbol)
 
 
-def phased(walk: Walk, dimension: int, stride: int, first: int, count: int) -> Walk:
+def split_phases(walk: Walk, dimension: int, stride: int, first: int, count: int) -> Walk:
     """The walk over ``count`` residues by ``stride`` along a dimension, from ``first`` on.
 
     With several residues the dimension has to be a multiple of the stride.

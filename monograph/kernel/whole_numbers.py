@@ -30,14 +30,14 @@ _EXACT: dict[str, Callable[[Dim, Dim], Dim]] = {
 }
 _COMPARED: dict[str, Callable[[int | None, int | None], bool | None]] = {
     # Of the bounds of a difference; None where they do not decide it.
-    "less": lambda low, high: _decided(high is not None and high < 0, low is not None and low >= 0),
-    "greater_equal": lambda low, high: _decided(
+    "less": lambda low, high: _decide(high is not None and high < 0, low is not None and low >= 0),
+    "greater_equal": lambda low, high: _decide(
         low is not None and low >= 0, high is not None and high < 0
     ),
-    "greater": lambda low, high: _decided(
+    "greater": lambda low, high: _decide(
         low is not None and low > 0, high is not None and high <= 0
     ),
-    "less_equal": lambda low, high: _decided(
+    "less_equal": lambda low, high: _decide(
         high is not None and high <= 0, low is not None and low > 0
     ),
 }
@@ -45,7 +45,7 @@ _CHOSEN = ("maximum", "minimum")
 _FUNCTIONS = frozenset((*_EXACT, *_COMPARED, *_CHOSEN))
 
 
-def applied(function: str, operands: Sequence[Expr]) -> Expr | None:
+def apply_to_positions(function: str, operands: Sequence[Expr]) -> Expr | None:
     """A function of two positions as a position, or as a truth that their bounds decide."""
     if len(operands) != 2 or function not in _FUNCTIONS:
         return None
@@ -104,5 +104,5 @@ def _larger(left: Dim, right: Dim) -> int | None:
     return 1 if high is not None and high <= 0 else None
 
 
-def _decided(holds: bool, fails: bool) -> bool | None:
+def _decide(holds: bool, fails: bool) -> bool | None:
     return holds if holds or fails else None

@@ -156,7 +156,7 @@ def _subtract(a: Expr, b: Expr) -> Expr:
     return e.apply("subtract", a, b)
 
 
-def _scaled(factor: float, a: Expr) -> Expr:
+def _scale(factor: float, a: Expr) -> Expr:
     return e.apply("multiply", _number(factor), a)
 
 
@@ -171,7 +171,7 @@ def _input_of_two(d: Line) -> Line:
 
 def _weights_of_two(g: Line) -> Line:
     ends = _add(g[0], g[2])
-    return g[0], _scaled(0.5, _add(ends, g[1])), _scaled(0.5, _subtract(ends, g[1])), g[2]
+    return g[0], _scale(0.5, _add(ends, g[1])), _scale(0.5, _subtract(ends, g[1])), g[2]
 
 
 def _products_of_two(m: Line) -> Line:
@@ -206,7 +206,7 @@ def _input_of_four(d: Line) -> Line:
 def _weights_of_four(g: Line) -> Line:
     lines = [g[0]]
     for point, square, factor in ((INNER, 0.5, -2 / 3), (OUTER, 2.0, 1 / 6)):
-        even = _scaled(factor, _multiply_add(square, g[2], g[0]))
+        even = _scale(factor, _multiply_add(square, g[2], g[0]))
         lines += [_multiply_add(factor * point, g[1], even)]
         lines += [_multiply_add(-factor * point, g[1], even)]
     return *lines, g[2]
@@ -215,11 +215,11 @@ def _weights_of_four(g: Line) -> Line:
 def _products_of_four(m: Line) -> Line:
     inner, outer = _add(m[1], m[2]), _add(m[3], m[4])
     inner_odd, outer_odd = _subtract(m[1], m[2]), _subtract(m[3], m[4])
-    cubes = _multiply_add(INNER**3, inner_odd, _scaled(OUTER**3, outer_odd))
+    cubes = _multiply_add(INNER**3, inner_odd, _scale(OUTER**3, outer_odd))
     return (
         _add(m[0], _add(inner, outer)),
-        _multiply_add(INNER, inner_odd, _scaled(OUTER, outer_odd)),
-        _multiply_add(0.5, inner, _scaled(2.0, outer)),
+        _multiply_add(INNER, inner_odd, _scale(OUTER, outer_odd)),
+        _multiply_add(0.5, inner, _scale(2.0, outer)),
         _add(cubes, m[5]),
     )
 

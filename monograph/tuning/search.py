@@ -29,7 +29,7 @@ from monograph.runtime.cache import Cache, cache_key, open_cache, toolchain
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.edits import read_edits
 from monograph.runtime.tuning_report import Finding, TuningReport
-from monograph.targets.cpu.knobs import edited, knobs
+from monograph.targets.cpu.knobs import edit, knobs
 from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.single import KernelInputs
@@ -118,7 +118,7 @@ class Alone:
     def _compiled(self, edits: Edits) -> Callable[[], object] | None:
         assert self._site is not None and self._stage is not None
         try:
-            single = self._stage.build(edited(self._site.choice, edits))
+            single = self._stage.build(edit(self._site.choice, edits))
         except MonographError:
             return None
         native = Native(single.code, single.graph, self.threads, guards=(), verify=False)
@@ -311,7 +311,7 @@ def tune(
     report = TuningReport((*found, *recalled), missing)
     if report.edits:
         announce("comparing")
-        default, tuned = compare(Tuning(report.edits, edited))
+        default, tuned = compare(Tuning(report.edits, edit))
         gain = default.median / tuned.median
         report = replace(report, gain=gain, kept=is_clearly_faster(tuned, default))
     for each in found:

@@ -16,7 +16,7 @@ from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.loops import If, Loop, LoopNest, Statement, While, Write
 from monograph.kernel.verify import verify_nest
 from monograph.targets.cpu.attention.loops import ceiling, part, split
-from monograph.targets.cpu.attention.operands import copied_operands, lie_apart
+from monograph.targets.cpu.attention.operands import copy_operands, lie_apart
 from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_pieces
 from monograph.targets.cpu.attention.tiles import AttentionTile, stream
 
@@ -157,14 +157,14 @@ def test_heads_that_share_their_keys_are_rows_of_one_product() -> None:
 
 def test_keys_and_values_are_copied_only_if_they_are_computed() -> None:
     problem = attention(6, 9)
-    same, copies = copied_operands(problem)
+    same, copies = copy_operands(problem)
     assert same is problem
     assert copies == ()
 
     def doubled(position: Position) -> Expr:
         return e.apply("multiply", problem.key(position), e.literal(2.0, f32))
 
-    changed, (copy,) = copied_operands(replace(problem, key=doubled))
+    changed, (copy,) = copy_operands(replace(problem, key=doubled))
     assert copy.outputs[0].shape == (9 * 3,)
     assert [buffer.name for buffer in stream(changed, TILE).inputs] == ["q", "keys", "v"]
 

@@ -12,7 +12,7 @@ from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.ir.dims import Symbol, dim_min
 from monograph.ir.types import f32
-from monograph.kernel.bounds import Access, Range, is_inside, unproved_accesses
+from monograph.kernel.bounds import Access, Range, find_unproved_accesses, is_inside
 from monograph.kernel.expr import Buffer
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.verify import ScheduleError, verify_sampled
@@ -67,7 +67,7 @@ def test_before_the_first_element_is_outside() -> None:
 )
 def test_the_nests_of_programs_are_proved(function: Any, types: tuple[str, ...]) -> None:
     for nest in nests(function, *types):
-        assert unproved_accesses(nest) == []
+        assert find_unproved_accesses(nest) == []
 
 
 def nests(function: Any, *types: str) -> list[LoopNest]:
@@ -80,9 +80,9 @@ def test_a_buffer_that_is_too_short_is_found_by_proof_and_by_sample() -> None:
     (nest,) = nests(lambda x: x + 1.0, "f32[n, 35]")
     size = nest.outputs[0].shape[0]
     short = replace(nest, outputs=(replace(nest.outputs[0], shape=(size - 1,)),))
-    assert unproved_accesses(nest) == []
+    assert find_unproved_accesses(nest) == []
     wrong = replace(nest, body=tuple(_shortened(each, short.outputs[0]) for each in nest.body))
-    assert unproved_accesses(wrong)
+    assert find_unproved_accesses(wrong)
     verify_sampled(nest, {nest.sizes[0]: 3})
     with pytest.raises(ScheduleError, match="written outside its buffer"):
         verify_sampled(wrong, {nest.sizes[0]: 3})

@@ -15,7 +15,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.contraction import (
     Contraction,
     as_contraction,
-    decoded,
+    decode_position,
     k_steps,
     runs_across_k,
     runs_along_k,
@@ -138,9 +138,9 @@ def test_a_position_that_walks_in_one_stride_is_not_divided() -> None:
     i, j = (axis.symbol for axis in axes)
     place = e.axis("_i_flat", 24).symbol
     together = e.load(Buffer("b0", f32, (24,)), (e.index(6 * i + j),))
-    assert repr(decoded(together, axes, place)) == "b0[i_flat]"
+    assert repr(decode_position(together, axes, place)) == "b0[i_flat]"
     padded = e.load(Buffer("b0", f32, (32,)), (e.index(8 * i + j),))
-    assert repr(decoded(padded, axes, place)) == "b0[i_flat%6+8*(i_flat//6)]"
+    assert repr(decode_position(padded, axes, place)) == "b0[i_flat%6+8*(i_flat//6)]"
 
 
 # Results.

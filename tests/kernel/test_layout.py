@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, make_layout
 
 
 def test_channels_last_keeps_the_batch_first() -> None:
     assert channels_last(4) == (0, 2, 3, 1)
-    assert laid_out((2, 3, 5, 7), channels_last(4)) == MemoryLayout((105, 1, 21, 3), 0, 210)
+    assert make_layout((2, 3, 5, 7), channels_last(4)) == MemoryLayout((105, 1, 21, 3), 0, 210)
 
 
 @pytest.mark.parametrize("border", [(0, 0, 1, 1), (0, 0, 2, 3), (0, 0, 0, 2), (0, 0, 1, 0)])
 def test_a_border_surrounds_every_element(border: tuple[int, ...]) -> None:
     shape = (2, 3, 4, 5)
-    layout = laid_out(shape, channels_last(4), border)
+    layout = make_layout(shape, channels_last(4), border)
     assert isinstance(layout.span, int)
     memory = np.zeros(layout.span, bool)
     places = {}
@@ -39,7 +39,7 @@ def test_a_border_surrounds_every_element(border: tuple[int, ...]) -> None:
 
 
 def test_a_view_keeps_what_lies_together() -> None:
-    layout = laid_out((2, 3, 4, 5), channels_last(4))
+    layout = make_layout((2, 3, 4, 5), channels_last(4))
     assert layout.viewed((2, 3, 4, 5), (2, 3, 20)) == MemoryLayout((60, 1, 3), 0, 120)
     assert layout.viewed((2, 3, 4, 5), (2, 1, 3, 4, 5)) is not None
     assert layout.viewed((2, 3, 4, 5), (2, 12, 5)) is None
@@ -47,14 +47,14 @@ def test_a_view_keeps_what_lies_together() -> None:
 
 
 def test_a_border_lies_between_what_a_view_would_join() -> None:
-    layout = laid_out((2, 3, 4, 5), channels_last(4), (0, 0, 1, 1))
+    layout = make_layout((2, 3, 4, 5), channels_last(4), (0, 0, 1, 1))
     assert layout.viewed((2, 3, 4, 5), (2, 3, 20)) is None
 
 
 def test_sizes_may_be_symbolic() -> None:
     n, h = Symbol("n"), Symbol("h")
-    layout = laid_out((n, 3, h, 5), channels_last(4), (0, 0, 1, 1))
-    known = laid_out((2, 3, 4, 5), channels_last(4), (0, 0, 1, 1))
+    layout = make_layout((n, 3, h, 5), channels_last(4), (0, 0, 1, 1))
+    known = make_layout((2, 3, 4, 5), channels_last(4), (0, 0, 1, 1))
     bindings = {n: 2, h: 4}
     assert layout.span is not None and known.span is not None
     assert evaluate_dim(layout.span, bindings) == known.span

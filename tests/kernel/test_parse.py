@@ -19,7 +19,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel, Store
-from monograph.kernel.layout import laid_out
+from monograph.kernel.layout import make_layout
 from monograph.kernel.parse import parse_kernel, parse_kernels
 from monograph.kernel.verify_kernel import verify_kernel
 from monograph.passes.manager import run_pipeline
@@ -85,7 +85,7 @@ def test_ranges_of_sizes_are_kept() -> None:
 
 
 def test_layouts_guards_and_every_kind_of_number_are_kept() -> None:
-    seen = Buffer("b0", f32, (2, 3, 4), laid_out((2, 3, 4), (0, 2, 1), (0, 0, 1)))
+    seen = Buffer("b0", f32, (2, 3, 4), make_layout((2, 3, 4), (0, 2, 1), (0, 0, 1)))
     made = Buffer("o0", f32, (8,))
     i, inner = e.axis("_i0", 8), e.axis("_r0", 3)
     place = (e.index(0), e.index(inner.symbol), e.index(i.symbol % 4))

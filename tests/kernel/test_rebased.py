@@ -13,8 +13,8 @@ from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.expr import Apply
 from monograph.kernel.rebased import (
     RebasedKernel,
-    named_by_place,
     on_pieces,
+    rename_by_position,
     without_doubles,
     without_unread,
 )
@@ -112,9 +112,9 @@ def test_an_output_that_is_another_one_is_written_once() -> None:
 def test_inputs_are_named_by_their_place() -> None:
     kernel = flat(lambda x, y: F.sum(x, axis=1) - y * x[:, 0], "f32[3, 4]", "f32[3]")
     first, second = (buffer.name for buffer in kernel.inputs)
-    assert named_by_place(kernel) is kernel
+    assert rename_by_position(kernel) is kernel
     swapped = replace(kernel, inputs=kernel.inputs[::-1])
-    named = named_by_place(swapped)
+    named = rename_by_position(swapped)
     assert [buffer.name for buffer in named.inputs] == [first, second]
     assert [buffer.shape for buffer in named.inputs] == [(3,), (12,)]
     x, y = np.arange(12, dtype=np.float32), np.float32([2, 3, 5])

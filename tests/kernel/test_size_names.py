@@ -8,7 +8,7 @@ from monograph import functional as F
 from monograph.ir.dims import Symbol
 from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.size_names import mentioned_sizes, number_sizes, rename_sizes
+from monograph.kernel.size_names import list_sizes, number_sizes, rename_sizes
 from tests.kernel.build import flat
 
 
@@ -20,26 +20,24 @@ def test_kernels_that_differ_in_names_are_the_same_with_numbers() -> None:
     one, other = mean("n", "k"), mean("a", "z")
     assert one.digest != other.digest
     assert (
-        number_sizes(one, mentioned_sizes(one)).digest
-        == number_sizes(other, mentioned_sizes(other)).digest
+        number_sizes(one, list_sizes(one)).digest == number_sizes(other, list_sizes(other)).digest
     )
 
 
 def test_sizes_are_told_apart_by_where_they_stand() -> None:
     one, other = mean("n", "k"), mean("n", "n")
     assert (
-        number_sizes(one, mentioned_sizes(one)).digest
-        != number_sizes(other, mentioned_sizes(other)).digest
+        number_sizes(one, list_sizes(one)).digest != number_sizes(other, list_sizes(other)).digest
     )
 
 
 def test_a_kernel_without_symbolic_sizes_mentions_none() -> None:
-    assert mentioned_sizes(mean("4", "5")) == ()
+    assert list_sizes(mean("4", "5")) == ()
 
 
 def test_a_renamed_kernel_computes_the_same() -> None:
     kernel = mean("n", "4")
-    (size,) = mentioned_sizes(kernel)
+    (size,) = list_sizes(kernel)
     other = Symbol("m")
     x = np.arange(12, dtype=np.float32) / 7
     (got,) = evaluate_kernel(rename_sizes(kernel, {size: other}), [x], {other: 3})

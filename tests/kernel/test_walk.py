@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.kernel.walk import Walk, divided, phased, phases, whole_walk
+from monograph.kernel.walk import Walk, divide, phases, split_phases, whole_walk
 
 
 def visited(walk: Walk) -> list[tuple[int, ...]]:
@@ -21,7 +21,7 @@ def visited(walk: Walk) -> list[tuple[int, ...]]:
 
 
 def test_a_divided_dimension_is_visited_in_order() -> None:
-    walk = divided(whole_walk((2, 6)), 1, 3)
+    walk = divide(whole_walk((2, 6)), 1, 3)
     assert [axis.extent for axis in walk.axes] == [2, 3, 2]
     assert visited(walk) == list(product(range(2), range(6)))
 
@@ -34,7 +34,7 @@ def test_phases_together_visit_every_element_once(
     found = [
         place
         for first, count in phases(stride, kernel, low, 1, size)
-        for place in visited(phased(whole_walk((size,)), 0, stride, first, count))
+        for place in visited(split_phases(whole_walk((size,)), 0, stride, first, count))
     ]
     assert sorted(found) == [(place,) for place in range(size)]
 
@@ -52,6 +52,6 @@ def test_residues_stay_apart_where_sizes_or_dilation_set_them_apart() -> None:
 
 def test_a_symbolic_size_is_divided_exactly() -> None:
     n = Symbol("n", 1, 100)
-    walk = phased(whole_walk((2 * n,)), 0, 2, 1, 1)
+    walk = split_phases(whole_walk((2 * n,)), 0, 2, 1, 1)
     assert walk.axes[0].extent == n
     assert phases(2, 2, 0, 1, 2 * n) == [(0, 2)]

@@ -20,17 +20,22 @@ PLACE = e.index(Symbol("i", 0, 9))
 
 def test_sums_and_products_of_positions_are_positions() -> None:
     four = e.literal(4, i64)
-    assert whole_numbers.applied("multiply", (PLACE, four)) is PLACE * 4
-    assert whole_numbers.applied("subtract", (four, PLACE)) is 4 - PLACE
-    assert whole_numbers.applied("add", (e.variable("x", i64), PLACE)) is None
-    assert whole_numbers.applied("divide", (PLACE, four)) is None
+    assert whole_numbers.apply_to_positions("multiply", (PLACE, four)) is PLACE * 4
+    assert whole_numbers.apply_to_positions("subtract", (four, PLACE)) is 4 - PLACE
+    assert whole_numbers.apply_to_positions("add", (e.variable("x", i64), PLACE)) is None
+    assert whole_numbers.apply_to_positions("divide", (PLACE, four)) is None
 
 
 def test_what_could_wrap_around_stays_data() -> None:
-    assert whole_numbers.applied("multiply", (PLACE, e.literal(1 << 60, i64))) is None
+    assert whole_numbers.apply_to_positions("multiply", (PLACE, e.literal(1 << 60, i64))) is None
     unbounded = e.index(Symbol("n", 0, None))
-    assert whole_numbers.applied("multiply", (unbounded, e.literal(1 << 40, i64))) is None
-    assert whole_numbers.applied("multiply", (unbounded, e.literal(8, i64))) is unbounded * 8
+    assert (
+        whole_numbers.apply_to_positions("multiply", (unbounded, e.literal(1 << 40, i64))) is None
+    )
+    assert (
+        whole_numbers.apply_to_positions("multiply", (unbounded, e.literal(8, i64)))
+        is unbounded * 8
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_what_could_wrap_around_stays_data() -> None:
     ],
 )
 def test_bounds_decide_a_comparison(function: str, bound: int, holds: bool | None) -> None:
-    found = whole_numbers.applied(function, (PLACE, e.literal(bound, i64)))
+    found = whole_numbers.apply_to_positions(function, (PLACE, e.literal(bound, i64)))
     assert found is None if holds is None else getattr(found, "value", None) is holds
 
 
@@ -67,7 +72,7 @@ def test_bounds_decide_a_comparison(function: str, bound: int, holds: bool | Non
 def test_bounds_decide_which_is_larger(function: str, bound: int, chosen: str | None) -> None:
     limit = e.literal(bound, i64)
     expected = {"place": PLACE, "bound": limit, None: None}[chosen]
-    assert whole_numbers.applied(function, (PLACE, limit)) is expected
+    assert whole_numbers.apply_to_positions(function, (PLACE, limit)) is expected
 
 
 def _windows(x: Any) -> Any:

@@ -15,9 +15,9 @@ from monograph.kernel.mathlib.exponential import (
     LOG2_E,
     TABLES,
     exp_of_negative,
+    exp_scaled,
     is_ordinary,
     ordinary_exp,
-    scaled_exp,
     with_exponent_raised,
 )
 from monograph.kernel.mathlib.logarithm import log1p_of_unit
@@ -131,7 +131,7 @@ def sigmoid(x: Number) -> Number:
 def silu(x: Number) -> Number:
     """x sigmoid(x)."""
     size = abs(x).at_most(SILU_FAR[x.dtype])
-    any_size = _less_tail(x, _logistic_tail(size, scaled_exp(-size)))
+    any_size = _less_tail(x, _logistic_tail(size, exp_scaled(-size)))
     return rarely(~is_ordinary(x), any_size, x / (ordinary_exp(x, -1.0) + 1.0))
 
 
@@ -162,7 +162,7 @@ def _accurate_gelu_tanh(x: Number) -> Number:
     slope_low = fma(square, cubic, linear - slope)
     slope_low = slope_low + fma(square, cubic_low, fma(square_low, cubic, linear_low))
     depth, depth_low = two_product(size, slope)
-    decay = scaled_exp(-depth, -fma(size, slope_low, depth_low))
+    decay = exp_scaled(-depth, -fma(size, slope_low, depth_low))
     return _less_tail(x, _logistic_tail(size, decay))
 
 
@@ -178,7 +178,7 @@ def _gelu_erf_far(x: Number) -> Number:
     """The same, however far out x is."""
     size = abs(x).at_most(GELU_FAR[x.dtype])
     square, lost = two_product(size, size)
-    decay = scaled_exp(square * -0.5, lost * -0.5)
+    decay = exp_scaled(square * -0.5, lost * -0.5)
     quotient = size / (size + GELU_CENTER[x.dtype])
     ratio = horner(fma(quotient, 2.0, -1.0), GELU[x.dtype]) * quotient
     return _less_tail(x, decay * ratio * UNSCALE)

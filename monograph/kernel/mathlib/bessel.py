@@ -11,7 +11,7 @@ import math
 from monograph.ir.types import f64
 from monograph.kernel.mathlib.exponential import exp, exp_of_negative
 from monograph.kernel.mathlib.logarithm import log
-from monograph.kernel.mathlib.number import Number, computed_in_f64, constant, fma, horner, where
+from monograph.kernel.mathlib.number import Number, compute_in_f64, constant, fma, horner, where
 from monograph.kernel.mathlib.trigonometric import cos, sin
 
 # The modified functions of the first kind: e^-x I0(x) and e^-x I1(x) / x in x/4 - 1 for x ≤ 8,
@@ -381,7 +381,7 @@ def _first_modified(order: int, size: Number) -> Number:
     return where(size < NEAR, near, far)
 
 
-def _grown(scaled: Number, size: Number) -> Number:
+def _multiply_by_exp(scaled: Number, size: Number) -> Number:
     """``scaled`` times e^x, in two steps: the factor alone would overflow too early."""
     half = exp(size * 0.5)
     return where(size < math.inf, scaled * half * half, size)
@@ -391,28 +391,28 @@ def _odd(x: Number, of_size: Number) -> Number:
     return where(x < 0.0, -of_size, of_size)
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_i0e(x: Number) -> Number:
     """e^-|x| times the modified function of the first kind, of order 0."""
     return _first_modified(0, abs(x))
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_i1e(x: Number) -> Number:
     """e^-|x| times the modified function of the first kind, of order 1."""
     return _odd(x, _first_modified(1, abs(x)))
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_i0(x: Number) -> Number:
     """The modified function of the first kind, of order 0."""
-    return _grown(_first_modified(0, abs(x)), abs(x))
+    return _multiply_by_exp(_first_modified(0, abs(x)), abs(x))
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_i1(x: Number) -> Number:
     """The modified function of the first kind, of order 1."""
-    return _odd(x, _grown(_first_modified(1, abs(x)), abs(x)))
+    return _odd(x, _multiply_by_exp(_first_modified(1, abs(x)), abs(x)))
 
 
 def _second_modified(order: int, x: Number) -> tuple[Number, Number]:
@@ -442,34 +442,34 @@ def _decaying(order: int, x: Number) -> Number:
     return _where_positive(x, where(x < NEAR_SECOND, near, far * half * half), math.inf)
 
 
-def _scaled_decaying(order: int, x: Number) -> Number:
+def _decaying_scaled(order: int, x: Number) -> Number:
     near, far = _second_modified(order, x)
     grown = near * exp(x.at_most(NEAR_SECOND))
     return _where_positive(x, where(x < NEAR_SECOND, grown, far), math.inf)
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_k0(x: Number) -> Number:
     """The modified function of the second kind, of order 0."""
     return _decaying(0, x)
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_k1(x: Number) -> Number:
     """The modified function of the second kind, of order 1."""
     return _decaying(1, x)
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_k0e(x: Number) -> Number:
     """e^x times the modified function of the second kind, of order 0."""
-    return _scaled_decaying(0, x)
+    return _decaying_scaled(0, x)
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_k1e(x: Number) -> Number:
     """e^x times the modified function of the second kind, of order 1."""
-    return _scaled_decaying(1, x)
+    return _decaying_scaled(1, x)
 
 
 def _waves(order: int, size: Number) -> tuple[Number, Number]:
@@ -494,14 +494,14 @@ def _near_first(order: int, x: Number) -> Number:
     return horner(turned, J0_NEAR) if order == 0 else x * horner(turned, J1_NEAR)
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_j0(x: Number) -> Number:
     """The function of the first kind, of order 0."""
     size = abs(x)
     return where(size < NEAR, _near_first(0, size), _zero_at_infinity(size, _waves(0, size)[0]))
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_j1(x: Number) -> Number:
     """The function of the first kind, of order 1."""
     size = abs(x)
@@ -525,19 +525,19 @@ def _second(order: int, x: Number) -> Number:
     return _where_positive(x, where(x < NEAR, near, far), -math.inf)
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_y0(x: Number) -> Number:
     """The function of the second kind, of order 0."""
     return _second(0, x)
 
 
-@computed_in_f64
+@compute_in_f64
 def bessel_y1(x: Number) -> Number:
     """The function of the second kind, of order 1."""
     return _second(1, x)
 
 
-@computed_in_f64
+@compute_in_f64
 def spherical_bessel_j0(x: Number) -> Number:
     """sin(x) / x; 1 at 0."""
     quotient = where(x.equals(0.0), 1.0, sin(x) / x)

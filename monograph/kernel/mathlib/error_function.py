@@ -9,7 +9,7 @@ would magnify.
 from __future__ import annotations
 
 from monograph.ir.types import DType, f32, f64
-from monograph.kernel.mathlib.exponential import HEADROOM, exp_in_range, scaled_exp
+from monograph.kernel.mathlib.exponential import HEADROOM, exp_in_range, exp_scaled
 from monograph.kernel.mathlib.number import Number, fma, horner, two_product, where
 
 ERF_NEAR = 0.85
@@ -135,7 +135,7 @@ def erfc(x: Number) -> Number:
     """1 - erf(x), without cancellation."""
     size = abs(x).at_most(ERFC_IS_ZERO[x.dtype])
     square, lost = two_product(size, size)
-    scaled = scaled_exp(-square, -lost) * _erfcx_of_positive(size)
+    scaled = exp_scaled(-square, -lost) * _erfcx_of_positive(size)
     tail = scaled * 2.0**-HEADROOM
     near = 1.0 - fma(horner(x * x, ERF_INNER[x.dtype]), x, x)
     return where(size < ERF_NEAR, near, where(x < 0.0, 2.0 - tail, tail))

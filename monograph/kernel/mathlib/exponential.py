@@ -119,7 +119,7 @@ TABLES: dict[DType, Tables] = {
 }
 
 HEADROOM = 96
-"""``scaled_exp`` gives 2^96 times the exponential, which is then far from the subnormals."""
+"""``exp_scaled`` gives 2^96 times the exponential, which is then far from the subnormals."""
 
 
 def power_of_two(shifted: Number, dtype: DType) -> Number:
@@ -181,7 +181,7 @@ def exp(x: Number) -> Number:
     return rarely(~is_ordinary(x), any_size, ordinary_exp(x))
 
 
-def scaled_exp(x: Number, low: Number | None = None) -> Number:
+def exp_scaled(x: Number, low: Number | None = None) -> Number:
     """2^96 e^(x + low), for an x between the lowest that matters and 0 and a tiny ``low``.
 
     The result is a normal number even where the exponential is subnormal: whoever multiplies it
@@ -203,7 +203,7 @@ def exp_in_range(x: Number) -> Number:
 def exp_of_negative(x: Number) -> Number:
     """e to the x for x ≤ 0, in fewer instructions than ``exp``."""
     held = x.at_least(TABLES[x.dtype].lowest)
-    return scaled_exp(held) * 2.0**-HEADROOM
+    return exp_scaled(held) * 2.0**-HEADROOM
 
 
 def decay(x: Number) -> Number:

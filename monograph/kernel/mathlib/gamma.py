@@ -11,7 +11,7 @@ import math
 
 from monograph.ir.types import f64
 from monograph.kernel.mathlib.logarithm import log
-from monograph.kernel.mathlib.number import Number, computed_in_f64, constant, horner, where
+from monograph.kernel.mathlib.number import Number, compute_in_f64, constant, horner, where
 from monograph.kernel.mathlib.trigonometric import sine_and_cosine
 
 # log Γ(2 + z) / z for |z| ≤ 1/2; relative error: 2^-55.2
@@ -43,7 +43,7 @@ STIRLING_SLOPE = tuple(b / (2 * k + 2) for k, b in enumerate(BERNOULLI))
 SERIES_CONVERGES = 10.0
 
 
-def _mirrored(x: Number) -> Number:
+def _reflect(x: Number) -> Number:
     """x itself if it is positive, 1 - x if it is not; both have the same sine of πx."""
     return where(x > 0.0, x, 1.0 - x)
 
@@ -78,10 +78,10 @@ def _lgamma_of_large(x: Number) -> Number:
     return main + ((series + 0.5 * math.log(2 * math.pi)) - moved)
 
 
-@computed_in_f64
+@compute_in_f64
 def lgamma(x: Number) -> Number:
     """log |Γ(x)|; infinite at 0, -1, -2…"""
-    positive = _mirrored(x)
+    positive = _reflect(x)
     value = where(positive < 2.5, _lgamma_of_small(positive), _lgamma_of_large(positive))
     sine, _ = _sine_and_cosine_of_turns(x)
     reflected = (math.log(math.pi) - log(sine)) - value
@@ -90,10 +90,10 @@ def lgamma(x: Number) -> Number:
     return where((x > 0.0) & (x < math.inf), value, result)
 
 
-@computed_in_f64
+@compute_in_f64
 def digamma(x: Number) -> Number:
     """The derivative of log Γ: infinite at the zeros, against their sign, and NaN at -1, -2…"""
-    positive = _mirrored(x)
+    positive = _reflect(x)
     near = positive < SERIES_CONVERGES
     far = where(near, positive + 10.0, positive)
     above, below = constant(1.0, f64), positive

@@ -124,7 +124,7 @@ def _moderate(a: Number, b: Number) -> tuple[Number, Number]:
     return a * factor, b * factor
 
 
-def _halved(x: Number) -> tuple[Condition, Number, Number]:
+def _halve_argument(x: Number) -> tuple[Condition, Number, Number]:
     """Whether |x| < 1/2; s = |x| there and √((1 - |x|) / 2) elsewhere; and asin(s) - s."""
     a = abs(x)
     near = a < 0.5
@@ -135,7 +135,7 @@ def _halved(x: Number) -> tuple[Condition, Number, Number]:
 
 def asin(x: Number) -> Number:
     """The angle in [-π/2, π/2] whose sine is x."""
-    near, root, tail = _halved(x)
+    near, root, tail = _halve_argument(x)
     high, low = PI[x.dtype]
     far = (0.5 * high - root * 2.0) - (tail * 2.0 - 0.5 * low)
     return where(near, root + tail, far).with_sign_of(x)
@@ -143,7 +143,7 @@ def asin(x: Number) -> Number:
 
 def acos(x: Number) -> Number:
     """The angle in [0, π] whose cosine is x."""
-    near, root, tail = _halved(x)
+    near, root, tail = _halve_argument(x)
     high, low = PI[x.dtype]
     angle = root + tail
     middle = 0.5 * high - (angle.with_sign_of(x) - 0.5 * low)

@@ -157,7 +157,7 @@ def log2(x: Number) -> Number:
     """The logarithm to base 2."""
     lifted, correction = normal(x)
     exponent, m, _ = take_apart(lifted)
-    main, low = _scaled(m - 1.0, LOG2_E[x.dtype])
+    main, low = _scale_log(m - 1.0, LOG2_E[x.dtype])
     total, lost = fast_two_sum(exponent + correction, main)
     return finite_edges(x, total + (lost + low))
 
@@ -167,13 +167,13 @@ def log10(x: Number) -> Number:
     lifted, correction = normal(x)
     exponent, m, _ = take_apart(lifted)
     exponent = exponent + correction
-    main, low = _scaled(m - 1.0, LOG10_E[x.dtype])
+    main, low = _scale_log(m - 1.0, LOG10_E[x.dtype])
     high_part, low_part = LOG10_2[x.dtype]
     total, lost = fast_two_sum(exponent * high_part, main)
     return finite_edges(x, total + fma(exponent, low_part, lost + low))
 
 
-def _scaled(f: Number, factor: tuple[float, float]) -> tuple[Number, Number]:
+def _scale_log(f: Number, factor: tuple[float, float]) -> tuple[Number, Number]:
     """log(1 + f) times a factor given in two parts, in two parts itself."""
     half_square, rest = tail(f)
     high, lost = fast_two_sum(f, -half_square)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from monograph.ir.types import f64
-from monograph.kernel.mathlib.exponential import HEADROOM, exp, scaled_exp
+from monograph.kernel.mathlib.exponential import HEADROOM, exp, exp_scaled
 from monograph.kernel.mathlib.logarithm import log, log1p
 from monograph.kernel.mathlib.number import (
     Number,
-    computed_in_f64,
+    compute_in_f64,
     constant,
     fma,
     horner,
@@ -90,33 +90,33 @@ FAR = 38.875
 """The part of the distribution beyond it underflows."""
 
 
-def _scaled_tail(x: Number) -> Number:
+def _erfcx(x: Number) -> Number:
     """erfcx of an f64 that is not negative; 0 at infinity."""
     inverse = 1.0 / (x + CENTER)
     return horner(fma(inverse, -2.0 * CENTER, 1.0), HALF_LINE) * inverse
 
 
-@computed_in_f64
+@compute_in_f64
 def erfcx(x: Number) -> Number:
     """exp(x²) erfc(x), which neither overflows nor underflows to the right."""
-    tail = _scaled_tail(abs(x))
+    tail = _erfcx(abs(x))
     square, lost = two_product(x.at_least(-30.0), x.at_least(-30.0))
     growth = exp(square) * (lost + 1.0)
     return where(x < 0.0, growth * 2.0 - tail, tail)
 
 
-@computed_in_f64
+@compute_in_f64
 def log_ndtr(x: Number) -> Number:
     """The logarithm of the part of the normal distribution below x."""
     size = abs(x)
-    tail = _scaled_tail(size * ROOT_HALF) * 0.5
+    tail = _erfcx(size * ROOT_HALF) * 0.5
     held = size.at_most(FAR)
     square, lost = two_product(held, held)
-    beyond = scaled_exp(square * -0.5, lost * -0.5) * tail * 2.0**-HEADROOM
+    beyond = exp_scaled(square * -0.5, lost * -0.5) * tail * 2.0**-HEADROOM
     return where(x < 0.0, log(tail) - x * x * 0.5, log1p(-beyond))
 
 
-@computed_in_f64
+@compute_in_f64
 def ndtri(x: Number) -> Number:
     """The point below which a part x of the normal distribution lies."""
     offset = x - 0.5

@@ -250,7 +250,7 @@ def two_product(a: Number, b: Number | Plain) -> tuple[Number, Number]:
     return product, fma(a, b, -product)
 
 
-def computed_in_f64(formula: Callable[[Number], Number]) -> Callable[[Number], Number]:
+def compute_in_f64(formula: Callable[[Number], Number]) -> Callable[[Number], Number]:
     """A formula that is written for f64, for f32 as well: widened, computed, rounded once."""
 
     def widened(x: Number) -> Number:

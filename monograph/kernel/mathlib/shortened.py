@@ -86,7 +86,7 @@ TANH_FAR = 10.0
 """From here on tanh is 1, to all digits that are kept."""
 
 
-def _shortened(full: Number, usual: Number) -> Number:
+def _shorten(full: Number, usual: Number) -> Number:
     """A function with another formula for numbers of ordinary size."""
     condition, seldom, _ = full.expr.operands
     return Number(e.rarely(condition, seldom, usual.expr))
@@ -100,21 +100,21 @@ def _power(x: Number, slope: Number | float, kept: DType) -> Number:
 
 
 def _exp(x: Number, kept: DType) -> Number:
-    return _shortened(exponential.exp(x), _power(x, LOG2_E, kept))
+    return _shorten(exponential.exp(x), _power(x, LOG2_E, kept))
 
 
 def _sigmoid(x: Number, kept: DType) -> Number:
-    return _shortened(activations.sigmoid(x), 1.0 / (_power(x, -LOG2_E, kept) + 1.0))
+    return _shorten(activations.sigmoid(x), 1.0 / (_power(x, -LOG2_E, kept) + 1.0))
 
 
 def _silu(x: Number, kept: DType) -> Number:
-    return _shortened(activations.silu(x), x / (_power(x, -LOG2_E, kept) + 1.0))
+    return _shorten(activations.silu(x), x / (_power(x, -LOG2_E, kept) + 1.0))
 
 
 def _gelu_tanh(x: Number, kept: DType) -> Number:
     held = x.at_most(GELU_TANH_ORDINARY[1])
     slope = fma(held * held, GELU_TANH_POWER_CUBIC, GELU_TANH_POWER)
-    return _shortened(activations.gelu_tanh(x), x / (_power(held, slope, kept) + 1.0))
+    return _shorten(activations.gelu_tanh(x), x / (_power(held, slope, kept) + 1.0))
 
 
 def _decay(x: Number, kept: DType) -> Number:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.kernel.bounds import unproved_accesses
+from monograph.kernel.bounds import find_unproved_accesses
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.verify import verify_sampled
 from monograph.program.code import Code, Launch, flattened
@@ -23,7 +23,7 @@ class AccessVerifier:
         kernels = program.kernels if isinstance(program, Program) else ()
         self.nests = {each.name: each.nest for each in kernels}
         """A program that was stored has none to look at."""
-        self.unproved = {name for name, nest in self.nests.items() if unproved_accesses(nest)}
+        self.unproved = {name for name, nest in self.nests.items() if find_unproved_accesses(nest)}
         """Those of which it is not proved for all sizes that they stay in their buffers."""
         self._visit({}, symbolic=False)
 

@@ -35,7 +35,7 @@ from monograph.targets.cpu.entry_point.recorded import (
     WHAT,
     RecordMemory,
     kernel_names,
-    recorded_text,
+    write_recorder,
 )
 from monograph.targets.cpu.machine import Library, compile_text, host
 
@@ -118,7 +118,7 @@ class Recorder:
         native, machine = self._native, host()
         address = ctypes.cast(self._observer, ctypes.c_void_p).value if self._observer else None
         kernels = {name: native.library.address(name) for name in self._names}
-        text = recorded_text(native.program, kernels, self._memory, machine.triple, address or 0)
+        text = write_recorder(native.program, kernels, self._memory, machine.triple, address or 0)
         self._library = Library(compile_text(text, machine, level=1).object)
         return self._library.address(RECORDED_ENTRY)
 

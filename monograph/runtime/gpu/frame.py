@@ -207,10 +207,10 @@ class Frame:
         return PreparedStep(run, self.io((source, target)), None)
 
     def library_call(self, step: LibraryCall) -> Run:
-        from monograph.targets.gpu.libraries import LibraryTask, known_library
+        from monograph.targets.gpu.libraries import LibraryTask, find_library
 
         node = self.program.fallbacks[step.call]
-        library = known_library(node.op)
+        library = find_library(node.op)
         assert library is not None, "the compiler found one"
         shapes = [
             tuple(evaluate_dim(dim, self.bindings) for dim in value.shape)

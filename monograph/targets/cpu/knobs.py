@@ -47,17 +47,17 @@ def knobs(choice: Choice, machine: Machine) -> Mapping[str, tuple[int, ...]]:
     return _schedule_knobs(choice, machine)
 
 
-def edited(choice: Choice, edits: Edits) -> Choice:
+def edit(choice: Choice, edits: Edits) -> Choice:
     """The choice with its knobs turned."""
     if isinstance(choice, Tiling):
-        return _edited_tiling(choice, edits)
+        return _edit_tiling(choice, edits)
     if isinstance(choice, AttentionTile):
         return replace(
             choice,
             queries=edits.get("queries", choice.queries),
             keys=edits.get("keys", choice.keys),
         )
-    return _edited_schedule(choice, edits)
+    return _edit_schedule(choice, edits)
 
 
 # Schedules ----------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def _schedule_knobs(schedule: Schedule, machine: Machine) -> Mapping[str, tuple[
     return {name: values for name, values in found.items() if values}
 
 
-def _edited_schedule(schedule: Schedule, edits: Edits) -> Schedule:
+def _edit_schedule(schedule: Schedule, edits: Edits) -> Schedule:
     changed = schedule
     if "width" in edits:
         # Rows side by side are cut into tiles of one vector.
@@ -144,7 +144,7 @@ def _row_count(tiling: Tiling) -> int | None:
     return sum(each.rows * count for each, count in zip(tiling.rows, counts, strict=True))
 
 
-def _edited_tiling(tiling: Tiling, edits: Edits) -> Tiling:
+def _edit_tiling(tiling: Tiling, edits: Edits) -> Tiling:
     changed = tiling
     if "height" in edits:
         rows = _row_count(tiling)

@@ -134,11 +134,11 @@ def host() -> Machine:
     what they are: LLVM makes several of one where a vector is wider than the processor's.
     """
     config = Config.from_environment()
-    return _described(config.vector_bytes, config.vector_registers, processor_count())
+    return _describe(config.vector_bytes, config.vector_registers, processor_count())
 
 
 @cache
-def _described(vector_bytes: int | None, registers: int | None, threads: int) -> Machine:
+def _describe(vector_bytes: int | None, registers: int | None, threads: int) -> Machine:
     """The processor, with other vectors than it has if numbers are given."""
     _initialize()
     features = llvm.get_host_cpu_features()
@@ -269,7 +269,7 @@ def compile_text(
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(target, options)
     passes = builder.getModulePassManager()  # named, so that an interrupt is not lost in its end
-    _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    _release_lock("LLVMPY_RunNewModulePassManager")(passes, module, builder)
     optimized = str(module) if listings else None
     assembly = target.emit_assembly(module) if listings else None
     return Compiled(_emit_object(target, module), optimized, assembly)
@@ -277,7 +277,7 @@ def compile_text(
 
 def _emit_object(target: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
     with ffi.OutputString() as problem:
-        emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+        emit = _release_lock("LLVMPY_TargetMachineEmitToMemory")
         buffer = emit(target, module, 1, problem)
         if not buffer:
             raise InputError(f"LLVM cannot generate code: {problem}")
@@ -289,7 +289,7 @@ def _emit_object(target: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
 
 
 @cache
-def _unlocked(name: str) -> Callable[..., Any]:
+def _release_lock(name: str) -> Callable[..., Any]:
     """A function of LLVM's that does not wait for all others.
 
     llvmlite lets one thread at a time call LLVM. What takes long works on a module in a context of

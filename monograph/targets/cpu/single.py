@@ -41,7 +41,7 @@ class KernelInputs:
         self.sizes = _symbols([slot.nbytes for slot in slots])
         self.bindings = {symbol: likely(symbol) for symbol in self.sizes}
         generator = np.random.default_rng(0)
-        self.filled = [self._filled(slot, generator) for slot in site.inputs]
+        self.filled = [self._fill(slot, generator) for slot in site.inputs]
         self.written = [self._empty(slot) for slot in site.outputs]
 
     @property
@@ -89,7 +89,7 @@ class KernelInputs:
         code = Code(compiled.object, slots, self.sizes, steps, failures, tuple(weights), ())
         return Single(code, graph, tuple(arrays))
 
-    def _filled(self, slot: Slot, generator: np.random.Generator) -> Array:
+    def _fill(self, slot: Slot, generator: np.random.Generator) -> Array:
         """Numbers of a usual size; of integers, which may be positions, zeros."""
         count = evaluate_dim(_elements(slot), self.bindings)
         if slot.dtype.numpy.kind != "f":

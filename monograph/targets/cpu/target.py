@@ -24,7 +24,7 @@ from monograph.targets.base import BuildOptions, Target, TargetRecord
 from monograph.targets.cpu.assemble.steps import computes
 from monograph.targets.cpu.attention.attend import DECOMPOSE_ATTENTION
 from monograph.targets.cpu.build import CpuAssembled, Program, assemble, emit
-from monograph.targets.cpu.knobs import edited
+from monograph.targets.cpu.knobs import edit
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.products.blocked import widest_blocked_weights
 from monograph.targets.cpu.tuning import Edits, Recorder, Tuning
@@ -92,7 +92,7 @@ class CpuTarget(Target):
 
     def tuning(self, edits: Mapping[str, Edits]) -> Tuning:
         """Edits of schedules, tilings and attention tiles."""
-        return Tuning(edits, edited)
+        return Tuning(edits, edit)
 
     def recorder(self) -> Recorder:
         """What remembers every choice of a program, for a search."""

@@ -15,7 +15,7 @@ from monograph.fusion.group import Fusion, Group, GroupKind, is_stored
 from monograph.fusion.regions import Fusions
 from monograph.ir.graph import Graph, Node, Value
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import MemoryLayout, laid_out
+from monograph.kernel.layout import MemoryLayout, make_layout
 from monograph.ops.attention import Attention
 from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, LibraryCall, Slot, SlotKind
@@ -118,7 +118,7 @@ class StepBuilder(SlotBuilder):
             return False
         strides = self.layouts[source].strides
         turned = tuple(strides[axis % source.rank] for axis in node.op.permutation)
-        return turned == laid_out(result.shape, range(result.rank)).strides
+        return turned == make_layout(result.shape, range(result.rank)).strides
 
     # Groups ---------------------------------------------------------------------------------------
 

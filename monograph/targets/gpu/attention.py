@@ -70,18 +70,18 @@ def attention_candidates(
         writer = _AttentionWriter(name, op, packed, each)
         kernel = writer.write(comment)
         if writer.parts == 1:
-            found.append(KernelSequence((kernel,), _planned(each)))
+            found.append(KernelSequence((kernel,), _make_plan(each)))
             continue
         joined = writer.joining_kernel()
         steps = SEQUENTIAL.configure(joined)
         assert not isinstance(steps, Refusal)
         kernels = (kernel, SEQUENTIAL.write(joined, steps[0], comment))
         scratch = writer.kernel.outputs
-        found.append(KernelSequence(kernels, _planned(each, scratch), scratch))
+        found.append(KernelSequence(kernels, _make_plan(each, scratch), scratch))
     return tuple(found)
 
 
-def _planned(configuration: Configuration, scratch: tuple[Buffer, ...] = ()) -> KernelPlan:
+def _make_plan(configuration: Configuration, scratch: tuple[Buffer, ...] = ()) -> KernelPlan:
     split = "; keys are cut in parts, which a second kernel joins" if scratch else ""
     return KernelPlan(
         "attention",

@@ -24,7 +24,7 @@ from monograph.targets.gpu.scalars import (
     literal_text,
     scalar_text,
     type_text,
-    typed_literal,
+    write_literal,
 )
 from monograph.targets.gpu.source import (
     ERROR_PARAMETER,
@@ -129,7 +129,7 @@ class ExpressionWriter:
     def value(self, expr: Expr) -> str:
         """The text of a value; what is computed gets a name."""
         if isinstance(expr, Literal):
-            return typed_literal(expr, self.unit_shape)
+            return write_literal(expr, self.unit_shape)
         for scope in self.scopes:
             if expr in scope:
                 return scope[expr]
@@ -211,7 +211,7 @@ class ExpressionWriter:
 
     def _apply(self, expr: Apply) -> str:
         if expr.function == "checked":
-            return self._checked(expr)
+            return self._write_checked(expr)
         if expr.function == "where" and self._is_masked_load(expr):
             condition, load, _ = expr.operands
             assert isinstance(load, Load)
@@ -286,7 +286,7 @@ class ExpressionWriter:
             return self.value(operand)
         others = [x for x in expr.operands if x is not operand and x.dtype is operand.dtype]
         plain = any(not isinstance(x, Literal) for x in others) and operand.dtype is not bool_
-        return literal_text(operand) if plain else typed_literal(operand, self.unit_shape)
+        return literal_text(operand) if plain else write_literal(operand, self.unit_shape)
 
     def _fast(self, expr: Apply) -> str | None:
         """A function of which few digits are kept, as one or two instructions."""
@@ -295,7 +295,7 @@ class ExpressionWriter:
             return None
         return FAST_F32[name].format(x=self.value(expr.operands[0]))
 
-    def _checked(self, expr: Apply) -> str:
+    def _write_checked(self, expr: Apply) -> str:
         """An index that must lie inside: one that does not is reported, and 0 is read instead."""
         self.checks = True
         place, size = (self.value(operand) for operand in expr.operands)

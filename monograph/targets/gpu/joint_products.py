@@ -30,7 +30,7 @@ def join_products(fusion: Fusion) -> Fusion:
         for value in reader.inputs():
             writer = made.get(value)
             if writer is not None and _may_join(writer, reader, value):
-                joined = _joined(writer, reader, value)
+                joined = _join(writer, reader, value)
                 groups[groups.index(reader)] = joined
                 groups.remove(writer)
                 break
@@ -60,7 +60,7 @@ def _product_of(group: Group) -> Node | None:
     return found[0] if len(found) == 1 else None
 
 
-def _joined(writer: Group, reader: Group, value: Value) -> Group:
+def _join(writer: Group, reader: Group, value: Value) -> Group:
     return Group(
         [*writer.nodes, *reader.nodes],
         reader.kind,

@@ -14,7 +14,7 @@ from monograph.config import Config
 from monograph.fusion.group import Fusion, Group, GroupKind, is_stored
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import TensorType, bf16, f16, f32
-from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, make_layout
 from monograph.kernel.lower import is_lowerable
 from monograph.ops.attention import Attention
 from monograph.ops.conv import Conv, ConvTranspose
@@ -35,17 +35,17 @@ def choose_layouts(graph: Graph, fusion: Fusion, chip: Chip) -> dict[Value, Memo
     for group in fusion.groups:
         for value in _candidates(group, found, chip):
             if _may_be_turned(value, graph, chip):
-                found[value] = laid_out(value.shape, channels_last(4))
+                found[value] = make_layout(value.shape, channels_last(4))
         first = group.nodes[0]
         if isinstance(first.op, Attention) and prefers_library(first, chip):
             result = first.results[0]
             if _may_be_turned(result, graph, chip):
-                found[result] = laid_out(result.shape, HEADS_INSIDE)
+                found[result] = make_layout(result.shape, HEADS_INSIDE)
     for node in graph.nodes:
         if _is_layer(node, chip) and node.results[0] in found:
             weight = node.operands[1]
             if weight.producer is not None and is_stored(weight.producer) and _is_image(weight):
-                found[weight] = laid_out(weight.shape, channels_last(4))
+                found[weight] = make_layout(weight.shape, channels_last(4))
     return found
 
 

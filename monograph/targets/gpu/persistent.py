@@ -18,7 +18,7 @@ from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.kernel import Store
 from monograph.targets.gpu.cost import likely
 from monograph.targets.gpu.plan import divide_up
-from monograph.targets.gpu.product_writer import ProductWriter, narrowed
+from monograph.targets.gpu.product_writer import ProductWriter, narrow_operand
 from monograph.targets.gpu.scalars import type_text
 from monograph.targets.gpu.source import TritonKernel
 
@@ -35,12 +35,12 @@ def is_described(contraction: Contraction, left: Expr, right: Expr) -> bool:
     (row,), (column,), (k,) = contraction.m, contraction.n, contraction.k
     if not all(isinstance(axis.extent, int) for axis in (row, column, k)):
         return False
-    operands = described_matrix(left, row, k), described_matrix(right, k, column)
+    operands = describe_matrix(left, row, k), describe_matrix(right, k, column)
     stores = [is_described_store(each, row, column) for each in contraction.kernel.stores]
     return None not in operands and all(stores)
 
 
-def described_matrix(operand: Expr, row: Axis, column: Axis) -> tuple[int, bool] | None:
+def describe_matrix(operand: Expr, row: Axis, column: Axis) -> tuple[int, bool] | None:
     """How many elements apart lines of a matrix in memory are, and whether these are its columns.
 
     None if it is not one that the copy engine can read.
@@ -79,7 +79,7 @@ class PersistentWriter(ProductWriter):
     def write(self, comment: tuple[str, ...]) -> TritonKernel:
         product, line, dim = self.contraction, self.source.line, self.writer.dim
         (row,), (column,), (k,) = product.m, product.n, product.k
-        left, right = (narrowed(x, self.multiplied) for x in (product.left, product.right))
+        left, right = (narrow_operand(x, self.multiplied) for x in (product.left, product.right))
         self._describe("left_tiles", left, row, k, "ROWS", "DEPTH")
         self._describe("right_tiles", right, k, column, "DEPTH", "COLUMNS")
         for store in product.kernel.stores:
@@ -108,7 +108,7 @@ class PersistentWriter(ProductWriter):
         self, name: str, operand: Expr, row: Axis, column: Axis, rows: str, columns: str
     ) -> None:
         """A descriptor of an operand as it lies in memory."""
-        found = described_matrix(operand, row, column)
+        found = describe_matrix(operand, row, column)
         assert found is not None and isinstance(operand, Load)
         step, is_transposed = found
         shape, block = [row.extent, column.extent], [rows, columns]
@@ -133,7 +133,7 @@ class PersistentWriter(ProductWriter):
         self, name: str, operand: Expr, axes: tuple[Axis, Axis], place: tuple[str, str]
     ) -> str:
         """A tile of an operand; one that lies in memory by columns is turned."""
-        found = described_matrix(operand, *axes)
+        found = describe_matrix(operand, *axes)
         assert found is not None
         first, second = reversed(place) if found[1] else place
         return f"{name}.load([{first}, {second}])" + (".T" if found[1] else "")

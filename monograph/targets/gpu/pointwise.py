@@ -66,7 +66,7 @@ def configure_transpose(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     """Tiles of the axis that is read along and the axis that is written along."""
     if reductions_of(kernel):
         return Refusal("it has reductions")
-    pair = _transposed_axes(kernel)
+    pair = _find_transposed_axes(kernel)
     if pair is None:
         return Refusal("all that it reads is contiguous along the axis that it writes along")
     width = max(store.buffer.dtype.bits // 8 for store in kernel.stores)
@@ -82,7 +82,7 @@ def write_transpose(
     kernel: Kernel, configuration: Configuration, comment: tuple[str, ...]
 ) -> TritonKernel:
     """A kernel that reads along one axis and writes along another, a tile of both a program."""
-    pair = _transposed_axes(kernel)
+    pair = _find_transposed_axes(kernel)
     assert pair is not None
     read, written = pair
     others = tuple(axis for axis in kernel.axes if axis not in pair)
@@ -119,7 +119,7 @@ TRANSPOSE = Family(
 )
 
 
-def _transposed_axes(kernel: Kernel) -> tuple[Axis, Axis] | None:
+def _find_transposed_axes(kernel: Kernel) -> tuple[Axis, Axis] | None:
     """The axis that an operand is contiguous along, and that of the results, if they differ."""
     written = _contiguous_axis(kernel, [store.position[0] for store in kernel.stores])
     if written is None:

@@ -27,14 +27,14 @@ def without_cast(formula: Expr) -> Expr:
     return formula.operands[0] if is_cast else formula
 
 
-def narrowed(formula: Expr, multiplied: DType) -> Expr:
+def narrow_operand(formula: Expr, multiplied: DType) -> Expr:
     """An operand in the dtype that is multiplied."""
     bare = without_cast(formula)
     if bare.dtype is multiplied:
         return bare
     if isinstance(bare, Apply) and bare.function == "where" and bare.dtype.is_float:
         condition, yes, no = bare.operands  # padding: a load that can be masked
-        return e.select(condition, narrowed(yes, multiplied), narrowed(no, multiplied))
+        return e.select(condition, narrow_operand(yes, multiplied), narrow_operand(no, multiplied))
     if isinstance(bare, Literal) and bare.value == 0:
         return e.literal(0, multiplied)
     return e.cast(formula, multiplied)
@@ -118,7 +118,7 @@ class ProductWriter:
         depth = product.size(product.k)
         moving = frozenset(axis.symbol for axis in product.k)
         sides = (product.left, *(each.right for each in self.contractions))
-        left, *rights = (narrowed(x, self.multiplied) for x in sides)
+        left, *rights = (narrow_operand(x, self.multiplied) for x in sides)
         exact = ', input_precision="ieee"' if self.multiplied is f32 else ""
         kind = f", out_dtype={type_text(product.reduction.dtype)}"
         header = f"for start in range(0, {self.writer.dim(depth)}, DEPTH):"

@@ -24,7 +24,7 @@ from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time, 
 from monograph.targets.gpu.joint_products import as_contractions
 from monograph.targets.gpu.persistent import PersistentWriter, is_described
 from monograph.targets.gpu.plan import Configuration, Family, divide_up, next_power_of_two
-from monograph.targets.gpu.product_writer import ProductWriter, narrowed, without_cast
+from monograph.targets.gpu.product_writer import ProductWriter, narrow_operand, without_cast
 from monograph.targets.gpu.source import TritonKernel
 from monograph.targets.plan import Refusal
 
@@ -50,7 +50,7 @@ def configure_product(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     if not contractions:
         return Refusal("it is no matrix product")
     contraction = contractions[0]
-    multiplied = _multiplied_dtype(contractions)
+    multiplied = _product_dtype(contractions)
     if multiplied is None:
         return Refusal(
             f"tensor cores do not multiply what sums up to {contraction.reduction.dtype}"
@@ -65,7 +65,7 @@ def configure_product(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     tiles = F32_TILES if multiplied is f32 else TILES
     fitting = [tile for tile in tiles if _fits(sizes, tile, len(contractions))] or tiles[-1:]
     found = [_configuration(contractions, sizes, tile) for tile in fitting]
-    operands = [narrowed(x, multiplied) for x in (contraction.left, contraction.right)]
+    operands = [narrow_operand(x, multiplied) for x in (contraction.left, contraction.right)]
     if len(contractions) > 1 or multiplied not in (f16, bf16):
         return tuple(found)
     if is_described(contraction, *operands):
@@ -164,7 +164,7 @@ def write_product(
 ) -> TritonKernel:
     """A kernel that is made of contractions, multiplied by tensor cores."""
     contractions = as_contractions(kernel)
-    multiplied = _multiplied_dtype(contractions)
+    multiplied = _product_dtype(contractions)
     assert multiplied is not None
     writer = PersistentWriter if "PROGRAMS" in configuration.blocks else ProductWriter
     return writer(contractions, multiplied, configuration).write(comment)
@@ -198,7 +198,7 @@ PRODUCT = Family(
 )
 
 
-def _multiplied_dtype(contractions: tuple[Contraction, ...]) -> DType | None:
+def _product_dtype(contractions: tuple[Contraction, ...]) -> DType | None:
     """The dtype that tensor cores multiply: that of all operands in memory, or f32."""
     formulas = (contractions[0].left, *(each.right for each in contractions))
     summed = contractions[0].reduction.dtype

@@ -49,7 +49,7 @@ def literal_text(expr: Literal) -> str:
     return repr(value)
 
 
-def typed_literal(expr: Literal, shape: str) -> str:
+def write_literal(expr: Literal, shape: str) -> str:
     """A number with its dtype, where its neighbours do not say it."""
     return f"tl.full({shape}, {literal_text(expr)}, {type_text(expr.dtype)})"
 
@@ -83,11 +83,11 @@ def cast_text(operand: str, source: DType, target: DType) -> str:
     if target is bool_:
         return truth(source, operand)
     if source.is_float and target.is_integer:
-        return _saturated(operand, source, target)
+        return _saturate(operand, source, target)
     return f"{operand}.to({type_text(target)})"
 
 
-def _saturated(x: str, source: DType, target: DType) -> str:
+def _saturate(x: str, source: DType, target: DType) -> str:
     """A float as an integer; NaN is 0."""
     signed = target.kind is Kind.SIGNED
     high = (1 << (target.bits - 1 if signed else target.bits)) - 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 from monograph.dataclass import dataclass
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import TensorType
-from monograph.kernel.layout import MemoryLayout, laid_out
+from monograph.kernel.layout import MemoryLayout, make_layout
 from monograph.ops.attention import Attention
 from monograph.ops.shape import Reshape, Transpose
 from monograph.ops.slicing import Slice
@@ -75,7 +75,7 @@ def view_of(value: Value, chip: Chip) -> StridedView:
         lies = _through(node, whole.layout)
         if lies is not None:
             return StridedView(whole.base, lies)
-    return StridedView(value, laid_out(value.shape, range(value.rank)))
+    return StridedView(value, make_layout(value.shape, range(value.rank)))
 
 
 def _through(node: Node, lies: MemoryLayout) -> MemoryLayout | None:

@@ -9,7 +9,7 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.runtime.cpu.native import Native
-from monograph.targets.cpu.knobs import KNOBS, edited, knobs
+from monograph.targets.cpu.knobs import KNOBS, edit, knobs
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import host
 from monograph.targets.cpu.products.tiles import Reading, Segment, Tiling
@@ -65,7 +65,7 @@ def test_every_value_of_every_knob_computes_the_same(name: str) -> None:
         def run(
             edits: dict[str, int], site: Site = site, stage: KernelInputs = stage
         ) -> list[np.ndarray]:
-            single = stage.build(edited(site.choice, edits))
+            single = stage.build(edit(site.choice, edits))
             for array in stage.written:
                 array.fill(9)
             native = Native(single.code, single.graph, 2, guards=(), verify=False)
@@ -98,7 +98,7 @@ def test_edits_change_the_program_and_its_digest_names_them() -> None:
     (site,) = _sites(graph)
     assert isinstance(site.choice, Schedule)
     width = site.choice.width // 2
-    tuning = Tuning({site.digest: {"width": width}}, edited)
+    tuning = Tuning({site.digest: {"width": width}}, edit)
     executable = compile_graph(graph, Options(tuning=tuning, cache=False))
     assert executable.program is not None
     assert [each.schedule.width for each in executable.program.kernels if each.schedule] == [width]
@@ -110,14 +110,14 @@ def test_edits_change_the_program_and_its_digest_names_them() -> None:
 
 def test_another_site_keeps_its_choice() -> None:
     choice = Schedule((), 0, 0, grain=3)
-    tuning = Tuning({"here": {"grain": 12}}, edited)
+    tuning = Tuning({"here": {"grain": 12}}, edit)
     assert tuning("here", choice).grain == 12
     assert tuning("there", choice) is choice
 
 
 def test_a_height_cuts_all_rows_into_tiles() -> None:
     tiling = Tiling((Segment(0, 6, 4),), 6, 16, 0, 4, 2, Reading.IN_PLACE, Reading.PACKED)
-    changed = edited(tiling, {"height": 5, "block_panels": 4})
+    changed = edit(tiling, {"height": 5, "block_panels": 4})
     assert isinstance(changed, Tiling)
     assert sum(each.rows * each.count for each in changed.rows) == 24
     assert max(each.rows for each in changed.rows) <= 5

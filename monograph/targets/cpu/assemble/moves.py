@@ -16,7 +16,7 @@ from monograph.ir.dims import Symbol, substitute_dim, substitute_shape
 from monograph.kernel.expr import Buffer
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.rebased import on_pieces
-from monograph.kernel.size_names import mentioned_sizes, number_sizes, rename_sizes
+from monograph.kernel.size_names import list_sizes, number_sizes, rename_sizes
 from monograph.program.code import Launch, Slot, SlotKind, Step
 
 MAX_COPIED_BYTES = 1 << 20
@@ -48,7 +48,7 @@ class Moves:
 
     def moved(self, flat: Kernel, read: Sequence[int], written: Sequence[int]) -> Moved | None:
         """The kernel as one that was met before, if there was one that differs so little."""
-        kernel, names = self._renamed(flat)
+        kernel, names = self._rename(flat)
         slots = dict(zip((each.name for each in flat.buffers), (*read, *written), strict=True))
         kernel, starts = self._on_pieces(kernel, slots)
         if not names and not starts:
@@ -68,8 +68,8 @@ class Moves:
             wholes,
         )
 
-    def _renamed(self, flat: Kernel) -> tuple[Kernel, dict[Symbol, Symbol]]:
-        sizes = mentioned_sizes(flat)
+    def _rename(self, flat: Kernel) -> tuple[Kernel, dict[Symbol, Symbol]]:
+        sizes = list_sizes(flat)
         if not sizes:
             return flat, {}
         ranges = tuple(symbol.bounds() for symbol in sizes)
@@ -105,12 +105,12 @@ class Moves:
     def settle(self, moved: Moved, steps: list[Step], step: int, slot: int) -> None:
         """Let launches and slots, from these on, say what they mean: whole slots and own sizes."""
         own = {there: here for here, there in moved.names.items()}
-        steps[step:] = [_settled(each, own, moved.wholes) for each in steps[step:]]
+        steps[step:] = [_settle_slots(each, own, moved.wholes) for each in steps[step:]]
         if own:
-            self._slots[slot:] = [_sized(each, own) for each in self._slots[slot:]]
+            self._slots[slot:] = [_size_slot(each, own) for each in self._slots[slot:]]
 
 
-def _settled(
+def _settle_slots(
     step: Step, own: Mapping[Symbol, Symbol], wholes: Mapping[int, tuple[int, int]]
 ) -> Step:
     if not isinstance(step, Launch):
@@ -136,6 +136,6 @@ def _is_short(buffer: Buffer) -> bool:
     return not isinstance(extent, int) or extent * buffer.dtype.numpy.itemsize <= MAX_COPIED_BYTES
 
 
-def _sized(slot: Slot, own: Mapping[Symbol, Symbol]) -> Slot:
+def _size_slot(slot: Slot, own: Mapping[Symbol, Symbol]) -> Slot:
     span = None if slot.span is None else substitute_dim(slot.span, own)
     return replace(slot, shape=substitute_shape(slot.shape, own), span=span)

@@ -22,9 +22,9 @@ from monograph.kernel.expr import Buffer
 from monograph.kernel.in_place import overwritable_inputs
 from monograph.kernel.integer_range import holds_small, is_small
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.layout import MemoryLayout, laid_out
+from monograph.kernel.layout import MemoryLayout, make_layout
 from monograph.kernel.loops import LoopNest
-from monograph.kernel.rebased import named_by_place, without_unread
+from monograph.kernel.rebased import rename_by_position, without_unread
 from monograph.kernel.verify_kernel import verify_kernel
 from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, Slot, SlotKind, Step
@@ -146,7 +146,7 @@ class ProgramBuilder(SlotBuilder):
         (source,), (result,) = node.operands, node.results
         if source not in self.layouts or result in self.layouts:
             return False
-        turned = laid_out(source.shape, [axis % source.rank for axis in node.op.permutation])
+        turned = make_layout(source.shape, [axis % source.rank for axis in node.op.permutation])
         return replace(self.layouts[source], span=turned.span) == turned
 
     def note_sizes(self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -205,7 +205,7 @@ class ProgramBuilder(SlotBuilder):
 
         One that depends on a symbolic size is not made of weights alone.
         """
-        kernel = named_by_place(kernel)
+        kernel = rename_by_position(kernel)
         (buffer,) = kernel.outputs
         if not read or kernel.sizes or not self.is_constant(read):
             target = self.add_scratch(buffer)

@@ -71,7 +71,7 @@ class Repeats:
                 builder.packs.add(known[number])
         for each in taken.packings:
             self._pack(each, known)
-        builder.steps += [_moved(step, known) for step in taken.steps]
+        builder.steps += [_rebase_launch(step, known) for step in taken.steps]
         group.joined += taken.reasons
         return True
 
@@ -81,7 +81,7 @@ class Repeats:
         if key not in builder.prepared:
             builder.prepared[key] = known[packing.slot] = len(builder.slots)
             builder.slots.append(builder.slots[packing.slot])
-            builder.prepare.append(_moved(packing.step, known))
+            builder.prepare.append(_rebase_launch(packing.step, known))
         known[packing.slot] = builder.prepared[key]
 
     @contextmanager
@@ -139,7 +139,7 @@ class Repeats:
         return flat.digest, kinds, same, small, self._launches.loop_depth > 0
 
 
-def _moved(step: Launch, known: Mapping[int, int]) -> Launch:
+def _rebase_launch(step: Launch, known: Mapping[int, int]) -> Launch:
     """The launch on other slots."""
     return replace(
         step,

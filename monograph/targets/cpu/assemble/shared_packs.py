@@ -30,7 +30,7 @@ class Sharing:
         added = [step for step in builder.steps[first:] if isinstance(step, Launch)]
         if len(added) < len(builder.steps) - first:
             return
-        writers = Counter(slot for step in added for slot in _written(step))
+        writers = Counter(slot for step in added for slot in _list_written(step))
         known: dict[int, int] = {}
         kept: list[Step] = []
         for each in added:
@@ -50,5 +50,5 @@ class Sharing:
         builder.steps[first:] = kept
 
 
-def _written(step: Launch) -> Sequence[int]:
+def _list_written(step: Launch) -> Sequence[int]:
     return step.slots[len(step.slots) - step.outputs :]

@@ -23,7 +23,7 @@ def join_equal(builder: ProgramBuilder, ends: list[int]) -> None:
     for step in builder.steps:
         last = kept[-1] if kept else None
         if isinstance(step, Launch) and isinstance(last, Launch) and _may_join(last, step):
-            kept[-1] = _joined(last, step)
+            kept[-1] = _join(last, step)
         else:
             kept.append(step)
         numbers.append(len(kept))
@@ -54,7 +54,7 @@ def _has_whole_portions(launch: Launch) -> bool:
     return launch.extent > launch.grain and launch.extent % launch.grain == 0
 
 
-def _joined(first: Launch, other: Launch) -> Launch:
+def _join(first: Launch, other: Launch) -> Launch:
     slots = (
         *first.slots[: -first.outputs],
         *other.slots[: -other.outputs],

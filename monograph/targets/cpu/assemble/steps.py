@@ -55,7 +55,7 @@ from monograph.targets.cpu.layouts.choose_layouts import (
     padding_value,
     plan_layouts,
 )
-from monograph.targets.cpu.layouts.convert import convert_back, converted, fill_border
+from monograph.targets.cpu.layouts.convert import convert_back, convert_layout, fill_border
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
 from monograph.targets.cpu.plans.plan import (
@@ -197,7 +197,7 @@ class StepBuilder(ProgramBuilder):
         """The slots of a group's operands and results in the layouts that it wants."""
         group, wanted = request.group, request.wanted
         slots = {
-            value: converted(self, group, value, wanted[value], _filling(group, value))
+            value: convert_layout(self, group, value, wanted[value], _filling(group, value))
             if value in wanted
             else self.slot(value)
             for value in dict.fromkeys(value for _, inputs in request.kernels for value in inputs)
@@ -337,7 +337,7 @@ class StepBuilder(ProgramBuilder):
         self.loop_depth += 1
         steps = self.nested(body, state, following)
         self.loop_depth -= 1
-        steps += self._handed_on(following, state)
+        steps += self._hand_on(following, state)
         self.steps.append(WhileLoop(test, goes_on, steps, op.limit, repr(node)))
 
     def scan(self, node: Node, op: control.Scan) -> None:
@@ -348,7 +348,7 @@ class StepBuilder(ProgramBuilder):
         constants = [self.slot(v) for v in node.operands[op.carries + op.sequences :]]
         times = sequences[0].shape[0] if op.length is None else op.length
         reverse = times if op.reverse else None
-        state, following, pieces = self._carried_by_turns(node, op.carries, counter, times)
+        state, following, pieces = self._alternate_carries(node, op.carries, counter, times)
         inputs = [*state]
         for value, inner in zip(sequences, body.inputs[op.carries :], strict=False):
             slot = self.add_slot(inner, SlotKind.VIEW)
@@ -368,7 +368,7 @@ class StepBuilder(ProgramBuilder):
         self.loop_depth += 1
         steps = self.nested(body, [*inputs, *constants], following)
         self.loop_depth -= 1
-        steps = (*pieces, *steps, *self._handed_on(following[: op.carries], state))
+        steps = (*pieces, *steps, *self._hand_on(following[: op.carries], state))
         if op.carries == 0 and all(map(is_independent, steps)):
             self.spread(counter, times, steps, first)
         else:
@@ -397,7 +397,7 @@ class StepBuilder(ProgramBuilder):
             state.append(result)
         return state
 
-    def _carried_by_turns(
+    def _alternate_carries(
         self, node: Node, count: int, counter: int, times: Dim
     ) -> tuple[list[int], list[int], list[Step]]:
         """Slots of the carries of a loop that counts, of the next ones, and where those lie.
@@ -427,7 +427,7 @@ class StepBuilder(ProgramBuilder):
             return state
         return self.add_slot(body.outputs[k], SlotKind.ARENA)
 
-    def _handed_on(self, following: Sequence[int], state: Sequence[int]) -> tuple[Step, ...]:
+    def _hand_on(self, following: Sequence[int], state: Sequence[int]) -> tuple[Step, ...]:
         return tuple(
             Copy(new, old, self.slots[old].nbytes)
             for new, old in zip(following, state, strict=True)

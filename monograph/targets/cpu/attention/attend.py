@@ -25,7 +25,7 @@ from monograph.ops.attention import Attention
 from monograph.ops.rules import broadcast_shapes
 from monograph.passes.decompose_unsupported_attention import DecomposeUnsupportedAttention
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
-from monograph.targets.cpu.attention.operands import copied_operands, lie_apart
+from monograph.targets.cpu.attention.operands import copy_operands, lie_apart
 from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_pieces
 from monograph.targets.cpu.attention.tiles import AttentionTile, stream
 from monograph.targets.cpu.machine import Machine
@@ -89,9 +89,9 @@ def _launch(
         _launch_pieces(builder, group, lowering, outputs, alone, times)
     if few:
         return
-    attention, copies = copied_operands(attention)
+    attention, copies = copy_operands(attention)
     tile = choose_tile(attention, builder.machine)
-    nest = _streamed(builder, attention, tile)
+    nest = _stream(builder, attention, tile)
     names = [buffer.name for buffer in lowering.inputs.values()]
     read = [builder.slot(value) for value in lowering.inputs]
     written = [builder.slot(value) for value in outputs]
@@ -126,7 +126,7 @@ def _launch_pieces(
 ) -> None:
     """The loops over pieces and those that join them: once, or not at all."""
     pieces = choose_pieces(attention, builder.machine)
-    nests = [_repeated(nest, times) for nest in _in_pieces(builder, attention, pieces)]
+    nests = [_repeat(nest, times) for nest in _in_pieces(builder, attention, pieces)]
     slots: dict[str, int] = {}
     if len(nests) > 1:
         slots = {buffer.name: builder.add_scratch(buffer) for buffer in nests[0].outputs}
@@ -139,7 +139,7 @@ def _launch_pieces(
         builder.launch_built(built, group, inputs, written)
 
 
-def _repeated(nest: LoopNest, times: Dim) -> LoopNest:
+def _repeat(nest: LoopNest, times: Dim) -> LoopNest:
     """The nest with its parallel loop, or with none of it."""
     if isinstance(times, int):
         return nest
@@ -166,7 +166,7 @@ def _alone(
         for kernel in copies:
             read = tuple(slots[buffer.name] for buffer in kernel.inputs)
             slots[kernel.outputs[0].name] = builder.packed(group, flatten(kernel), read)
-        nest = _repeated(_streamed(builder, attention, choice), several)
+        nest = _repeat(_stream(builder, attention, choice), several)
         says = f"online softmax of {choice.queries} queries × {choice.keys} keys"
         how = f"{says}, {choice.rows}×{choice.columns} in registers"
         built = builder.built_nest(group, nest, how=how)
@@ -177,9 +177,7 @@ def _alone(
     return launch
 
 
-def _streamed(
-    builder: ProgramBuilder, attention: StreamedAttention, tile: AttentionTile
-) -> LoopNest:
+def _stream(builder: ProgramBuilder, attention: StreamedAttention, tile: AttentionTile) -> LoopNest:
     """The loops of an attention, made once for all that are equal."""
     key = (attention.identity, tile)
     if key not in builder.nests:
@@ -269,7 +267,7 @@ class _Attended(GroupLowering):
         """Whether every output is stored where one element of the attention is known."""
         shape = self.node.result.shape
         axes = tuple(e.index(e.axis(f"_a{k}", dim).symbol) for k, dim in enumerate(shape))
-        position = _settled(axes, shape)
+        position = _settle_position(axes, shape)
         own = e.load(self.placeholder, position)
         for value in outputs:
             place = self.place(value, position)
@@ -303,7 +301,7 @@ class _Attended(GroupLowering):
         What they read of the attention is the element at that position (``can_store``), even
         where its subscript is a remainder that nothing shows to be the position itself.
         """
-        position = _settled(position, self.node.result.shape)
+        position = _settle_position(position, self.node.result.shape)
         found = []
         for number, value in enumerate(outputs):
             place = self.place(value, position)
@@ -376,7 +374,7 @@ def _own_position(position: Position, shape: Shape) -> Position:
     )
 
 
-def _settled(position: Position, shape: Shape) -> Position:
+def _settle_position(position: Position, shape: Shape) -> Position:
     """The position in the result, with 0 for axes of size one; the last has lanes, and stays."""
     return *_own_position(position[:-1], shape[:-1]), position[-1]
 
@@ -400,7 +398,7 @@ def choose_pieces(attention: StreamedAttention, machine: Machine) -> AttentionPi
     return AttentionPieces(
         heads=together,
         queries=queries,
-        keys=_rounded(attention.keys, SPLIT_KEYS, 2 * lanes),
+        keys=_divide_in_units(attention.keys, SPLIT_KEYS, 2 * lanes),
         columns=2 * lanes,
         depth=_lanes(attention.depth, lanes, min(8, vectors)),
         value_depth=_lanes(attention.value_depth, lanes, min(8, vectors)),
@@ -423,11 +421,11 @@ def choose_tile(attention: StreamedAttention, machine: Machine) -> AttentionTile
     most = min(machine.costs.tile_queries, machine.l2 // 4 // depth)
     while most >= 8 * columns and _tiles(attention, most, machine) < MIN_TASKS:
         most //= 2
-    queries = _rounded(attention.queries, most, columns)
+    queries = _divide_in_units(attention.queries, most, columns)
     most_keys = (
         machine.costs.masked_tile_keys if attention.leaves_out_hidden else machine.costs.tile_keys
     )
-    keys = _shared_out(attention.keys, min(most_keys, machine.l2 // depth), rows)
+    keys = _divide_evenly(attention.keys, min(most_keys, machine.l2 // depth), rows)
     # With a length that is known only later, reading in place was measured to take 7 % longer.
     copied = lie_apart(attention) or not isinstance(attention.keys, int)
     return AttentionTile(rows, columns, queries, keys, copied)
@@ -441,7 +439,7 @@ def _tiles(attention: StreamedAttention, queries: int, machine: Machine) -> int:
     return -(-total // queries)
 
 
-def _shared_out(size: Dim, most: int, unit: int) -> int:
+def _divide_evenly(size: Dim, most: int, unit: int) -> int:
     """Elements of a tile: all of them, equal parts, or else whole units."""
     if not isinstance(size, int):
         return max(most, unit)
@@ -449,7 +447,7 @@ def _shared_out(size: Dim, most: int, unit: int) -> int:
     return size // parts if size % parts == 0 else -(-size // (parts * unit)) * unit
 
 
-def _rounded(size: Dim, most: int, unit: int) -> int:
+def _divide_in_units(size: Dim, most: int, unit: int) -> int:
     """Elements of a tile, in whole units: all of them, or parts of about the same size."""
     limit = max(1, most // unit) * unit
     if not isinstance(size, int):

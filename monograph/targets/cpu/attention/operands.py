@@ -17,7 +17,7 @@ from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
 
 
-def copied_operands(
+def copy_operands(
     attention: StreamedAttention,
 ) -> tuple[StreamedAttention, tuple[Kernel, ...]]:
     """Copy keys and values that have to be computed, and read them from there.

@@ -40,7 +40,7 @@ from monograph.kernel.loops import (
     Write,
 )
 from monograph.targets.cpu.attention.loops import AttentionLoops, Statements, ceiling, part, split
-from monograph.targets.cpu.loops.unroll import unrolled
+from monograph.targets.cpu.loops.unroll import unroll
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ class _Tiles(AttentionLoops):
 
             return (
                 *(Accumulator(each, "sum") for each in sums),
-                *unrolled(self.serial(depth, product)),
+                *unroll(self.serial(depth, product)),
                 *stored(lane, sums),
             )
 
@@ -510,7 +510,7 @@ class _Tiles(AttentionLoops):
         inside = self.inside(panel)
         statements: list[Statement] = []
         first = 0
-        for rows in _balanced(self.columns, self.tile.rows):
+        for rows in _balance(self.columns, self.tile.rows):
             tile = self.weighted_rows(panel, start, seen, column, columns, first, rows)
             statements += self.if_any(inside - first, (tile,))
             first += rows
@@ -580,7 +580,7 @@ def _is(function: str, left: Expr, right: Expr) -> Expr:
     return e.apply(function, left, right, dtype=bool_)
 
 
-def _balanced(size: int, most: int) -> list[int]:
+def _balance(size: int, most: int) -> list[int]:
     """Parts of about the same size, none larger than ``most``."""
     parts = -(-size // most)
     return [size // parts + (number < size % parts) for number in range(parts)]

@@ -57,7 +57,7 @@ from monograph.kernel.loops import (
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
 from monograph.targets.cpu.loops.choose_schedule import likely
-from monograph.targets.cpu.loops.nest import substituted
+from monograph.targets.cpu.loops.nest import substitute_statement
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import GroupRequest, KernelRequest, Launchable
 from monograph.targets.plan import KernelPlan, Refusal
@@ -124,7 +124,7 @@ def _launch(
     """Pack the weights, and convolve."""
     in_pairs = "multiply_pairs" in builder.machine.dots
     depthwise = replace(depthwise, in_pairs=in_pairs)
-    packing = packed_weight(depthwise)
+    packing = pack_weight(depthwise)
     (buffer,) = packing.outputs
     read = tuple(slots[each.name] for each in packing.inputs)
     slots[buffer.name] = builder.packed(group, flatten(packing), read)
@@ -136,7 +136,7 @@ def _launch(
     builder.launch_built(built, group, [slots[each.name] for each in nest.inputs], outputs)
 
 
-def packed_weight(depthwise: Depthwise) -> Kernel:
+def pack_weight(depthwise: Depthwise) -> Kernel:
     """Store the weights in the order in which they are read: ``[taps][channels]``, or as given."""
     axes = depthwise.weight_axes()
     renamed = tuple(e.axis(f"_i_tap{k}", axis.extent) for k, axis in enumerate(axes))
@@ -152,7 +152,7 @@ def packed_weight(depthwise: Depthwise) -> Kernel:
     return Kernel(f"{kernel.name}_pack_taps", inputs, (buffer,), renamed, (store,))
 
 
-def shared_taps(depthwise: Depthwise) -> Axis:
+def find_shared_taps(depthwise: Depthwise) -> Axis:
     """The side of the window along which neighbours in a tile read the same elements."""
     step = depthwise.steps(depthwise.tile)
 
@@ -171,7 +171,7 @@ def choose_tile(depthwise: Depthwise, machine: Machine) -> int:
     Their sums, a row of taps and an element of the input have to fit in registers; the last tile
     begins early enough to be whole, so little should be computed twice.
     """
-    taps = shared_taps(depthwise).extent
+    taps = find_shared_taps(depthwise).extent
     assert isinstance(taps, int)
     room = max(4, min(8, machine.registers - 3 - min(taps, 5)))
     count = depthwise.tile.extent
@@ -238,7 +238,7 @@ def _stays_in(depthwise: Depthwise, whole: int, size: int) -> bool:
     return isinstance(last, int) and last < size
 
 
-def _filled(plane: Plane, lanes: int) -> tuple[Statement, ...]:
+def _fill_plane(plane: Plane, lanes: int) -> tuple[Statement, ...]:
     """Copy a channel, row by row, and write the zeros around it."""
     zero = e.literal(0, plane.target.dtype)
     row, column = e.axis("_i_y", plane.height), e.axis("_i_x", plane.width)
@@ -280,11 +280,11 @@ def depthwise_nest(
     block, body = _lane_loop(depthwise, lanes, tiled)
     *images, row = depthwise.outer or (e.axis("_i_row", 1),)
     band, row, row_place = _bands(depthwise, row)
-    body = substituted(body, row_place)
+    body = substitute_statement(body, row_place)
     leading: tuple[Axis, ...] = (*images, band, block, tiles, row)
     if block.extent == 1:
         leading = (*images, row, tiles)
-        body = substituted(body, {block.symbol: 0})
+        body = substitute_statement(body, {block.symbol: 0})
     work = count * likely(depthwise.lane.extent) * likely(_size(depthwise.taps)) // lanes
     work //= likely(block.extent)
     statements: tuple[Statement, ...] = (body,)
@@ -296,12 +296,12 @@ def depthwise_nest(
     read = depthwise.image.buffer
     scratch: tuple[Buffer, ...] = ()
     if plane is not None:
-        statements = (*_filled(plane, lanes), *statements)
+        statements = (*_fill_plane(plane, lanes), *statements)
         read, scratch = plane.source, (plane.target,)
     parallel = e.axis("_p", _size(leading))
     kernel = depthwise.kernel
     kept = _epilogue_reads(depthwise)
-    places = e.unflattened(leading, parallel.symbol)
+    places = e.unflatten(leading, parallel.symbol)
     return LoopNest(
         kernel.name,
         (weight, read, *(b for b in kernel.inputs if b.name in kept and b.name != read.name)),
@@ -311,7 +311,7 @@ def depthwise_nest(
         parallel.symbol,
         parallel.extent,
         _portion(parallel.extent, max(1, machine.costs.task_instructions // max(work, 1))),
-        tuple(substituted(each, places) for each in statements),
+        tuple(substitute_statement(each, places) for each in statements),
     )
 
 
@@ -419,7 +419,7 @@ def _tile(depthwise: Depthwise, weight: Buffer, places: Sequence[Dim]) -> list[S
     reduction = depthwise.reduction
     sums = [e.variable(f"s{k}", reduction.dtype) for k in range(len(places))]
     statements: list[Statement] = [Accumulator(each, "sum") for each in sums]
-    shared = shared_taps(depthwise)
+    shared = find_shared_taps(depthwise)
     body: tuple[Statement, ...] = tuple(
         Combine(sums[k], "sum", depthwise.product(element, tap), e.index(0))
         for element, tap, k in _products(depthwise, weight, shared, places)
@@ -430,7 +430,7 @@ def _tile(depthwise: Depthwise, weight: Buffer, places: Sequence[Dim]) -> list[S
     if not others:
         body = (Loop(Symbol("_r_once", 0, 0), 0, 1, body),)
     if depthwise.has_blocks and len(others) == 1:
-        statements += _asked_ahead(depthwise, others[0], shared, places)
+        statements += _prefetch_next_row(depthwise, others[0], shared, places)
     statements += body
     known_at = depthwise.tile.symbol
     for place, total in zip(places, sums, strict=True):
@@ -442,7 +442,7 @@ def _tile(depthwise: Depthwise, weight: Buffer, places: Sequence[Dim]) -> list[S
     return statements
 
 
-def _asked_ahead(
+def _prefetch_next_row(
     depthwise: Depthwise, down: Axis, shared: Axis, places: Sequence[Dim]
 ) -> list[Statement]:
     """Ask for the row of the image that the next row of the result reads and this one does not.

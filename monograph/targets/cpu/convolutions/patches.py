@@ -60,7 +60,7 @@ def plan_patches(launches: StepBuilder, request: GroupRequest) -> Launchable | R
     group, inputs = request.group, request.inputs
     if request.wanted or len(request.kernels) != 1 or not has_patches(group, launches.layouts):
         return Refusal("it is no row-major convolution of separate windows")
-    found = gathered(group, request.kernels[0][0], inputs)
+    found = gather_patches(group, request.kernels[0][0], inputs)
     if found is None:
         return Refusal("its image is read in more than one way")
     (patches,) = found.gather.outputs
@@ -76,7 +76,7 @@ def plan_patches(launches: StepBuilder, request: GroupRequest) -> Launchable | R
     return Launchable(KernelPlan("patches", reason, scratch=(patches,)), launch)
 
 
-def gathered(group: Group, kernel: Kernel, inputs: Sequence[Value]) -> Gathered | None:
+def gather_patches(group: Group, kernel: Kernel, inputs: Sequence[Value]) -> Gathered | None:
     """The two kernels of a convolution that ``has_patches``."""
     node = _convolution(group)
     reductions = [each for each in kernel.expressions() if isinstance(each, Reduce)]

@@ -14,7 +14,7 @@ from math import prod
 from monograph.fusion.axis_map import AxisMap
 from monograph.fusion.group import Group, GroupKind
 from monograph.ir.graph import Node
-from monograph.kernel.walk import Walk, divided, phased, phases, whole_walk
+from monograph.kernel.walk import Walk, divide, phases, split_phases, whole_walk
 from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient
 
 CONVOLUTIONS = (Conv, ConvTranspose, ConvWeightGradient)
@@ -46,7 +46,7 @@ def _by_groups(walk: Walk, node: Node, place: AxisMap) -> Walk:
     per_group = (node.operands[0].shape[1] // groups, outputs.shape[1] // groups)
     if groups == 1 or dimension is None or 1 in per_group:
         return walk
-    return divided(walk, dimension, groups)
+    return divide(walk, dimension, groups)
 
 
 def _by_phases(walk: Walk, node: Node, op: ConvTranspose, place: AxisMap) -> Sequence[Walk]:
@@ -68,6 +68,6 @@ def _by_phases(walk: Walk, node: Node, op: ConvTranspose, place: AxisMap) -> Seq
         for axis, (first, count) in enumerate(runs):
             dimension = place[2 + axis]
             if dimension is not None and op.stride[axis] > 1:
-                each = phased(each, dimension, op.stride[axis], first, count)
+                each = split_phases(each, dimension, op.stride[axis], first, count)
         walks.append(each)
     return walks

@@ -94,7 +94,7 @@ def in_windows(group: Group, kernel: Kernel, x: Buffer) -> CopiedWindows | None:
     known: Mapping[Expr, Expr] = {seen[0]: e.load(windows, tuple(map(e.index, at)))}
     stores = tuple(replace(each, value=e.replace(each.value, known)) for each in kernel.stores)
     read = tuple(windows if each.name == x.name else each for each in kernel.inputs)
-    rows = _laid_out(kernel.name, node.op, x, windows)
+    rows = _lay_out(kernel.name, node.op, x, windows)
     return CopiedWindows(windows, rows, replace(kernel, inputs=read, stores=stores))
 
 
@@ -103,7 +103,7 @@ def _reads(value: Expr) -> set[str]:
     return {each.buffer.name for each in e.walk((value,)) if isinstance(each, Load)}
 
 
-def _laid_out(name: str, op: Conv, x: Buffer, windows: Buffer) -> tuple[Kernel, ...]:
+def _lay_out(name: str, op: Conv, x: Buffer, windows: Buffer) -> tuple[Kernel, ...]:
     """Store the rows of a picture as windows read them, and zeros for what lies around it.
 
     The columns that a tap reads inside the picture are one kernel: none asks where it is.

@@ -264,7 +264,7 @@ def choose(
         few = f"{c.channels} to {c.features} channels are too few to pay for transforms"
         return Choice(None, f"multiplied directly: {few}")
     direct = direct_cycles(c, machine)
-    known = allowed(tolerance, c.stride)
+    known = list_transforms(tolerance, c.stride)
     if tolerance is None and _sees_mostly_zeros(c):
         known = known[:1]
     plans = [plan_for(c, transform, machine) for transform in known]
@@ -280,7 +280,7 @@ def choose(
     return Choice(plan, f"3×3 windows by Winograd's {name}: {saves}; {exact}", share)
 
 
-def allowed(tolerance: float | None, stride: int = 1) -> list[Transform]:
+def list_transforms(tolerance: float | None, stride: int = 1) -> list[Transform]:
     """The transforms within a tolerance; None allows what is as exact as summing directly."""
     exact = [F2, F2X4] if stride == 1 else [F2_STRIDED]
     if tolerance is None:

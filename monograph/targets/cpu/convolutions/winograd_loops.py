@@ -42,7 +42,7 @@ from monograph.kernel.loops import If, Let, Loop, LoopKind, LoopNest, Prefetch, 
 from monograph.kernel.winograd_transform import TAPS, Line, Part, Transform, down_columns
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
-from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unrolled
+from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unroll
 
 Point: TypeAlias = tuple[Symbol, Symbol, Symbol, Symbol]
 PADDING = 16
@@ -285,7 +285,7 @@ class Winograd:
         square = [[element(i, j) for j in range(along.span)] for i in range(down.span)]
         body: list[Statement] = []
         for i, line in enumerate(down_columns(down.of_input, square)):
-            named, lets = _named(f"t{i}", line)
+            named, lets = _name_values(f"t{i}", line)
             body += lets
             for j, value in enumerate(along.of_input(named)):
                 at = self.plane_offset(self.transform.numbers[i, j], row, lane.symbol)
@@ -360,7 +360,7 @@ class Winograd:
             tile = tile + served.symbol * (plan.block // plan.rows)
         asked = self.asked_ahead(part, part.weight + weight.symbol + 1, tile, depth, lane.symbol)
         once = asked if plan.ahead else ()
-        return tuple(found for each in body for found in _unrolled(each, depth.symbol, once))
+        return tuple(found for each in body for found in _unroll(each, depth.symbol, once))
 
     def asked_ahead(
         self, part: Part, plane: Dim, tile: Dim, depth: Axis, lane: Dim
@@ -399,8 +399,8 @@ class Winograd:
         ]
         body: list[Statement] = []
         for i, line in enumerate(down_columns(down.of_products, square)):
-            named, lets = _named(f"s{i}", line)
-            results, more = _named(f"y{i}", along.of_products(named))
+            named, lets = _name_values(f"s{i}", line)
+            results, more = _name_values(f"y{i}", along.of_products(named))
             body += [*lets, *more]
             for j, value in enumerate(results):
                 body += self.pixel(i, j, lane, value)
@@ -558,19 +558,19 @@ def _bindings(symbols: Sequence[Symbol | None], dims: Sequence[Dim]) -> Mapping[
     return {s: dim for s, dim in zip(symbols, dims, strict=True) if s is not None}
 
 
-def _unrolled(
+def _unroll(
     statement: Statement, symbol: Symbol, once: Sequence[Statement]
 ) -> tuple[Statement, ...]:
     """A statement with several steps in each round of its loops over a symbol."""
     if not isinstance(statement, Loop):
         return (statement,)
     if statement.symbol == symbol:
-        return unrolled(statement, once=once)
-    body = tuple(found for each in statement.body for found in _unrolled(each, symbol, once))
+        return unroll(statement, once=once)
+    body = tuple(found for each in statement.body for found in _unroll(each, symbol, once))
     return (replace(statement, body=body),)
 
 
-def _named(prefix: str, line: Line) -> tuple[list[Expr], list[Let]]:
+def _name_values(prefix: str, line: Line) -> tuple[list[Expr], list[Let]]:
     """Names for the values of a line, and the statements that give them."""
     names = [e.variable(f"{prefix}_{k}", f32) for k in range(len(line))]
     return list(names), [Let(name, value) for name, value in zip(names, line, strict=True)]

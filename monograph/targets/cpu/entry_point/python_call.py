@@ -90,18 +90,18 @@ def call_module(triple: str, array: ArrayLayout, tensor: TensorLayout | None) ->
     places = {"object_type": 8, "array_data": array.data}
     parts = [f'target triple = "{triple}"\n', _EQUAL]
     if tensor is None:
-        parts.append(_filled(_ARRAYS, places, **vars(array)))
-        parts.append(_filled(_CALL, places, kind="array", name="call_arrays"))
+        parts.append(_fill(_ARRAYS, places, **vars(array)))
+        parts.append(_fill(_CALL, places, kind="array", name="call_arrays"))
         return "\n".join(parts)
     fields = {**vars(tensor), "usual": tensor.keys[0], "inference": tensor.keys[1]}
     fields["sizes"] = tensor.axes + 8
     fields["strides"] = tensor.axes + 8 + 8 * MOST_AXES
-    parts.append(_filled(_TENSORS, places, **fields))
-    parts.append(_filled(_CALL, places, kind="tensor", name="call_tensors"))
+    parts.append(_fill(_TENSORS, places, **fields))
+    parts.append(_fill(_CALL, places, kind="tensor", name="call_tensors"))
     return "\n".join(parts)
 
 
-def _filled(text: str, places: dict[str, int], **fields: object) -> str:
+def _fill(text: str, places: dict[str, int], **fields: object) -> str:
     numbers = {name: k for k, name in enumerate(FUNCTIONS)}
     return Template(text).substitute(
         places,

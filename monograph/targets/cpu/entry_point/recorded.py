@@ -69,7 +69,7 @@ def kernel_names(code: Code) -> list[str]:
     return list(dict.fromkeys(code.codes.get(step.kernel, step.kernel) for step in launches))
 
 
-def recorded_text(
+def write_recorder(
     code: Code, kernels: Mapping[str, int], memory: RecordMemory, triple: str, observer: int = 0
 ) -> str:
     """The module; ``kernels`` says where each function lies that launches call."""

@@ -21,7 +21,7 @@ from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
-from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, make_layout
 from monograph.ops.attention import Attention
 from monograph.ops.conv import Conv, ConvTranspose, ConvWeightGradient, IntegerConv
 from monograph.ops.index.reading import Take
@@ -60,7 +60,7 @@ def plan_layouts(
         return layouts
     if not is_on("channels_last"):
         return layouts
-    fixed = _fixed(graph, groups)
+    fixed = _find_fixed(graph, groups)
     orders = _orders(graph, fixed, given)
     for group in groups:
         is_view = all(isinstance(node.op, Reshape | Transpose) for node in group.nodes)
@@ -68,11 +68,11 @@ def plan_layouts(
         for value in stored:
             if value in fixed:
                 continue
-            view = _viewed(group, value, layouts)
+            view = _layout_of_view(group, value, layouts)
             if view is not None:
                 layouts[value] = view
             elif value in orders:
-                layouts[value] = laid_out(value.shape, orders[value], _border(value, group))
+                layouts[value] = make_layout(value.shape, orders[value], _border(value, group))
     return layouts
 
 
@@ -107,16 +107,16 @@ def convolution_layouts(
             return {}
         if _has_own_windows(node) and x in group.inputs() and not _turns_channels(group, made):
             border = _padding(node)
-            return {x: laid_out(x.shape, range(x.rank), border)} if any(border) else {}
+            return {x: make_layout(x.shape, range(x.rank), border)} if any(border) else {}
         if has_windows(group, layouts):
             return {}
     wanted: dict[Value, MemoryLayout] = {}
     last = channels_last(x.rank)
     if x in group.inputs() and not _serves(layouts.get(x), node):
-        wanted[x] = laid_out(x.shape, _order_read(node), _padding(node))
+        wanted[x] = make_layout(x.shape, _order_read(node), _padding(node))
     for value in group.outputs():
         if value not in layouts and _is_as_made(group, value, made) and _is_turned(value, last):
-            wanted[value] = laid_out(value.shape, last)
+            wanted[value] = make_layout(value.shape, last)
     return wanted
 
 
@@ -132,15 +132,15 @@ def _gradient_layouts(
     last = channels_last(x.rank)
     wanted: dict[Value, MemoryLayout] = {}
     if x in group.inputs() and not _serves(layouts.get(x), node):
-        wanted[x] = laid_out(x.shape, last, _padding(node))
+        wanted[x] = make_layout(x.shape, last, _padding(node))
     if grad in group.inputs() and grad not in layouts and _is_turned(grad, last):
-        wanted[grad] = laid_out(grad.shape, last)
+        wanted[grad] = make_layout(grad.shape, last)
     outputs, channels = (likely(dim) for dim in made.shape[:2])
     few = outputs < PANEL // 2 and channels > outputs
     order = (*range(2, made.rank), *((0, 1) if few else (1, 0)))
     for value in group.outputs():
         if value not in layouts and _is_as_made(group, value, made) and _is_turned(value, order):
-            wanted[value] = laid_out(value.shape, order)
+            wanted[value] = make_layout(value.shape, order)
     return wanted
 
 
@@ -219,7 +219,7 @@ def _is_turned(value: Value, order: Order) -> bool:
     return axes != sorted(axes) and all(dim != 0 for dim in value.shape)
 
 
-def _fixed(graph: Graph, groups: Sequence[Group]) -> set[Value]:
+def _find_fixed(graph: Graph, groups: Sequence[Group]) -> set[Value]:
     """The values that have to be row-major, or as they were given."""
     fixed = {*graph.inputs, *graph.outputs}
     for node in graph.nodes:
@@ -278,17 +278,17 @@ def _order(node: Node, result: Value, orders: Mapping[Value, Order]) -> Order | 
         permutation = [axis % source.rank for axis in node.op.permutation]
         return tuple(permutation.index(axis) for axis in order)
     if isinstance(node.op, Reshape):
-        view = laid_out(source.shape, order).viewed(source.shape, result.shape)
+        view = make_layout(source.shape, order).viewed(source.shape, result.shape)
         return None if view is None else _order_of(view)
     if isinstance(node.op, Take):
-        return _taken(node, source, order)
+        return _order_of_gather(node, source, order)
     if node.op.has(Trait.REDUCTION) and not node.op.has(Trait.KEEPS_AXES):
-        return _reduced(node, source, result, order)
+        return _order_of_reduction(node, source, result, order)
     keeps = node.op.has(Trait.ELEMENTWISE) or node.op.has(Trait.KEEPS_AXES)
     return order if keeps and source.rank == result.rank else None
 
 
-def _taken(node: Node, source: Value, order: Order) -> Order | None:
+def _order_of_gather(node: Node, source: Value, order: Order) -> Order | None:
     """The order of what is taken along an axis: those of the indices stand in its place."""
     if source is not node.operands[0]:
         return None
@@ -299,7 +299,7 @@ def _taken(node: Node, source: Value, order: Order) -> Order | None:
     return tuple(place for each in order for place in places[each])
 
 
-def _reduced(node: Node, source: Value, result: Value, order: Order) -> Order | None:
+def _order_of_reduction(node: Node, source: Value, result: Value, order: Order) -> Order | None:
     if result.rank == source.rank:
         return order
     attributes = node.op.attributes()
@@ -350,7 +350,7 @@ def _padding(node: Node) -> tuple[int, ...]:
     return (0, 0, *(max(pair) for pair in node.op.padding))
 
 
-def _viewed(
+def _layout_of_view(
     group: Group, value: Value, layouts: Mapping[Value, MemoryLayout]
 ) -> MemoryLayout | None:
     """The layout of a reshape alone that needs no kernel."""

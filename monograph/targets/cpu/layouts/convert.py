@@ -29,7 +29,7 @@ LEAST_SHARED = 8 << 10
 """Bytes of zeros from which two processors write half of them each."""
 
 
-def converted(
+def convert_layout(
     builder: ProgramBuilder,
     group: Group,
     value: Value,

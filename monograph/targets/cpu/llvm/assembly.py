@@ -193,7 +193,7 @@ class Builder:
         )
 
 
-def transposed(b: Builder, rows: list[Lanes]) -> list[Lanes]:
+def transpose_square(b: Builder, rows: list[Lanes]) -> list[Lanes]:
     """The columns of a square of n vectors of n lanes (n a power of two), in log n rounds."""
     rows = list(rows)
     count = len(rows)
@@ -205,13 +205,13 @@ def transposed(b: Builder, rows: list[Lanes]) -> list[Lanes]:
             upper, lower = rows[k], rows[k + half]
             first = [c if not c & half else count + c - half for c in range(count)]
             second = [c + half if not c & half else count + c for c in range(count)]
-            rows[k] = _shuffled(b, upper, lower, first)
-            rows[k + half] = _shuffled(b, upper, lower, second)
+            rows[k] = _shuffle(b, upper, lower, first)
+            rows[k + half] = _shuffle(b, upper, lower, second)
         half //= 2
     return rows
 
 
-def _shuffled(b: Builder, x: Lanes, y: Lanes, lanes: list[int]) -> Lanes:
+def _shuffle(b: Builder, x: Lanes, y: Lanes, lanes: list[int]) -> Lanes:
     numbers = ", ".join(f"i32 {lane}" for lane in lanes)
     mask = f"<{len(lanes)} x i32> <{numbers}>"
     return b.assign(x.element, len(lanes), f"shufflevector {x}, {y}, {mask}")

@@ -31,41 +31,41 @@ CONVERSIONS = ("cast", "convert")
 UPPER_HALF = -(1 << 16)
 
 
-def widened(b: Builder, x: Lanes) -> Lanes:
+def widen(b: Builder, x: Lanes) -> Lanes:
     """The f32 that bf16s stand for."""
     wide = b.convert("zext", x, "i32")
     return b.convert("bitcast", b.binary("shl", wide, _number(16, wide)), "float")
 
 
-def narrowed(b: Builder, x: Lanes, short_nans: bool = False) -> Lanes:
+def narrow(b: Builder, x: Lanes, short_nans: bool = False) -> Lanes:
     """f32 as the nearest bf16, of two the even one; a NaN stays one."""
-    bits = _rounded(b, x, short_nans)
+    bits = _round_bits(b, x, short_nans)
     return b.convert("trunc", b.binary("lshr", bits, _number(16, bits)), "i16")
 
 
-def widened_pairs(b: Builder, x: Lanes) -> Lanes:
+def widen_pairs(b: Builder, x: Lanes) -> Lanes:
     """bf16s in the order of memory as f32: even ones first, then odd ones."""
     half = x.lanes // 2
     words = b.assign("i32", half, f"bitcast {x} to {vector_type('i32', half)}")
     even = b.binary("shl", words, _number(16, words))
     odd = b.binary("and", words, _number(UPPER_HALF, words))
-    return b.convert("bitcast", _shuffled(b, even, odd, range(x.lanes)), "float")
+    return b.convert("bitcast", _shuffle(b, even, odd, range(x.lanes)), "float")
 
 
-def narrowed_pairs(b: Builder, x: Lanes, short_nans: bool = False) -> Lanes:
+def narrow_pairs(b: Builder, x: Lanes, short_nans: bool = False) -> Lanes:
     """f32, even ones first, as bf16s in the order of memory."""
     half = x.lanes // 2
-    bits = _rounded(b, x, short_nans)
-    even = _shuffled(b, bits, bits, range(half))
-    odd = _shuffled(b, bits, bits, range(half, x.lanes))
+    bits = _round_bits(b, x, short_nans)
+    even = _shuffle(b, bits, bits, range(half))
+    odd = _shuffle(b, bits, bits, range(half, x.lanes))
     low = b.binary("lshr", even, _number(16, even))
     type_ = vector_type("i16", x.lanes)
     first, second = (b.assign("i16", x.lanes, f"bitcast {y} to {type_}") for y in (low, odd))
     order = (lane + (x.lanes if lane % 2 else 0) for lane in range(x.lanes))
-    return _shuffled(b, first, second, order)
+    return _shuffle(b, first, second, order)
 
 
-def _rounded(b: Builder, x: Lanes, short_nans: bool = False) -> Lanes:
+def _round_bits(b: Builder, x: Lanes, short_nans: bool = False) -> Lanes:
     """The bits of f32, rounded where the upper half ends; all ones for a NaN.
 
     A NaN of which the lower half is 0 stays one by itself: nothing is carried into its upper half.
@@ -83,7 +83,7 @@ def _number(value: int, like: Lanes) -> Lanes:
     return constant_vector(Lanes(str(value), like.element), like.lanes)
 
 
-def _shuffled(b: Builder, x: Lanes, y: Lanes, lanes: Iterable[int]) -> Lanes:
+def _shuffle(b: Builder, x: Lanes, y: Lanes, lanes: Iterable[int]) -> Lanes:
     order = list(lanes)
     numbers = ", ".join(f"i32 {lane}" for lane in order)
     mask = f"<{len(order)} x i32> <{numbers}>"

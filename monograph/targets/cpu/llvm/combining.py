@@ -10,7 +10,7 @@ from monograph.kernel.loops import Accumulator, Combine, If, Let, Loop, Statemen
 from monograph.kernel.scalar import DOTS
 
 
-def accumulated(body: Sequence[Statement]) -> list[str]:
+def find_accumulators(body: Sequence[Statement]) -> list[str]:
     """The accumulators that are taken further in a loop and declared outside it."""
     declared = {s.variable.name for s in body if isinstance(s, Accumulator)}
     names: list[str] = []
@@ -18,7 +18,7 @@ def accumulated(body: Sequence[Statement]) -> list[str]:
         if isinstance(statement, Combine) and statement.variable.name not in declared:
             names.append(statement.variable.name)
         if isinstance(statement, Loop):
-            names += [name for name in accumulated(statement.body) if name not in declared]
+            names += [name for name in find_accumulators(statement.body) if name not in declared]
     return list(dict.fromkeys(names))
 
 
@@ -40,7 +40,7 @@ def sums_of_sums(body: Sequence[Statement]) -> Iterator[str]:
                 yield statement.variable.name
 
 
-def combined_dtypes(
+def find_combined_dtypes(
     body: Sequence[Statement],
 ) -> Iterator[tuple[str, tuple[DType, int | None]]]:
     """For each accumulator, the dtype of what it combines and the largest position, if known."""
@@ -52,10 +52,10 @@ def combined_dtypes(
                 largest = dim if isinstance(dim, int) else dim.bounds()[1]
             yield statement.variable.name, (statement.value.dtype, largest)
         elif isinstance(statement, Loop | If):
-            yield from combined_dtypes(statement.body)
+            yield from find_combined_dtypes(statement.body)
 
 
-def summed_product(statement: Combine) -> Apply | None:
+def match_summed_product(statement: Combine) -> Apply | None:
     """The product that is summed, if it is one of floats."""
     value = statement.value
     if isinstance(value, Apply) and value.function == "multiply" and value.dtype.is_float:
@@ -63,7 +63,7 @@ def summed_product(statement: Combine) -> Apply | None:
     return None
 
 
-def summed_dot(statement: Combine) -> Apply | None:
+def match_summed_dot(statement: Combine) -> Apply | None:
     """The dot product of small integers that is summed, if it is one."""
     value = statement.value
     if statement.kind != "sum" or not isinstance(value, Apply):

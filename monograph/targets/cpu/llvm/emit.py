@@ -48,14 +48,14 @@ from monograph.targets.cpu.llvm.assembly import (
 )
 from monograph.targets.cpu.llvm.bfloat import are_pairs
 from monograph.targets.cpu.llvm.combining import (
-    accumulated,
-    combined_dtypes,
+    find_accumulators,
+    find_combined_dtypes,
     loads_of,
-    summed_dot,
-    summed_product,
+    match_summed_dot,
+    match_summed_product,
     sums_of_sums,
 )
-from monograph.targets.cpu.llvm.joined_writes import joined_writes
+from monograph.targets.cpu.llvm.joined_writes import join_writes
 from monograph.targets.cpu.llvm.lanes import lanewise_variables
 from monograph.targets.cpu.llvm.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.llvm.reductions import Partial, reduction_of
@@ -158,20 +158,20 @@ class NestEmitter(ValueEmitter):
                 case If():
                     self._conditional(statement)
                 case While():
-                    self._repeated(statement)
+                    self._emit_while(statement)
                 case Loop(symbol, start, extent, inner, LoopKind.SERIAL, _):
                     first = self.dim(start)
                     last = self.here.binary("add", first, self.dim(extent))
                     may_be_empty = not is_at_least(extent, 1)
                     self._serial(symbol, first, last, inner, may_be_empty=may_be_empty)
                 case Loop():
-                    self._vectorized(statement)
+                    self._emit_vectorized(statement)
             if isinstance(statement, Loop):
                 self._settle(body, statement)
 
     def _settle(self, body: Sequence[Statement], loop: Loop) -> None:
         """The loop is done: what its accumulators hold is known from here on."""
-        done = set(accumulated(loop.body))
+        done = set(find_accumulators(loop.body))
         for statement in body:
             if isinstance(statement, Accumulator) and statement.variable.name in done:
                 name = statement.variable.name
@@ -229,7 +229,7 @@ class NestEmitter(ValueEmitter):
         self.scopes[-1].is_open = True
         self.here.block = exit_
 
-    def _repeated(self, statement: While) -> None:
+    def _emit_while(self, statement: While) -> None:
         """``while``: the test is a scope of its own around the body."""
         function = self.function
         test, body, exit_ = (function.block(hint) for hint in ("test", "body", "after"))
@@ -260,9 +260,9 @@ class NestEmitter(ValueEmitter):
         def statements(_: Lanes) -> None:
             self._statements(body)
 
-        self._counted(symbol, first, last, step, statements, may_be_empty=may_be_empty)
+        self._emit_counted(symbol, first, last, step, statements, may_be_empty=may_be_empty)
 
-    def _counted(
+    def _emit_counted(
         self,
         symbol: Symbol,
         first: Lanes,
@@ -297,10 +297,10 @@ class NestEmitter(ValueEmitter):
         self.scopes[-1].is_open = True
         self.here.block = exit_
 
-    def _vectorized(self, loop: Loop) -> None:
+    def _emit_vectorized(self, loop: Loop) -> None:
         """Whole vectors first, then the rest under a mask."""
         assert self.vector is None, "vector loops do not nest"
-        names = accumulated(loop.body)
+        names = find_accumulators(loop.body)
         partials = {
             name: self.partials[name].begin_lanes(self.entry, self.here, loop.width)
             for name in names
@@ -309,7 +309,7 @@ class NestEmitter(ValueEmitter):
         width = loop.width
         self.body_loads = loads_of(loop.body)
         self.cells_of_lanes = lanewise_variables(loop)
-        self.joins = joined_writes(loop.body, loop.symbol, width)
+        self.joins = join_writes(loop.body, loop.symbol, width)
         start, extent = self.dim(loop.start), self.dim(loop.extent)
         static = loop.extent if isinstance(loop.extent, int) else None
         head = self._head(loop, extent)
@@ -374,7 +374,7 @@ class NestEmitter(ValueEmitter):
                 sums[name].combine(self.here, each.result(self.here), None, None)
 
         run = Symbol("_run", 0, None)
-        self._counted(run, first, last, length, one_run, may_be_empty=may_be_empty)
+        self._emit_counted(run, first, last, length, one_run, may_be_empty=may_be_empty)
 
     def _in_pairs(self, loop: Loop) -> bool:
         """Whether whole vectors of a loop keep even elements first, then odd ones."""
@@ -439,7 +439,7 @@ class NestEmitter(ValueEmitter):
         joins = self.joins
         for size in sizes:
             shorter = replace(loop, width=size)
-            self.joins = joined_writes(loop.body, loop.symbol, size)
+            self.joins = join_writes(loop.body, loop.symbol, size)
             self._once(shorter, nonempty, first, None)
             first = self.here.binary("add", first, Lanes(str(size), INDEX))
         self.joins = joins
@@ -489,7 +489,7 @@ class NestEmitter(ValueEmitter):
     @cached_property
     def combined(self) -> dict[str, tuple[DType, int | None]]:
         """The dtype of what each accumulator combines, and the largest position, if known."""
-        return dict(combined_dtypes(self.nest.body))
+        return dict(find_combined_dtypes(self.nest.body))
 
     def _combine(self, statement: Combine) -> None:
         partial = self.partials[statement.variable.name]
@@ -500,12 +500,12 @@ class NestEmitter(ValueEmitter):
         position = None
         if partial.reduction.has_position:
             position = self.here.splat(self.value(statement.position), lanes)
-        product = summed_product(statement) if statement.kind == "sum" else None
+        product = match_summed_product(statement) if statement.kind == "sum" else None
         if product is not None and mask is None:
             a, b = (self.here.splat(self.value(x), lanes) for x in product.operands)
             partial.fuse(self.here, a, b)
             return
-        dot = summed_dot(statement) if mask is None else None
+        dot = match_summed_dot(statement) if mask is None else None
         instruction = None if dot is None else self.dots.get(dot.function)
         if dot is not None and instruction is not None and instruction.takes_lanes(lanes):
             left, right = (self.value(each) for each in dot.operands)

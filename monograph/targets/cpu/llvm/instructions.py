@@ -403,7 +403,7 @@ def _dot_bytes(b: Builder, operands: tuple[Lanes, ...], extend: tuple[str, str])
         split = b.assign("i8", 4 * lanes, f"bitcast {words} to {vector_type('i8', 4 * lanes)}")
         parts.append(b.convert(how, split, "i32"))
     products = b.binary("mul", *parts)
-    chosen = [_strided_lanes(b, products, first, 4, lanes) for first in range(4)]
+    chosen = [_stride_lanes(b, products, first, 4, lanes) for first in range(4)]
     return b.binary("add", b.binary("add", *chosen[:2]), b.binary("add", *chosen[2:]))
 
 
@@ -423,10 +423,10 @@ def _split(b: Builder, words: Lanes, half: str) -> Lanes:
 
 def _every_second(b: Builder, x: Lanes, first: int, lanes: int) -> Lanes:
     """Lanes ``first``, ``first + 2`` and so on."""
-    return _strided_lanes(b, x, first, 2, lanes)
+    return _stride_lanes(b, x, first, 2, lanes)
 
 
-def _strided_lanes(b: Builder, x: Lanes, first: int, step: int, lanes: int) -> Lanes:
+def _stride_lanes(b: Builder, x: Lanes, first: int, step: int, lanes: int) -> Lanes:
     """Lanes ``first``, ``first + step`` and so on."""
     if lanes == 1:
         return b.assign(x.element, 1, f"extractelement {x}, i64 {first}")
@@ -455,14 +455,12 @@ def cast(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lanes:
         return x
     if result is bool_:
         if dtype is bf16:
-            return truth(b, f32, bfloat.widened(b, x))
+            return truth(b, f32, bfloat.widen(b, x))
         return truth(b, dtype, x)
     if dtype is bf16:
-        return cast(b, bfloat.widened(b, x), f32, result)
+        return cast(b, bfloat.widen(b, x), f32, result)
     if result is bf16:
-        return (
-            bfloat.narrowed(b, cast(b, x, dtype, f32)) if dtype is not f64 else _f64_to_bf16(b, x)
-        )
+        return bfloat.narrow(b, cast(b, x, dtype, f32)) if dtype is not f64 else _f64_to_bf16(b, x)
     target = element_type(result)
     if dtype.is_float and result.is_float:
         if dtype is f64 and result is f16:
@@ -508,7 +506,7 @@ def _to_small_integer(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lane
 
 
 def _f64_to_bf16(b: Builder, x: Lanes) -> Lanes:
-    return bfloat.narrowed(b, _round_to_odd(b, x))
+    return bfloat.narrow(b, _round_to_odd(b, x))
 
 
 def _round_to_odd(b: Builder, x: Lanes) -> Lanes:

@@ -16,7 +16,7 @@ from monograph.ir.dims import Symbol
 from monograph.kernel.expr import Index, Load, walk
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.loops import Let, Prefetch, Statement, Write
-from monograph.targets.cpu.llvm.assembly import Builder, Lanes, transposed
+from monograph.targets.cpu.llvm.assembly import Builder, Lanes, transpose_square
 
 PAIR_ELEMENTS = 2
 
@@ -39,13 +39,13 @@ class Join:
         values = [self.values[id(write)] for write in self.writes]
         self.values.clear()
         if len(values) == PAIR_ELEMENTS == self.step:
-            yield 0, _interleaved(b, *values)
+            yield 0, _interleave(b, *values)
             return
-        for lane, row in enumerate(transposed(b, values)):
+        for lane, row in enumerate(transpose_square(b, values)):
             yield lane * self.step, row
 
 
-def _interleaved(b: Builder, even: Lanes, odd: Lanes) -> Lanes:
+def _interleave(b: Builder, even: Lanes, odd: Lanes) -> Lanes:
     width = even.lanes
     order = ", ".join(f"i32 {k}, i32 {width + k}" for k in range(width))
     return b.assign(
@@ -55,7 +55,7 @@ def _interleaved(b: Builder, even: Lanes, odd: Lanes) -> Lanes:
     )
 
 
-def joined_writes(body: Sequence[Statement], symbol: Symbol, width: int) -> dict[int, Join]:
+def join_writes(body: Sequence[Statement], symbol: Symbol, width: int) -> dict[int, Join]:
     """The joins of a loop's body, by the identity of each write in them.
 
     A write waits for the others of its join, so nothing may read what it writes meanwhile.

@@ -14,7 +14,7 @@ from monograph.kernel.loops import Assign, Declare, If, Let, Loop, Statement, Wh
 
 def lanewise_variables(loop: Loop) -> frozenset[str]:
     """The names of variables of a vector loop whose values depend on the lane."""
-    given = list(_given(loop.body))
+    given = list(_walk_assignments(loop.body))
     found: set[str] = set()
     grows = True
     while grows:
@@ -32,17 +32,17 @@ def _variables(value: Expr) -> Iterator[str]:
     return (each.name for each in walk((value,)) if isinstance(each, Variable))
 
 
-def _given(body: tuple[Statement, ...]) -> Iterator[tuple[str, Expr]]:
+def _walk_assignments(body: tuple[Statement, ...]) -> Iterator[tuple[str, Expr]]:
     """Every value that a variable is given, however deep inside."""
     for statement in body:
         match statement:
             case Let(variable, value) | Declare(variable, value) | Assign(variable, value):
                 yield variable.name, value
             case If(_, inner):
-                yield from _given(inner)
+                yield from _walk_assignments(inner)
             case While(test, _, inner):
-                yield from _given((*test, *inner))
+                yield from _walk_assignments((*test, *inner))
             case Loop():
-                yield from _given(statement.body)
+                yield from _walk_assignments(statement.body)
             case _:
                 pass

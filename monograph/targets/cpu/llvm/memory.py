@@ -18,7 +18,7 @@ from monograph.targets.cpu.llvm.assembly import (
     Lanes,
     constant_vector,
     memory_type,
-    transposed,
+    transpose_square,
     type_suffix,
     vector_type,
 )
@@ -67,11 +67,11 @@ class MemoryEmitter(PositionEmitter):
             square = self._square(load, step)
             if square is not None:
                 return square
-            paired = self._paired(load, step, memory, alignment)
+            paired = self._load_pairs(load, step, memory, alignment)
             if paired is not None:
                 return paired
             every_few = self._every_few(load, step, memory, alignment)
-            raw = every_few or self._gathered(load, memory, alignment)
+            raw = every_few or self._gather(load, memory, alignment)
         return self._to_register(raw, load.dtype)
 
     def _is_single(self) -> bool:
@@ -92,7 +92,9 @@ class MemoryEmitter(PositionEmitter):
             memory, width, f"shufflevector {raw}, {raw.type} poison, <{width} x i32> <{order}>"
         )
 
-    def _paired(self, load: Load, step: int | None, memory: str, alignment: int) -> Lanes | None:
+    def _load_pairs(
+        self, load: Load, step: int | None, memory: str, alignment: int
+    ) -> Lanes | None:
         """A load of every second element, where the others are loaded too: both out of two loads.
 
         What belongs to the other is kept for it.
@@ -174,7 +176,7 @@ class MemoryEmitter(PositionEmitter):
             type_ = vector_type(memory, vector.width)
             place = f"ptr {address.text}, align {load.dtype.numpy.itemsize}"
             rows.append(b.assign(memory, vector.width, f"load {type_}, {place}"))
-        for each, column in zip(loads, transposed(b, rows), strict=True):
+        for each, column in zip(loads, transpose_square(b, rows), strict=True):
             self.scopes[-1].values[each] = self._to_register(column, load.dtype)
         return self.scopes[-1].values[load]
 
@@ -210,7 +212,7 @@ class MemoryEmitter(PositionEmitter):
         mask = self.vector.mask
         if mask is None or load.buffer.name in self.nest.padded:
             return b.assign(memory, width, f"load {vector}, ptr {address.text}, align {alignment}")
-        return self._masked(
+        return self._load_masked(
             "load",
             vector,
             f"ptr align {alignment} {address.text}",
@@ -218,7 +220,7 @@ class MemoryEmitter(PositionEmitter):
             f"{vector} zeroinitializer",
         )
 
-    def _masked(self, what: str, vector: str, place: str, mask: Lanes, default: str) -> Lanes:
+    def _load_masked(self, what: str, vector: str, place: str, mask: Lanes, default: str) -> Lanes:
         """A load or gather of the lanes under a mask."""
         element = vector.split(" x ")[1][:-1]
         short = Lanes("", element, mask.lanes)
@@ -230,14 +232,14 @@ class MemoryEmitter(PositionEmitter):
             element, mask.lanes, f"call {vector} {name}({place}, {mask}, {default})"
         )
 
-    def _gathered(self, load: Load, memory: str, alignment: int) -> Lanes:
+    def _gather(self, load: Load, memory: str, alignment: int) -> Lanes:
         assert self.vector is not None
         b, width = self.here, self.vector.width
         offsets = b.splat(self.value(load.operands[0]), width)
         pointers = self._addresses(load.buffer, offsets)
         mask = self.vector.mask or constant_vector(Lanes("true", "i1"), width)
         vector = vector_type(memory, width)
-        return self._masked(
+        return self._load_masked(
             "gather",
             vector,
             f"<{width} x ptr> align {alignment} {pointers.text}",
@@ -263,7 +265,7 @@ class MemoryEmitter(PositionEmitter):
         join = self.joins.get(id(write))
         if join is not None and mask is None:
             if join.add(write, value):
-                self._joined_write(join, alignment)
+                self._write_joined(join, alignment)
             return
         if step == 1:
             address = self._address(write.buffer, self._first(write.offset))
@@ -271,7 +273,7 @@ class MemoryEmitter(PositionEmitter):
                 hint, aligned = self._streaming(write, alignment)
                 b.line(f"store {value}, ptr {address.text}, align {aligned}{hint}")
                 return
-            self._masked_store("store", value, f"ptr align {alignment} {address.text}", "p0", mask)
+            self._store_masked("store", value, f"ptr align {alignment} {address.text}", "p0", mask)
             return
         whole = mask is None and not self.aligned  # else vectors may begin in the middle of a run
         run = runs_of(write.offset, self.vector) if whole else None
@@ -282,7 +284,7 @@ class MemoryEmitter(PositionEmitter):
         pointers = self._addresses(write.buffer, offsets)
         everywhere = mask or constant_vector(Lanes("true", "i1"), self.vector.width)
         place = f"{pointers.type} align {alignment} {pointers.text}"
-        self._masked_store("scatter", value, place, f"v{value.lanes}p0", everywhere)
+        self._store_masked("scatter", value, place, f"v{value.lanes}p0", everywhere)
 
     def _write_runs(self, write: Write, value: Lanes, length: int, distance: int) -> None:
         """A vector in runs of ``length`` neighbours, each ``distance`` after the one before."""
@@ -299,7 +301,7 @@ class MemoryEmitter(PositionEmitter):
             address = self._address(write.buffer, place)
             b.line(f"store {part}, ptr {address.text}, align {alignment}")
 
-    def _joined_write(self, join: Join, alignment: int) -> None:
+    def _write_joined(self, join: Join, alignment: int) -> None:
         """The vectors of writes that lie together."""
         b, first = self.here, join.writes[0]
         start = self._first(first.offset)
@@ -340,7 +342,7 @@ class MemoryEmitter(PositionEmitter):
         self.streams = True
         return ", !nontemporal !1", aligned
 
-    def _masked_store(self, what: str, value: Lanes, place: str, pointer: str, mask: Lanes) -> None:
+    def _store_masked(self, what: str, value: Lanes, place: str, pointer: str, mask: Lanes) -> None:
         name = f"@llvm.masked.{what}.{type_suffix(value)}.{pointer}"
         kind = "ptr" if what == "store" else f"<{value.lanes} x ptr>"
         self.declarations.add(f"declare void {name}({value.type}, {kind}, {mask.type})")

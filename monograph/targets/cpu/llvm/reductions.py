@@ -177,7 +177,7 @@ class Partial:
             _dot(b, dot, *(_part(b, each, first, width) for each in (total, left, right)))
             for first in range(0, self.lanes, width)
         ]
-        b.line(f"store {_joined(b, sums)}, ptr {self.place}")
+        b.line(f"store {_join(b, sums)}, ptr {self.place}")
 
     def combine(self, b: Builder, value: Lanes, position: Lanes | None, mask: Lanes | None) -> None:
         """Take one more element (in each lane under the mask)."""
@@ -293,7 +293,7 @@ def _part(b: Builder, value: Lanes, first: int, count: int) -> Lanes:
     return b.assign(value.element, count, f"shufflevector {value}, {value.type} poison, {mask}")
 
 
-def _joined(b: Builder, parts: Sequence[Lanes]) -> Lanes:
+def _join(b: Builder, parts: Sequence[Lanes]) -> Lanes:
     """Parts of equal width side by side."""
     width, total = parts[0].lanes, parts[0]
     for number, part in enumerate(parts[1:], 1):

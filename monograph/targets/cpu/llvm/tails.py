@@ -27,7 +27,7 @@ from monograph.ir.dims import Dim, Min
 from monograph.kernel.expr import Load, walk
 from monograph.kernel.loops import Let, Loop, Prefetch, Write
 from monograph.targets.cpu.llvm.assembly import Builder, Lanes
-from monograph.targets.cpu.llvm.combining import accumulated
+from monograph.targets.cpu.llvm.combining import find_accumulators
 
 MAX_SHORTER_VECTORS = 5
 """Shorter vectors that a rest is split into, each of them with its own code."""
@@ -63,7 +63,7 @@ def tail_of(loop: Loop, loads: Iterable[Load], *, aliased: bool, head: bool) -> 
     """
     if isinstance(loop.extent, int) and loop.extent % loop.width == 0 and not head:
         return Tail(TailKind.NONE)
-    widths = () if accumulated(loop.body) else _shorter_widths(loop)
+    widths = () if find_accumulators(loop.body) else _shorter_widths(loop)
     if widths:
         return Tail(TailKind.SHORTER, widths)
     if aliased or head or not _may_repeat(loop, loads):
@@ -97,12 +97,12 @@ def _shorter_widths(loop: Loop) -> tuple[int, ...]:
     """
     if not any(isinstance(each, Loop) for each in loop.body):
         return ()
-    rest = known_rest(loop.extent, loop.width)
+    rest = rest_of_extent(loop.extent, loop.width)
     widths = tuple(1 << k for k in reversed(range(rest.bit_length())) if rest >> k & 1)
     return widths if len(widths) <= MAX_SHORTER_VECTORS else ()
 
 
-def known_rest(extent: Dim, width: int) -> int:
+def rest_of_extent(extent: Dim, width: int) -> int:
     """How many elements a loop leaves over for whole vectors: always as many, or none; else 0.
 
     Tiles of one vector, of which the last is shorter, have an extent ``min(width, n - width*t)``.

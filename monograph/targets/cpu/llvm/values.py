@@ -92,7 +92,7 @@ class ValueEmitter(MemoryEmitter):
             return self._changing_value(expr)
         level = self._level(expr)
         kept, self.scopes = self.scopes, self.scopes[: level + 1]
-        found = self._emitted(expr)
+        found = self._emit(expr)
         self.scopes[-1].values[expr] = found
         self.scopes = kept
         return found
@@ -106,7 +106,7 @@ class ValueEmitter(MemoryEmitter):
         for scope in reversed(self.scopes):
             if expr in scope.changing:
                 return scope.changing[expr]
-        found = self._emitted(expr)
+        found = self._emit(expr)
         self.scopes[-1].changing[expr] = found
         return found
 
@@ -151,14 +151,14 @@ class ValueEmitter(MemoryEmitter):
                 return scope.variables[variable.name]
         raise AssertionError(f"{variable.name} is read before it is computed\n{self.nest}")
 
-    def _emitted(self, expr: Expr) -> Lanes:
+    def _emit(self, expr: Expr) -> Lanes:
         if isinstance(expr, Index):
             return self._index_value(expr)
         if isinstance(expr, Load):
             return self._load(expr)
         assert isinstance(expr, Apply), expr
         if expr.function == "checked":
-            return self._checked(expr)
+            return self._check_position(expr)
         if expr.function == "rarely":
             return self._rarely(expr)
         if mathlib.is_formula(expr.function):
@@ -168,7 +168,7 @@ class ValueEmitter(MemoryEmitter):
         if narrow.involves_narrow(expr):
             return self.value(narrow.expand(expr))
         if expr.function in COMPARISONS:
-            compared = self._compared_positions(expr)
+            compared = self._compare_positions(expr)
             if compared is not None:
                 return compared
         if expr.function == "cast" and expr.dtype.is_float:
@@ -178,30 +178,30 @@ class ValueEmitter(MemoryEmitter):
         operands = [self.value(operand) for operand in expr.operands]
         in_pairs = self.vector is not None and self.vector.in_pairs and operands[0].lanes > 1
         if in_pairs and expr.function in bfloat.CONVERSIONS:
-            return self._converted_pairs(operands[0], expr.operands[0].dtype, expr.dtype)
+            return self._convert_pairs(operands[0], expr.operands[0].dtype, expr.dtype)
         if expr.function == "cast" and expr.dtype is bf16 and expr.operands[0].dtype is f32:
-            return bfloat.narrowed(self.here, operands[0], self.has_short_nans)
+            return bfloat.narrow(self.here, operands[0], self.has_short_nans)
         lanes = max(operand.lanes for operand in operands)
         spread = tuple(self.here.splat(operand, lanes) for operand in operands)
         dtype = expr.operands[-1].dtype
         return instructions.FUNCTIONS[expr.function](self.here, dtype, expr.dtype, spread)
 
-    def _converted_pairs(self, x: Lanes, dtype: DType, result: DType) -> Lanes:
+    def _convert_pairs(self, x: Lanes, dtype: DType, result: DType) -> Lanes:
         """A conversion in a loop whose lanes stand in pairs; bf16s lie as they do in memory."""
         b = self.here
         if dtype is bf16:
-            x, dtype = bfloat.widened_pairs(b, x), f32
+            x, dtype = bfloat.widen_pairs(b, x), f32
         if result is not bf16:
             return instructions.cast(b, x, dtype, result)
         x = instructions.cast(b, x, dtype, f32)
-        return bfloat.narrowed_pairs(b, x, self.has_short_nans)
+        return bfloat.narrow_pairs(b, x, self.has_short_nans)
 
     @cached_property
     def has_short_nans(self) -> bool:
         """Whether a NaN can be rounded to bf16 as any number is."""
         return bfloat.has_short_nans(self.nest)
 
-    def _compared_positions(self, expr: Apply) -> Lanes | None:
+    def _compare_positions(self, expr: Apply) -> Lanes | None:
         """Positions along the vector compared with one number, in 32 bits instead of 64.
 
         The number is first brought as near to the vector as makes no difference.
@@ -254,7 +254,7 @@ class ValueEmitter(MemoryEmitter):
         self.here.block = self.function.place(after)
         return self.here.assign(value.element, value.lanes, f"phi {value.type} {', '.join(found)}")
 
-    def _checked(self, expr: Apply) -> Lanes:
+    def _check_position(self, expr: Apply) -> Lanes:
         """A position from data: out of range is noted, and reads element 0 instead."""
         b = self.here
         position, size = (self.value(operand) for operand in expr.operands)

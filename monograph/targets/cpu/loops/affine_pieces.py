@@ -28,7 +28,7 @@ from monograph.kernel.expr import Axis, Expr, Index, Reduce
 from monograph.kernel.flatten import coefficient, merge_axes, operations, typical
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.rebased import on_pieces, without_unread
-from monograph.targets.cpu.loops.borders import AxisPiece, on_piece, pieces, settled
+from monograph.targets.cpu.loops.borders import AxisPiece, on_piece, pieces, replace_and_fold
 
 MAX_KINDS = 16
 """Kernels that one may become, those that differ only in where they begin counted once."""
@@ -83,19 +83,19 @@ def _split_axes(kernel: Kernel) -> Kernel:
             if size is None:
                 continue
             if size == axis.extent:
-                split = _undivided(kernel, axis)
+                split = _cancel_division(kernel, axis)
             else:
                 split = merge_axes(_split(kernel, axis, size))
                 if axis is kernel.axes[-1] and typical(split.axes[-1].extent) < MIN_NEIGHBOURS:
                     continue
-            if _left_to_split(split) >= _left_to_split(kernel):
+            if _count_left_to_split(split) >= _count_left_to_split(kernel):
                 continue  # it was put together again, or is divided deeper inside
             kernel, changed = split, True
             break
     return kernel
 
 
-def _left_to_split(kernel: Kernel) -> tuple[int, int]:
+def _count_left_to_split(kernel: Kernel) -> tuple[int, int]:
     """How far it is from having an axis of its own for every position: less is nearer."""
     return sum(len(_divisors(kernel, axis)) for axis in kernel.axes), -len(kernel.axes)
 
@@ -115,7 +115,7 @@ def _divisors(kernel: Kernel, axis: Axis) -> list[Dim]:
     return [size for size in found if size != 1 and axis.extent % size == 0]
 
 
-def _undivided(kernel: Kernel, axis: Axis) -> Kernel:
+def _cancel_division(kernel: Kernel, axis: Axis) -> Kernel:
     """With ``i`` for ``i % n`` and 0 for ``i // n`` where an axis has n positions."""
     plain: dict[Expr, Expr] = {
         expr: e.index(_plain(expr.dim, axis))
@@ -188,7 +188,7 @@ def _at(store: Store, axis: Axis, place: int) -> Store:
     """What is stored at one position of an axis."""
 
     def on(expr: Expr) -> Expr:
-        return settled(e.substitute(expr, {axis.symbol: place}), {})
+        return replace_and_fold(e.substitute(expr, {axis.symbol: place}), {})
 
     return Store(store.buffer, tuple(map(on, store.position)), on(store.value))
 
@@ -221,13 +221,13 @@ def _parts(kernel: Kernel, axis: Axis, found: list[AxisPiece]) -> list[Kernel]:
     parts: list[Kernel] = []
     middle = len(found) // 2
     for half in (found[:middle], found[middle:]):
-        part, inside = _part(kernel, axis, _joined(half))
+        part, inside = _part(kernel, axis, _join(half))
         again = _pieces(part, inside, len(half) - 1)
         parts += _parts(part, inside, again)
     return parts
 
 
-def _joined(found: list[AxisPiece]) -> AxisPiece:
+def _join(found: list[AxisPiece]) -> AxisPiece:
     """Neighbours as one piece, with the comparisons that hold all along it."""
     first, *others = found
     settled = {

@@ -99,10 +99,12 @@ def on_piece(root: Expr, axis: Axis, inside: Symbol, piece: AxisPiece) -> Expr:
     known: dict[Expr, Expr] = {
         comparison: e.literal(holds, bool_) for comparison, holds in piece.settled.items()
     }
-    return settled(e.substitute(settled(root, known), {axis.symbol: inside + piece.start}), {})
+    return replace_and_fold(
+        e.substitute(replace_and_fold(root, known), {axis.symbol: inside + piece.start}), {}
+    )
 
 
-def settled(root: Expr, known: Mapping[Expr, Expr]) -> Expr:
+def replace_and_fold(root: Expr, known: Mapping[Expr, Expr]) -> Expr:
     """An expression with parts replaced, and what then is decided, decided."""
     done: dict[Expr, Expr] = dict(known)
 
@@ -111,14 +113,14 @@ def settled(root: Expr, known: Mapping[Expr, Expr]) -> Expr:
         if found is None:
             operands = tuple(map(visit, expr.operands))
             new = expr if operands == expr.operands else expr.rebuilt(operands)
-            found = _folded(new) if isinstance(new, Apply) else new
+            found = _fold(new) if isinstance(new, Apply) else new
             done[expr] = found
         return found
 
     return visit(root)
 
 
-def _folded(expr: Apply) -> Expr:
+def _fold(expr: Apply) -> Expr:
     match expr.function, expr.operands:
         case "where", (condition, yes, no):
             return e.select(condition, yes, no)
@@ -134,9 +136,9 @@ def _folded(expr: Apply) -> Expr:
             ("less" | "less_equal" | "greater" | "greater_equal"),
             (Index() as left, Index() as right),
         ):
-            return _compared(expr, left.dim - right.dim)
+            return _compare_with_zero(expr, left.dim - right.dim)
         case (("less" | "less_equal" | "greater" | "greater_equal"), (_, _)):
-            known = whole_numbers.applied(expr.function, expr.operands)
+            known = whole_numbers.apply_to_positions(expr.function, expr.operands)
             return expr if known is None else known
     return expr
 
@@ -154,7 +156,7 @@ def _position(function: str, left: Index, right: Index) -> Expr:
     return left - right if function == "subtract" else left * right
 
 
-def _compared(expr: Apply, difference: Dim) -> Expr:
+def _compare_with_zero(expr: Apply, difference: Dim) -> Expr:
     """The comparison with zero of a difference, if its bounds decide it."""
     low, high = difference.bounds() if isinstance(difference, SymbolicDim) else (difference,) * 2
     strict = expr.function in ("less", "greater_equal")

@@ -69,13 +69,13 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         if inner >= 2 * machine.costs.task_elements and outer < 256
         else 0
     )
-    crossed = _crossed(kernel, order, extents)
+    crossed = _find_crossed_axis(kernel, order, extents)
     jam: tuple[tuple[Symbol, int], ...] = ()
     block: tuple[Symbol, int] | None = None
     if crossed is not None:
         axis, dtype = crossed
         width = machine.vector_bytes * 8 // max(dtype.bits, 32)
-        tile = width * _turned(kernel, vector, axis, width, machine)
+        tile = width * _choose_transposed_squares(kernel, vector, axis, width, machine)
         jam = ((axis, width),)
         block = (
             axis,
@@ -130,7 +130,7 @@ def _is_contiguous(kernel: Kernel, symbol: Symbol) -> bool:
     return any(_score(position, symbol) > 0 for position, _, _ in _accesses(kernel))
 
 
-def _crossed(
+def _find_crossed_axis(
     kernel: Kernel, order: tuple[Symbol, ...], extents: dict[Symbol, Dim]
 ) -> tuple[Symbol, DType] | None:
     """The axis along which something is contiguous that the vector axis strides through.
@@ -148,7 +148,9 @@ def _crossed(
     return None
 
 
-def _turned(kernel: Kernel, vector: Symbol, axis: Symbol, width: int, machine: Machine) -> int:
+def _choose_transposed_squares(
+    kernel: Kernel, vector: Symbol, axis: Symbol, width: int, machine: Machine
+) -> int:
     """Squares side by side: no more than the first cache keeps the lines of until all is read.
 
     Lines a power of two apart fall on few of its sets. Where those that are written do so too,
@@ -231,7 +233,7 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     # What is stored once a long row does not matter beside what is read along it.
     longest = max((likely(each.axes[-1].extent) for each in reductions if each.axes), default=1)
     stores = longest < machine.vector_bytes // 4
-    ragged = _ragged(kernel)
+    ragged = _find_ragged(kernel)
     across = {s: _contiguity(kernel, s, stores) for s in rows if s not in ragged}
     best = max(across, key=lambda s: (across[s], rows.index(s)), default=None)
     is_wide = best is not None and likely(extents[best]) >= machine.vector_bytes // 4
@@ -280,7 +282,7 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     )
 
 
-def _ragged(kernel: Kernel) -> frozenset[Symbol]:
+def _find_ragged(kernel: Kernel) -> frozenset[Symbol]:
     """What the length of a reduction depends on: rows of several lengths are no lanes of a loop."""
     extents = (
         axis.extent
@@ -505,11 +507,11 @@ def _width(
 
 def _lanes(kernel: Kernel, machine: Machine, along: Collection[Symbol]) -> int:
     """How many elements one instruction computes with."""
-    bits = max((d.bits for d in _computed(kernel, along)), default=32)
+    bits = max((d.bits for d in _list_lane_dtypes(kernel, along)), default=32)
     return machine.vector_bytes * 8 // max(bits, 32)
 
 
-def _computed(kernel: Kernel, along: Collection[Symbol]) -> Iterable[DType]:
+def _list_lane_dtypes(kernel: Kernel, along: Collection[Symbol]) -> Iterable[DType]:
     """The dtypes of what differs from lane to lane."""
     for expr in kernel.expressions():
         if expr.symbols.isdisjoint(along):

@@ -14,7 +14,7 @@ from monograph.ir.dims import Dim, Symbol, dim_min
 from monograph.ir.types import f32, f64
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Expr, Reduce
-from monograph.kernel.flatten import rewritten
+from monograph.kernel.flatten import replace_axes
 from monograph.kernel.kernel import Kernel, Store
 from monograph.targets.cpu.loops.schedule import Schedule
 
@@ -85,7 +85,7 @@ def _in_parts(axis: Axis, size: int, outer_name: str, inner_name: str) -> tuple[
     return outer, Axis(Symbol(inner_name, 0, size - 1), extent)
 
 
-def blocked(
+def block_axis(
     kernel: Kernel, schedule: Schedule, symbol: Symbol, size: int
 ) -> tuple[Kernel, Schedule]:
     """An axis as blocks and positions inside a block, the latter just outside the vector loop."""
@@ -96,13 +96,13 @@ def blocked(
     inner = Axis(Symbol(f"{symbol.name}i", 0, size - 1), size if whole else dim_min(size, left))
     bindings: dict[Symbol, Dim] = {symbol: outer.symbol * size + inner.symbol}
     axes = tuple(each for each in kernel.axes if each is not axis)
-    changed = rewritten(kernel, (*axes, outer, inner), bindings)
+    changed = replace_axes(kernel, (*axes, outer, inner), bindings)
     leading = tuple(outer.symbol if s is symbol else s for s in schedule.order[: schedule.rows])
     order = (*leading, inner.symbol, *schedule.order[schedule.rows :])
     return changed, replace(schedule, order=order, rows=schedule.rows + 1, block=None)
 
 
-def jammed(kernel: Kernel, schedule: Schedule) -> Kernel:
+def unroll_and_jam(kernel: Kernel, schedule: Schedule) -> Kernel:
     """Copies of the stores for several iterations of an axis at once.
 
     The last ones are clamped to the final iteration: it is then computed more than once, by one

@@ -28,11 +28,11 @@ def _instruction_count(applied: Apply) -> int:
     """How many basic functions a function is made of."""
     if applied.function not in APPROXIMATED:
         return cost(applied.function)
-    return _expanded_count(applied.function, applied.dtype, len(applied.operands))
+    return _count_expansion(applied.function, applied.dtype, len(applied.operands))
 
 
 @cache
-def _expanded_count(function: str, dtype: DType, operands: int) -> int:
+def _count_expansion(function: str, dtype: DType, operands: int) -> int:
     variables = [e.variable(f"x{k}", dtype) for k in range(operands)]
     applied = e.apply(function, *variables, dtype=dtype)
     assert isinstance(applied, Apply)

@@ -35,13 +35,13 @@ from monograph.kernel.shortening import with_short_formulas
 from monograph.kernel.softmax import is_sum_of_decays, with_decays
 from monograph.targets.cpu.costs import CACHE_LINE_BYTES
 from monograph.targets.cpu.loops.borders import cut_loops
-from monograph.targets.cpu.loops.index_space import blocked, jammed, with_partial_sums
+from monograph.targets.cpu.loops.index_space import block_axis, unroll_and_jam, with_partial_sums
 from monograph.targets.cpu.loops.online_softmax import row_in_parts
 from monograph.targets.cpu.loops.pipelined_rows import PipelinedRows, can_take_turns
 from monograph.targets.cpu.loops.row_passes import (
     Visit,
     multiply_by_reciprocals,
-    renamed,
+    rename_axes,
     size_of,
     worth_keeping,
 )
@@ -55,11 +55,11 @@ MAX_KEPT_ROW_BYTES = 256 * 1024
 def build_nest(kernel: Kernel, schedule: Schedule) -> LoopNest:
     """The loops of a flat kernel under a schedule."""
     kernel = with_short_formulas(with_decays(with_picks(kernel)))
-    kernel = jammed(kernel, schedule)
+    kernel = unroll_and_jam(kernel, schedule)
     if schedule.partial:
         kernel = with_partial_sums(kernel, schedule.partial)
     if schedule.block is not None:
-        kernel, schedule = blocked(kernel, schedule, *schedule.block)
+        kernel, schedule = block_axis(kernel, schedule, *schedule.block)
     return cut_loops(_NestBuilder(kernel, schedule).build())
 
 
@@ -113,7 +113,7 @@ class _NestBuilder:
         if visits and visits[0].axes == inner:
             visits[0].writes = [w for w in rest if _is_known_at_once(w, inner)]
             rest = [w for w in rest if w not in visits[0].writes]
-        last = Visit(inner, writes=[_replaced(w, known) for w in rest])
+        last = Visit(inner, writes=[_replace_in_write(w, known) for w in rest])
         if rest:
             visits.append(last)
         kept = self.keep(visits) if self.schedule.keep else []
@@ -143,7 +143,7 @@ class _NestBuilder:
             if k == 0 and self.schedule.ahead:
                 before += self.ahead(visit)
             statements += self.visit(bound, visit, before)
-        statements += [_replaced(write, known) for write in here]
+        statements += [_replace_in_write(write, known) for write in here]
         return tuple(statements)
 
     def _needs(self, write: Write, inner: tuple[Axis, ...]) -> bool:
@@ -166,7 +166,7 @@ class _NestBuilder:
                 continue
             wave = 1 + max((waves[x] for x in e.walk((expr.body,)) if x in waves), default=-1)
             waves[expr] = wave
-            axes, body = _aligned(expr, inner, flat=self.schedule.turns > 0)
+            axes, body = _align_reduction(expr, inner, flat=self.schedule.turns > 0)
             variable = e.variable(self.fresh("v"), expr.dtype)
             visit = visits.setdefault((wave, axes), Visit(axes))
             visit.reductions.append((variable, expr.kind, e.replace(body, known)))
@@ -305,7 +305,7 @@ class _NestBuilder:
         """Writes of values that a later visit needs again; the visits read them back."""
         kept: list[tuple[int, Write]] = []
         for k, first in enumerate(visits):
-            later = [(visit, renamed(first.axes, visit.axes)) for visit in visits[k + 1 :]]
+            later = [(visit, rename_axes(first.axes, visit.axes)) for visit in visits[k + 1 :]]
             again = [(visit, names) for visit, names in later if names is not None]
             if not again or not _fits(first.axes, self.columns):
                 continue
@@ -346,8 +346,8 @@ class _NestBuilder:
             place = len(leading) - 1 if schedule.along_tiles else len(leading)
             leading.insert(place, tiles)
         parallel = e.axis(PARALLEL, shape_product(axis.extent for axis in leading))
-        bindings = e.unflattened(leading, parallel.symbol)
-        placed = tuple(substituted(statement, bindings) for statement in body)
+        bindings = e.unflatten(leading, parallel.symbol)
+        placed = tuple(substitute_statement(statement, bindings) for statement in body)
         kernel = self.kernel
         return LoopNest(
             kernel.name,
@@ -387,7 +387,7 @@ def _reduction_symbols(expr: Expr) -> bool:
     return any(symbol.name.startswith("_r") for symbol in expr.symbols)
 
 
-def _aligned(
+def _align_reduction(
     reduction: Reduce, inner: tuple[Axis, ...], flat: bool
 ) -> tuple[tuple[Axis, ...], Expr]:
     """The reduction's axes and body, named as the inner axes where the extents are the same.
@@ -418,7 +418,7 @@ def _is_known_at_once(write: Write, inner: tuple[Axis, ...]) -> bool:
     return not any(isinstance(x, Reduce) for x in e.walk((write.value,)))
 
 
-def _replaced(write: Write, known: Mapping[Expr, Expr]) -> Write:
+def _replace_in_write(write: Write, known: Mapping[Expr, Expr]) -> Write:
     return Write(
         write.buffer,
         e.replace(write.offset, known),
@@ -435,7 +435,7 @@ def _fits(axes: tuple[Axis, ...], columns: int) -> bool:
     return 4 * size <= MAX_KEPT_ROW_BYTES
 
 
-def substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statement:
+def substitute_statement(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statement:
     """A statement with loop variables replaced."""
     match statement:
         case Let(variable, value):
@@ -455,14 +455,14 @@ def substituted(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Stateme
         case If(condition, body):
             return If(
                 e.substitute(condition, bindings),
-                tuple(substituted(each, bindings) for each in body),
+                tuple(substitute_statement(each, bindings) for each in body),
             )
         case Loop(symbol, start, extent, body, kind, width):
             return Loop(
                 symbol,
                 substitute_dim(start, bindings),
                 substitute_dim(extent, bindings),
-                tuple(substituted(each, bindings) for each in body),
+                tuple(substitute_statement(each, bindings) for each in body),
                 kind,
                 width,
             )

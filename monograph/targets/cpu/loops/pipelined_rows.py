@@ -59,26 +59,26 @@ class PipelinedRows:
     def statements(self, start: Dim, rows: Dim, scratch: Sequence[Buffer]) -> tuple[Statement, ...]:
         """All that is done for that many rows from ``start`` on."""
         # Each place has names of its own: equal formulas would be taken for the same value.
-        first, known, last = (self._named(name) for name in ("first", "known", "last"))
+        first, known, last = (self._name_rows(name) for name in ("first", "known", "last"))
         same: dict[Expr, Variable] = {x: x for x in self.found}
         following = start + TURN + 1
-        both = (*self._written(start + TURN, known), *self._read(following, same))
+        both = (*self._write_row(start + TURN, known), *self._read(following, same))
         turn = (
-            *self._taken_up(TURN, known, scratch),
+            *self._restore_row(TURN, known, scratch),
             *_accumulators(self.first, same),
             self._loop(both),
-            *self._completed(following, TURN + 1, same, scratch),
+            *self._complete_row(following, TURN + 1, same, scratch),
         )
         return (
             *_accumulators(self.first, first),
             self._loop(self._read(start, first)),
-            *self._completed(start, 0, first, scratch),
+            *self._complete_row(start, 0, first, scratch),
             Loop(TURN, 0, rows - 1, turn),
-            *self._taken_up(rows - 1, last, scratch),
-            self._loop(self._written(start + rows - 1, last)),
+            *self._restore_row(rows - 1, last, scratch),
+            self._loop(self._write_row(start + rows - 1, last)),
         )
 
-    def _named(self, suffix: str) -> dict[Expr, Variable]:
+    def _name_rows(self, suffix: str) -> dict[Expr, Variable]:
         return {x: e.variable(f"{x.name}_{suffix}", x.dtype) for x in self.found}
 
     def _read(self, row: Dim, names: Mapping[Expr, Variable]) -> tuple[Statement, ...]:
@@ -87,9 +87,9 @@ class PipelinedRows:
             Write(write.buffer, write.offset, e.substitute(write.value, {self.row: row}))
             for write in self.kept
         )
-        return (*kept, *self._combined(self.first, row, names))
+        return (*kept, *self._combine(self.first, row, names))
 
-    def _combined(self, visit: Visit, row: Dim, names: Mapping[Expr, Variable]) -> list[Statement]:
+    def _combine(self, visit: Visit, row: Dim, names: Mapping[Expr, Variable]) -> list[Statement]:
         place = e.linear(visit.axes)
         return [
             Combine(
@@ -101,7 +101,7 @@ class PipelinedRows:
             for variable, kind, value in visit.reductions
         ]
 
-    def _completed(
+    def _complete_row(
         self,
         row: Dim,
         place: Dim,
@@ -112,14 +112,14 @@ class PipelinedRows:
         statements: list[Statement] = []
         for visit in self.middle:
             statements += _accumulators(visit, names)
-            statements.append(self._loop(self._combined(visit, row, names)))
+            statements.append(self._loop(self._combine(visit, row, names)))
         statements += [
             Write(buffer, e.index(place), names[variable])
             for variable, buffer in zip(self.found, scratch, strict=True)
         ]
         return statements
 
-    def _taken_up(
+    def _restore_row(
         self, place: Dim, names: Mapping[Expr, Variable], scratch: Sequence[Buffer]
     ) -> list[Statement]:
         """What was put down for a row."""
@@ -128,7 +128,7 @@ class PipelinedRows:
             for variable, buffer in zip(self.found, scratch, strict=True)
         ]
 
-    def _written(self, row: Dim, names: Mapping[Expr, Variable]) -> list[Statement]:
+    def _write_row(self, row: Dim, names: Mapping[Expr, Variable]) -> list[Statement]:
         """What the last visit of a row does at each element."""
         at: dict[Symbol, Dim] = {self.row: row}
         return [

@@ -43,7 +43,7 @@ def size_of(axes: tuple[Axis, ...]) -> Dim:
     return shape_product(axis.extent for axis in axes)
 
 
-def renamed(first: tuple[Axis, ...], other: tuple[Axis, ...]) -> dict[Symbol, Dim] | None:
+def rename_axes(first: tuple[Axis, ...], other: tuple[Axis, ...]) -> dict[Symbol, Dim] | None:
     """How an element of one visit is called in another that goes through the row in its order."""
     if first == other:
         return {}

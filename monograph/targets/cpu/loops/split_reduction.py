@@ -95,7 +95,7 @@ def _split(kernel: Kernel, reductions: list[Reduce], long_axis: Axis) -> SplitKe
         if each.kind in ("argmax", "argmin"):
             partial = partial + start * _inner(each)
         stores.append(Store(buffer, (place,), partial))
-        replaced[each] = _combined(each, buffer, kernel.axes, count)
+        replaced[each] = _combine_partials(each, buffer, kernel.axes, count)
     pieces = Kernel(
         kernel.name,
         kernel.inputs,
@@ -113,7 +113,9 @@ def _split(kernel: Kernel, reductions: list[Reduce], long_axis: Axis) -> SplitKe
     return SplitKernel(pieces, replace(kernel, inputs=inputs, stores=rest_stores), kept)
 
 
-def _combined(reduction: Reduce, buffer: Buffer, axes: tuple[Axis, ...], count: Dim) -> Expr:
+def _combine_partials(
+    reduction: Reduce, buffer: Buffer, axes: tuple[Axis, ...], count: Dim
+) -> Expr:
     """The reduction over the partial results."""
     over = e.axis("_r0_0", count)
     partial = e.load(buffer, (e.linear((*axes, over)),))
@@ -150,7 +152,7 @@ def _with_positions(body: Expr, places: dict[Expr, Expr]) -> Expr:
         if expr in done:
             return done[expr]
         if isinstance(expr, e.Index):
-            new: Expr = _rebuilt_index(expr.dim, symbols)
+            new: Expr = _rebuild_index(expr.dim, symbols)
         else:
             operands = tuple(visit(operand) for operand in expr.operands)
             new = expr if operands == expr.operands else expr.rebuilt(operands)
@@ -160,7 +162,7 @@ def _with_positions(body: Expr, places: dict[Expr, Expr]) -> Expr:
     return visit(body)
 
 
-def _rebuilt_index(dim: Dim, symbols: dict[Dim, Expr]) -> Expr:
+def _rebuild_index(dim: Dim, symbols: dict[Dim, Expr]) -> Expr:
     if isinstance(dim, int):
         return e.index(dim)
     if dim in symbols:

@@ -59,7 +59,7 @@ def turn_operand(kernel: Kernel) -> Turned | None:
     others = [axis.extent for axis in kernel.axes[:-1] if axis not in kept]
     if typical(shape_product(others)) < MIN_READS_PER_ELEMENT:
         return None
-    return _turned(kernel, load, (*kept, *reduction.axes, column))
+    return _transpose(kernel, load, (*kept, *reduction.axes, column))
 
 
 def _along(position: Expr, axis: Axis) -> bool:
@@ -75,7 +75,7 @@ def _lies_along(load: Load, row: Axis, column: Axis) -> bool:
     return stride is not None and stride not in (0, 1)
 
 
-def _turned(kernel: Kernel, load: Load, axes: tuple[Axis, ...]) -> Turned:
+def _transpose(kernel: Kernel, load: Load, axes: tuple[Axis, ...]) -> Turned:
     buffer = Buffer(TRANSPOSED_NAME, load.dtype, (shape_product(axis.extent for axis in axes),))
     names: dict[Symbol, Axis] = {
         axis.symbol: e.axis(f"_i_turned{k}", axis.extent) for k, axis in enumerate(axes)

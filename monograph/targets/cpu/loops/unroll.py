@@ -21,13 +21,13 @@ from dataclasses import replace
 from monograph.ir.dims import Dim, Symbol
 from monograph.kernel import expr as e
 from monograph.kernel.loops import Loop, Statement
-from monograph.targets.cpu.loops.nest import substituted
+from monograph.targets.cpu.loops.nest import substitute_statement
 
 UNROLLED_STEPS = 4
 """Steps in a round; more of them take longer to compile and are hardly any faster."""
 
 
-def unrolled(
+def unroll(
     loop: Loop, steps: int = UNROLLED_STEPS, once: Sequence[Statement] = ()
 ) -> tuple[Loop, ...]:
     """The rounds of a loop, and then the steps that are left over, if there may be some.
@@ -38,10 +38,10 @@ def unrolled(
         return (replace(loop, body=(*once, *loop.body)),)
     several = e.axis("_r_several", loop.extent // steps)
     first = loop.start + several.symbol * steps
-    body = [substituted(each, {loop.symbol: first}) for each in once]
+    body = [substitute_statement(each, {loop.symbol: first}) for each in once]
     for step in range(steps):
         at: dict[Symbol, Dim] = {loop.symbol: first + step}
-        body += [substituted(each, at) for each in loop.body]
+        body += [substitute_statement(each, at) for each in loop.body]
     rounds = Loop(several.symbol, 0, several.extent, tuple(body))
     done = several.extent * steps
     if loop.extent == done:

@@ -22,7 +22,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
-from monograph.targets.cpu.loops.borders import settled
+from monograph.targets.cpu.loops.borders import replace_and_fold
 
 MOST_TAPS = 81
 """Taps up to which each is worth code of its own: windows of nine by nine."""
@@ -39,7 +39,7 @@ def write_out_taps(kernel: Kernel) -> Kernel:
     lies_along = all(_leads(store.position[-1], last) for store in kernel.stores)
     if not lies_along or not all(_is_window(x, last) for x in reductions):
         return kernel
-    written: dict[Expr, Expr] = {x: _written_out(x) for x in reductions}
+    written: dict[Expr, Expr] = {x: _write_out_taps(x) for x in reductions}
     stores = tuple(replace(store, value=e.replace(store.value, written)) for store in kernel.stores)
     return replace(kernel, stores=stores)
 
@@ -57,10 +57,12 @@ def _is_window(reduction: Reduce, last: Axis) -> bool:
     if any(isinstance(x, Reduce) for x in e.walk((reduction.body,))):
         return False
     taps = {axis.symbol for axis in reduction.axes}
-    return any(last.symbol in each and taps & each for each in _compared(reduction.body))
+    return any(
+        last.symbol in each and taps & each for each in _list_compared_symbols(reduction.body)
+    )
 
 
-def _compared(body: Expr) -> Iterator[frozenset[Symbol]]:
+def _list_compared_symbols(body: Expr) -> Iterator[frozenset[Symbol]]:
     """The symbols of each comparison of positions."""
     for x in e.walk((body,)):
         is_comparison = isinstance(x, Apply) and x.function in _COMPARISONS
@@ -68,7 +70,7 @@ def _compared(body: Expr) -> Iterator[frozenset[Symbol]]:
             yield x.symbols
 
 
-def _written_out(reduction: Reduce) -> Expr:
+def _write_out_taps(reduction: Reduce) -> Expr:
     """The taps combined one after the other; there is at least one."""
     places = product(*(_positions(axis) for axis in reduction.axes))
     symbols = [axis.symbol for axis in reduction.axes]
@@ -84,4 +86,4 @@ def _positions(axis: Axis) -> range:
 
 
 def _at(body: Expr, place: dict[Symbol, Dim]) -> Expr:
-    return settled(e.substitute(body, place), {})
+    return replace_and_fold(e.substitute(body, place), {})

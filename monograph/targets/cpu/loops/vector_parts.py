@@ -31,7 +31,7 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.targets.cpu.loops.nest import substituted
+from monograph.targets.cpu.loops.nest import substitute_statement
 
 PREFETCHED_LANES = 16
 """Lanes that are asked for together: a cache line of the usual four bytes each."""
@@ -45,7 +45,7 @@ def in_vector_parts(loop: Loop) -> Loop:
     size = loop.width & -loop.width
     if size == loop.width or loop.extent != loop.width:
         return loop
-    variables = tuple(_declared(loop.body))
+    variables = tuple(_list_declared(loop.body))
     parts = [_Part(loop.symbol, first, variables) for first in range(0, loop.width, size)]
     body = _side_by_side(loop.body, parts)
     return Loop(loop.symbol, loop.start, size, body, LoopKind.VECTOR, size)
@@ -62,7 +62,7 @@ class _Part:
     def of(self, statement: Statement) -> Statement:
         """What is done for these lanes."""
         place: dict[Symbol, Dim] = {self.lane: self.lane + self.first}
-        return _renamed(substituted(statement, place), self._names())
+        return _rename_variables(substitute_statement(statement, place), self._names())
 
     def _names(self) -> Mapping[Expr, Expr]:
         return {
@@ -84,17 +84,17 @@ def _side_by_side(statements: Sequence[Statement], parts: Sequence[_Part]) -> tu
     return tuple(found)
 
 
-def _declared(statements: Sequence[Statement]) -> Iterator[Variable]:
+def _list_declared(statements: Sequence[Statement]) -> Iterator[Variable]:
     """The variables that statements give a value."""
     for each in statements:
         match each:
             case Loop(body=body) | If(body=body):
-                yield from _declared(body)
+                yield from _list_declared(body)
             case Accumulator(variable=variable) | Let(variable=variable):
                 yield variable
 
 
-def _renamed(statement: Statement, names: Mapping[Expr, Expr]) -> Statement:
+def _rename_variables(statement: Statement, names: Mapping[Expr, Expr]) -> Statement:
     """A plain statement with other variables."""
 
     def own(variable: Variable) -> Variable:

@@ -110,7 +110,7 @@ def plan_blocked_linear(machine: Machine, group: Group, node: Node) -> Launchabl
     dot = machine.small_byte_dot()
     if dot is None or node.operands[2].dtype.bits > widest_blocked_weights(machine):
         return None
-    product = blocked_product(node, machine, dot)
+    product = make_blocked_product(node, machine, dot)
 
     def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
         _launch(builder, group, node, product)
@@ -126,7 +126,7 @@ def widest_blocked_weights(machine: Machine) -> int:
     return 0 if machine.small_byte_dot() is None else 4
 
 
-def blocked_product(node: Node, machine: Machine, dot: DotInstruction) -> BlockedProduct:
+def make_blocked_product(node: Node, machine: Machine, dot: DotInstruction) -> BlockedProduct:
     """What a node multiplies, and in which tiles."""
     assert isinstance(node.op, BlockedLinear)
     x, _, weight, *rest = (value.tensor for value in node.operands)
@@ -152,7 +152,7 @@ def _launch(builder: ProgramBuilder, group: Group, node: Node, product: BlockedP
         slots.append(packed(sum_activations(product), x))
     if product.has_points:
         slots.append(packed(pack_points(product), point[0]))
-    nest = blocked_nest(f"{group.name}_blocked", product)
+    nest = make_blocked_nest(f"{group.name}_blocked", product)
     built = builder.built_nest(group, nest, how=str(product))
     builder.launch_built(built, group, slots, [builder.slot(node.result)])
 
@@ -241,7 +241,7 @@ def _packing(name: str, space: tuple[Axis, ...], read: Buffer, value: Expr) -> K
 # The loops ---------------------------------------------------------------------------------------
 
 
-def blocked_nest(name: str, product: BlockedProduct) -> LoopNest:
+def make_blocked_nest(name: str, product: BlockedProduct) -> LoopNest:
     """The loops of a blocked product, over packed operands."""
     return _NestBuilder(product).build(name)
 

@@ -96,7 +96,7 @@ def with_bounded_sums(tiling: Tiling, element: int) -> Tiling:
     return replace(tiling, block_tiles=tiles, block_panels=panels)
 
 
-def clipped(name: str, count: Dim, first: Dim, size: Dim, most: int) -> Axis:
+def clip_axis(name: str, count: Dim, first: Dim, size: Dim, most: int) -> Axis:
     """An axis over one block of ``count``, from ``first`` on; the last may be smaller."""
     whole = isinstance(count, int) and isinstance(size, int) and count % size == 0
     return Axis(Symbol(name, 0, most - 1), size if whole else dim_min(size, count - first))

@@ -20,7 +20,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.contraction import (
     Contraction,
     ceiling,
-    decoded,
+    decode_position,
     flat_position,
     runs_along_k,
 )
@@ -44,8 +44,8 @@ def rows_of(contraction: Contraction) -> Kernel:
     stride = row_stride(depth)
     rows = contraction.size(contraction.m)
     row, k = e.axis("_i_row", rows), e.axis("_i_depth", depth)
-    value = decoded(contraction.left, contraction.m, row.symbol)
-    value = decoded(value, contraction.k, k.symbol)
+    value = decode_position(contraction.left, contraction.m, row.symbol)
+    value = decode_position(value, contraction.k, k.symbol)
     batch = contraction.batch
     place = (flat_position(batch) * rows + row.symbol) * stride + k.symbol
     size = shape_product((contraction.size(batch), rows, stride))
@@ -83,7 +83,7 @@ def tiles_of(
         place = dim_min(place, rows - 1)
     elif not whole:
         place = dim_min(first, rows - height) + row.symbol
-    value = decoded(contraction.left, contraction.m, place)
+    value = decode_position(contraction.left, contraction.m, place)
     value = e.substitute(value, {along.symbol: k})
     rounds = ceiling(along.extent, depth)
     groups = depth // together
@@ -177,7 +177,7 @@ def _has_rows(place: Expr, contraction: Contraction, along: str) -> bool:
     """Whether an array that is read or stored is rows of ``k`` or ``n``, one after the other."""
     axes = contraction.k if along == "k" else contraction.n
     row, column = Symbol("_row", 0, None), Symbol("_column", 0, None)
-    found = decoded(decoded(place, contraction.m, row), axes, column)
+    found = decode_position(decode_position(place, contraction.m, row), axes, column)
     whole = row * contraction.size(axes) + column
     return isinstance(found, Index) and found.dim == whole
 
@@ -194,8 +194,8 @@ def panels_of(contraction: Contraction, columns: int, part: Expr | None = None) 
     whole = isinstance(size, int) and size % columns == 0
     inside = column if whole else dim_min(column, size - 1)
     formula = contraction.right if part is None else part
-    value = decoded(formula, contraction.n, inside)
-    value = decoded(value, contraction.k, k.symbol)
+    value = decode_position(formula, contraction.n, inside)
+    value = decode_position(value, contraction.k, k.symbol)
     if not whole:
         condition = e.apply("less", e.index(column), e.index(size), dtype=bool_)
         value = e.select(condition, value, e.literal(0, value.dtype))

@@ -26,7 +26,7 @@ from dataclasses import replace
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.kernel import expr as e
-from monograph.kernel.contraction import Contraction, ceiling, decoded, flat_position
+from monograph.kernel.contraction import Contraction, ceiling, decode_position, flat_position
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Variable
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.loop_walk import loads_in
@@ -42,12 +42,12 @@ from monograph.kernel.loops import (
     Write,
 )
 from monograph.targets.cpu.costs import CACHE_LINE_BYTES
-from monograph.targets.cpu.loops.nest import substituted
-from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unrolled
+from monograph.targets.cpu.loops.nest import substitute_statement
+from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unroll
 from monograph.targets.cpu.products.blocks import (
     TRANSPOSED_SQUARE,
     blocks_of,
-    clipped,
+    clip_axis,
     depth_loops,
     largest_extent,
     with_bounded_sums,
@@ -60,11 +60,11 @@ from monograph.targets.cpu.products.packing import (
     steps_together,
 )
 from monograph.targets.cpu.products.tile_terms import (
-    added_up,
     equal,
     in_lanes,
     is_turned,
     less,
+    sum_pairwise,
 )
 from monograph.targets.cpu.products.tiles import Ahead, Reading, Tiling, tile_count
 
@@ -146,7 +146,7 @@ class _ProductBuilder:
         panels = ceiling(self.n, tiling.columns)
         self.column_block = e.axis("_i_block", ceiling(panels, self.blocks.panels))
         first = self.column_block.symbol * self.blocks.panels
-        self.panel = clipped("_i_panel", panels, first, self.blocks.panels, tiling.block_panels)
+        self.panel = clip_axis("_i_panel", panels, first, self.blocks.panels, tiling.block_panels)
         self.first_panel = first
         width = self.n - (first + self.panel.symbol) * tiling.columns
         whole = isinstance(self.n, int) and self.n % tiling.columns == 0
@@ -158,7 +158,7 @@ class _ProductBuilder:
         self.row_block = e.axis("_i_rows", self.blocks.count)
         self.first_tile = self.row_block.symbol * self.blocks.tiles
         most = max(tiling.block_tiles, tiling.whole)
-        self.tile = clipped("_i_tile", tiles, self.first_tile, self.blocks.tiles, most)
+        self.tile = clip_axis("_i_tile", tiles, self.first_tile, self.blocks.tiles, most)
         self.tail_rows = sum(each.rows * each.most for each in self.segments[1:])
         self.kept_rows = self.blocks.tiles * tiling.height + self.tail_rows
         self.packed_block = self._block_buffer() if tiling.right is Reading.BLOCK else None
@@ -193,7 +193,9 @@ class _ProductBuilder:
             parallel.symbol,
             parallel.extent,
             tiling.grain,
-            tuple(substituted(each, e.unflattened(leading, parallel.symbol)) for each in body),
+            tuple(
+                substitute_statement(each, e.unflatten(leading, parallel.symbol)) for each in body
+            ),
             padded=frozenset(
                 buffer.name for buffer in (self.right, self.packed_block) if buffer is not None
             ),
@@ -221,11 +223,11 @@ class _ProductBuilder:
 
     # Operands -----------------------------------------------------------------------------------
 
-    def _left(self, row: Dim) -> Expr:
+    def _load_left(self, row: Dim) -> Expr:
         """An element of the left operand in a row."""
         contraction = self.contraction
         if self.left is None:
-            value = decoded(contraction.left, contraction.m, row)
+            value = decode_position(contraction.left, contraction.m, row)
             return e.substitute(value, self.k_places)
         k = substitute_dim(flat_position(self.k), self.k_places)
         stride = row_stride(contraction.size(contraction.k))
@@ -237,13 +239,13 @@ class _ProductBuilder:
         if self.packed_block is not None:
             return e.load(self.packed_block, (e.index(self._block_place()),))
         if self.right is None:
-            value = decoded(contraction.right, contraction.n, self.column)
+            value = decode_position(contraction.right, contraction.n, self.column)
             return e.substitute(value, self.k_places)
         stored = e.load(self.right, (e.index(self._panel_place()),))
-        value = decoded(self.weights.of_stored(stored), contraction.n, self.column)
+        value = decode_position(self.weights.of_stored(stored), contraction.n, self.column)
         return e.substitute(value, self.k_places)
 
-    def _multiplied(self, left: Expr, right: Expr) -> Expr:
+    def _multiply(self, left: Expr, right: Expr) -> Expr:
         """What is summed, of these elements."""
         return self.contraction.reduction.body.rebuilt((left, right))
 
@@ -268,23 +270,23 @@ class _ProductBuilder:
         """Store a block of the right operand; none but its last panel has lanes to spare."""
         lane, panel, columns = self.lane, self.panel, self.tiling.columns
         if isinstance(lane.extent, int):
-            return (self._packed_panels(block, 0, panel.extent, lane),)
+            return (self._pack_panels(block, 0, panel.extent, lane),)
         whole = dim_min(panel.extent, self.n // columns - self.first_panel)
         full = Axis(lane.symbol, columns)
         return (
-            self._packed_panels(block, 0, whole, full),
-            Loop(LAST, 0, panel.extent - whole, (self._packed_panels(block, whole, 1, lane),)),
+            self._pack_panels(block, 0, whole, full),
+            Loop(LAST, 0, panel.extent - whole, (self._pack_panels(block, whole, 1, lane),)),
         )
 
-    def _packed_panels(self, block: Buffer, first: Dim, count: Dim, lane: Axis) -> Statement:
+    def _pack_panels(self, block: Buffer, first: Dim, count: Dim, lane: Axis) -> Statement:
         """Store some panels of the right operand, in the order in which they lie in memory."""
         contraction = self.contraction
-        formula = decoded(contraction.right, contraction.n, self.column)
+        formula = decode_position(contraction.right, contraction.n, self.column)
         formula = e.substitute(formula, self.k_places)
         write = Write(block, e.index(self._block_place()), formula)
         inner, panel = self.inner_k[-1], self.panel.symbol
         if is_turned(formula, lane.symbol, inner.symbol):
-            loops = self._turned(write, inner, lane)
+            loops = self._store_transposed(write, inner, lane)
             for axis in reversed(self.inner_k[:-1]):
                 loops = (Loop(axis.symbol, 0, axis.extent, loops),)
             return Loop(panel, first, count, loops)
@@ -301,14 +303,14 @@ class _ProductBuilder:
             body = Loop(axis.symbol, 0, axis.extent, (body,))
         return Loop(panel, first, count, (body,)) if is_one else body
 
-    def _turned(self, write: Write, inner: Axis, lane: Axis) -> tuple[Statement, ...]:
+    def _store_transposed(self, write: Write, inner: Axis, lane: Axis) -> tuple[Statement, ...]:
         """Store what is contiguous along k: squares of it are turned in registers."""
         side = min(TRANSPOSED_SQUARE, self.tiling.columns)
         squares = inner.extent // side
         places: list[dict[Symbol, Dim]] = [
             {inner.symbol: inner.symbol * side + copy} for copy in range(side)
         ]
-        several = [substituted(write, place) for place in places]
+        several = [substitute_statement(write, place) for place in places]
         loops: tuple[Statement, ...] = (
             Loop(inner.symbol, 0, squares, (in_lanes(lane, several, side),)),
         )
@@ -379,11 +381,11 @@ class _ProductBuilder:
     def _tile(self, tile: _Tile) -> list[Statement]:
         """Statements that compute one tile."""
         variables = [self._fresh() for _ in range(tile.rows)]
-        statements = self._asked(tile.row, variables)
+        statements = self._prefetch_row(tile.row, variables)
         statements += [Accumulator(each, "sum") for each in variables]
         if self.tiling.left is Reading.TILES:
-            statements.append(self._packed_steps(tile, variables))
-            return statements + self._finished(tile, variables)
+            statements.append(self._multiply_packed(tile, variables))
+            return statements + self._finish_tile(tile, variables)
         *outer, last = self.inner_k
         turns = [variables, *self._other_sums(tile)]
         statements += [Accumulator(each, "sum") for others in turns[1:] for each in others]
@@ -396,10 +398,10 @@ class _ProductBuilder:
         statements += loops
         if len(turns) > 1:
             totals = [self._fresh() for _ in variables]
-            sums = [added_up(each) for each in zip(*turns, strict=True)]
+            sums = [sum_pairwise(each) for each in zip(*turns, strict=True)]
             statements += [Let(*each) for each in zip(totals, sums, strict=True)]
             variables = totals
-        return [*statements, *self._finished(tile, variables)]
+        return [*statements, *self._finish_tile(tile, variables)]
 
     def _other_sums(self, tile: _Tile) -> list[list[Variable]]:
         """Further sums of the rows of a low tile, which take turns with the first ones.
@@ -420,7 +422,7 @@ class _ProductBuilder:
         body: list[Statement] = []
         for number, variables in enumerate(turns):
             at: dict[Symbol, Dim] = {axis.symbol: several.symbol * len(turns) + number}
-            body += [substituted(each, at) for each in self._step(tile, variables)]
+            body += [substitute_statement(each, at) for each in self._step(tile, variables)]
         rounds, done = (
             Loop(several.symbol, 0, several.extent, tuple(body)),
             several.extent * len(turns),
@@ -437,8 +439,8 @@ class _ProductBuilder:
             body += self._ahead([self.inner_k[-1].symbol])
         for copy, variable in enumerate(variables):
             row = tile.row + copy
-            left = self._left(dim_min(row, self.m - 1) if tile.is_guarded else row)
-            body.append(Combine(variable, "sum", self._multiplied(left, right), position))
+            left = self._load_left(dim_min(row, self.m - 1) if tile.is_guarded else row)
+            body.append(Combine(variable, "sum", self._multiply(left, right), position))
         return body
 
     def _several_steps(
@@ -452,9 +454,9 @@ class _ProductBuilder:
         while steps > 1 and largest_extent(axis) < steps * max(1, asks * self._share()):
             steps //= 2
         loop = Loop(axis.symbol, 0, axis.extent, tuple(body))
-        return unrolled(loop, steps, self._ahead_of_tile(axis.symbol // steps) if asks else ())
+        return unroll(loop, steps, self._ahead_of_tile(axis.symbol // steps) if asks else ())
 
-    def _asked(self, row: Dim, variables: Sequence[Variable]) -> list[Statement]:
+    def _prefetch_row(self, row: Dim, variables: Sequence[Variable]) -> list[Statement]:
         """Ask for what the epilogue reads of each row, before the tile is summed.
 
         Every round of k does: from memory it takes longer than one.
@@ -465,13 +467,13 @@ class _ProductBuilder:
         rows = {axis.symbol for axis in contraction.m}
         wanted = [x for x in e.walk(values) if isinstance(x, Load) and rows & x.symbols]
         return [
-            Prefetch(load.buffer, self._placed(load.operands[0], row + copy))
+            Prefetch(load.buffer, self._place_row(load.operands[0], row + copy))
             for load in wanted
             if isinstance(load.operands[0], Index)
             for copy in range(len(variables))
         ]
 
-    def _packed_steps(self, tile: _Tile, variables: Sequence[Variable]) -> Statement:
+    def _multiply_packed(self, tile: _Tile, variables: Sequence[Variable]) -> Statement:
         """The steps of a tile of the left operand that is packed, a group of them at a time."""
         assert self.left is not None, "the left operand is packed"
         (inner,) = self.inner_k
@@ -501,17 +503,17 @@ class _ProductBuilder:
                     else step * height + copy
                 )
                 left = e.load(self.left, (e.index(place + beside),))
-                value = self._multiplied(left, right)
+                value = self._multiply(left, right)
                 body.append(Combine(variable, "sum", value, e.index(0)))
         return Loop(group.symbol, 0, group.extent, tuple(body))
 
-    def _finished(self, tile: _Tile, variables: Sequence[Variable]) -> list[Statement]:
+    def _finish_tile(self, tile: _Tile, variables: Sequence[Variable]) -> list[Statement]:
         """A tile is summed over one round of k: keep the sums, or store the result.
 
         The sums of many short rounds are summed by themselves before they join the total.
         """
         if self.sums is None:
-            return self._stored(tile, variables)
+            return self._store_tile(tile, variables)
         done = flat_position(self.outer_k)
         last = shape_product(axis.extent for axis in self.outer_k) - 1
         run = self.run
@@ -524,25 +526,25 @@ class _ProductBuilder:
             offset = e.index(place + self.lane.symbol)
             total = self._fresh()
             begun = equal(done if self.totals is None else done % run, 0)
-            statements.append(Let(total, self._added(self.sums, offset, begun, variable)))
+            statements.append(Let(total, self._add_partial(self.sums, offset, begun, variable)))
             kept_sums.append(Write(self.sums, offset, total))
             totals.append(total)
             if self.totals is not None:
-                totals[-1] = self._added(self.totals, offset, less(done, run), total)
+                totals[-1] = self._add_partial(self.totals, offset, less(done, run), total)
                 kept_totals.append(Write(self.totals, offset, totals[-1]))
-        stored = self._stored(tile, totals)
+        stored = self._store_tile(tile, totals)
         statements.append(If(equal(done, last), tuple(stored)))
         if self.totals is None:
             return [*statements, If(less(done, last), tuple(kept_sums))]
         statements.append(If(less(done % run, run - 1), tuple(kept_sums)))
         return [*statements, If(equal(done % run, run - 1), tuple(kept_totals))]
 
-    def _added(self, buffer: Buffer, offset: Expr, is_first: Expr, value: Expr) -> Expr:
+    def _add_partial(self, buffer: Buffer, offset: Expr, is_first: Expr, value: Expr) -> Expr:
         """A value and what is kept, or the value alone if nothing is yet."""
         zero = e.literal(0, self.dtype)
         return e.apply("add", e.select(is_first, zero, e.load(buffer, (offset,))), value)
 
-    def _stored(self, tile: _Tile, variables: Sequence[Expr]) -> list[Statement]:
+    def _store_tile(self, tile: _Tile, variables: Sequence[Expr]) -> list[Statement]:
         """The epilogue of a tile, row by row."""
         contraction, lane = self.contraction, self.lane.symbol
         statements: list[Statement] = []
@@ -551,9 +553,9 @@ class _ProductBuilder:
             known: Mapping[Expr, Expr] = {contraction.reduction: variable}
             writes = []
             for store in contraction.kernel.stores:
-                value = self._placed(e.replace(store.value, known), row)
+                value = self._place_row(e.replace(store.value, known), row)
                 if self.stored is None:
-                    place = self._placed(store.position[0], row)
+                    place = self._place_row(store.position[0], row)
                     writes.append(Write(store.buffer, place, value))
                     continue
                 at = self.stored.place(tile.number, copy, self.column - lane, lane)
@@ -565,9 +567,11 @@ class _ProductBuilder:
                 statements += writes
         return statements
 
-    def _placed(self, expr: Expr, row: Dim) -> Expr:
+    def _place_row(self, expr: Expr, row: Dim) -> Expr:
         contraction = self.contraction
-        return decoded(decoded(expr, contraction.m, row), contraction.n, self.column)
+        return decode_position(
+            decode_position(expr, contraction.m, row), contraction.n, self.column
+        )
 
     def _fresh(self) -> Variable:
         self.names += 1

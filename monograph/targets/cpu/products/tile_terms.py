@@ -18,12 +18,12 @@ def in_lanes(lane: Axis, body: Sequence[Statement], width: int) -> Loop:
     return in_vector_parts(Loop(lane.symbol, 0, lane.extent, tuple(body), LoopKind.VECTOR, width))
 
 
-def added_up(parts: Sequence[Expr]) -> Expr:
+def sum_pairwise(parts: Sequence[Expr]) -> Expr:
     """Neighbours first: ((a + b) + (c + d))."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
-    return e.apply("add", added_up(parts[:half]), added_up(parts[half:]))
+    return e.apply("add", sum_pairwise(parts[:half]), sum_pairwise(parts[half:]))
 
 
 def equal(a: Dim, b: Dim) -> Expr:

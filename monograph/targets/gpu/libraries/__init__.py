@@ -25,13 +25,13 @@ from monograph.ops.sorting import Argsort, TopKIndices
 from monograph.targets.gpu.libraries import index, order, products, torch_ops
 from monograph.targets.gpu.libraries.library import FLOATS, Library, LibraryTask, has_dtypes
 
-__all__ = ["LIBRARIES", "Library", "LibraryTask", "known_library", "library_of"]
+__all__ = ["LIBRARIES", "Library", "LibraryTask", "find_library", "library_of"]
 
 LIBRARIES: Mapping[type[Op], Library] = {
     DotGeneral: Library("cuBLAS", has_dtypes(*FLOATS, c64, c128), products.dot),
     LinearActivation: Library("cuBLASLt", has_dtypes(f32, f16, bf16), products.linear_activation),
     Conv: Library("cuDNN", products.is_convolution, products.convolution),
-    ConvTranspose: Library("cuDNN", products.is_even, products.transposed_convolution),
+    ConvTranspose: Library("cuDNN", products.is_even, products.convolve_transposed),
     ConvWeightGradient: Library("cuDNN", products.is_even, products.weight_gradient),
     Attention: Library("torch's attention", products.is_plain_attention, products.attention),
     Argsort: Library("torch", order.is_sortable, order.argsort),
@@ -46,14 +46,14 @@ LIBRARIES: Mapping[type[Op], Library] = {
 """By op, the library that computes it."""
 
 
-def known_library(op: Op) -> Library | None:
+def find_library(op: Op) -> Library | None:
     """The library that knows an op, whatever its operands."""
     return LIBRARIES.get(ForeignCall if isinstance(op, ForeignCall) else type(op))
 
 
 def library_of(node: Node) -> Library | None:
     """The library that computes a node; None if none does."""
-    found = known_library(node.op)
+    found = find_library(node.op)
     values = (*node.operands, *node.results)
     if found is None or not all(isinstance(value.type, TensorType) for value in values):
         return None

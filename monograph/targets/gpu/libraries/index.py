@@ -24,7 +24,7 @@ def scatter(task: LibraryTask) -> Given:
     rows = torch.zeros(indices.shape[:-1], dtype=torch.int64, device=x.device)
     for axis in range(depth):
         size = x.shape[axis]
-        rows = rows * size + _checked(task, indices[..., axis], size)
+        rows = rows * size + _check_indices(task, indices[..., axis], size)
     count = 1
     for axis in range(depth):
         count *= x.shape[axis]
@@ -48,13 +48,13 @@ def put_along_axis(task: LibraryTask) -> Given:
     for k in range(x.ndim):
         along = torch.arange(indices.shape[k], device=x.device)
         shape = [-1 if j == k else 1 for j in range(x.ndim)]
-        position = _checked(task, indices, x.shape[k]) if k == axis else along.view(shape)
+        position = _check_indices(task, indices, x.shape[k]) if k == axis else along.view(shape)
         place = place * x.shape[k] + position
     found = _write(task.op.mode, x.reshape(-1, 1), place.reshape(-1), values.reshape(-1, 1))
     return [found.view(x.shape)]
 
 
-def _checked(task: LibraryTask, index: Tensor, size: int) -> Tensor:
+def _check_indices(task: LibraryTask, index: Tensor, size: int) -> Tensor:
     """Indices from 0 on; those out of range are told, and are 0."""
     import torch
 

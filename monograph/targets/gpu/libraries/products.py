@@ -109,7 +109,7 @@ def convolution(task: LibraryTask) -> Given:
     return [found]
 
 
-def transposed_convolution(task: LibraryTask) -> Given:
+def convolve_transposed(task: LibraryTask) -> Given:
     """A transposed convolution of even borders."""
     import torch
 

@@ -13,7 +13,7 @@ from monograph.compiler import Options, compile_graph
 from monograph.fusion.group import fuse
 from monograph.ir.interpret import interpret
 from monograph.kernel.flatten import flatten
-from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, make_layout
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import lower_group
 from monograph.kernel.verify import verify_nest
@@ -22,7 +22,7 @@ from monograph.targets.cpu.convolutions.depthwise_loops import (
     as_plane,
     choose_tile,
     depthwise_nest,
-    packed_weight,
+    pack_weight,
 )
 from monograph.targets.cpu.machine import machine_named
 
@@ -136,7 +136,7 @@ def convolution(
     )
     (group,) = fuse(graph).groups
     x, (out,) = graph.inputs[0], graph.outputs
-    layouts = {x: laid_out(x.shape, order, (0, 0, pad, pad)), out: laid_out(out.shape, order)}
+    layouts = {x: make_layout(x.shape, order, (0, 0, pad, pad)), out: make_layout(out.shape, order)}
     place = group.places[out]
     assert place is not None
     kernel, _ = lower_group("conv", group.nodes, group.space, {out: place}, layouts)
@@ -153,7 +153,7 @@ def convolution(
 @pytest.mark.parametrize("stride", [1, 2])
 def test_every_access_is_inside(case: tuple[int, ...], stride: int) -> None:
     found = depthwise(*case, stride=stride)
-    (weight,) = packed_weight(found).outputs
+    (weight,) = pack_weight(found).outputs
     assert verify_nest(depthwise_nest(found, weight, MACHINE)) > 0
 
 
@@ -166,7 +166,7 @@ def test_every_access_to_a_plane_is_inside(shape: tuple[int, ...], stride: int, 
     found, layout = row_major(*shape, stride=stride, size=size)
     plane = as_plane(found, shape, layout)
     assert plane is not None
-    (weight,) = packed_weight(found).outputs
+    (weight,) = pack_weight(found).outputs
     assert verify_nest(depthwise_nest(found, weight, MACHINE, plane)) > 0
 
 
@@ -185,7 +185,7 @@ def test_few_columns_are_left_over() -> None:
 
 def test_neighbours_read_what_they_share_once() -> None:
     found = depthwise(1, 8, 4, 14)
-    (weight,) = packed_weight(found).outputs
+    (weight,) = pack_weight(found).outputs
     nest = depthwise_nest(found, weight, MACHINE)
     text = str(nest)
     columns = choose_tile(found, MACHINE)
@@ -195,7 +195,7 @@ def test_neighbours_read_what_they_share_once() -> None:
 
 def test_the_next_row_of_a_block_of_channels_is_asked_for() -> None:
     def asked(found: Depthwise) -> bool:
-        (weight,) = packed_weight(found).outputs
+        (weight,) = pack_weight(found).outputs
         return "prefetch" in str(depthwise_nest(found, weight, MACHINE))
 
     assert asked(depthwise(1, 96, 6, 14))
@@ -206,7 +206,7 @@ def test_the_next_row_of_a_block_of_channels_is_asked_for() -> None:
 def test_blocks_of_channels_are_visited_in_bands_of_rows() -> None:
     def nest(rows: int, size: int = 3) -> LoopNest:
         found = depthwise(1, 64, rows, 7, size=size)
-        (weight,) = packed_weight(found).outputs
+        (weight,) = pack_weight(found).outputs
         return depthwise_nest(found, weight, MACHINE)
 
     def blocks(rows: int, size: int = 3) -> str:
@@ -223,7 +223,7 @@ def test_blocks_of_channels_are_visited_in_bands_of_rows() -> None:
 
 def test_two_threads_have_equal_shares() -> None:
     found = depthwise(1, 64, 56, 7)
-    (weight,) = packed_weight(found).outputs
+    (weight,) = pack_weight(found).outputs
     nest = depthwise_nest(found, weight, MACHINE)
     assert nest.extent == 112 and nest.grain == 56
     small = depthwise_nest(depthwise(1, 64, 14, 7), weight, MACHINE)
@@ -236,7 +236,7 @@ def test_short_rows_fill_their_vectors(columns: int, stride: int) -> None:
     side = columns * stride
     found, layout = row_major(1, 3, side, side, stride=stride)
     plane = as_plane(found, (1, 3, side, side), layout)
-    (weight,) = packed_weight(found).outputs
+    (weight,) = pack_weight(found).outputs
     nest = depthwise_nest(found, weight, MACHINE, plane)
     assert verify_nest(nest) > 0
     lines = [x for x in str(nest).splitlines() if "vector i" in x and "edge" not in x]

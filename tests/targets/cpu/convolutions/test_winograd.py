@@ -18,7 +18,7 @@ from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, Transf
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu import costs
 from monograph.targets.cpu.convolutions import winograd as family
-from monograph.targets.cpu.convolutions.winograd import ERROR, allowed, choose, plan_for
+from monograph.targets.cpu.convolutions.winograd import ERROR, choose, list_transforms, plan_for
 from monograph.targets.cpu.convolutions.winograd_loops import Winograd
 from monograph.targets.cpu.machine import machine_named
 from tests.targets.cpu.convolutions.test_winograd_loops import EACH, convolution
@@ -307,13 +307,13 @@ def test_the_stated_error_holds_at_stride_two(channels: int) -> None:
 
 
 def test_a_tolerance_allows_what_stays_within_it() -> None:
-    assert allowed(None) == [F2, F2X4]
-    assert allowed(None, 2) == allowed(ERROR[F4], 2) == [F2_STRIDED]
-    assert allowed(0.0, 2) == []
-    assert allowed(0.0) == []
-    assert allowed(ERROR[F2]) == [F2]
-    assert allowed(ERROR[F2X4]) == [F2, F2X4]
-    assert allowed(ERROR[F4]) == [F2, F2X4, F4]
+    assert list_transforms(None) == [F2, F2X4]
+    assert list_transforms(None, 2) == list_transforms(ERROR[F4], 2) == [F2_STRIDED]
+    assert list_transforms(0.0, 2) == []
+    assert list_transforms(0.0) == []
+    assert list_transforms(ERROR[F2]) == [F2]
+    assert list_transforms(ERROR[F2X4]) == [F2, F2X4]
+    assert list_transforms(ERROR[F4]) == [F2, F2X4, F4]
 
 
 def test_a_tolerance_is_no_negative_number() -> None:

@@ -14,7 +14,7 @@ from monograph.fusion.group import fuse
 from monograph.ir.dims import Symbol
 from monograph.kernel import expr as e
 from monograph.kernel.evaluate import evaluate_kernel
-from monograph.kernel.layout import MemoryLayout, channels_last, laid_out
+from monograph.kernel.layout import MemoryLayout, channels_last, make_layout
 from monograph.kernel.loops import If, Loop, LoopNest, Statement
 from monograph.kernel.lower import is_lowerable
 from monograph.kernel.verify import ScheduleError, verify_nest
@@ -55,8 +55,8 @@ def convolution(
     (conv,) = (node for node in group.nodes if node.op.name == "conv")
     x, result = graph.inputs[0], graph.outputs[0]
     layouts: dict[Any, MemoryLayout] = {
-        x: laid_out(x.shape, channels_last(4), (0, 0, border, border)),
-        result: laid_out(result.shape, channels_last(4)),
+        x: make_layout(x.shape, channels_last(4), (0, 0, border, border)),
+        result: make_layout(result.shape, channels_last(4)),
     }
     place = group.places[result]
     assert place is not None

@@ -7,7 +7,7 @@ from monograph.ir.types import f32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Expr
 from monograph.kernel.loops import Let, Write
-from monograph.targets.cpu.llvm.joined_writes import joined_writes
+from monograph.targets.cpu.llvm.joined_writes import join_writes
 
 AT = Symbol("i", 0, 1000)
 OUTPUT = Buffer("o0", f32, (100_000,))
@@ -20,7 +20,7 @@ def write(place: Dim, value: Expr | None = None, buffer: Buffer = OUTPUT) -> Wri
 
 def test_the_parts_of_complex_numbers_are_one_store() -> None:
     body = (write(2 * AT), write(2 * AT + 1))
-    joins = joined_writes(body, AT, 8)
+    joins = join_writes(body, AT, 8)
     assert {id(each) for each in body} == joins.keys()
     (join,) = {id(each): each for each in joins.values()}.values()
     assert join.writes == body
@@ -29,18 +29,18 @@ def test_the_parts_of_complex_numbers_are_one_store() -> None:
 
 def test_a_square_is_turned() -> None:
     body = tuple(write(64 * AT + k) for k in range(16))
-    joins = joined_writes(body, AT, 8)
+    joins = join_writes(body, AT, 8)
     assert len(joins) == 16
     assert len({id(each) for each in joins.values()}) == 2
 
 
 def test_writes_stay_alone_if_they_do_not_fill_a_square() -> None:
-    assert not joined_writes(tuple(write(64 * AT + k) for k in range(7)), AT, 8)
-    assert not joined_writes((write(3 * AT), write(3 * AT + 2)), AT, 8)
-    assert not joined_writes((write(AT), write(AT + 500)), AT, 8)
+    assert not join_writes(tuple(write(64 * AT + k) for k in range(7)), AT, 8)
+    assert not join_writes((write(3 * AT), write(3 * AT + 2)), AT, 8)
+    assert not join_writes((write(AT), write(AT + 500)), AT, 8)
 
 
 def test_nothing_waits_that_is_read_meanwhile() -> None:
     back = e.load(OUTPUT, (e.index(2 * AT),))
     body = (write(2 * AT), write(2 * AT + 1), Let(e.variable("v", f32), back))
-    assert not joined_writes(body, AT, 8)
+    assert not join_writes(body, AT, 8)

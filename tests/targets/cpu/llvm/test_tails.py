@@ -15,7 +15,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Load
 from monograph.kernel.loops import Loop, LoopKind, Write
 from monograph.runtime.cpu.native import Native
-from monograph.targets.cpu.llvm.tails import Tail, TailKind, known_rest, tail_of
+from monograph.targets.cpu.llvm.tails import Tail, TailKind, rest_of_extent, tail_of
 
 X, Y = Buffer("x", f32, (1000,)), Buffer("y", f32, (1000,))
 AT, N = Symbol("i", 0, None), Symbol("n", 0, None)
@@ -53,9 +53,9 @@ def test_else_they_are_masked(found: Tail) -> None:
 
 
 def test_the_rest_of_tiles_is_that_of_the_whole() -> None:
-    assert known_rest(21, 8) == 5
-    assert known_rest(dim_min(8, 21 - 8 * Symbol("t", 0, None)), 8) == 5
-    assert known_rest(N, 8) == 0
+    assert rest_of_extent(21, 8) == 5
+    assert rest_of_extent(dim_min(8, 21 - 8 * Symbol("t", 0, None)), 8) == 5
+    assert rest_of_extent(N, 8) == 0
 
 
 SIZES = (1, 3, 5, 9, 17, 33, 65)

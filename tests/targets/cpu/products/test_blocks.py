@@ -11,7 +11,7 @@ from monograph.targets.cpu.products.blocks import (
     MAX_SUM_BYTES,
     Blocks,
     blocks_of,
-    clipped,
+    clip_axis,
     with_bounded_sums,
 )
 from monograph.targets.cpu.products.tiles import Reading, Tiling
@@ -48,7 +48,7 @@ def test_many_tiles_are_blocks_of_about_the_same_size(tiles: int) -> None:
 
 def test_the_last_block_may_be_smaller() -> None:
     block = Symbol("block", 0, None)
-    axis = clipped("tile", 50, block * 21, 21, 21)
+    axis = clip_axis("tile", 50, block * 21, 21, 21)
     assert not isinstance(axis.extent, int)
     assert [evaluate_dim(axis.extent, {block: number}) for number in range(3)] == [21, 21, 8]
 

@@ -15,7 +15,7 @@ from monograph.ir.dims import Symbol
 from monograph.ir.types import DTYPES, TensorType
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.program.code import Launch
-from monograph.targets.cpu.knobs import edited
+from monograph.targets.cpu.knobs import edit
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.products.contract import is_in_network
 from monograph.targets.cpu.products.product import product_nest
@@ -411,7 +411,7 @@ def test_tiles_of_any_width_are_right(columns: int) -> None:
     found = Recorder()
     compile_graph(graph, Options(cache=False, tuning=found))
     (site,) = found.sites
-    tuning = Tuning({site: {"columns": columns}}, edited)
+    tuning = Tuning({site: {"columns": columns}}, edit)
     (got,) = compile_graph(graph, Options(cache=False, tuning=tuning))(a, b)
     np.testing.assert_allclose(got, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
 
