@@ -43,8 +43,8 @@ from monograph.runtime.compile_report import CompileReport, read_report, write_r
 from monograph.runtime.compiled import Executable
 from monograph.runtime.device import runs_here
 from monograph.runtime.kernel_summary import notes_of
-from monograph.runtime.options import Options, resolved
-from monograph.runtime.program_cache import CachedProgram, Watch, program_cache, settled
+from monograph.runtime.options import Options, resolve_options
+from monograph.runtime.program_cache import CachedProgram, Watch, program_cache, unwatch_weights
 from monograph.runtime.weight_ownership import follow_program, hold, hold_all, snapshot_weights
 from monograph.specialize.loading import keep_what_variants_need, load_program, stage_of
 from monograph.specialize.nonempty import Otherwise, assume_nonempty
@@ -69,7 +69,7 @@ def compile_graph(
     they are packed (``runtime.weight_ownership``).
     """
     follow_environment()
-    chosen = resolved(options)
+    chosen = resolve_options(options)
     if chosen.sizes:
         graph, chosen = specialize_sizes(graph, chosen.sizes), replace(chosen, sizes={})
     assumed = assume_nonempty(graph)
@@ -218,7 +218,7 @@ def build_program(
             _EMIT.debug("%s", program.text)
         for each in instruments:
             each.stage("code", target.source_suffix, lambda: program.text)
-        return replace(program, weights=settled(program.weights, model, watch))
+        return replace(program, weights=unwatch_weights(program.weights, model, watch))
 
     recorder = target.recorder() if options.search_seconds else None
     program = make(recorder or options.tuning)

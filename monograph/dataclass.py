@@ -25,7 +25,7 @@ else:
         """What ``dataclasses.dataclass`` is, with those of its options that are used here."""
 
         def define(cls):
-            return _defined(cls, frozen=frozen, eq=eq, repr=repr, slots=slots)
+            return _define_methods(cls, frozen=frozen, eq=eq, repr=repr, slots=slots)
 
         return define if cls is None else define(cls)
 
@@ -43,7 +43,7 @@ class _Factory:
 _FACTORY = _Factory()
 
 
-def _defined(cls: type, *, frozen: bool, eq: bool, repr: bool, slots: bool) -> type:
+def _define_methods(cls: type, *, frozen: bool, eq: bool, repr: bool, slots: bool) -> type:
     """The class with the methods that it does not define itself."""
     own = set(cls.__dict__)
     of_its_own = cls.__dict__.get("__hash__", MISSING)
@@ -166,7 +166,7 @@ def _init_text(cls: Any, known: dict[str, Any]) -> str:
 
 
 def _eq_text(cls: type, known: dict[str, Any]) -> str:
-    ours, theirs = (_compared(cls, each) for each in ("self", "other"))
+    ours, theirs = (_list_compared_fields(cls, each) for each in ("self", "other"))
     lines = [
         "if other.__class__ is self.__class__:",
         f"    return {ours} == {theirs}",
@@ -176,10 +176,12 @@ def _eq_text(cls: type, known: dict[str, Any]) -> str:
 
 
 def _hash_text(cls: type, known: dict[str, Any]) -> str:
-    return _function("__hash__", ["self"], [f"return hash({_compared(cls, 'self', hashed=True)})"])
+    return _function(
+        "__hash__", ["self"], [f"return hash({_list_compared_fields(cls, 'self', hashed=True)})"]
+    )
 
 
-def _compared(cls: type, of: str, *, hashed: bool = False) -> str:
+def _list_compared_fields(cls: type, of: str, *, hashed: bool = False) -> str:
     """The tuple of the fields that decide whether two objects are equal, or of their hash."""
     names = [
         each.name

@@ -59,11 +59,11 @@ def only_what_is_loaded() -> Iterator[None]:
 
 def entry_points(group: EntryGroup) -> Mapping[str, EntryPoint]:
     """What installed packages have in a group, by name; two of one name are an error."""
-    return _found(group) if _SEARCHES.get() else {}
+    return _find(group) if _SEARCHES.get() else {}
 
 
 @cache
-def _found(group: EntryGroup) -> Mapping[str, EntryPoint]:
+def _find(group: EntryGroup) -> Mapping[str, EntryPoint]:
     from importlib import metadata  # which takes longer than compiling a small program
 
     found: dict[str, EntryPoint] = {}
@@ -72,7 +72,7 @@ def _found(group: EntryGroup) -> Mapping[str, EntryPoint]:
         if other.value != point.value:
             raise InputError(
                 f"two packages have an entry point {point.name!r} in {group}",
-                found=f"{_described(other)} and {_described(point)}",
+                found=f"{_describe(other)} and {_describe(point)}",
                 hint="uninstall one of them",
             )
     _LOG.info("%s: %s", group, ", ".join(found) or "none")
@@ -84,14 +84,14 @@ def load_entry_point(group: EntryGroup, name: str) -> Any | None:
     point = entry_points(group).get(name)
     if point is None:
         return None
-    _LOG.info("loading %s", _described(point))
+    _LOG.info("loading %s", _describe(point))
     try:
         return point.load()
     except Exception as problem:  # anything may happen in somebody's package: it is named, and told
         raise InputError(
             f"{name!r} cannot be loaded from the package that has it",
             found=f"{type(problem).__name__}: {problem}",
-            where=_described(point),
+            where=_describe(point),
             hint="mend or uninstall that package",
         ) from problem
 
@@ -107,6 +107,6 @@ def load_entry_points(group: EntryGroup) -> dict[str, Any]:
     return found
 
 
-def _described(point: EntryPoint) -> str:
+def _describe(point: EntryPoint) -> str:
     package = "" if point.dist is None else f" of {point.dist.name} {point.dist.version}"
     return f"{point.value}{package}"

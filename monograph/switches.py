@@ -49,7 +49,7 @@ def any_off() -> bool:
 
 
 @contextmanager
-def switched_off(*names: str) -> Iterator[None]:
+def switch_off(*names: str) -> Iterator[None]:
     """Do without some optimisations in this block."""
     unknown = [name for name in names if name not in SWITCHES]
     if unknown:

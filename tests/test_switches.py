@@ -14,7 +14,7 @@ from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import interpret
-from monograph.switches import SWITCHES, any_off, is_on, switched_off
+from monograph.switches import SWITCHES, any_off, is_on, switch_off
 from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
 
 GENERATOR = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def graph() -> Graph:
 @pytest.mark.parametrize("name", SWITCHES)
 def test_the_answer_is_the_same_without_it(name: str, graph: Graph) -> None:
     expected = interpret(graph, [IMAGE])[0]
-    with switched_off(name):
+    with switch_off(name):
         assert not is_on(name)
         found = monograph.compile(graph)(IMAGE)[0]
     assert is_on(name)
@@ -58,7 +58,7 @@ def test_the_switches_that_matter_here_change_the_program(graph: Graph) -> None:
 
     usual = notes()
     for name in ("tiled_products", "winograd", "depthwise_convolutions", "streaming_attention"):
-        with switched_off(name):
+        with switch_off(name):
             assert notes() != usual, name
 
 
@@ -86,7 +86,7 @@ def test_without_a_family_others_compute_the_same(
     arrays = [GENERATOR.normal(size=shape).astype("f4") for shape in shapes]
     graph = monograph.trace(function, *(f"f32{list(shape)}" for shape in shapes))
     expected = interpret(graph, arrays)[0]
-    with switched_off(name):
+    with switch_off(name):
         found = compile_graph(graph, Options(cache=False)).run(arrays)[0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
@@ -96,17 +96,17 @@ def test_nothing_is_reused_in_an_arena_without_reuse(graph: Graph) -> None:
 
     requests = [Request("a", 64, 0, 1), Request("b", 64, 1, 2), Request("c", 64, 2, 3)]
     assert plan(requests).peak < 192
-    with switched_off("arena_reuse"):
+    with switch_off("arena_reuse"):
         assert plan(requests).peak == 192
 
 
 def test_what_is_compiled_without_something_stays_out_of_the_cache() -> None:
     assert Options(cache=True).may_cache
-    with switched_off("in_place"):
+    with switch_off("in_place"):
         assert any_off()
         assert not Options(cache=True).may_cache
 
 
 def test_a_switch_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(InputError, match="no switch"), switched_off("quantum"):
+    with pytest.raises(InputError, match="no switch"), switch_off("quantum"):
         pass

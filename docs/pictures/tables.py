@@ -12,7 +12,7 @@ from docs.pictures.canvas import Canvas
 from docs.pictures.models import executable, program, traced
 from monograph.inspect.flops import flops
 from monograph.inspect.roofline import MemoryLevel, Roofline
-from monograph.inspect.traffic import moved_by
+from monograph.inspect.traffic import bytes_moved_by_group
 from monograph.ir.graph import Graph
 from monograph.ir.op import Op
 from monograph.passes.base import Pass
@@ -133,7 +133,7 @@ def roofline() -> str:
     canvas.text(x + 14, y + 14, f"memory: {bandwidth / 1e9:.0f} GB/s", size=12)
     points = []
     for group in program().fusions[0].groups:
-        intensity = flops(group.nodes, {}) / sum(moved_by(group, {}))
+        intensity = flops(group.nodes, {}) / sum(bytes_moved_by_group(group, {}))
         points.append((intensity, group.name))
     for number, (intensity, name) in enumerate(sorted(points)):
         x, y = at(intensity, min(NOMINAL.flops, bandwidth * intensity))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from monograph.ir.data import ArrayData
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array
-from monograph.program.records import typed, unreadable
+from monograph.program.records import require_type, unreadable
 from monograph.runtime.artifact import read_artifact, target_of
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.compile_report import CompileReport, read_report
@@ -51,7 +51,7 @@ def load(
         return _load_stablehlo(path, threads)
     bundle = read_artifact(path, verify=verify)
     executable = _executable(bundle, threads)
-    call = typed(bundle.manifest.get("call"), dict)
+    call = require_type(bundle.manifest.get("call"), dict)
     kind = call.get("kind")
     if kind == "graph":
         return executable
@@ -76,7 +76,7 @@ def _load_stablehlo(path: str | os.PathLike[str], threads: int | None) -> Compil
 
 def _state(bundle: Bundle, graph: Graph, convention: Convention, outputs: int) -> dict[str, Array]:
     """The buffers that calls change, in memory that can be written to."""
-    stored = typed(bundle.manifest.get("state"), dict)
+    stored = require_type(bundle.manifest.get("state"), dict)
     for output, position in graph.updates.items():
         is_input = 0 <= position < len(graph.inputs) and convention.inputs[position] is not None
         if not is_input or not 0 <= output < outputs:
@@ -85,7 +85,7 @@ def _state(bundle: Bundle, graph: Graph, convention: Convention, outputs: int) -
     for value, name in zip(graph.inputs, convention.inputs, strict=True):
         if not isinstance(name, str):
             continue
-        array = bundle.arrays.get(typed(stored.get(name), str))
+        array = bundle.arrays.get(require_type(stored.get(name), str))
         if array is None or ArrayData(array).type != value.type:
             raise unreadable(f"the state {name} is missing, or not what the program keeps")
         found[name] = array.copy()
@@ -99,10 +99,10 @@ def _stage(
     if report.specialised is None:
         return None
     from monograph.compiler import compile_graph  # few files need it
-    from monograph.runtime.options import read_settings, resolved
+    from monograph.runtime.options import read_settings, resolve_options
     from monograph.specialize.loading import stage_of
 
-    options = replace(resolved(read_settings(settings)), threads=threads)
+    options = replace(resolve_options(read_settings(settings)), threads=threads)
     return stage_of(graph, options, report, compile_graph)
 
 
@@ -111,7 +111,7 @@ def _executable(bundle: Bundle, threads: int | None) -> Executable:
     device = device_for(record.name)
     device.check(record)
     report = read_report(bundle.manifest.get("report"))
-    if not typed(bundle.manifest.get("native"), bool):
+    if not require_type(bundle.manifest.get("native"), bool):
         graph = read_graph(bundle)
         stage = _stage(graph, report, bundle.manifest.get("settings"), threads)
         return Executable(graph, None, report, lowered=graph, stage=stage)

@@ -53,7 +53,7 @@ def ablate(
     from monograph.inspect.models import executable_of, find_model
 
     common.check_folder(chart)
-    page = report_file.checked(report)
+    page = report_file.check_path(report)
     ways, types = split_inputs(inputs or ())
     options = Options(
         common.level_name(level),

@@ -51,7 +51,7 @@ def bisect(
     from monograph.inspect.subject import subject_of
 
     common.check_folder(output)
-    page = report_file.checked(report)
+    page = report_file.check_path(report)
 
     options = Options(
         common.level_name(level), threads, passes=common.pipeline_of(passes), target=target

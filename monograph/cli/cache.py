@@ -30,9 +30,9 @@ def ls(as_json: common.AsJson = False) -> None:
 
     - monograph cache ls
     """
-    from monograph.inspect.cached import entries_json, entries_text, opened_cache
+    from monograph.inspect.cached import entries_json, entries_text, open_disk_cache
 
-    cache = opened_cache()
+    cache = open_disk_cache()
     folder, entries = str(cache.folder), cache.entries()
     told = entries_json(folder, entries) if as_json else None
     print(json.dumps(told, indent=2) if as_json else entries_text(folder, entries))
@@ -55,7 +55,7 @@ def prune(
     - monograph cache prune --older-than 30d
     - monograph cache prune --keep 500M --yes
     """
-    from monograph.inspect.cached import opened_cache, parse_age, parse_bytes, prunable
+    from monograph.inspect.cached import open_disk_cache, parse_age, parse_bytes, prunable
 
     if keep is None and older_than is None:
         raise InputError(
@@ -63,7 +63,7 @@ def prune(
             expected="--keep SIZE, --older-than AGE, or both",
             hint="`monograph cache clear` removes everything",
         )
-    cache = opened_cache()
+    cache = open_disk_cache()
     going = prunable(
         cache.entries(),
         keep_bytes=None if keep is None else parse_bytes(keep),
@@ -78,9 +78,9 @@ def clear(yes: Yes = False) -> None:
 
     - monograph cache clear --yes
     """
-    from monograph.inspect.cached import opened_cache
+    from monograph.inspect.cached import open_disk_cache
 
-    cache = opened_cache()
+    cache = open_disk_cache()
     if _remove(cache, cache.entries(), yes):
         cache.clear()  # what killed processes left, too
 

@@ -38,18 +38,18 @@ def check(
     report = check_model(model, inputs or (), target=target)
     print(report.summary)
     for problem in report.problems:
-        print(_described(problem))
+        print(_describe(problem))
     for note in report.notes:
-        print(_wrapped("note: ", note))
+        print(_wrap("note: ", note))
     if report.opaque:
-        print(_wrapped("opaque: ", f"{', '.join(report.opaque)}, which stay calls of torch"))
+        print(_wrap("opaque: ", f"{', '.join(report.opaque)}, which stay calls of torch"))
     if report.problems:
         print(f"\nnext: replace these ops, then run\n  {report.next_step}")
         raise typer.Exit(1)
     print(f"next: {report.next_step}")
 
 
-def _described(problem: Problem) -> str:
+def _describe(problem: Problem) -> str:
     """An op, where it first stands, with that line of the user's program, and what to do of it.
 
     One part beneath the other: paths and lines of code are too long for the columns of a table.
@@ -59,15 +59,15 @@ def _described(problem: Problem) -> str:
     return "\n".join(
         (
             f"\n{problem.op}, {times}",
-            _wrapped("  first at  ", problem.where),
+            _wrap("  first at  ", problem.where),
             *([] if code is None else [f"              {code}"]),
-            _wrapped("  why       ", problem.reason),
-            _wrapped("  nearest   ", problem.nearest or "no supported op has a name like it"),
+            _wrap("  why       ", problem.reason),
+            _wrap("  nearest   ", problem.nearest or "no supported op has a name like it"),
         )
     )
 
 
-def _wrapped(label: str, text: str) -> str:
+def _wrap(label: str, text: str) -> str:
     """A label and its text as wide as the terminal; a path stays whole, to be clicked or copied."""
     return textwrap.fill(
         text,

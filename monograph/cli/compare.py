@@ -56,7 +56,7 @@ def compare(
     from monograph.inspect.measure import busy_note
     from monograph.inspect.models import executable_of, find_model
 
-    page = report_file.checked(report)
+    page = report_file.check_path(report)
     ways, types = split_inputs(inputs or ())
     options = Options(
         common.level_name(level),

@@ -139,13 +139,13 @@ def _write(
 
 def _summary(model: str, executable: Executable, seconds: float) -> str:
     """A line or two; the program itself is not asked for, which a cache spares us to make."""
-    from monograph.program.code import Launch, flattened
+    from monograph.program.code import Launch, walk_steps
 
     report, code = executable.report, executable.code
     cached = ", from the cache" if report.cache == "hit" else ""
     kernels = "its calls complete it"
     if code is not None:
-        launched = [step.kernel for step in flattened(code.steps) if isinstance(step, Launch)]
+        launched = [step.kernel for step in walk_steps(code.steps) if isinstance(step, Launch)]
         kernels = f"{_count(set(launched), 'kernel')}, {_count(launched, 'launch', 'es')}"
     lines = [f"{model}: {kernels} ({seconds:.2f} s{cached})"]
     if report.specialised is not None:

@@ -42,12 +42,12 @@ def convert(
     from monograph.inspect.conversion import convert as convert_model
     from monograph.inspect.conversion import format_for, write_files
     from monograph.inspect.inputs import parse_sizes
-    from monograph.inspect.subject import named_subject
+    from monograph.inspect.subject import load_subject
 
     format_ = format_for(output, to)
     common.check_folder(output)
     with common.showing_progress("converting"):
-        subject = named_subject(model, types or ())
+        subject = load_subject(model, types or ())
         made = convert_model(subject, format_, parse_sizes(sizes or ()), seed)
     print(made)
     if made.is_wrong:

@@ -16,9 +16,9 @@ def error_text(error: MonographError) -> str:
     """The error for a terminal; lines that quote somebody's text, and names, are never broken."""
     width = max(40, shutil.get_terminal_size().columns)
     lines = f"error: {error}".splitlines()
-    quoted = _quoted(error)
+    quoted = _find_quoted_lines(error)
     return "\n".join(
-        line if len(line) <= width or line.strip() in quoted else _wrapped(line, width)
+        line if len(line) <= width or line.strip() in quoted else _wrap(line, width)
         for line in lines
     )
 
@@ -34,12 +34,12 @@ def internal_error_text(error: Exception) -> str:
     return error_text(problem)
 
 
-def _quoted(error: MonographError) -> set[str]:
+def _find_quoted_lines(error: MonographError) -> set[str]:
     """The lines of a place after its first: somebody's text, and a mark beneath it."""
     return {line.strip() for line in (error.where or "").splitlines()[1:]}
 
 
-def _wrapped(line: str, width: int) -> str:
+def _wrap(line: str, width: int) -> str:
     indent = " " * (INDENT if line.startswith("  ") else 2)
     return textwrap.fill(
         line,

@@ -46,10 +46,10 @@ def explain(
     from monograph.inspect.models import executable_of, find_model
     from monograph.inspect.pass_steps import PassStep, pass_steps
     from monograph.inspect.profile import profile_calls
-    from monograph.inspect.roofline import measured_roofline
+    from monograph.inspect.roofline import load_or_measure_roofline
     from monograph.inspect.stages import record_stages
 
-    page = report_file.checked(report)
+    page = report_file.check_path(report)
     options = Options(
         common.level_name(level),
         threads,
@@ -77,10 +77,10 @@ def explain(
         if measure and executable.native is not None:
             arrays = make_inputs(executable.graph, {}, chosen, seed=0)
             profile = profile_calls(executable, lambda: executable.run(arrays))
-            roofline = measured_roofline(executable.native.threads)
+            roofline = load_or_measure_roofline(executable.native.threads)
             explained = explained.measured(profile, roofline)
             if explained.is_above_the_roof:
-                roofline = measured_roofline(executable.native.threads, again=True)
+                roofline = load_or_measure_roofline(executable.native.threads, again=True)
                 explained = explained.measured(profile, roofline)
         report_file.write(page, found, options, sizes, measures=measure)
     explained = replace(explained, cache=cached)

@@ -43,7 +43,7 @@ def inspect(
     from monograph.inspect.inputs import parse_sizes
     from monograph.inspect.side_by_side import MOST_GROUPS, text_of
     from monograph.inspect.side_by_side_page import page_of
-    from monograph.inspect.subject import named_subject
+    from monograph.inspect.subject import load_subject
     from monograph.inspect.views import VIEWS, views_of
 
     names = [name.strip() for name in irs.split(",") if name.strip()]
@@ -54,7 +54,7 @@ def inspect(
             expected=", ".join(VIEWS),
         )
     with common.showing_progress("inspecting"):
-        graph = named_subject(model, types or ()).graph
+        graph = load_subject(model, types or ()).graph
         views = views_of(graph, names, parse_sizes(sizes or ()))
     if output is None:
         print(text_of(model, views, None if everything else MOST_GROUPS))

@@ -48,7 +48,7 @@ def profile(
     from monograph.inspect.profile import profile_calls
 
     common.check_folder(output)
-    page = report_file.checked(report)
+    page = report_file.check_path(report)
     ways, types = split_inputs(inputs or ())
     options = Options(
         common.level_name(level),

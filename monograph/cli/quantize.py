@@ -198,10 +198,10 @@ def _profile(
 def _write(graph: Graph, output: Path, target: str | None) -> None:
     from monograph.api import compile
     from monograph.ir.text.files import save_graph
-    from monograph.quantization.export import quantized_to_onnx
+    from monograph.quantization.export import export_quantized
 
     if output.suffix == ".onnx":
-        quantized_to_onnx(graph, output)
+        export_quantized(graph, output)
     elif output.suffix == ".mono":
         compile(graph, target=target).save(output)
     else:

@@ -13,7 +13,7 @@ from monograph.report.models import write_page
 from monograph.report.write import html_path
 
 
-def checked(path: Path | None) -> Path | None:
+def check_path(path: Path | None) -> Path | None:
     """A path that a page can be written to: said before minutes of work, not after them."""
     return None if path is None else html_path(path)
 

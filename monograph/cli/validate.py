@@ -44,7 +44,7 @@ def validate(
     from monograph.inspect.subject import subject_of
     from monograph.inspect.validate import validate as validate_model
 
-    page = report_file.checked(report)
+    page = report_file.check_path(report)
 
     options = Options(
         common.level_name(level),

@@ -43,7 +43,7 @@ from monograph.rewrite import rules as rule_modules
 from monograph.rewrite.driver import watch_rewrites
 from monograph.rewrite.rule import Rule
 from monograph.runtime.compiled import Executable
-from monograph.switches import SWITCHES, switched_off
+from monograph.switches import SWITCHES, switch_off
 from monograph.targets.cpu.build import CpuAssembled, Program
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.target import CpuTarget
@@ -251,7 +251,7 @@ def compile_without(
         watched = _Without(target.name, target.machine, lowering, known)
         chosen = replace(chosen, target=watched)
     with ExitStack() as stack:
-        stack.enter_context(switched_off(*(names[PartKind.SWITCH] - {FUSION})))
+        stack.enter_context(switch_off(*(names[PartKind.SWITCH] - {FUSION})))
         if names[PartKind.RULES]:
             stack.enter_context(_vetoing(names[PartKind.RULES]))
         executable = compile_graph(graph, chosen)
@@ -361,7 +361,7 @@ class _Bench:
         started = time.perf_counter()
         executable, digest, self._active = active_parts(graph, self._options)
         self._reference: list[Array] | None = None
-        self._whole = self._built(executable, digest, time.perf_counter() - started)
+        self._whole = self._build(executable, digest, time.perf_counter() - started)
         self._bare: _Built | None = None
         if self._left > budget / 2:  # a large graph takes long in double precision
             announce("double precision")
@@ -386,7 +386,7 @@ class _Bench:
         if part not in self._active:
             return Effect(part, State.IDLE)
         announce(f"without {part.name}", number, count)
-        return self._measured(part, [part], self._whole, is_slower=True)
+        return self._measure(part, [part], self._whole, is_slower=True)
 
     def nothing(self, parts: Sequence[Part]) -> tuple[_Built | None, RatioSpread | None, str]:
         """The program without any of them, and how many times as fast the whole one is."""
@@ -413,19 +413,21 @@ class _Bench:
         assert self._bare is not None
         announce(f"{part.name} alone")
         others = [each for each in parts if each != part]
-        return self._measured(part, others, self._bare, is_slower=False)
+        return self._measure(part, others, self._bare, is_slower=False)
 
-    def _measured(
+    def _measure(
         self, part: Part, out: Sequence[Part], beside: _Built, *, is_slower: bool
     ) -> Effect:
         if self._left < 0:
             return Effect(part, State.SKIPPED)
         started = time.perf_counter()
-        found = self._tried(part, out, beside, is_slower=is_slower)
+        found = self._try_without(part, out, beside, is_slower=is_slower)
         self._spent.append(time.perf_counter() - started)
         return found
 
-    def _tried(self, part: Part, out: Sequence[Part], beside: _Built, *, is_slower: bool) -> Effect:
+    def _try_without(
+        self, part: Part, out: Sequence[Part], beside: _Built, *, is_slower: bool
+    ) -> Effect:
         # Memory is planned when a program is loaded: its code does not say what it shares.
         known = None if part.name == ARENA_REUSE else beside.digest
         try:
@@ -451,9 +453,9 @@ class _Bench:
     def _compile(self, out: Sequence[Part], known: str | None = None) -> _Built:
         started = time.perf_counter()
         executable, digest = compile_without(self._graph, self._options, out, known)
-        return self._built(executable, digest, time.perf_counter() - started)
+        return self._build(executable, digest, time.perf_counter() - started)
 
-    def _built(self, executable: Executable, digest: str, seconds: float) -> _Built:
+    def _build(self, executable: Executable, digest: str, seconds: float) -> _Built:
         explained = explain_executable(executable)
         memory = explained.memory
         return _Built(

@@ -73,7 +73,7 @@ def _rows(effects: Sequence[Effect]) -> list[str]:
         if each.speedup is None:
             reasons.setdefault(each.reason or each.state.value, []).append(each.part.name)
     for reason, names in reasons.items():
-        lines += _listed(f"  {reason}: ", names)
+        lines += _list_names(f"  {reason}: ", names)
     return lines
 
 
@@ -97,7 +97,7 @@ def _short(nbytes: int) -> str:
     return f"{value:.3g}{unit}" if value >= 1 else f"{value:.2g}{unit}"
 
 
-def _listed(label: str, names: Sequence[str]) -> list[str]:
+def _list_names(label: str, names: Sequence[str]) -> list[str]:
     lines, line = [], label
     for number, name in enumerate(names):
         word = name + ("," if number + 1 < len(names) else "")

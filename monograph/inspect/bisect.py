@@ -35,9 +35,9 @@ from monograph.inspect.subject import Subject, subject_from
 from monograph.inspect.suspects import (
     CALLS_AT_FIRST,
     CALLS_TO_BE_SURE,
-    broken_by_pass,
-    broken_gradient,
-    broken_program,
+    check_gradient,
+    check_pass,
+    check_program,
     without_passes,
     wrong_answers,
 )
@@ -48,7 +48,7 @@ from monograph.ir.text.printer import print_graph
 from monograph.passes.base import Pass
 from monograph.progress import announce
 from monograph.rewrite.driver import Application, limit_rewrites
-from monograph.switches import SWITCHES, switched_off
+from monograph.switches import SWITCHES, switch_off
 
 MOST_DIFFERENT_LINES = 8
 """Of a pass without rules: the lines that it changed, as its rewrite is shown."""
@@ -160,13 +160,13 @@ class _Search:
             if sample.name.startswith(("specials", "zeros", "equal", "ends")):
                 continue  # kinks, where there is no slope
             case = Case(self.subject.graph, sample.arrays)
-            symptom = broken_gradient(case)
+            symptom = check_gradient(case)
             if symptom is None:
                 continue
-            small, tried = reduce_case(case, broken_gradient, self.trials)
+            small, tried = reduce_case(case, check_gradient, self.trials)
             ops = " and ".join(dict.fromkeys(node.op.name for node in _computing(small.graph)))
             step = f"the gradient of {ops}"
-            return self._made("gradient", step, _nodes_text(small.graph), small, sample, tried)
+            return self._make("gradient", step, _nodes_text(small.graph), small, sample, tried)
         return self._nothing()
 
     # What is at fault -----------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class _Search:
             op = where.partition("= ")[2].partition("(")[0] or "an op"
             rewrite = where.splitlines()[0] if where else ""
             step = f"{op}'s own definition"
-            return self._made("as given", step, rewrite, case, sample, 0, symptom=problem.message)
+            return self._make("as given", step, rewrite, case, sample, 0, symptom=problem.message)
         return None
 
     def _in_passes(self, compilation: Compilation, sample: Sample) -> Bisection | None:
@@ -199,7 +199,7 @@ class _Search:
                 continue
             small, tried = reduce_case(case, self._fails_by(each), self.trials)
             rewrite = _guilty_rewrite(each, small)
-            return self._made("pass", str(each), rewrite, small, sample, tried, each=each)
+            return self._make("pass", str(each), rewrite, small, sample, tried, each=each)
         return None
 
     def _behind_passes(
@@ -218,7 +218,7 @@ class _Search:
         error = compilation.error
         if isinstance(error, MonographError) and error.during:
             step = error.during
-        return self._made(
+        return self._make(
             "program", step, rewrite, small, sample, tried, cured_by=cures, options=options
         )
 
@@ -229,13 +229,13 @@ class _Search:
             case = Case(self.subject.graph, sample.arrays)
 
             def fails(case: Case) -> str | None:
-                return broken_program(cached, case) or broken_program(cached, case)
+                return check_program(cached, case) or check_program(cached, case)
 
             if fails(case) is None:
                 return None
             step, cure = "the disk cache", ("cache=False",)
             where = "the program that the cache has for this graph is another's, or damaged"
-            return self._made("cache", step, where, case, sample, 0, cured_by=cure)
+            return self._make("cache", step, where, case, sample, 0, cured_by=cure)
         return None
 
     def _is_wrong(self, compilation: Compilation, case: Case) -> bool:
@@ -245,10 +245,10 @@ class _Search:
         return wrong_answers(compilation.made, case, CALLS_AT_FIRST) is not None
 
     def _fails(self, options: Options) -> Callable[[Case], str | None]:
-        return lambda case: broken_program(options, case)
+        return lambda case: check_program(options, case)
 
     def _fails_by(self, each: Pass) -> Callable[[Case], str | None]:
-        return lambda case: broken_by_pass(each, case)
+        return lambda case: check_pass(each, case)
 
     def _cures(self, case: Case, options: Options) -> tuple[str, ...]:
         """What makes the answer right when it is switched off."""
@@ -262,8 +262,8 @@ class _Search:
         for name, (chosen, off) in ways.items():
             with ExitStack() as stack:
                 if off:
-                    stack.enter_context(switched_off(*off))
-                if broken_program(chosen, case, CALLS_TO_BE_SURE) is None:
+                    stack.enter_context(switch_off(*off))
+                if check_program(chosen, case, CALLS_TO_BE_SURE) is None:
                     found.append(name)
         return tuple(found)
 
@@ -282,7 +282,7 @@ class _Search:
 
     # The result -----------------------------------------------------------------------------------
 
-    def _made(
+    def _make(
         self,
         kind: str,
         step: str,
@@ -320,10 +320,10 @@ class _Search:
 
     def _symptom(self, kind: str, case: Case, each: Pass | None, options: Options) -> str:
         if kind == "gradient":
-            return broken_gradient(case) or ""
+            return check_gradient(case) or ""
         if each is not None:
-            return broken_by_pass(each, case) or ""
-        return broken_program(options, case) or "wrong when it comes from the cache"
+            return check_pass(each, case) or ""
+        return check_program(options, case) or "wrong when it comes from the cache"
 
     def _nothing(self) -> Bisection:
         seconds = time.perf_counter() - self.started
@@ -336,27 +336,27 @@ def _guilty_rewrite(each: Pass, case: Case) -> str:
     """The one rule application that changes the answer, or the lines that the pass changed."""
     announce("halving the rewrites")
     with limit_rewrites() as done:
-        broken_by_pass(each, case)
+        check_pass(each, case)
     low, high = 0, len(done)  # right with `low` rewrites, wrong with `high`
-    if not high or _broken_with(each, case, 0)[0]:
-        return _changed_lines(each, case)
+    if not high or _find_break_with(each, case, 0)[0]:
+        return _diff_lines(each, case)
     while high - low > 1:
         middle = (low + high) // 2
-        if _broken_with(each, case, middle)[0]:
+        if _find_break_with(each, case, middle)[0]:
             high = middle
         else:
             low = middle
-    _, applied = _broken_with(each, case, high)
+    _, applied = _find_break_with(each, case, high)
     guilty = applied[min(high, len(applied)) - 1]
     return f"rule {guilty.rule}: {guilty.node} became {guilty.replacement}"
 
 
-def _broken_with(each: Pass, case: Case, limit: int) -> tuple[bool, list[Application]]:
+def _find_break_with(each: Pass, case: Case, limit: int) -> tuple[bool, list[Application]]:
     with limit_rewrites(limit) as done:
-        return broken_by_pass(each, case) is not None, done
+        return check_pass(each, case) is not None, done
 
 
-def _changed_lines(each: Pass, case: Case) -> str:
+def _diff_lines(each: Pass, case: Case) -> str:
     after = case.graph.clone()
     try:
         each.run(after)

@@ -17,7 +17,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
-def opened_cache() -> Cache:
+def open_disk_cache() -> Cache:
     """The cache that the environment names, even if it is switched off for compiling."""
     config = Config.from_environment()
     found = open_cache(Config(cache=True, cache_dir=config.cache_dir))

@@ -25,14 +25,14 @@ from monograph.inspect.python_files import (
     blaming,
     check_named,
     check_types,
-    declared_examples,
     find_target,
     folder_on_path,
     line_in,
     load_file,
-    made,
+    make_model,
     no_notices,
     other_file,
+    read_examples,
     split_name,
     torch_example,
     uses_torch,
@@ -125,12 +125,12 @@ def _check_python(
     check_named(path, name)
     with folder_on_path(path), no_notices():
         namespace = load_file(path)
-        target, spelled = made(find_target(namespace, path, name), path, name)
+        target, spelled = make_model(find_target(namespace, path, name), path, name)
         check_types(inputs)
         is_torch = uses_torch(namespace, target, ())
         examples: Sequence[Any] = [torch_example(text) if is_torch else text for text in inputs]
         if not examples and not isinstance(target, Graph):
-            examples = declared_examples(namespace, path, model, target)
+            examples = read_examples(namespace, path, model, target)
         # Types with free sizes stay types, and say nothing of whose model it is.
         if not (is_torch if inputs else uses_torch(namespace, target, examples)):
             return _check_own(model, target, examples, path, pipeline)
@@ -160,7 +160,7 @@ def _check_torch(
     from monograph.frontends.torch.typed_examples import example_tensors
 
     tensors, free = example_tensors(examples)
-    program = _captured(capture.export, target, tensors, free, path)
+    program = _capture(capture.export, target, tensors, free, path)
     problems = tuple(find_unsupported(program.graph_module))
     if not problems:
         _check_graph(from_torch(program), pipeline)
@@ -169,7 +169,7 @@ def _check_torch(
     return CheckReport(model, problems, next_step, _opaque_calls(program.graph_module))
 
 
-def _captured(export: Any, target: Any, examples: Sequence[Any], free: Any, path: Path) -> Any:
+def _capture(export: Any, target: Any, examples: Sequence[Any], free: Any, path: Path) -> Any:
     """The program that torch's exporter makes of the model; what stops it names the user's line."""
     try:
         with blaming(path, "the model cannot be captured"):

@@ -22,10 +22,10 @@ def comparison_text(comparison: Comparison) -> str:
     lines += [_row(each) for each in ran]
     for each in ran:
         if each.remark:
-            lines += _wrapped(f"{each.name}: ", each.remark)
+            lines += _wrap(f"{each.name}: ", each.remark)
     for each in comparison.contenders:
         if not each.ran:
-            lines += _wrapped(f"{each.name:<11} ", f"did not run: {each.reason}")
+            lines += _wrap(f"{each.name:<11} ", f"did not run: {each.reason}")
     lines.append(
         f"{comparison.rounds} rounds by turns; × ours: median (95 %); errors against float64"
     )
@@ -43,5 +43,5 @@ def _row(each: Contender) -> str:
     )
 
 
-def _wrapped(label: str, text: str) -> list[str]:
+def _wrap(label: str, text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=label, subsequent_indent=" " * 12)

@@ -181,7 +181,7 @@ def _compare(
             break
         announce(f"comparing on {sample.name}")
         try:
-            expected = _expected(subject, graph, sample)
+            expected = _compute_expected(subject, graph, sample)
         except Exception as error:
             found.is_framework_unfit |= subject.framework is not None
             found.refusals.append(_refusal(sample, subject.framework_name, error))
@@ -222,7 +222,7 @@ def _samples(
     return (each for each in drawn if each.name.split()[0] in ORDINARY)
 
 
-def _expected(subject: Subject, graph: Graph, sample: Sample) -> list[Any]:
+def _compute_expected(subject: Subject, graph: Graph, sample: Sample) -> list[Any]:
     if subject.framework is None:
         return interpret(graph, list(sample.arrays))
     answers = subject.framework(sample.arrays)

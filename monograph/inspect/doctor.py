@@ -115,7 +115,7 @@ def examine(*, measures: bool = True) -> Examination:
     return found
 
 
-def installed() -> dict[str, str]:
+def describe_installation() -> dict[str, str]:
     """What figures depend on, by topic: versions and hardware, and no folder of this machine."""
     found = Examination()
     for look in (_packages, _processor, _gpu):
@@ -281,9 +281,9 @@ def _cache(found: Examination) -> None:
 
 
 def _roofline(found: Examination) -> None:
-    from monograph.inspect.roofline import measured_roofline
+    from monograph.inspect.roofline import load_or_measure_roofline
 
-    found.facts["measured"] = str(measured_roofline())
+    found.facts["measured"] = str(load_or_measure_roofline())
 
 
 def _self_test(found: Examination) -> None:

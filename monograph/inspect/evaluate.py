@@ -16,7 +16,7 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.deadline import call_limit
-from monograph.inspect.precise import precision_of, widened
+from monograph.inspect.precise import precision_of, widen_graph
 from monograph.ir.contents import contents_of
 from monograph.ir.data import Data, raw_bytes
 from monograph.ir.dims import Symbol
@@ -64,7 +64,7 @@ class Evaluator:
 
     def run_wide(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         """The outputs in double precision; a graph that looks at bits has none: an error."""
-        twin = widened(graph, self._wide)
+        twin = widen_graph(graph, self._wide)
         return self.run(twin, _widen_inputs(twin, inputs))
 
     def run_noisy(self, graph: Graph, inputs: Sequence[Any], seed: int) -> list[Any]:
@@ -72,7 +72,7 @@ class Evaluator:
 
         What is a whole number stays: it may count or select something.
         """
-        twin = widened(graph, self._wide)
+        twin = widen_graph(graph, self._wide)
         narrow = dict(zip(twin.nodes, graph.nodes, strict=True))
         generator = np.random.default_rng(seed)
         arrays, bindings = bind_inputs(twin, _widen_inputs(twin, inputs))
@@ -83,7 +83,7 @@ class Evaluator:
                 return results
             types = [value.type for value in narrow[node].results]
             pairs = zip(results, types, strict=True)
-            return tuple(_nudged(result, type_, generator) for result, type_ in pairs)
+            return tuple(_nudge(result, type_, generator) for result, type_ in pairs)
 
         with np.errstate(all="ignore"), call_limit():
             return run_nodes(twin, arrays, evaluate)
@@ -156,7 +156,7 @@ def _widen_inputs(twin: Graph, inputs: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _nudged(array: Any, type_: Any, generator: np.random.Generator) -> Any:
+def _nudge(array: Any, type_: Any, generator: np.random.Generator) -> Any:
     """An array rounded to its own dtype, or moved by a few ulp of it, by the toss of a coin."""
     if not isinstance(type_, TensorType) or not type_.dtype.is_float:
         return array

@@ -21,10 +21,10 @@ from monograph.inspect.pass_steps import PassStep
 from monograph.inspect.profile import Profile
 from monograph.inspect.roofline import Placement, Roofline
 from monograph.inspect.torch_graphs import ExplainedGraphs, explain_graphs, is_torch_compiled
-from monograph.inspect.traffic import bytes_of_buffer, moved_apart, moved_by
+from monograph.inspect.traffic import bytes_moved_by_group, bytes_moved_unfused, bytes_of_buffer
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.program.arena import ArenaPlan
-from monograph.program.code import Code, Interpret, Launch, LibraryCall, SlotKind, flattened
+from monograph.program.code import Code, Interpret, Launch, LibraryCall, SlotKind, walk_steps
 from monograph.program.liveness import arena_requests, copies_of, plan_arena
 from monograph.runtime.compiled import Executable
 from monograph.runtime.kernel_summary import KernelNote, notes_of
@@ -256,20 +256,20 @@ def explain_executable(
         nodes_lowered=0 if program is None else len(executable.lowered),
         groups=len(groups),
         launches=sum(_launches(executable.code).values()),
-        kernels=_noted(executable, bindings)
+        kernels=_explain_stored(executable, bindings)
         if program is None
         else _kernels(program, notes_of(program.kernels), bindings),
         sizes={symbol.name: size for symbol, size in bindings.items()},
-        bytes_apart=sum(moved_apart(fusion, bindings) for fusion in fusions),
-        bytes_moved=sum(sum(moved_by(group, bindings)) for group in groups),
-        bytes_between=_handed_on(program, bindings),
-        arranged=_arranged(program),
+        bytes_apart=sum(bytes_moved_unfused(fusion, bindings) for fusion in fusions),
+        bytes_moved=sum(sum(bytes_moved_by_group(group, bindings)) for group in groups),
+        bytes_between=_count_handed_on(program, bindings),
+        arranged=_count_layouts_chosen(program),
         conversions=_conversions(program, bindings),
         memory=_memory(executable, bindings),
         fallbacks=_fallbacks(executable),
         specialised=report.specialised,
         variants=_variants(executable),
-        served_by=_served_by(executable, bindings),
+        served_by=_find_variant(executable, bindings),
         steps=tuple(steps),
         library_calls=_library_calls(executable.code),
     )
@@ -277,7 +277,7 @@ def explain_executable(
 
 def _library_calls(code: Code | None) -> dict[str, int]:
     """Libraries that a program calls instead of kernels of its own, the most frequent first."""
-    steps = () if code is None else flattened(code.steps)
+    steps = () if code is None else walk_steps(code.steps)
     called = [step for step in steps if isinstance(step, LibraryCall)]
     if code is None:
         return {}
@@ -285,7 +285,7 @@ def _library_calls(code: Code | None) -> dict[str, int]:
     return dict(Counter(names).most_common())
 
 
-def _served_by(executable: Executable, sizes: Mapping[Symbol, int]) -> str | None:
+def _find_variant(executable: Executable, sizes: Mapping[Symbol, int]) -> str | None:
     """Which of a program's variants runs at some sizes, if one does."""
     native = executable.native
     if native is None or native.static:
@@ -347,17 +347,19 @@ def _pass_effects(executable: Executable) -> tuple[PassEffect, ...]:
 def _launches(code: Code | None) -> Counter[str]:
     """How often each kernel is launched, a loop's body counted once."""
     steps = () if code is None else code.steps
-    launches = [step for step in flattened(steps) if isinstance(step, Launch)]
+    launches = [step for step in walk_steps(steps) if isinstance(step, Launch)]
     return Counter(step.kernel for step in launches for _ in range(step.times))
 
 
-def _noted(executable: Executable, sizes: Mapping[Symbol, int]) -> tuple[KernelExplanation, ...]:
+def _explain_stored(
+    executable: Executable, sizes: Mapping[Symbol, int]
+) -> tuple[KernelExplanation, ...]:
     """The kernels of a stored program: each moves what its slots hold."""
     code = executable.code
     if code is None:
         return ()
     launches = _launches(code)
-    steps = {step.kernel: step for step in flattened(code.steps) if isinstance(step, Launch)}
+    steps = {step.kernel: step for step in walk_steps(code.steps) if isinstance(step, Launch)}
 
     def held(slots: Sequence[int]) -> int:
         return sum(evaluate_dim(code.slots[slot].nbytes, sizes) for slot in slots)
@@ -365,11 +367,11 @@ def _noted(executable: Executable, sizes: Mapping[Symbol, int]) -> tuple[KernelE
     def explained(note: KernelNote) -> KernelExplanation:
         step = steps.get(note.name)
         if step is None:
-            return _explained(note, 0, 0, 0)
+            return _explain_kernel(note, 0, 0, 0)
         made = step.outputs // step.times
         slots = step.runs[0]
         inputs, outputs = slots[:-made], slots[-made:]
-        return _explained(note, launches[note.name], held(inputs), held(outputs))
+        return _explain_kernel(note, launches[note.name], held(inputs), held(outputs))
 
     return tuple(explained(note) for note in executable.report.kernels)
 
@@ -383,13 +385,13 @@ def _kernels(
     parts = Counter(id(built.group) for built in program.kernels)
     found = []
     for built, note in zip(program.kernels, notes, strict=True):
-        read, written = moved_by(built.group, sizes)
+        read, written = bytes_moved_by_group(built.group, sizes)
         if parts[id(built.group)] > 1 and built.kernel is not None:
             read = sum(bytes_of_buffer(each, sizes) for each in built.kernel.inputs)
             written = sum(bytes_of_buffer(each, sizes) for each in built.kernel.outputs)
         found.append(
             dataclasses.replace(
-                _explained(note, launches[built.name], read, written),
+                _explain_kernel(note, launches[built.name], read, written),
                 bytes_weights=min(weights.get(built.name, 0), read),
             )
         )
@@ -420,7 +422,7 @@ def _with_flops(
 def _weight_bytes(code: Code, sizes: Mapping[Symbol, int]) -> dict[str, int]:
     """For each kernel the bytes of weights that a launch reads, the most if launches differ."""
     found: dict[str, int] = {}
-    for step in flattened(code.steps):
+    for step in walk_steps(code.steps):
         if isinstance(step, Launch):
             read = {slot for slot in step.slots if code.slots[slot].kind in WEIGHTS}
             nbytes = sum(evaluate_dim(code.slots[slot].nbytes, sizes) for slot in read)
@@ -428,7 +430,7 @@ def _weight_bytes(code: Code, sizes: Mapping[Symbol, int]) -> dict[str, int]:
     return found
 
 
-def _explained(note: KernelNote, launches: int, read: int, written: int) -> KernelExplanation:
+def _explain_kernel(note: KernelNote, launches: int, read: int, written: int) -> KernelExplanation:
     return KernelExplanation(
         note.name,
         note.kind,
@@ -443,7 +445,7 @@ def _explained(note: KernelNote, launches: int, read: int, written: int) -> Kern
     )
 
 
-def _arranged(program: Program | None) -> int:
+def _count_layouts_chosen(program: Program | None) -> int:
     """How many values lie otherwise than row-major, by choice."""
     if program is None:
         return 0
@@ -461,7 +463,7 @@ def _conversions(
     )
 
 
-def _handed_on(program: Program | None, sizes: Mapping[Symbol, int]) -> int:
+def _count_handed_on(program: Program | None, sizes: Mapping[Symbol, int]) -> int:
     """What kernels of one group write for each other, and read."""
     if program is None:
         return 0
@@ -501,6 +503,6 @@ def _fallbacks(executable: Executable) -> dict[str, int]:
         nodes = (text.partition(" = ")[2] or text for text in executable.report.fallbacks)
         names = [text.partition("(")[0] for text in nodes]
     else:
-        calls = [step.call for step in flattened(code.steps) if isinstance(step, Interpret)]
+        calls = [step.call for step in walk_steps(code.steps) if isinstance(step, Interpret)]
         names = [code.fallbacks[call].op.name for call in calls]
     return dict(Counter(names).most_common())

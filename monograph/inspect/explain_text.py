@@ -54,7 +54,7 @@ def _summary(explained: Explanation) -> list[str]:
     shown += f" and {_count(more, 'more input')}" if more > 0 else ""
     lines = [
         explained.model,
-        *(_wrapped(f"  {'inputs':<13}", shown) if shown else []),
+        *(_wrap(f"  {'inputs':<13}", shown) if shown else []),
         _row("nodes", nodes),
         _row("kernels", f"{_count(explained.launches, 'launch')}{distinct}"),
         _row("interpreter", _count(explained.interpreted, "node")),
@@ -74,7 +74,7 @@ def _summary(explained: Explanation) -> list[str]:
     if explained.seconds is not None and explained.roofline is not None:
         cost = f"undisturbed; measuring takes {explained.overhead:.2f} ×"
         lines.append(_row("a call", f"{duration(explained.seconds)} {cost}"))
-        lines += _wrapped(f"  {'machine at best':<17}", str(explained.roofline))
+        lines += _wrap(f"  {'machine at best':<17}", str(explained.roofline))
     return lines
 
 
@@ -95,7 +95,7 @@ def _passes(explained: Explanation) -> list[str]:
     lines = ["passes that changed the graph"]
     for each in explained.passes:
         did = ", ".join(f"{name} {count:,}" for name, count in each.did.items()) or "changed it"
-        lines += _wrapped(f"  {each.name:<20} ", did)
+        lines += _wrap(f"  {each.name:<20} ", did)
     return lines
 
 
@@ -165,7 +165,7 @@ def _layouts(explained: Explanation) -> list[str]:
 def _interpreter(explained: Explanation) -> list[str]:
     lines: list[str] = []
     if explained.specialised is not None:
-        lines += _wrapped("completed by its calls, since ", explained.specialised)
+        lines += _wrap("completed by its calls, since ", explained.specialised)
     if not explained.fallbacks:
         return lines
     lines += [f"in the interpreter: {_count(explained.interpreted, 'node')}"]
@@ -215,20 +215,20 @@ def _kernel(kernel: KernelExplanation, told: bool) -> list[str]:
     moved = f"reads {readable(kernel.bytes_read)}, writes {readable(kernel.bytes_written)}"
     lines = [
         kernel.name,
-        *_wrapped("  ", f"{kernel.kind} over {kernel.space}{times}; {moved}"),
-        *_wrapped("  how  ", kernel.schedule),
-        *_wrapped("  time ", _time(kernel)),
+        *_wrap("  ", f"{kernel.kind} over {kernel.space}{times}; {moved}"),
+        *_wrap("  how  ", kernel.schedule),
+        *_wrap("  time ", _time(kernel)),
     ]
     if told:
         return [*lines, "  another part of the same group"]
     for node in kernel.nodes[:MOST_NODES]:
-        lines += _wrapped("     ", node)
+        lines += _wrap("     ", node)
     if len(kernel.nodes) > MOST_NODES:
         lines.append(f"     and {len(kernel.nodes) - MOST_NODES} more nodes")
-    for reason in _gathered(kernel.together):
-        lines += _wrapped("  +  ", reason)
+    for reason in _gather_reasons(kernel.together):
+        lines += _wrap("  +  ", reason)
     for reason in kernel.apart:
-        lines += _wrapped("  -  ", reason)
+        lines += _wrap("  -  ", reason)
     return lines
 
 
@@ -245,7 +245,7 @@ def _time(kernel: KernelExplanation) -> str:
     return f"{text}; {place.reached:.0%} of {roof} ({rates})"
 
 
-def _gathered(reasons: Sequence[str]) -> list[str]:
+def _gather_reasons(reasons: Sequence[str]) -> list[str]:
     """Reasons, those for which a value stays inside in one sentence if there are many."""
     inside = [match for match in map(_INSIDE.fullmatch, reasons) if match is not None]
     if len(inside) <= FEW_REASONS:
@@ -263,7 +263,7 @@ def _figure(label: str, size: int, remark: str = "") -> str:
     return f"  {label:<26}{readable(size):>12}  {remark}".rstrip()
 
 
-def _wrapped(label: str, text: str) -> list[str]:
+def _wrap(label: str, text: str) -> list[str]:
     return textwrap.wrap(
         text,
         width=WIDTH,

@@ -13,7 +13,7 @@ from monograph.compiler import Options, compile_graph
 from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.inspect.extract import Case, all_values, extract, is_data
-from monograph.inspect.suspects import broken_program, without_passes
+from monograph.inspect.suspects import check_program, without_passes
 from monograph.ir.graph import Graph
 from monograph.progress import announce
 from monograph.targets.base import EmittedKernel, Program
@@ -45,7 +45,7 @@ def guilty_kernels(case: Case, options: Options) -> list[GuiltyKernel]:
     if len(groups) > 1:
         guilty = _first_wrong(executable.lowered, case, groups, options)
         suspects = suspects if guilty is None else {id(guilty)}
-    return [_described(each) for each in program.kernels if id(each.group) in suspects]
+    return [_describe(each) for each in program.kernels if id(each.group) in suspects]
 
 
 def _groups(program: Program) -> Iterator[Group]:
@@ -66,7 +66,7 @@ def _first_wrong(lowered: Graph, case: Case, groups: list[Group], options: Optio
         if end < 0:  # in the body of a loop or a branch
             continue
         upto = [node for node in lowered.nodes if order[node] <= end and not is_data(node)]
-        if broken_program(without_passes(options), extract(lowered, upto, values)) is not None:
+        if check_program(without_passes(options), extract(lowered, upto, values)) is not None:
             return group
     return None
 
@@ -75,5 +75,5 @@ def _end(pair: tuple[int, Group]) -> int:
     return pair[0]
 
 
-def _described(kernel: EmittedKernel) -> GuiltyKernel:
+def _describe(kernel: EmittedKernel) -> GuiltyKernel:
     return GuiltyKernel(kernel.name, "; ".join(map(repr, kernel.group.nodes)), kernel.summary)

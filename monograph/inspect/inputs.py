@@ -126,7 +126,7 @@ def make_inputs(
     generator = np.random.default_rng(seed)
     arrays = []
     for value in graph.inputs:
-        made = _made(value, ways.get(value.name, "random"), bindings, generator)
+        made = _make_input(value, ways.get(value.name, "random"), bindings, generator)
         arrays.append(read.get(value.name, made))
     return arrays
 
@@ -143,12 +143,12 @@ def _read(name: str, way: str) -> Array:
         array: Array = np.load(way, allow_pickle=False)
     except (ValueError, EOFError, OSError) as problem:
         raise InputError(
-            f"input {name!r}: {way} is not a NumPy file", found=_said(problem)
+            f"input {name!r}: {way} is not a NumPy file", found=_describe_problem(problem)
         ) from None
     return array
 
 
-def _said(problem: Exception) -> str:
+def _describe_problem(problem: Exception) -> str:
     """What is wrong with a file; NumPy takes what it does not know for a pickle."""
     return "bytes of another kind" if "pickled" in str(problem) else str(problem)
 
@@ -161,10 +161,12 @@ def _read_all(path: str) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as problem:
-        raise InputError(f"{path} is not a .npz file of arrays", found=_said(problem)) from None
+        raise InputError(
+            f"{path} is not a .npz file of arrays", found=_describe_problem(problem)
+        ) from None
 
 
-def _made(
+def _make_input(
     value: Value, way: str, bindings: Mapping[Symbol, int], generator: np.random.Generator
 ) -> Array:
     """An array of the value's type."""
@@ -172,14 +174,14 @@ def _made(
         raise InputError(f"input {value.name!r} cannot be made up", found=str(value.type))
     shape = tuple(evaluate_dim(dim, bindings) for dim in value.type.shape)
     try:
-        return _filled(value, way, shape, generator)
+        return _fill_input(value, way, shape, generator)
     except (MemoryError, ValueError) as problem:  # also of more elements than an index counts
         raise InputError(
             f"input {value.name!r} is too large to be made up", found=f"{list(shape)}: {problem}"
         ) from None
 
 
-def _filled(
+def _fill_input(
     value: Value, way: str, shape: tuple[int, ...], generator: np.random.Generator
 ) -> Array:
     dtype = value.dtype.numpy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from monograph.errors import InputError
 from monograph.fusion.text import fusion_text
-from monograph.inspect.planned import planned_graph
+from monograph.inspect.planned import plan_graph
 from monograph.ir.text.printer import print_graph
 from monograph.kernel.text import kernel_text, nest_text
 from monograph.runtime.compiled import Executable
@@ -36,9 +36,9 @@ def listing(executable: Executable, stage: str) -> str:
     if stage == "ir":
         return print_graph(executable.lowered) + "\n"
     if stage == "planned":
-        return f"{planned_graph(executable)}\n"
+        return f"{plan_graph(executable)}\n"
     if stage in _OF_ANY_TARGET:
-        return _OF_ANY_TARGET[stage](_compiled(executable))
+        return _OF_ANY_TARGET[stage](_require_compiled(executable))
     return _WRITERS[stage](_program(executable, stage))
 
 
@@ -51,21 +51,21 @@ def stages_of(program: base.Program) -> tuple[str, ...]:
 
 def sources(executable: Executable) -> dict[str, str]:
     """The source of each kernel of a program, as its target writes it: LLVM IR, or Triton."""
-    return {kernel.name: kernel.text for kernel in _compiled(executable).kernels}
+    return {kernel.name: kernel.text for kernel in _require_compiled(executable).kernels}
 
 
 def write_listings(executable: Executable, folder: Path) -> list[Path]:
     """Every stage's text, each in a file of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for stage in stages_of(_compiled(executable)):
+    for stage in stages_of(_require_compiled(executable)):
         path = folder / FILES[stage]
         path.write_text(listing(executable, stage))
         written.append(path)
     return written
 
 
-def _compiled(executable: Executable) -> base.Program:
+def _require_compiled(executable: Executable) -> base.Program:
     program = executable.program
     if program is None:
         raise InputError(
@@ -78,7 +78,7 @@ def _compiled(executable: Executable) -> base.Program:
 
 def _program(executable: Executable, stage: str) -> Program:
     """The program, made again where assembly is wanted that was not kept."""
-    program = _compiled(executable)
+    program = _require_compiled(executable)
     if not isinstance(program, Program):
         raise InputError(
             f"{stage} is a stage of programs for processors", expected=", ".join(stages_of(program))

@@ -21,13 +21,13 @@ from monograph.inspect.python_files import (
     blaming,
     check_named,
     check_types,
-    declared_examples,
     find_target,
     folder_on_path,
     load_file,
-    made,
+    make_model,
     no_notices,
     other_file,
+    read_examples,
     split_name,
     torch_examples,
     uses_torch,
@@ -111,7 +111,7 @@ def _python_model(text: str, path: Path, name: str, types: Sequence[str]) -> Mod
     check_named(path, name)
     with folder_on_path(path), no_notices():
         namespace = load_file(path)
-        subject, _ = made(find_target(namespace, path, name), path, name)
+        subject, _ = make_model(find_target(namespace, path, name), path, name)
         if isinstance(subject, Graph):
             return Model(text, path, subject)
         if not callable(subject):
@@ -122,7 +122,7 @@ def _python_model(text: str, path: Path, name: str, types: Sequence[str]) -> Mod
             )
         check_types(types)
         if not types:
-            examples = tuple(declared_examples(namespace, path, text, subject))
+            examples = tuple(read_examples(namespace, path, text, subject))
             return Model(text, path, subject, examples, uses_torch(namespace, subject, examples))
         if not uses_torch(namespace, subject, ()):
             return Model(text, path, subject, tuple(types))

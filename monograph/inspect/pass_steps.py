@@ -13,7 +13,7 @@ from monograph.dataclass import dataclass
 from monograph.fusion.group import is_stored
 from monograph.fusion.regions import Fusions, fuse_regions
 from monograph.inspect.stages import StageGraph
-from monograph.inspect.traffic import Sizes, bytes_of, moved_by
+from monograph.inspect.traffic import Sizes, bytes_moved_by_group, bytes_of
 from monograph.ir.dims import evaluate_dim
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ops.control import Scan
@@ -74,7 +74,7 @@ def figures_of(graph: Graph, target: Target, sizes: Mapping[str, int] | None = N
     times = runs_of(lowered, bindings)
     groups = [(each, group) for each, fusion in fusions.items() for group in fusion.groups]
     kernels = [group for _, group in groups if not _is_free(group.nodes)]
-    moved = sum(times[each] * sum(moved_by(group, bindings)) for each, group in groups)
+    moved = sum(times[each] * sum(bytes_moved_by_group(group, bindings)) for each, group in groups)
     return Figures(len(graph), len(kernels), moved, peak_of(lowered, fusions, bindings))
 
 

@@ -34,8 +34,8 @@ from monograph.program.code import (
     Slot,
     SlotKind,
     Step,
-    flattened,
-    touched,
+    list_slots,
+    walk_steps,
 )
 from monograph.program.liveness import arena_requests
 from monograph.runtime.compiled import Executable
@@ -50,7 +50,7 @@ class PlannedGraph:
     remarks: dict[Node, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return planned_text(self)
+        return format_plan(self)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class _Place:
     over: int | None
 
 
-def planned_graph(executable: Executable, sizes: Mapping[str, int] | None = None) -> PlannedGraph:
+def plan_graph(executable: Executable, sizes: Mapping[str, int] | None = None) -> PlannedGraph:
     """The lowered graph with its memory; places are those at the given symbolic sizes."""
     program = executable.program
     if program is None:
@@ -81,7 +81,7 @@ def planned_graph(executable: Executable, sizes: Mapping[str, int] | None = None
     return _Planner(executable, program, sizes or {}).run()
 
 
-def planned_text(planned: PlannedGraph) -> str:
+def format_plan(planned: PlannedGraph) -> str:
     """The graph as text, with the remarks as comments behind its nodes."""
     lines = print_graph(planned.graph).splitlines()
     nodes = iter(planned.graph.nodes)
@@ -148,7 +148,7 @@ class _Planner:
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for number, turn in enumerate(turns):
-            for slot in _touched(turn.steps):
+            for slot in _walk_slots(turn.steps):
                 if slot in self.places:
                     first.setdefault(slot, number)
                     last[slot] = number
@@ -252,7 +252,7 @@ class _Planner:
             self._free(slot)
 
 
-def _touched(steps: tuple[Step, ...]) -> Iterator[int]:
+def _walk_slots(steps: tuple[Step, ...]) -> Iterator[int]:
     """Every slot that steps read or write, those inside others too."""
-    for step in flattened(steps):
-        yield from touched(step)
+    for step in walk_steps(steps):
+        yield from list_slots(step)

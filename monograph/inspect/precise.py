@@ -58,7 +58,7 @@ class Verdict:
 def double_precision(graph: Graph, inputs: Sequence[Any]) -> list[Array] | None:
     """The graph's outputs in double precision; None if it has no such form (it looks at bits)."""
     try:
-        twin = widened(graph)
+        twin = widen_graph(graph)
         arrays = [
             np.asarray(array).astype(value.dtype.numpy)
             if isinstance(value.type, TensorType)
@@ -70,7 +70,7 @@ def double_precision(graph: Graph, inputs: Sequence[Any]) -> list[Array] | None:
         return None
 
 
-def widened(graph: Graph, known: dict[Data, Data] | None = None) -> Graph:
+def widen_graph(graph: Graph, known: dict[Data, Data] | None = None) -> Graph:
     """The graph with every float a double; ``known`` keeps contents that were widened before."""
     known = {} if known is None else known
     result = Graph(graph.name)
@@ -82,7 +82,7 @@ def widened(graph: Graph, known: dict[Data, Data] | None = None) -> Graph:
         copy = result.create(
             make(node.op.name, **changed),
             [mapping[operand] for operand in node.operands],
-            regions=[widened(region, known) for region in node.regions],
+            regions=[widen_graph(region, known) for region in node.regions],
             names=[value.name for value in node.results],
             location=node.location,
         )
@@ -116,9 +116,9 @@ def judge(got: Array, other: Array, reference: Array | None, noisy: Noise | None
         return Verdict(word, difference, error, other_error)
     remark = "the program magnifies rounding"
     if noisy is not None:
-        wrong &= ~_explained(got, reference, noisy(NOISE_DRAWS))
+        wrong &= ~_is_within_noise(got, reference, noisy(NOISE_DRAWS))
         if 0 < wrong.mean() <= MOST_FEW_WRONG:
-            wrong &= ~_explained(got, reference, noisy(MORE_NOISE_DRAWS))
+            wrong &= ~_is_within_noise(got, reference, noisy(MORE_NOISE_DRAWS))
     if wrong.any():
         remark = _first_of(wrong, got, other)
     word = "wrong" if wrong.any() else "within rounding"
@@ -155,7 +155,7 @@ def _slack(got: Array, reference: Array) -> Array:
     return np.asarray(each + ACCUMULATION_ULPS * eps * (usual if np.isfinite(usual) else 0.0))
 
 
-def _explained(got: Array, reference: Array, draws: Sequence[Array]) -> Array:
+def _is_within_noise(got: Array, reference: Array, draws: Sequence[Array]) -> Array:
     """Where noise on the way moves the reference as far as an answer is from it."""
     if not _is_float(got):
         same = [got == each.astype(got.dtype) for each in draws]

@@ -89,7 +89,7 @@ def _may_be_meant(value: Any, namespace: ModuleType) -> bool:
     return is_module or (callable(value) and defined_here)
 
 
-def made(target: Any, path: Path, name: str) -> tuple[Any, str]:
+def make_model(target: Any, path: Path, name: str) -> tuple[Any, str]:
     """The model, and how to spell it: a class stands for an object made with no arguments."""
     if not isinstance(target, type):
         return target, name
@@ -112,7 +112,7 @@ def uses_torch(namespace: ModuleType, target: Any, examples: Sequence[Any]) -> b
     )
 
 
-def declared_examples(namespace: ModuleType, path: Path, model: str, target: Any) -> Sequence[Any]:
+def read_examples(namespace: ModuleType, path: Path, model: str, target: Any) -> Sequence[Any]:
     """What the file says of its inputs, under ``example_inputs``: a tuple, or a function of it.
 
     If it says nothing, a model of transformers has dummy inputs of its own.

@@ -48,12 +48,12 @@ class _Trials:
 def reduce_case(case: Case, fails: Fails, trials: int = MOST_TRIALS) -> tuple[Case, int]:
     """A smaller case that still fails, and how many were tried."""
     failing = _Trials(fails, trials)
-    for step in (_fixed, _fewer_nodes, _smaller_sizes, _weights_as_inputs, _plainer):
+    for step in (_fix_sizes, _fewer_nodes, _smaller_sizes, _weights_as_inputs, _plainer):
         case = step(case, failing)
     return case, failing.tried
 
 
-def _fixed(case: Case, failing: _Trials) -> Case:
+def _fix_sizes(case: Case, failing: _Trials) -> Case:
     if not case.graph.symbols():
         return case
     fixed = fix_sizes(case)
@@ -90,7 +90,7 @@ def _smaller_sizes(case: Case, failing: _Trials) -> Case:
             for new in dict.fromkeys((1, 2, 3, old // 2, old - 1)):
                 if not 0 < new < old:
                     continue
-                smaller = _attempt(partial(_resized, case, old, new))
+                smaller = _attempt(partial(_resize_case, case, old, new))
                 if failing(smaller) and smaller is not None:
                     case, changed = smaller, True
                     break
@@ -139,7 +139,7 @@ def _sizes(graph: Graph) -> set[int]:
     return {dim for shape in shapes for dim in shape if isinstance(dim, int) and dim > 1}
 
 
-def _resized(case: Case, old: int, new: int) -> Case:
+def _resize_case(case: Case, old: int, new: int) -> Case:
     """The case with a size replaced in types, attributes and contents; what does not fit raises."""
     graph = Graph(case.graph.name)
     mapping: dict[Value, Value] = {}
@@ -151,7 +151,7 @@ def _resized(case: Case, old: int, new: int) -> Case:
     for node in case.graph.nodes:
         if node.regions:
             raise MonographError("regions keep their sizes")
-        attributes = {k: _replaced(v, old, new) for k, v in node.op.attributes().items()}
+        attributes = {k: _replace_size(v, old, new) for k, v in node.op.attributes().items()}
         copy = graph.create(
             make(node.op.name, **attributes),
             [mapping[operand] for operand in node.operands],
@@ -162,7 +162,7 @@ def _resized(case: Case, old: int, new: int) -> Case:
     return Case(graph, tuple(inputs))
 
 
-def _replaced(attribute: Any, old: int, new: int) -> Any:
+def _replace_size(attribute: Any, old: int, new: int) -> Any:
     if isinstance(attribute, tuple):
         return tuple(new if type(each) is int and each == old else each for each in attribute)
     if isinstance(attribute, ArrayData):

@@ -26,7 +26,7 @@ from monograph.config import Config
 from monograph.dataclass import dataclass
 from monograph.inspect.stream_kernels import ARRAYS_MOVED, STEP, StreamKernels
 from monograph.ir.types import Array
-from monograph.program.records import exactly, typed
+from monograph.program.records import exactly, require_type
 from monograph.progress import announce
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import cache_key, open_cache
@@ -136,7 +136,7 @@ def threads(count: int) -> str:
     return f"{count} thread" if count == 1 else f"{count} threads"
 
 
-def measured_roofline(count: int | None = None, *, again: bool = False) -> Roofline:
+def load_or_measure_roofline(count: int | None = None, *, again: bool = False) -> Roofline:
     """This machine's roofs with so many threads, from the disk cache if they were measured before.
 
     Measuring takes about a second. ``again`` measures in any case, and keeps the best of both.
@@ -160,8 +160,8 @@ def measured_roofline(count: int | None = None, *, again: bool = False) -> Roofl
 
 
 def _read(manifest: object) -> Roofline:
-    given = typed(manifest, dict)
-    levels = [typed(each, dict) for each in exactly(given["levels"], 3)]
+    given = require_type(manifest, dict)
+    levels = [require_type(each, dict) for each in exactly(given["levels"], 3)]
     return Roofline(
         given["machine"],
         given["threads"],
@@ -202,12 +202,16 @@ def _arrays(kernel: str, nbytes: int, count: int) -> list[list[Array]]:
     moved = ARRAYS_MOVED[kernel]
     length = nbytes // moved // 4 // STEP * STEP
     return [
-        [_aligned(length), _aligned(length), _aligned(length if moved > 2 else STEP)]
+        [
+            _allocate_aligned(length),
+            _allocate_aligned(length),
+            _allocate_aligned(length if moved > 2 else STEP),
+        ]
         for _ in range(count)
     ]
 
 
-def _aligned(length: int) -> Array:
+def _allocate_aligned(length: int) -> Array:
     """Ones that begin at a line of the cache, as vector stores require."""
     room = np.ones(length + LINE // 4, np.float32)
     skipped = -room.ctypes.data % LINE // 4

@@ -34,7 +34,7 @@ def onnxruntime(graph: Graph, source: Path | None, inputs: Sequence[Array], thre
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
-    model = _exported(graph) if source is None else str(source)
+    model = _export(graph) if source is None else str(source)
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_inputs()]
     feed = dict(zip(names, inputs, strict=True))
@@ -57,7 +57,7 @@ def openvino(graph: Graph, source: Path | None, inputs: Sequence[Array], threads
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    model = core.read_model(_exported(graph) if source is None else str(source))
+    model = core.read_model(_export(graph) if source is None else str(source))
     compiled = core.compile_model(model, "CPU", settings)
     request = compiled.create_infer_request()
     for number, array in enumerate(inputs):
@@ -141,7 +141,7 @@ def need(package: str, hint: str) -> None:
         raise InputError(f"{package} is not installed", hint=hint)
 
 
-def _exported(graph: Graph) -> bytes:
+def _export(graph: Graph) -> bytes:
     need("onnx", "pip install 'monograph[onnx]'")
     from monograph.exporters.onnx import to_onnx
 

@@ -97,7 +97,7 @@ def draw_samples(
         yield Sample("given", tuple(given), {})
 
 
-def oversized(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[str]:
+def list_oversized(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[str]:
     """The samples that are not drawn, because an input of them would be too large."""
     extremes = _extreme_sizes(graph, dict(sizes or {}), fitting=False)
     return [_name("normal", bindings) for bindings in extremes]

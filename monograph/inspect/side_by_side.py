@@ -80,7 +80,7 @@ def align(views: Sequence[View]) -> list[SourceLineGroup]:
     known = {_line_key(line.location) for line in lines} - {None}
     by_module = len(lines) > LINES_PER_SOURCE_LINE * max(len(known), 1)
     key_of = _module_key if by_module else _line_key
-    runs = [_runs(list(_keyed(view.lines, key_of))) for view in views]
+    runs = [_runs(list(_key_lines(view.lines, key_of))) for view in views]
     leader = max(zip(views, runs, strict=True), key=_leads, default=(None, []))[1]
     keys = [key for key, _ in leader] or [None]
     slots: list[list[list[Line]]] = [[[] for _ in views] for _ in keys]
@@ -126,7 +126,7 @@ def _module_key(location: Location | None) -> Key:
     return None if location is None else (location.scope, 0)
 
 
-def _keyed(
+def _key_lines(
     lines: Sequence[Line], key_of: Callable[[Location | None], Key]
 ) -> Iterator[tuple[Key, Line]]:
     """Each line with its key, or that of the line before it if it has none."""

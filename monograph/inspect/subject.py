@@ -44,7 +44,7 @@ class Subject:
     framework_name: str = "the interpreter"
 
 
-def named_subject(text: str, types: Sequence[str] = ()) -> Subject:
+def load_subject(text: str, types: Sequence[str] = ()) -> Subject:
     """The model that the command line names."""
     return subject_of(find_model(text, types))
 
@@ -56,7 +56,7 @@ def subject_from(model: Any, inputs: Sequence[Any], *, dynamic_shapes: Any = Non
     name = getattr(model, "__name__", None) or type(model).__name__
     path = Path(model) if isinstance(model, str | Path) else Path("model.py")
     if isinstance(model, str | Path):
-        return named_subject(str(model), [each for each in inputs if isinstance(each, str)])
+        return load_subject(str(model), [each for each in inputs if isinstance(each, str)])
     is_torch = _is_torch(model, inputs)
     found = Model(str(name), path, model, tuple(inputs), is_torch, dynamic_shapes)
     return subject_of(found)

@@ -1,7 +1,7 @@
 """Ways to run a case, and what each says is wrong: the tests that reduction and bisection repeat.
 
-``broken_by_pass`` interprets a graph before and after a pass, ``broken_program`` calls what is
-compiled of it, ``broken_gradient`` differentiates it and compares with finite differences.
+``check_pass`` interprets a graph before and after a pass, ``check_program`` calls what is
+compiled of it, ``check_gradient`` differentiates it and compares with finite differences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from monograph.compiler import Options, compile_graph
 from monograph.errors import MonographError
 from monograph.inspect.evaluate import Evaluator, noise_of
 from monograph.inspect.extract import Case
-from monograph.inspect.precise import judge, widened
+from monograph.inspect.precise import judge, widen_graph
 from monograph.ir.data import raw_bytes
 from monograph.ir.graph import Graph
 from monograph.ir.verify import verify
@@ -36,7 +36,7 @@ SLOPE_STEP = 2.0**-20
 MAX_SLOPE_ERROR = 1e-4
 
 
-def broken_by_pass(each: Pass, case: Case) -> str | None:
+def check_pass(each: Pass, case: Case) -> str | None:
     """What a pass does to the answer of a graph; None if it keeps it."""
     after = case.graph.clone()
     try:
@@ -52,7 +52,7 @@ def broken_by_pass(each: Pass, case: Case) -> str | None:
     return _compare(evaluator, case, got)
 
 
-def broken_program(options: Options, case: Case, calls: int = CALLS) -> str | None:
+def check_program(options: Options, case: Case, calls: int = CALLS) -> str | None:
     """What is wrong with the answers of a compiled program; None if they are right."""
     try:
         executable = compile_graph(case.graph, options)
@@ -97,14 +97,14 @@ def leave_other_results(executable: Executable, inputs: Sequence[Any]) -> None:
         executable.run(others)
 
 
-def broken_gradient(case: Case) -> str | None:
+def check_gradient(case: Case) -> str | None:
     """Where the gradient is not the slope; None if it is, or if there is none.
 
     In double precision, the gradient times a direction is compared with what moving a little in
     that direction changes.
     """
     try:
-        graph = _scalar(widened(case.graph))
+        graph = _scalar(widen_graph(case.graph))
         gradients = grad(graph)
     except MonographError:
         return None

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
-from monograph.program.code import Copy, Interpret, Launch, flattened
+from monograph.program.code import Copy, Interpret, Launch, walk_steps
 from monograph.program.liveness import alive_bytes, begin_times
 from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu.native import Native
@@ -68,13 +68,13 @@ class Call:
         given its part of the time: all add up to no more than the call.
         """
         found: dict[str, list[float]] = {}
-        parts = divided([(span.began, span.ended) for span in self.launches])
+        parts = divide_overlaps([(span.began, span.ended) for span in self.launches])
         for span, part in zip(self.launches, parts, strict=True):
             found.setdefault(span.name, []).append(part)
         return found
 
 
-def divided(spans: Sequence[tuple[float, float]]) -> list[float]:
+def divide_overlaps(spans: Sequence[tuple[float, float]]) -> list[float]:
     """The length of each span; where several overlap, the time is divided among them."""
     changes = sorted(
         [(began, 1, number) for number, (began, _) in enumerate(spans)]
@@ -195,7 +195,7 @@ class _Program:
         self.native = native
         self.recorder = Recorder(native)
         self._label = label
-        self._steps = list(flattened(native.program.steps))
+        self._steps = list(walk_steps(native.program.steps))
         self._codes = native.program.codes
         self._firsts: dict[str, str] = {}
         for step in self._steps:

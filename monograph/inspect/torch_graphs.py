@@ -64,14 +64,14 @@ class ExplainedGraphs:
 def _page(graph: ExplainedGraph) -> str:
     lines = []
     if graph.end is not None and graph.role != "backward":
-        lines += _wrapped("ends early", graph.end)
+        lines += _wrap("ends early", graph.end)
     if graph.left_to_torch:
-        lines += _wrapped("left to torch", ", ".join(graph.left_to_torch))
+        lines += _wrap("left to torch", ", ".join(graph.left_to_torch))
     heading, _, rest = str(graph.explanation).partition("\n")
     return "\n".join([heading, *lines, rest])
 
 
-def _wrapped(label: str, text: str) -> list[str]:
+def _wrap(label: str, text: str) -> list[str]:
     indent = f"  {label:<13}"
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=" " * len(indent))
 

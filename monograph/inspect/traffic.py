@@ -33,13 +33,13 @@ def bytes_of_buffer(buffer: Buffer, sizes: Sizes) -> int:
     return evaluate_dim(shape_product(buffer.shape), sizes) * buffer.dtype.numpy.itemsize
 
 
-def moved_apart(fusion: Fusion, sizes: Sizes) -> int:
+def bytes_moved_unfused(fusion: Fusion, sizes: Sizes) -> int:
     """What every node of a graph would move if it were a kernel of its own."""
     nodes = dict.fromkeys(node for group in fusion.groups for node in group.nodes)
     return sum(_by_node(node, sizes) for node in nodes)
 
 
-def moved_by(group: Group, sizes: Sizes) -> tuple[int, int]:
+def bytes_moved_by_group(group: Group, sizes: Sizes) -> tuple[int, int]:
     """What a kernel reads and writes."""
     if len(group.nodes) == 1 and is_view(group.nodes[0]):
         return 0, 0

@@ -29,7 +29,7 @@ from monograph.inspect.precise import (
     precision_of,
     relative_error,
 )
-from monograph.inspect.samples import Sample, draw_samples, oversized
+from monograph.inspect.samples import Sample, draw_samples, list_oversized
 from monograph.inspect.stages import Compilation, StageGraph, record_stages
 from monograph.inspect.subject import Subject, subject_from
 from monograph.inspect.suspects import leave_other_results
@@ -145,7 +145,7 @@ def validate(
     checker = _Checker(subject, compilation)
     drawn = list(draw_samples(subject.graph, subject.given, sizes, seed, subject.state))
     begun: list[str] = []
-    skipped = [f"{name}: too large to be made up" for name in oversized(subject.graph, sizes)]
+    skipped = [f"{name}: too large to be made up" for name in list_oversized(subject.graph, sizes)]
     for sample in drawn:
         if begun and time.perf_counter() - started > seconds:
             skipped.append(f"{sample.name}: no time left of {seconds:g} s")
@@ -237,7 +237,7 @@ class _Checker:
         """The worst that was found of the program, or that it could not be compiled."""
         error = self.compilation.error
         if error is not None:
-            return StepVerdict("compiled program", "wrong", np.inf, remark=_told(error))
+            return StepVerdict("compiled program", "wrong", np.inf, remark=_describe_problem(error))
         return _worst(self._program) if self._program else None
 
     @property
@@ -297,8 +297,8 @@ class _Comparison:
             after = evaluator.run(stage.graph, sample.arrays)
             wide = None if wide_before is None else evaluator.run_wide(stage.graph, sample.arrays)
         except MonographError as problem:
-            return self._failed(problem), before, wide_before
-        found = [self._judged(k, got, before[k]) for k, got in enumerate(after)]
+            return self._fail(problem), before, wide_before
+        found = [self._judge(k, got, before[k]) for k, got in enumerate(after)]
         worst = _worst(found) if found else StepVerdict(self.step, "exact", sample=self.sample)
         if wide is None or wide_before is None:
             return worst, after, None
@@ -310,11 +310,11 @@ class _Comparison:
             leave_other_results(self.checker.executable, sample.arrays)
             got = self.checker.executable.run(list(sample.arrays))
         except MonographError as problem:
-            return self._failed(problem)
-        found = [self._judged(k, each, answers[k]) for k, each in enumerate(got)]
+            return self._fail(problem)
+        found = [self._judge(k, each, answers[k]) for k, each in enumerate(got)]
         return _worst(found) if found else StepVerdict(self.step, "exact", sample=self.sample)
 
-    def _judged(self, output: int, got: Any, other: Any) -> StepVerdict:
+    def _judge(self, output: int, got: Any, other: Any) -> StepVerdict:
         if not isinstance(got, np.ndarray) or got.dtype.kind in "OSU":
             word = "exact" if np.array_equal(got, other) else "wrong"
             return self._verdict(Verdict(word, 0.0, None, None), output)
@@ -334,8 +334,10 @@ class _Comparison:
             remark=verdict.remark,
         )
 
-    def _failed(self, problem: Exception) -> StepVerdict:
-        return StepVerdict(self.step, "wrong", np.inf, sample=self.sample, remark=_told(problem))
+    def _fail(self, problem: Exception) -> StepVerdict:
+        return StepVerdict(
+            self.step, "wrong", np.inf, sample=self.sample, remark=_describe_problem(problem)
+        )
 
     def _with_drift(self, verdict: StepVerdict, wide: list[Any], before: list[Any]) -> StepVerdict:
         """The verdict, with how far the answer in double precision moved."""
@@ -382,7 +384,7 @@ def _worst(found: Sequence[StepVerdict]) -> StepVerdict:
     return dataclasses.replace(chosen, drift=max(drifts, default=None))
 
 
-def _told(problem: Exception) -> str:
+def _describe_problem(problem: Exception) -> str:
     if isinstance(problem, MonographError):
         return f"fails: {problem.message}"
     return f"fails: {type(problem).__name__}: {problem}"

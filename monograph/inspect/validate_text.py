@@ -21,7 +21,7 @@ MEANINGS = {
 def validation_text(found: Validation) -> str:
     """The page."""
     lines = [found.model, *row("verdict", _verdict(found))]
-    lines += row("compared", _compared(found))
+    lines += row("compared", _format_comparison(found))
     for each in found.skipped:
         lines += row("not run", each)
     for note in found.notes:
@@ -36,7 +36,7 @@ def _verdict(found: Validation) -> str:
     return f"{found.word}: {meaning}{where}"
 
 
-def _compared(found: Validation) -> str:
+def _format_comparison(found: Validation) -> str:
     ran = f"{count(len(found.samples), 'sample')}: {', '.join(found.samples) or 'none'}"
     changed = f"{len(found.steps)} of {count(found.passes_run, 'pass')} changed the graph"
     return f"{ran}; {changed}; {found.seconds:.1f} s"

@@ -258,32 +258,32 @@ class Code:
     @property
     def interpreted(self) -> tuple[Node, ...]:
         """The nodes that run in the interpreter: on the host, in Python."""
-        steps = [step for step in flattened(self.steps) if isinstance(step, Interpret)]
+        steps = [step for step in walk_steps(self.steps) if isinstance(step, Interpret)]
         return tuple(self.fallbacks[step.call] for step in steps)
 
 
-def flattened(steps: tuple[Step, ...]) -> Iterator[Step]:
+def walk_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
     """Every step, those inside others after their parents."""
     for step in steps:
         yield step
         match step:
             case Branch(_, then, otherwise):
-                yield from flattened(then)
-                yield from flattened(otherwise)
+                yield from walk_steps(then)
+                yield from walk_steps(otherwise)
             case WhileLoop(test, _, body, _, _):
-                yield from flattened(test)
-                yield from flattened(body)
+                yield from walk_steps(test)
+                yield from walk_steps(body)
             case ForLoop(_, _, body) | ParallelFor(_, _, body):
-                yield from flattened(body)
+                yield from walk_steps(body)
             case Sections(_, parts):
                 for part in parts:
-                    yield from flattened(part)
+                    yield from walk_steps(part)
 
 
 def has_loops(steps: Sequence[Step]) -> bool:
     """Whether any of the steps, or of those in them, is a loop."""
     return any(
-        isinstance(step, WhileLoop | ForLoop | ParallelFor) for step in flattened(tuple(steps))
+        isinstance(step, WhileLoop | ForLoop | ParallelFor) for step in walk_steps(tuple(steps))
     )
 
 
@@ -294,7 +294,7 @@ def is_independent(step: Step) -> bool:
     return isinstance(step, SliceView | Alternate | Copy)
 
 
-def touched(step: Step) -> tuple[int, ...]:
+def list_slots(step: Step) -> tuple[int, ...]:
     """The slots that a step itself reads or writes, those of the steps in it aside."""
     match step:
         case Launch():

@@ -25,8 +25,8 @@ from monograph.program.code import (
     SlotKind,
     Step,
     WhileLoop,
-    flattened,
-    touched,
+    list_slots,
+    walk_steps,
 )
 
 MOST_COPIES = 64
@@ -77,7 +77,7 @@ class Copies:
 def copies_of(program: Code, bindings: Mapping[Symbol, int], threads: int) -> dict[int, Copies]:
     """The copies of each step that spreads its runs, by the slot that holds them."""
     found = {}
-    for step in flattened(program.steps):
+    for step in walk_steps(program.steps):
         if not isinstance(step, ParallelFor):
             continue
         requests = _requests(program.slots, step.body, frozenset(step.own))
@@ -92,7 +92,7 @@ def copies_of(program: Code, bindings: Mapping[Symbol, int], threads: int) -> di
 
 def arena_requests(program: Code) -> list[SlotRequest]:
     """What the program needs of the arena, and when; what runs have for themselves aside."""
-    steps = [step for step in flattened(program.steps) if isinstance(step, ParallelFor)]
+    steps = [step for step in walk_steps(program.steps) if isinstance(step, ParallelFor)]
     own = {slot for step in steps for slot in step.own}
     slots = range(len(program.slots))
     return _requests(program.slots, program.steps, frozenset(slots) - own)
@@ -183,7 +183,7 @@ def _lives(
                     now = _lives(part, now + 1, inner, shares)
                 for slot in inner:
                     lives.setdefault(slot, []).extend((start, now))
-        for slot in touched(step):
+        for slot in list_slots(step):
             lives.setdefault(slot, []).extend((start, now))
         now += 1
     return now

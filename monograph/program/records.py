@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin, g
 from monograph.errors import ArtifactError
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, parse_dim
 from monograph.ir.types import DTYPES, DType
-from monograph.program.code import Slot, Step, flattened
+from monograph.program.code import Slot, Step, walk_steps
 
 Json: TypeAlias = Union[str, int, float, bool, "Sequence[Json]", "Mapping[str, Json]", None]
 """What a manifest or a record holds."""
@@ -42,14 +42,14 @@ def write_symbols(symbols: Sequence[Symbol]) -> Json:
 def read_symbols(value: Json) -> tuple[Symbol, ...]:
     """What ``write_symbols`` wrote."""
     symbols = []
-    for each in typed(value, list):
+    for each in require_type(value, list):
         name, lower, upper = exactly(each, 3)
         try:
             symbols.append(
                 Symbol(
-                    typed(name, str),
-                    typed(lower, int),
-                    None if upper is None else typed(upper, int),
+                    require_type(name, str),
+                    require_type(lower, int),
+                    None if upper is None else require_type(upper, int),
                 )
             )
         except ValueError as problem:
@@ -59,21 +59,21 @@ def read_symbols(value: Json) -> tuple[Symbol, ...]:
 
 def write_record(record: Slot | Step) -> dict[str, Json]:
     """A slot or step: its fields by name, and for a step which one it is."""
-    written = {each.name: _written(getattr(record, each.name)) for each in fields(record)}
+    written = {each.name: _write_json(getattr(record, each.name)) for each in fields(record)}
     name = type(record).__name__
     return {"step": name, **written} if name in _STEPS else written
 
 
 def write_failures(steps: tuple[Step, ...], failures: Mapping[int, Step]) -> Json:
     """For each result code from 1 on, the number of the step among all, nested ones included."""
-    numbers = {id(step): number for number, step in enumerate(flattened(steps))}
+    numbers = {id(step): number for number, step in enumerate(walk_steps(steps))}
     return [numbers[id(failures[code])] for code in sorted(failures)]
 
 
 def read_failures(value: Json, steps: tuple[Step, ...]) -> dict[int, Step]:
     """What ``write_failures`` wrote."""
-    everything = list(flattened(steps))
-    numbers = [typed(number, int) for number in typed(value, list)]
+    everything = list(walk_steps(steps))
+    numbers = [require_type(number, int) for number in require_type(value, list)]
     if any(not 0 <= number < len(everything) for number in numbers):
         raise unreadable("a result code stands for a step that is not there")
     return {code: everything[number] for code, number in enumerate(numbers, 1)}
@@ -87,12 +87,12 @@ class RecordReader:
 
     def slot(self, value: Json) -> Slot:
         """A slot."""
-        return cast(Slot, self._record(Slot, typed(value, dict)))
+        return cast(Slot, self._record(Slot, require_type(value, dict)))
 
     def step(self, value: Json) -> Step:
         """A step, with the steps inside it."""
-        given = dict(typed(value, dict))
-        name = typed(given.pop("step", None), str)
+        given = dict(require_type(value, dict))
+        name = require_type(given.pop("step", None), str)
         kind = _STEPS.get(_EARLIER_STEPS.get(name, name))
         if kind is None:
             raise unreadable("it has a step of an unknown kind")
@@ -106,18 +106,18 @@ class RecordReader:
 
     def _read(self, hint: Any, value: Json) -> object:
         if hint in _PLAIN:
-            return typed(value, hint)
+            return require_type(value, hint)
         if get_origin(hint) in (Union, types.UnionType):
             return self._read_union(get_args(hint), value)
         if get_origin(hint) is tuple:
             (element, _) = get_args(hint)
-            return tuple(self._read(element, item) for item in typed(value, list))
+            return tuple(self._read(element, item) for item in require_type(value, list))
         if hint is Symbol:
-            return self._symbol(typed(value, str))
+            return self._symbol(require_type(value, str))
         if hint is DType:
-            return _member(DTYPES, typed(value, str), "dtype")
+            return _member(DTYPES, require_type(value, str), "dtype")
         assert issubclass(hint, Enum), f"records have no way to store a {hint}"
-        return _member({each.value: each for each in hint}, typed(value, str), hint.__name__)
+        return _member({each.value: each for each in hint}, require_type(value, str), hint.__name__)
 
     def _read_union(self, choices: tuple[Any, ...], value: Json) -> object:
         """A size, a step, or something that may be None."""
@@ -135,7 +135,7 @@ class RecordReader:
         if type(value) is int:
             return value
         try:
-            return parse_dim(typed(value, str), self._symbols)
+            return parse_dim(require_type(value, str), self._symbols)
         except (ValueError, ArithmeticError) as problem:
             raise unreadable(str(problem)) from None
 
@@ -143,7 +143,7 @@ class RecordReader:
         return _member(self._symbols, name, "symbol")
 
 
-def typed(value: object, kind: type[Kind]) -> Kind:
+def require_type(value: object, kind: type[Kind]) -> Kind:
     """A value that must be of a type, exactly (a bool is no int)."""
     if type(value) is not kind:
         raise unreadable(f"it has a {type(value).__name__} in place of a {kind.__name__}")
@@ -152,7 +152,7 @@ def typed(value: object, kind: type[Kind]) -> Kind:
 
 def exactly(value: object, count: int) -> Sequence[object]:
     """The items of a list that must have so many."""
-    items = typed(value, list)
+    items = require_type(value, list)
     if len(items) != count:
         raise unreadable(f"it has a list of {len(items)}, not of {count}")
     return items
@@ -165,13 +165,13 @@ def unreadable(what: str) -> ArtifactError:
     )
 
 
-def _written(value: object) -> Json:
+def _write_json(value: object) -> Json:
     if value is None or isinstance(value, int | str):
         return value
     if isinstance(value, SymbolicDim):
         return str(value)
     if isinstance(value, tuple):
-        return [_written(item) for item in value]
+        return [_write_json(item) for item in value]
     if isinstance(value, DType):
         return value.name
     if isinstance(value, Enum):

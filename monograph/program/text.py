@@ -60,7 +60,7 @@ def _lines(steps: Sequence[Step], indent: str) -> Iterator[str]:
 def _line(step: Step) -> str:
     match step:
         case Launch():
-            *read, written = _launched(step)
+            *read, written = _write_slots(step)
             often = "" if step.times == 1 else f", {step.times} times"
             tasks = f"{step.extent} tasks"
             if step.grid:
@@ -89,7 +89,7 @@ def _line(step: Step) -> str:
             return f"side by side {number}: {len(parts)} sections"
 
 
-def _launched(step: Launch) -> tuple[str, ...]:
+def _write_slots(step: Launch) -> tuple[str, ...]:
     """The slots that a launch reads, each with its offset, and last, as one, those it writes."""
     offsets = step.offsets or (0,) * len(step.slots)
     named = [

@@ -47,7 +47,7 @@ def equalize(graph: Graph) -> int:
         incoming = np.abs(np.moveaxis(after, 1, 0).reshape(after.shape[1], -1)).max(1)
         both = (outgoing > 0) & (incoming > 0)
         ratio = outgoing / np.where(both, incoming, 1.0)
-        factors = _bounded(np.sqrt(np.where(both, ratio, 1.0)))
+        factors = _clamp_factors(np.sqrt(np.where(both, ratio, 1.0)))
         _scale(first, 1, 0, 1 / factors)
         if len(first.operands) == 3:
             _scale(first, 2, 0, 1 / factors)
@@ -62,7 +62,7 @@ def smoothing_factors(graph: Graph, profile: Profile, alpha: float) -> dict[str,
         raise InputError("smoothing is a share", expected="0 to 1", found=repr(alpha))
     found = {}
     for norm in graph.nodes:
-        layers = _smoothed_layers(norm)
+        layers = _find_layers_to_smooth(norm)
         if not layers:
             continue
         name = norm.result.name
@@ -73,13 +73,13 @@ def smoothing_factors(graph: Graph, profile: Profile, alpha: float) -> dict[str,
         both = (seen > 0) & (weights > 0)
         powers = np.where(both, seen, 1.0) ** alpha / np.where(both, weights, 1.0) ** (1 - alpha)
         # Only the differences between channels matter; the smallest stays as it is.
-        found[name] = _bounded(np.maximum(powers / powers.min(initial=np.inf), 1.0))
+        found[name] = _clamp_factors(np.maximum(powers / powers.min(initial=np.inf), 1.0))
     return found
 
 
 def apply_smoothing(graph: Graph, factors: Mapping[str, Array]) -> None:
     """Divide what norms give by these factors, and multiply the weights that read it."""
-    norms = {node.result.name: node for node in graph.nodes if _smoothed_layers(node)}
+    norms = {node.result.name: node for node in graph.nodes if _find_layers_to_smooth(node)}
     for name, each in factors.items():
         norm = norms.get(name)
         if norm is None or each.shape != (norm.result.shape[-1],) or not (each > 0).all():
@@ -87,7 +87,7 @@ def apply_smoothing(graph: Graph, factors: Mapping[str, Array]) -> None:
                 f"the profile's smoothing of %{name} does not fit this model",
                 expected="a positive factor for each channel of a norm before linear layers",
             )
-        for layer in _smoothed_layers(norm):
+        for layer in _find_layers_to_smooth(norm):
             _scale(layer, 1, 1, each)
         for position in range(1, len(norm.operands)):
             _scale(norm, position, 0, 1 / each)
@@ -116,7 +116,7 @@ def _follower(first: Node) -> Node | None:
     return second if type(second.op) is type(first.op) else None
 
 
-def _smoothed_layers(norm: Node) -> list[Node]:
+def _find_layers_to_smooth(norm: Node) -> list[Node]:
     """The linear layers that read a norm, if nobody else does and its parameters are known."""
     if not isinstance(norm.op, LayerNorm | RmsNorm) or len(norm.operands) < 2:
         return []
@@ -139,5 +139,5 @@ def _scale(node: Node, position: int, axis: int, factors: Array) -> None:
         node.set_operand(position, node.graph.add_weight(name, made))
 
 
-def _bounded(factors: Array) -> Array:
+def _clamp_factors(factors: Array) -> Array:
     return np.clip(factors, 1 / LARGEST_FACTOR, LARGEST_FACTOR)

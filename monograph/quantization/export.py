@@ -31,7 +31,7 @@ PLAIN_OPSET = 20
 while it fuses products of signed bytes contradicts itself, and is refused by its own checks."""
 
 
-def quantized_to_onnx(graph: Graph, path: str | Path | None = None) -> ModelProto:
+def export_quantized(graph: Graph, path: str | Path | None = None) -> ModelProto:
     """The ONNX model of a quantized graph, in forms and an opset that ONNX Runtime runs right.
 
     Pools and sums of 8-bit floats are beyond that: of them ONNX Runtime makes ops of integers, and
@@ -43,7 +43,7 @@ def quantized_to_onnx(graph: Graph, path: str | Path | None = None) -> ModelProt
             _add_bias_apart(graph, node)
         elif isinstance(node.op, Relu | Relu6) and _feeds_floats(node):
             _write_as_maximum(graph, node)
-    opset = PLAIN_OPSET if all(map(_is_plain, _stored_dtypes(graph))) else NEWEST_OPSET
+    opset = PLAIN_OPSET if all(map(_is_plain, _list_dtypes(graph))) else NEWEST_OPSET
     return to_onnx(graph, path, opset=opset, special_values=False)
 
 
@@ -78,7 +78,7 @@ def _write_as_maximum(graph: Graph, node: Node) -> None:
     graph.replace(node, [made])
 
 
-def _stored_dtypes(graph: Graph) -> set[str]:
+def _list_dtypes(graph: Graph) -> set[str]:
     conversions = [node for node in graph.walk() if isinstance(node.op, Quantize | Dequantize)]
     return {
         node.operands[0].dtype.name if isinstance(node.op, Dequantize) else node.result.dtype.name

@@ -67,16 +67,16 @@ class Histogram:
     def from_json(cls, given: Any) -> Histogram:
         """What ``to_json`` wrote; anything else is an error."""
         if not isinstance(given, dict):
-            raise _damaged("an object with limit, first and counts", given)
+            raise _damage_error("an object with limit, first and counts", given)
         limit, first, listed = (given.get(key) for key in ("limit", "first", "counts"))
         if not _is_limit(limit):
-            raise _damaged("a power of two as the limit", limit)
+            raise _damage_error("a power of two as the limit", limit)
         if type(first) is not int or not isinstance(listed, list):
-            raise _damaged("a first bin and a list of counts", first)
+            raise _damage_error("a first bin and a list of counts", first)
         if first < 0 or first + len(listed) > BINS:
-            raise _damaged(f"at most {BINS} bins", first + len(listed))
+            raise _damage_error(f"at most {BINS} bins", first + len(listed))
         if any(type(count) is not int or not 0 <= count < 1 << 62 for count in listed):
-            raise _damaged("counts of 0 or more", listed[:4])
+            raise _damage_error("counts of 0 or more", listed[:4])
         counts = np.zeros(BINS, np.int64)
         counts[first : first + len(listed)] = listed
         return cls(float(limit), counts)
@@ -99,7 +99,7 @@ def limit_for(largest: float) -> float:
     return 2.0 ** min(MAX_EXPONENT, exponent - (fraction == 0.5))
 
 
-def _damaged(expected: str, found: object) -> InputError:
+def _damage_error(expected: str, found: object) -> InputError:
     return InputError(
         "a histogram of this profile is damaged", expected=expected, found=repr(found)[:80]
     )

@@ -19,7 +19,7 @@ from monograph.ir.types import Array
 from monograph.quantization.convert import convert
 from monograph.quantization.equalize import apply_smoothing, smoothing_factors
 from monograph.quantization.equalize import equalize as equalize_layers
-from monograph.quantization.export import quantized_to_onnx
+from monograph.quantization.export import export_quantized
 from monograph.quantization.prepare import digest_of, prepare
 from monograph.quantization.profile import Profile
 from monograph.quantization.profiling import profile_graph
@@ -44,7 +44,7 @@ class Quantize:
     Scheme = Scheme
     Profile = Profile
     schemes = SCHEMES
-    to_onnx = staticmethod(quantized_to_onnx)
+    to_onnx = staticmethod(export_quantized)
 
     def __call__(
         self,

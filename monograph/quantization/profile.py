@@ -155,16 +155,16 @@ class Profile:
                 found=repr(given.get("version"))[:40],
             )
         listed, smoothing = _object(given, "activations"), _object(given, "smoothing")
-        batches = _typed(given, "batches", int)
+        batches = _require_type(given, "batches", int)
         if batches < 0:
             raise InputError(
                 "this profile's 'batches' is damaged", expected="0 or more", found=str(batches)
             )
         return cls(
-            _typed(given, "model", str),
+            _require_type(given, "model", str),
             batches,
             {name: _read(each, name) for name, each in listed.items()},
-            _typed(given, "equalized", bool),
+            _require_type(given, "equalized", bool),
             {name: _numbers(each, name) for name, each in smoothing.items()},
         )
 
@@ -197,30 +197,32 @@ def _describe(each: Activation) -> dict[str, Any]:
 
 def _read(given: Any, name: str) -> Activation:
     if not isinstance(given, dict):
-        raise _damaged(name, given)
+        raise _damage_error(name, given)
     channels = None
     if "channels" in given:
         listed = _object(given, "channels")
         arrays = [_numbers(listed.get(key), name) for key in ("min", "max", "mean")]
         if len({array.shape for array in arrays}) != 1:
-            raise _damaged(name, "channels of different lengths")
-        channels = ChannelRanges(_typed(listed, "axis", int), *arrays)
+            raise _damage_error(name, "channels of different lengths")
+        channels = ChannelRanges(_require_type(listed, "axis", int), *arrays)
     low, high, mean = (_finite(given.get(key), name) for key in ("min", "max", "mean"))
     if low > high:
-        raise _damaged(name, f"min {low} above max {high}")
+        raise _damage_error(name, f"min {low} above max {high}")
     infinite = given.get("infinite", 0)
     if type(infinite) is not int or infinite < 0:
-        raise _damaged(name, infinite)
+        raise _damage_error(name, infinite)
     histogram = Histogram.from_json(given.get("histogram"))
-    return Activation(_typed(given, "type", str), low, high, mean, histogram, channels, infinite)
+    return Activation(
+        _require_type(given, "type", str), low, high, mean, histogram, channels, infinite
+    )
 
 
 def _object(given: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found: dict[str, Any] = _typed(given, key, dict)
+    found: dict[str, Any] = _require_type(given, key, dict)
     return found
 
 
-def _typed(given: Mapping[str, Any], key: str, kind: type) -> Any:
+def _require_type(given: Mapping[str, Any], key: str, kind: type) -> Any:
     found = given.get(key)
     if type(found) is not kind:
         raise InputError(
@@ -231,17 +233,17 @@ def _typed(given: Mapping[str, Any], key: str, kind: type) -> Any:
 
 def _finite(found: Any, name: str) -> float:
     if type(found) not in (int, float) or not abs(found) <= LARGEST_NUMBER:
-        raise _damaged(name, found)
+        raise _damage_error(name, found)
     return float(found)
 
 
 def _numbers(found: Any, name: str) -> Array:
     if not isinstance(found, list):
-        raise _damaged(name, found)
+        raise _damage_error(name, found)
     return np.array([_finite(each, name) for each in found], np.float64)
 
 
-def _damaged(name: str, found: object) -> InputError:
+def _damage_error(name: str, found: object) -> InputError:
     return InputError(
         f"this profile's activation {name!r:.80} is damaged",
         expected="finite numbers: min, max, mean and a histogram",

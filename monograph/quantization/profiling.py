@@ -29,7 +29,7 @@ def profile_graph(
     limits = np.full(len(program.observed), limit_for(0.0), np.float32)
     seen: dict[str, Activation] = {}
     count = 0
-    for number, batch in enumerate(_watched(batches, progress)):
+    for number, batch in enumerate(_watch_batches(batches, progress)):
         inputs = batch_arrays(batch, names, number)
         made = _observe(program, run, inputs, limits, number)
         seen = {n: seen[n].merged(each) if n in seen else each for n, each in made.items()}
@@ -83,7 +83,8 @@ def _observe(
         tail = results[len(results) - len(program.observed) * program.parts() :]
         rows = [tail[k :: program.parts()] for k in range(program.parts())]
         ranges = [
-            _checked(o, row, number) for o, row in zip(program.observed, rows[0], strict=True)
+            _check_statistics(o, row, number)
+            for o, row in zip(program.observed, rows[0], strict=True)
         ]
         needed = [limit_for(max(abs(r[0]), abs(r[1]))) for r in ranges]
         if all(need <= limit for need, limit in zip(needed, limits, strict=True)):
@@ -118,7 +119,7 @@ def _finite(limits: Array) -> Array:
     return np.where(np.isfinite(limits), limits, 0.0)
 
 
-def _checked(observed: Observed, row: Array, number: int) -> tuple[float, ...]:
+def _check_statistics(observed: Observed, row: Array, number: int) -> tuple[float, ...]:
     """The statistics of an activation; NaN and emptiness are errors that name it."""
     low, high, mean, nans, infinities = (float(each) for each in row)
     if nans:
@@ -145,7 +146,7 @@ def check_batches(batches: Any) -> None:
         )
 
 
-def _watched(batches: Iterable[Any], progress: bool | None) -> Iterator[Any]:
+def _watch_batches(batches: Iterable[Any], progress: bool | None) -> Iterator[Any]:
     """The batches, announced one by one; with a bar where a person watches."""
     check_batches(batches)
     total = len(batches) if isinstance(batches, Sequence | np.ndarray) else 0

@@ -195,7 +195,7 @@ def _within_error(trial: Trial, names: list[str], most: float) -> tuple[Graph, Q
         low, high = (count, high) if error <= most else (low, count - 1)
     chosen = set(names[:low])
     graph, report = trial.quantize(lambda each: each in chosen)
-    return graph, _explained(report, f"more than the budget of {most:g} would be lost")
+    return graph, _add_reason(report, f"more than the budget of {most:g} would be lost")
 
 
 def _fast_enough(
@@ -206,7 +206,7 @@ def _fast_enough(
         _, seconds, _ = trial.measure(lambda each, kept=kept: each in kept)  # type: ignore[misc]
         if trial.float_seconds / seconds >= speedup:
             graph, report = trial.quantize(lambda each, kept=kept: each in kept)  # type: ignore[misc]
-            return graph, _explained(report, f"{speedup:g} times float's speed is reached")
+            return graph, _add_reason(report, f"{speedup:g} times float's speed is reached")
     raise InputError(
         "this speed is not reached with every layer quantized",
         expected=f"{speedup:g} times as fast as float",
@@ -214,7 +214,7 @@ def _fast_enough(
     )
 
 
-def _explained(report: QuantizationReport, reason: str) -> QuantizationReport:
+def _add_reason(report: QuantizationReport, reason: str) -> QuantizationReport:
     layers = tuple(
         replace(each, reason=reason) if each.reason == "left out" else each
         for each in report.layers

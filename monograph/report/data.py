@@ -16,7 +16,7 @@ from typing import Any
 import monograph
 from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError, InputError
-from monograph.inspect.doctor import installed
+from monograph.inspect.doctor import describe_installation
 from monograph.inspect.explain import Explanation, explain_executable
 from monograph.passes.instruments import watching
 from monograph.report.code import Listing, listings_of
@@ -32,7 +32,7 @@ from monograph.report.program_facts import (
     sizes_of,
     step_facts,
 )
-from monograph.report.sources import loaded_files, source_facts
+from monograph.report.sources import list_loaded_files, source_facts
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import Executable
 from monograph.targets.base import Target
@@ -114,9 +114,7 @@ def _target_of(executable: Executable) -> Target | None:
         return None
 
 
-def recorded_with(
-    executable: Executable, history: History, target: Target | None = None
-) -> Recorded:
+def record_with(executable: Executable, history: History, target: Target | None = None) -> Recorded:
     """A model that was compiled while ``history`` watched."""
     if executable.stage is not None:
         return Recorded(
@@ -151,7 +149,7 @@ def report_data(
         "model": explained.model,
         "machine": explained.machine,
         "threads": explained.threads,
-        "installed": dict(installed()),
+        "installed": dict(describe_installation()),
         "sizes": dict(explained.sizes),
         "missing": recorded.missing,
         "measured": measured.facts(kernel_names(kernels)),
@@ -174,7 +172,7 @@ def report_data(
 def _files(history: History, quotes_sources: bool) -> Json:
     places = [(each.file, each.line) for each in history.locations]
     files = list(history.files.numbers)
-    found = source_facts(files, places, loaded_files() if quotes_sources else set())
+    found = source_facts(files, places, list_loaded_files() if quotes_sources else set())
     assert isinstance(found, list)
     for each in found:
         assert isinstance(each, dict)

@@ -176,7 +176,7 @@ class History(Instrument):
             phase,
             seconds,
             [self._record(node) for node in graph.nodes],
-            [part for value in graph.inputs for part in self._typed(value)],
+            [part for value in graph.inputs for part in self._type_of(value)],
             [self.value_number(value) for value in graph.outputs],
         )
         last = run.stages[-1] if run.stages else None
@@ -186,7 +186,7 @@ class History(Instrument):
         elif seconds is not None:
             last.idle.append(name)
 
-    def _typed(self, value: Value) -> tuple[int, int]:
+    def _type_of(self, value: Value) -> tuple[int, int]:
         return self.value_number(value), self.types.number(str(value.type))
 
     def _record(self, node: Node) -> int:
@@ -199,7 +199,7 @@ class History(Instrument):
         record: list[Json] = [
             self.node_number(node),
             self._op(node),
-            [part for value in node.results for part in self._typed(value)],
+            [part for value in node.results for part in self._type_of(value)],
             [self.value_number(value) for value in node.operands],
             self._text(_attributes(node)),
             self._location(node.location),

@@ -15,7 +15,7 @@ from monograph.inspect.explain import Explanation
 from monograph.inspect.inputs import make_inputs
 from monograph.inspect.measure import alternate, busy_note
 from monograph.inspect.profile import Profile, profile_calls
-from monograph.inspect.roofline import Roofline, measured_roofline
+from monograph.inspect.roofline import Roofline, load_or_measure_roofline
 from monograph.inspect.timeline import Span
 from monograph.progress import announce
 from monograph.runtime.bundle import Json
@@ -63,10 +63,10 @@ class Measured:
         return found
 
 
-def measured_by(profile: Profile) -> Measured:
+def read_profile(profile: Profile) -> Measured:
     """What a profile that somebody made says of time."""
     note = f"the quickest of {profile.calls} calls"
-    return Measured(note, profile.plain, profile, measured_roofline(profile.threads))
+    return Measured(note, profile.plain, profile, load_or_measure_roofline(profile.threads))
 
 
 def measure(executable: Executable, sizes: Mapping[str, int]) -> Measured:
@@ -78,7 +78,7 @@ def measure(executable: Executable, sizes: Mapping[str, int]) -> Measured:
         return Measured(f"it was not called: {error.message}")
     busy = busy_note() or ""
     try:
-        roofline = measured_roofline(
+        roofline = load_or_measure_roofline(
             None if executable.native is None else executable.native.threads
         )
         profile = profile_calls(

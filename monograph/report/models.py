@@ -13,10 +13,10 @@ from monograph.inspect.inputs import make_inputs
 from monograph.inspect.models import Model, executable_of
 from monograph.passes.instruments import watching
 from monograph.progress import announce
-from monograph.report.data import Recorded, record, recorded_with, report_data
+from monograph.report.data import Recorded, record, record_with, report_data
 from monograph.report.findings import Finding, profile_in
 from monograph.report.history import History
-from monograph.report.measured import Measured, measure, measured_by
+from monograph.report.measured import Measured, measure, read_profile
 from monograph.report.page import page_html
 
 COMPARISON_SECONDS = 60.0
@@ -32,7 +32,7 @@ def compile_recorded(model: Model, options: Options) -> Recorded:
     history = History()
     with watching(history):
         compiled = model.compiled(options)
-    return recorded_with(executable_of(compiled), history, options.resolved_target)
+    return record_with(executable_of(compiled), history, options.resolved_target)
 
 
 def write_page(
@@ -53,7 +53,7 @@ def write_page(
     measured = Measured("it was not asked for")
     profile = profile_in(findings)
     if profile is not None:
-        measured = measured_by(profile)
+        measured = read_profile(profile)
     elif measures:
         measured = measure(recorded.executable, sizes)
     announce("listings")

@@ -8,7 +8,7 @@ from monograph.fusion.group import Group
 from monograph.inspect.explain import Explanation, arena_plan
 from monograph.inspect.inputs import choose_sizes
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.program.code import Copy, Interpret, Launch, Step, flattened
+from monograph.program.code import Copy, Interpret, Launch, Step, walk_steps
 from monograph.report.history import History
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import Executable
@@ -51,7 +51,7 @@ def _writers(steps: Sequence[Step]) -> dict[int, set[int]]:
     """The steps that write each slot, those inside loops and branches under their outermost one."""
     found: dict[int, set[int]] = {}
     for number, step in enumerate(steps):
-        for each in flattened((step,)):
+        for each in walk_steps((step,)):
             if isinstance(each, Launch):
                 written = each.slots[-each.outputs :]
             elif isinstance(each, Interpret):
@@ -77,7 +77,7 @@ def step_facts(executable: Executable, sizes: Sizes) -> list[Json]:
 
 
 def _step(step: Step, sizes: Sizes, threads: int) -> Json:
-    inside = list(flattened((step,)))
+    inside = list(walk_steps((step,)))
     launches = [each for each in inside if isinstance(each, Launch)]
     facts: dict[str, Json] = {
         "what": type(step).__name__.lower(),

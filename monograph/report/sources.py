@@ -20,7 +20,7 @@ CONTEXT_LINES = 20
 """Lines before and after one that a node came from, of a file that is not quoted whole."""
 
 
-def loaded_files() -> set[str]:
+def list_loaded_files() -> set[str]:
     """The files of the modules that this process has imported, and of a notebook's cells."""
     modules = list(sys.modules.values())
     files = {str(getattr(module, "__file__", None) or "") for module in modules}

@@ -69,7 +69,7 @@ def graph_svg(graph: Graph) -> str:
         f"<title>{title}</title>"
         f'<rect width="100%" height="100%" fill="#ffffff"/>'
         f'<g fill="none" stroke="#a9b2bc">{"".join(lines)}</g>'
-        f"{''.join(map(_drawn, boxes))}</svg>"
+        f"{''.join(map(_draw, boxes))}</svg>"
     )
 
 
@@ -162,7 +162,7 @@ def _line(source: Box, target: Box) -> str:
     )
 
 
-def _drawn(box: Box) -> str:
+def _draw(box: Box) -> str:
     outline, inside = COLORS[box.family]
     x, y = box.x, _top(box)
     radius = HEIGHT / 2 if box.title in ("input", "output") and box.family == "data" else 4

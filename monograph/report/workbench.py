@@ -33,7 +33,7 @@ from monograph.ir.types import TensorType
 from monograph.ir.verify import verify
 from monograph.passes.base import all_passes
 from monograph.passes.instruments import watching
-from monograph.report.data import Recorded, ReportData, recorded_with, report_data
+from monograph.report.data import Recorded, ReportData, record_with, report_data
 from monograph.report.history import History
 from monograph.report.measured import measure
 from monograph.report.models import compile_recorded
@@ -117,9 +117,9 @@ class Workbench:
         """What becomes of a graph that was edited."""
         with only_what_is_loaded():
             graph = self.parse(edit.text)
-            return self._compiled(edit, graph)
+            return self._compile(edit, graph)
 
-    def _compiled(self, edit: Edit, graph: Graph) -> ReportData:
+    def _compile(self, edit: Edit, graph: Graph) -> ReportData:
         passes = as_pipeline(edit.passes) if edit.passes.strip() else None
         options = replace(self.options, level=edit.level, threads=edit.threads, passes=passes)
         recorder = self._schedules.recorder(edit.tuning, options.resolved_target)
@@ -127,7 +127,7 @@ class Workbench:
         history = History()
         with watching(history):
             executable = executable_of(compile_graph(graph, options))
-        recorded = recorded_with(executable, history, options.resolved_target)
+        recorded = record_with(executable, history, options.resolved_target)
         return self._answer(recorded, graph, edit.passes, recorder, quotes_sources=False)
 
     def parse(self, text: str) -> Graph:

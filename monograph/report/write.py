@@ -10,7 +10,7 @@ from typing import Any
 from monograph.errors import InputError
 from monograph.report.data import executable_behind, record, report_data
 from monograph.report.findings import Finding, profile_in
-from monograph.report.measured import Measured, measured_by
+from monograph.report.measured import Measured, read_profile
 from monograph.report.page import page_html
 
 UNCALLED = Measured(
@@ -29,7 +29,7 @@ def report_html(
     """The report of a compiled model, as the text of an HTML file."""
     recorded = record(executable_behind(model))
     profile = profile_in(findings)
-    measured = UNCALLED if profile is None else measured_by(profile)
+    measured = UNCALLED if profile is None else read_profile(profile)
     data = report_data(recorded, name=name, sizes=sizes, measured=measured, findings=findings)
     return page_html(data)
 

@@ -39,7 +39,7 @@ class Arguments:
     def __init__(self, graph: Graph, strides: Mapping[int, tuple[int, ...]]) -> None:
         self.graph = graph
         self.expected = [
-            _expected(value.tensor, strides.get(k)) for k, value in enumerate(graph.inputs)
+            _expect(value.tensor, strides.get(k)) for k, value in enumerate(graph.inputs)
         ]
         self._quick = [(each.dtype, each.shape, each.strides) for each in self.expected]
         self._is_static = all(each.shape is not None for each in self.expected)
@@ -48,7 +48,7 @@ class Arguments:
     def converted(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Array]:
         """The inputs as the program reads them; what does not fit is named."""
         arrays, _ = bind_inputs(self.graph, inputs)
-        return [_arranged(*pair) for pair in zip(arrays, self.expected, strict=True)]
+        return [_arrange(*pair) for pair in zip(arrays, self.expected, strict=True)]
 
     def fitting(self, inputs: Sequence[Any]) -> tuple[int, ...] | None:
         """The symbolic sizes, if the arrays can be passed as they are; None if not, or not yet."""
@@ -76,7 +76,7 @@ class Arguments:
         self._sizes[tuple([each.shape for each in inputs])] = sizes
 
 
-def _expected(type_: TensorType, strides: tuple[int, ...] | None) -> Expected:
+def _expect(type_: TensorType, strides: tuple[int, ...] | None) -> Expected:
     dtype = type_.dtype.numpy
     shape = type_.static_shape() if type_.is_static else None
     if strides is None:
@@ -84,7 +84,7 @@ def _expected(type_: TensorType, strides: tuple[int, ...] | None) -> Expected:
     return Expected(dtype, shape, tuple(stride * dtype.itemsize for stride in strides))
 
 
-def _arranged(array: Array, expected: Expected) -> Array:
+def _arrange(array: Array, expected: Expected) -> Array:
     """The array with the strides that the program reads."""
     if expected.strides is None:
         return np.ascontiguousarray(array, expected.dtype).reshape(np.shape(array))

@@ -121,7 +121,7 @@ def check_processor(record: TargetRecord, here: TargetRecord) -> None:
             found=f"{record.triple} ({record.cpu})",
             hint="save the program again on a machine like this one",
         )
-    missing = sorted(_required(record.features) - _required(here.features))
+    missing = sorted(_list_required(record.features) - _list_required(here.features))
     if missing:
         raise ArtifactError(
             f"the artifact was compiled for {record.cpu}; this machine's processor is {here.cpu}",
@@ -138,5 +138,5 @@ def _system(triple: str) -> tuple[str, ...]:
     return (names.get(processor, processor), *(part.rstrip(".0123456789") for part in rest[1:]))
 
 
-def _required(features: str) -> set[str]:
+def _list_required(features: str) -> set[str]:
     return {part[1:] for part in features.split(",") if part.startswith("+")}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
-from monograph.program.records import typed
+from monograph.program.records import require_type
 from monograph.runtime.bundle import Json
 from monograph.runtime.edits import read_edits
 from monograph.runtime.kernel_summary import KernelNote, read_notes, write_notes
@@ -82,16 +82,18 @@ def write_report(report: CompileReport) -> dict[str, Json]:
 
 def read_report(value: Json) -> CompileReport:
     """What ``write_report`` wrote."""
-    given = typed(value, dict)
+    given = require_type(value, dict)
     specialised = given.get("specialised")
     return CompileReport(
-        nodes_before=typed(given.get("nodes_before"), int),
-        nodes_after=typed(given.get("nodes_after"), int),
-        fallbacks=tuple(typed(each, str) for each in typed(given.get("fallbacks"), list)),
-        specialised=None if specialised is None else typed(specialised, str),
+        nodes_before=require_type(given.get("nodes_before"), int),
+        nodes_after=require_type(given.get("nodes_after"), int),
+        fallbacks=tuple(
+            require_type(each, str) for each in require_type(given.get("fallbacks"), list)
+        ),
+        specialised=None if specialised is None else require_type(specialised, str),
         tuning={
-            typed(site, str): read_edits(edits)
-            for site, edits in typed(given.get("tuning"), dict).items()
+            require_type(site, str): read_edits(edits)
+            for site, edits in require_type(given.get("tuning"), dict).items()
         },
         kernels=read_notes(given.get("kernels", [])),
     )

@@ -23,7 +23,7 @@ from monograph.ir.aliasing import refuse_aliases
 from monograph.ir.parameters import Parameters
 from monograph.ir.tree import SIMPLE, Fixed, Structure, flatten, unflatten
 from monograph.ir.types import Array
-from monograph.program.records import typed, unreadable
+from monograph.program.records import require_type, unreadable
 from monograph.runtime.artifact import write_artifact
 from monograph.runtime.bundle import Json
 from monograph.runtime.compile_report import CompileReport
@@ -130,10 +130,12 @@ def read_convention(call: dict[str, Json], inputs: int, outputs: int) -> Convent
     arguments = read_structure(call.get("arguments"))
     results = read_structure(call.get("results"))
     sources = tuple(
-        _read_source(each, arguments.leaves) for each in typed(call.get("inputs"), list)
+        _read_source(each, arguments.leaves) for each in require_type(call.get("inputs"), list)
     )
-    leaves = tuple(_read_result(each, outputs) for each in typed(call.get("outputs"), list))
-    fixed = tuple(_read_fixed(each, arguments.leaves) for each in typed(call.get("fixed"), list))
+    leaves = tuple(_read_result(each, outputs) for each in require_type(call.get("outputs"), list))
+    fixed = tuple(
+        _read_fixed(each, arguments.leaves) for each in require_type(call.get("fixed"), list)
+    )
     if len(sources) != inputs:
         raise unreadable("its arguments are not the program's inputs")
     if len(leaves) != results.leaves:
@@ -148,30 +150,30 @@ def read_convention(call: dict[str, Json], inputs: int, outputs: int) -> Convent
 def _read_source(value: Json, leaves: int) -> Source:
     if value is None or isinstance(value, str):
         return value
-    place = typed(value, int)
+    place = require_type(value, int)
     if not 0 <= place < leaves:
         raise unreadable("its arguments are not the program's inputs")
     return place
 
 
 def _read_fixed(value: Json, leaves: int) -> Fixed:
-    parts = typed(value, list)
+    parts = require_type(value, list)
     if len(parts) != 3 or not isinstance(parts[2], SIMPLE):
         raise unreadable("an argument of one value is described in an unknown way")
-    position = typed(parts[1], int)
+    position = require_type(parts[1], int)
     if not 0 <= position < leaves:
         raise unreadable("a value is given for an argument that there is not")
-    return Fixed(typed(parts[0], str), position, parts[2])
+    return Fixed(require_type(parts[0], str), position, parts[2])
 
 
 def _read_result(value: Json, outputs: int) -> Result:
-    parts = typed(value, list)
+    parts = require_type(value, list)
     if len(parts) != 5:
         raise unreadable("a result is described in an unknown way")
-    number, half = typed(parts[1], bool), typed(parts[3], bool)
+    number, half = require_type(parts[1], bool), require_type(parts[3], bool)
     if parts[0] is None:
-        return Result(None, number, word=None if parts[4] is None else typed(parts[4], str))
-    output = typed(parts[0], int)
+        return Result(None, number, word=None if parts[4] is None else require_type(parts[4], str))
+    output = require_type(parts[0], int)
     if not 0 <= output < outputs:
         raise unreadable("a result is an output that the program does not have")
     return Result(output, number, _read_order(parts[2]), half)
@@ -180,7 +182,7 @@ def _read_result(value: Json, outputs: int) -> Result:
 def _read_order(value: Json) -> tuple[int, ...] | None:
     if value is None:
         return None
-    order = tuple(typed(each, int) for each in typed(value, list))
+    order = tuple(require_type(each, int) for each in require_type(value, list))
     if sorted(order) != list(range(len(order))):
         raise unreadable("the dimensions of a result are in no order")
     return order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monograph.errors import MonographError
-from monograph.program.records import typed
+from monograph.program.records import require_type
 from monograph.runtime.bundle import Json
 
 MAX_KNOB_VALUE = 1 << 30
@@ -13,8 +13,8 @@ MAX_KNOB_VALUE = 1 << 30
 def read_edits(value: Json) -> dict[str, int]:
     """Knobs by name, and a number for each."""
     found = {}
-    for name, number in typed(value, dict).items():
-        if not 0 <= typed(number, int) <= MAX_KNOB_VALUE:
+    for name, number in require_type(value, dict).items():
+        if not 0 <= require_type(number, int) <= MAX_KNOB_VALUE:
             raise MonographError(f"{number} is no number for a knob")
-        found[typed(name, str)] = number
+        found[require_type(name, str)] = number
     return found

@@ -84,14 +84,14 @@ class CompiledJax(Profilable):
                 expected=str(self.captured.arguments),
                 found=str(tree),
             )
-        leaves = list(map(self._fitted, leaves, range(len(leaves))))
+        leaves = list(map(self._fit_leaf, leaves, range(len(leaves))))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             results = self._in_program(leaves)
         else:
             results = self.run(leaves)
         return jax.tree_util.tree_unflatten(self.captured.results, results)
 
-    def _fitted(self, leaf: Any, place: int) -> Any:
+    def _fit_leaf(self, leaf: Any, place: int) -> Any:
         """A leaf of the arguments, if its dtype is what the program takes there.
 
         As in JAX, another dtype is another program, but a Python number takes the dtype that it

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monograph.dataclass import dataclass
-from monograph.program.records import exactly, typed
+from monograph.program.records import exactly, require_type
 from monograph.runtime.bundle import Json
 
 if TYPE_CHECKING:
@@ -68,14 +68,15 @@ def write_notes(notes: Sequence[KernelNote]) -> list[Json]:
 def read_notes(value: Json) -> tuple[KernelNote, ...]:
     """What ``write_notes`` wrote."""
     found: list[KernelNote] = []
-    for each in typed(value, list):
+    for each in require_type(value, list):
         *names, shared = exactly(each, 5)
-        name, kind, space, how = (typed(part, str) for part in names)
+        name, kind, space, how = (require_type(part, str) for part in names)
         if isinstance(shared, int) and 0 <= shared < len(found):
             found.append(replace(found[shared], name=name, kind=kind, space=space, how=how))
             continue
         nodes, together, apart = (
-            tuple(typed(text, str) for text in typed(part, list)) for part in exactly(shared, 3)
+            tuple(require_type(text, str) for text in require_type(part, list))
+            for part in exactly(shared, 3)
         )
         found.append(KernelNote(name, kind, space, how, nodes, together, apart))
     return tuple(found)

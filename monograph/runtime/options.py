@@ -10,7 +10,7 @@ from monograph.errors import InputError
 from monograph.ir.specialize import SizeRange
 from monograph.passes.manager import Pipeline, flat_passes
 from monograph.passes.pipeline import pipeline_for
-from monograph.program.records import typed
+from monograph.program.records import require_type
 from monograph.runtime.bundle import Json
 from monograph.runtime.cpu.thread_pool import check_threads
 from monograph.runtime.device import runs_here
@@ -144,7 +144,7 @@ def _is_at_least_zero(number: object) -> bool:
     return isinstance(number, int | float) and number >= 0
 
 
-def resolved(options: Options | None) -> Options:
+def resolve_options(options: Options | None) -> Options:
     """The options with their target itself, instead of its name."""
     chosen = options or Options()
     return replace(chosen, target=chosen.resolved_target)
@@ -152,11 +152,11 @@ def resolved(options: Options | None) -> Options:
 
 def read_settings(value: Json) -> Options:
     """Options of these settings, as they were stored."""
-    given = typed(value, dict)
+    given = require_type(value, dict)
     tolerance = given.get("winograd_tolerance")
     return Options(
-        typed(given.get("level"), str),
-        strict=typed(given.get("strict"), bool),
-        fusion=typed(given.get("fusion"), bool),
-        winograd_tolerance=None if tolerance is None else typed(tolerance, float),
+        require_type(given.get("level"), str),
+        strict=require_type(given.get("strict"), bool),
+        fusion=require_type(given.get("fusion"), bool),
+        winograd_tolerance=None if tolerance is None else require_type(tolerance, float),
     )

@@ -83,14 +83,14 @@ class Storage:
             self._memory: object = block
             self.address = _round_up(block.ctypes.data, ALIGNMENT)
         else:
-            self._memory, self.address = _mapped(size)
+            self._memory, self.address = _map_pages(size)
 
 
 def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def _mapped(size: int) -> tuple[mmap.mmap, int]:
+def _map_pages(size: int) -> tuple[mmap.mmap, int]:
     """A private anonymous mapping and the address in it to use; no page is touched."""
     huge = size >= HUGE_FROM
     length = size + HUGE_PAGE if huge else size

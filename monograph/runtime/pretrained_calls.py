@@ -142,7 +142,7 @@ class CompiledForward:
                 raise
         with self._lock:  # sizes that belong together in a way that the free ones do not
             kind, shapes = _kind_of(given)
-            made = self._compiled(given, shapes, frozenset())
+            made = self._compile_for(given, shapes, frozenset())
             self._programs_of(kind).insert(0, made)
         return made.compiled(**tensors)
 
@@ -158,7 +158,7 @@ class CompiledForward:
                 free |= programs[-1].free | _differences(programs[-1].shapes, shapes)
             # torch.export takes a size of 1, as of a cache after one token, for a constant
             free = {(leaf, axis) for leaf, axis in free if shapes[leaf][axis] > 1}
-            made = self._compiled(given, shapes, frozenset(free))
+            made = self._compile_for(given, shapes, frozenset(free))
             programs.append(made)
             return made, True
 
@@ -171,7 +171,7 @@ class CompiledForward:
         self._kinds.append((kind, []))
         return self._kinds[-1][1]
 
-    def _compiled(
+    def _compile_for(
         self, given: Mapping[str, Any], shapes: Shapes, free: frozenset[tuple[int, int]]
     ) -> _Program:
         if _versions(self._module) != self._versions:
@@ -187,7 +187,7 @@ class CompiledForward:
         try:
             compiled = self._compile(call, tensors, _free_shapes(tensors, free))
         except MonographError:  # torch.export found that one of the sizes cannot be free
-            return self._compiled(given, shapes, frozenset())
+            return self._compile_for(given, shapes, frozenset())
         return _Program(compiled, shapes, free)
 
 
@@ -273,13 +273,13 @@ def _free_shapes(given: Mapping[str, Any], free: frozenset[tuple[int, int]]) -> 
     axes: dict[int, dict[int, Any]] = {}
     for place, axis in free:
         axes.setdefault(place, {})[axis] = Dim.AUTO
-    return _nested_like(spec, iter(range(spec.num_leaves)), axes)
+    return _nest_like(spec, iter(range(spec.num_leaves)), axes)
 
 
-def _nested_like(spec: Any, places: Iterator[int], axes: Mapping[int, Any]) -> Any:
+def _nest_like(spec: Any, places: Iterator[int], axes: Mapping[int, Any]) -> Any:
     if spec.is_leaf():
         return axes.get(next(places))
-    parts = [_nested_like(each, places, axes) for each in spec.children()]
+    parts = [_nest_like(each, places, axes) for each in spec.children()]
     if spec.type is dict:
         return dict(zip(spec.context, parts, strict=True))
     return tuple(parts) if spec.type is tuple else parts

@@ -33,10 +33,10 @@ from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array
 from monograph.ops.data import Weight
 from monograph.program.code import Code
-from monograph.program.records import typed
+from monograph.program.records import require_type
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import Cache, cache_key, open_cache, toolchain
-from monograph.runtime.storage import read_code, stored_data, write_code
+from monograph.runtime.storage import list_data, read_code, write_code
 from monograph.targets.base import Target
 
 LONGEST_NAME = 200
@@ -102,10 +102,10 @@ class Watch:
         for node in self.graph.walk():
             data = contents_of(node)
             if isinstance(data, Watched | LazyData):
-                give(node, _unwatched(data))
+                give(node, _unwatch(data))
 
 
-def settled(weights: Sequence[Data], model: Graph, watch: Watch) -> tuple[Data, ...]:
+def unwatch_weights(weights: Sequence[Data], model: Graph, watch: Watch) -> tuple[Data, ...]:
     """A program's weights without the watch: each is one of the model's, or a copy of its own.
 
     What a pass made of a weight may be a view of it, and would change with it if its owner wrote
@@ -113,8 +113,8 @@ def settled(weights: Sequence[Data], model: Graph, watch: Watch) -> tuple[Data, 
     since code knows addresses alone; a view of a part of one is copied. Of what nobody has read,
     there is no view.
     """
-    plain = [_unwatched(each) for each in weights]
-    stored = stored_data(model)
+    plain = [_unwatch(each) for each in weights]
+    stored = list_data(model)
     known = {id(data) for data in stored}
     if all(id(each) in known or isinstance(each, LazyData) for each in plain):
         return tuple(plain)
@@ -128,11 +128,11 @@ def settled(weights: Sequence[Data], model: Graph, watch: Watch) -> tuple[Data, 
     )
 
 
-def _unwatched(data: Data) -> Data:
+def _unwatch(data: Data) -> Data:
     """The contents without the watch, on whatever they are computed of too."""
     if isinstance(data, Watched):
         return data.source
-    return data.of(_unwatched) if isinstance(data, LazyData) else data
+    return data.of(_unwatch) if isinstance(data, LazyData) else data
 
 
 def _own(data: Data, arrays: Sequence[Array], places: Mapping[tuple[int, int] | int, Data]) -> Data:
@@ -200,7 +200,7 @@ class ProgramCache:
 
     def _key_with(self, numbers: Sequence[int]) -> str:
         """The key that covers the contents of these weights."""
-        stored = stored_data(self._model)
+        stored = list_data(self._model)
         if numbers and not 0 <= min(numbers) <= max(numbers) < len(stored):
             raise MonographError("an entry lists a weight that the model does not have")
         return cache_key(
@@ -265,4 +265,6 @@ def _is_ours(part: object) -> bool:
 
 def _numbers(bundle: Bundle) -> list[int]:
     """The weights that an entry lists; an entry that holds a program lists none."""
-    return [typed(number, int) for number in typed(bundle.manifest.get("read", []), list)]
+    return [
+        require_type(number, int) for number in require_type(bundle.manifest.get("read", []), list)
+    ]

@@ -155,8 +155,8 @@ def _is_safe(node: Node) -> bool:
 
 
 def _check(node: Node, values: DimValues) -> None:
-    operands = [_bound(value.type, values) for value in node.operands]
-    declared = [_bound(value.type, values) for value in node.results]
+    operands = [_bind_type(value.type, values) for value in node.operands]
+    declared = [_bind_type(value.type, values) for value in node.results]
     known = [type_ for type_ in operands if type_ is not None]
     if len(known) < len(operands) or None in declared:
         return  # a symbol of a region's own, bound when that runs
@@ -194,7 +194,7 @@ def _hint(node: Node, expected: ValueType, found: ValueType) -> str | None:
     return f"the result was compiled to have {names} elements there: repeat what has one of them"
 
 
-def _bound(type_: ValueType, values: DimValues) -> TensorType | None:
+def _bind_type(type_: ValueType, values: DimValues) -> TensorType | None:
     """The type with numbers for sizes; None if it has none, or one is not known."""
     if not isinstance(type_, TensorType):
         return None

@@ -39,7 +39,7 @@ from monograph.program.records import (
     exactly,
     read_failures,
     read_symbols,
-    typed,
+    require_type,
     unreadable,
     write_failures,
     write_record,
@@ -91,7 +91,7 @@ def write_code(
     """
     parts = arrays or BundleParts()
     read = range(len(code.weights)) if prepared is None else read_by_calls(code)
-    stored = [] if model is None else stored_data(model)
+    stored = [] if model is None else list_data(model)
     numbers = {id(data): number for number, data in enumerate(stored)}
     names = {slot.number: slot.name for slot in code.slots if slot.kind is SlotKind.WEIGHT}
     weights: list[Json] = []
@@ -124,17 +124,24 @@ def read_code(bundle: Bundle, model: Graph | None = None) -> Code:
     document = _document(bundle)
     symbols = read_symbols(document.get("symbols"))
     reader = RecordReader(symbols)
-    steps = tuple(reader.step(each) for each in typed(document.get("steps"), list))
-    stored = [] if model is None else stored_data(model)
+    steps = tuple(reader.step(each) for each in require_type(document.get("steps"), list))
+    stored = [] if model is None else list_data(model)
     return Code(
         _blob(bundle, OBJECT),
-        tuple(reader.slot(each) for each in typed(document.get("slots"), list)),
+        tuple(reader.slot(each) for each in require_type(document.get("slots"), list)),
         symbols,
         steps,
         read_failures(document.get("failures"), steps),
-        tuple(_read_weight(each, bundle, stored) for each in typed(document["weights"], list)),
-        tuple(_read_node(each, bundle, model) for each in typed(document["fallbacks"], list)),
-        codes={name: typed(each, str) for name, each in typed(document.get("codes"), dict).items()},
+        tuple(
+            _read_weight(each, bundle, stored) for each in require_type(document["weights"], list)
+        ),
+        tuple(
+            _read_node(each, bundle, model) for each in require_type(document["fallbacks"], list)
+        ),
+        codes={
+            name: require_type(each, str)
+            for name, each in require_type(document.get("codes"), dict).items()
+        },
     )
 
 
@@ -143,9 +150,9 @@ def read_guards(bundle: Bundle) -> tuple[Guard, ...]:
     document = _document(bundle)
     reader = RecordReader(read_symbols(document.get("symbols")))
     found = []
-    for each in typed(document.get("guards"), list):
-        given = typed(each, dict)
-        lengths = tuple(map(reader.size, typed(given.get("lengths"), list)))
+    for each in require_type(document.get("guards"), list):
+        given = require_type(each, dict)
+        lengths = tuple(map(reader.size, require_type(given.get("lengths"), list)))
         found.append(Guard(_read_node(given.get("node"), bundle, None), lengths))
     return tuple(found)
 
@@ -154,9 +161,12 @@ def read_prepared(bundle: Bundle, code: Code) -> dict[int, Array] | None:
     """What was made of weights alone, by slot; None if the program makes that itself."""
     wanted = {k for k, slot in enumerate(code.slots) if slot.kind is SlotKind.PREPARED}
     found = {}
-    for each in typed(_document(bundle).get("prepared"), list):
-        given = typed(each, dict)
-        slot, array = typed(given.get("slot"), int), _array(bundle, typed(given.get("array"), str))
+    for each in require_type(_document(bundle).get("prepared"), list):
+        given = require_type(each, dict)
+        slot, array = (
+            require_type(given.get("slot"), int),
+            _array(bundle, require_type(given.get("array"), str)),
+        )
         if slot not in wanted or array.nbytes != evaluate_dim(code.slots[slot].nbytes, {}):
             raise unreadable(f"what is packed for slot {slot} is not what the program reads")
         found[slot] = array
@@ -174,7 +184,7 @@ def _different(guards: Sequence[Guard]) -> list[Guard]:
     return list(found.values())
 
 
-def stored_data(graph: Graph) -> list[Data]:
+def list_data(graph: Graph) -> list[Data]:
     """The contents of a graph's weights and constants, in order, those in regions too."""
     found = (contents_of(node) for node in graph.walk())
     return [data for data in found if data is not None]
@@ -185,7 +195,7 @@ def _document(bundle: Bundle) -> Mapping[str, Json]:
         found = json.loads(_blob(bundle, PROGRAM))
     except ValueError as problem:
         raise unreadable(f"{PROGRAM} is not JSON: {problem}") from None
-    document: dict[str, Json] = typed(found, dict)
+    document: dict[str, Json] = require_type(found, dict)
     missing = {"weights", "fallbacks"} - document.keys()
     if missing:
         raise unreadable(f"{PROGRAM} has no {', '.join(sorted(missing))}")
@@ -213,22 +223,22 @@ def _write_weight(data: Data, name: str, numbers: Mapping[int, int], parts: Bund
 
 
 def _read_weight(value: Json, bundle: Bundle, stored: Sequence[Data]) -> Data:
-    given = typed(value, dict)
+    given = require_type(value, dict)
     if "array" in given:
-        return ArrayData(_array(bundle, typed(given["array"], str)))
+        return ArrayData(_array(bundle, require_type(given["array"], str)))
     if "packed" in given:
-        type_ = typed(_type(typed(given["packed"], str)), TensorType)
+        type_ = require_type(_type(require_type(given["packed"], str)), TensorType)
         released = Held(MissingData(type_, ""))
         released.release()
         return released
     if "computed" in given:
-        graph = _parse(typed(given["computed"], str), {}, bundle, "a computed weight")
-        of = [_read_weight(each, bundle, stored) for each in typed(given.get("of"), list)]
+        graph = _parse(require_type(given["computed"], str), {}, bundle, "a computed weight")
+        of = [_read_weight(each, bundle, stored) for each in require_type(given.get("of"), list)]
         types = [value.type for value in graph.inputs]
         if len(graph) != 1 or types != [each.type for each in of]:
             raise unreadable("a weight is not computed of what is stored with it")
         return LazyData(graph.nodes[0].op, tuple(of))
-    number = typed(given.get("model"), int)
+    number = require_type(given.get("model"), int)
     if not 0 <= number < len(stored):
         raise unreadable(f"it needs weight {number} of a model that has {len(stored)}")
     return stored[number]
@@ -269,15 +279,15 @@ def _write_guard(guard: Guard, code: Code, parts: BundleParts) -> Json:
 
 
 def _read_node(value: Json, bundle: Bundle, model: Graph | None) -> Node:
-    given = typed(value, dict)
-    text = typed(given.get("graph"), str)
+    given = require_type(value, dict)
+    text = require_type(given.get("graph"), str)
     graph = _parse(text, given.get("weights"), bundle, "a stored node")
     node = graph.nodes[0] if len(graph) == 1 else None
     if node is None:
         raise unreadable(f"a node for the interpreter is a graph of {len(graph)} nodes")
     at = given.get("at")
     if model is not None and at is not None:
-        number = typed(at, int)
+        number = require_type(at, int)
         node.location = next(
             (each.location for k, each in enumerate(model.walk()) if k == number), None
         )
@@ -322,12 +332,12 @@ def _write_weights(graph: Graph, parts: BundleParts) -> Json:
 
 
 def _parse(text: str, weights: Json, bundle: Bundle, source: str) -> Graph:
-    names = typed(weights, dict)
+    names = require_type(weights, dict)
 
     def find(label: str, digest: str, type_: TensorType) -> Data | None:
         if digest not in names:
             raise unreadable(f"the contents of the weight {label} are missing")
-        return ArrayData(_array(bundle, typed(names[digest], str)), type_.dtype)
+        return ArrayData(_array(bundle, require_type(names[digest], str)), type_.dtype)
 
     from monograph.ir.text.parser import parse_with  # nothing that is compiled is parsed
 
@@ -359,23 +369,27 @@ def write_signature(graph: Graph, outputs: Sequence[Named]) -> dict[str, Json]:
 
 def read_signature(value: Json) -> Graph:
     """A graph of the stored inputs and nothing else."""
-    given = typed(value, dict)
+    given = require_type(value, dict)
     symbols = {symbol.name: symbol for symbol in read_symbols(given.get("symbols"))}
-    graph = Graph(typed(given.get("name"), str))
-    donated = typed(given.get("donated"), list)
-    for number, each in enumerate(typed(given.get("inputs"), list)):
+    graph = Graph(require_type(given.get("name"), str))
+    donated = require_type(given.get("donated"), list)
+    for number, each in enumerate(require_type(given.get("inputs"), list)):
         name, text = exactly(each, 2)
-        type_ = _type(typed(text, str), symbols)
-        graph.add_input(typed(name, str), type_, donate=number in donated)
-    pairs = [exactly(pair, 2) for pair in typed(given.get("updates"), list)]
-    graph.updates = {typed(output, int): typed(input_, int) for output, input_ in pairs}
+        type_ = _type(require_type(text, str), symbols)
+        graph.add_input(require_type(name, str), type_, donate=number in donated)
+    pairs = [exactly(pair, 2) for pair in require_type(given.get("updates"), list)]
+    graph.updates = {
+        require_type(output, int): require_type(input_, int) for output, input_ in pairs
+    }
     return graph
 
 
 def read_outputs(value: Json) -> tuple[Named, ...]:
     """Names and types of what a stored program returns."""
-    pairs = [exactly(pair, 2) for pair in typed(typed(value, dict).get("outputs"), list)]
-    return tuple((typed(name, str), typed(text, str)) for name, text in pairs)
+    pairs = [
+        exactly(pair, 2) for pair in require_type(require_type(value, dict).get("outputs"), list)
+    ]
+    return tuple((require_type(name, str), require_type(text, str)) for name, text in pairs)
 
 
 def write_structure(structure: Structure) -> dict[str, Json]:
@@ -406,14 +420,14 @@ def write_structure(structure: Structure) -> dict[str, Json]:
 
 def read_structure(value: Json) -> Structure:
     """What ``write_structure`` wrote."""
-    given = typed(value, dict)
-    kind = typed(given.get("kind"), str)
+    given = require_type(value, dict)
+    kind = require_type(given.get("kind"), str)
     if kind == "leaf":
         return LEAF
     if kind not in ("none", "tuple", "list", "dict", "record", "fields"):
         raise unreadable(f"a structure is of an unknown kind, {kind!r}")
-    keys = tuple(typed(given.get("keys"), list))
-    children = tuple(read_structure(child) for child in typed(given.get("children"), list))
+    keys = tuple(require_type(given.get("keys"), list))
+    children = tuple(read_structure(child) for child in require_type(given.get("children"), list))
     if kind == "none" and children:
         raise unreadable("there is something inside of nothing")
     if kind not in ("dict", "record", "fields"):
@@ -423,7 +437,7 @@ def read_structure(value: Json) -> Structure:
         raise unreadable("a structure has more keys than values, or fewer, or one twice")
     if kind == "dict":
         return Structure(kind, keys, children)
-    name = typed(given.get("name"), str)
+    name = require_type(given.get("name"), str)
     if not name.isidentifier() or not all(map(can_name, keys)):
         raise unreadable("a structure has fields of unknown names")
     return Structure(kind, keys, children, make_named_class(kind, name, keys))

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from monograph.ir.parameters import Parameters
 from monograph.ir.tree import SIMPLE, Structure, flatten, unflatten
-from monograph.program.records import typed, unreadable
+from monograph.program.records import require_type, unreadable
 from monograph.runtime.bundle import Json
 from monograph.runtime.storage import read_structure, write_structure
 
@@ -39,23 +39,23 @@ def write_parameters(parameters: Parameters) -> dict[str, Json]:
 
 def read_parameters(value: Json) -> Parameters:
     """What ``write_parameters`` wrote."""
-    given = typed(value, dict)
-    listed = [_read_parameter(each) for each in typed(given.get("signature"), list)]
+    given = require_type(value, dict)
+    listed = [_read_parameter(each) for each in require_type(given.get("signature"), list)]
     try:
         signature = inspect.Signature(listed)
     except ValueError as problem:
         raise unreadable(f"its parameters are none: {problem}") from None
-    named = tuple(typed(each, str) for each in typed(given.get("named"), list))
-    return Parameters(signature, typed(given.get("positional"), int), named)
+    named = tuple(require_type(each, str) for each in require_type(given.get("named"), list))
+    return Parameters(signature, require_type(given.get("positional"), int), named)
 
 
 def _read_parameter(value: Json) -> inspect.Parameter:
-    parts = typed(value, list)
+    parts = require_type(value, list)
     if len(parts) != 3 or parts[1] not in _KINDS:
         raise unreadable("a parameter is described in an unknown way")
     default = _read_default(parts[2])
     try:
-        return inspect.Parameter(typed(parts[0], str), _KINDS[parts[1]], default=default)
+        return inspect.Parameter(require_type(parts[0], str), _KINDS[parts[1]], default=default)
     except ValueError as problem:
         raise unreadable(f"a parameter is none: {problem}") from None
 
@@ -73,12 +73,12 @@ def _write_default(default: Any) -> Json:
 def _read_default(value: Json) -> Any:
     if value is None:
         return inspect.Parameter.empty
-    parts = typed(value, list)
+    parts = require_type(value, list)
     if not parts:
         return NOT_STORED
     if len(parts) != 2:
         raise unreadable("a default is described in an unknown way")
-    structure, leaves = read_structure(parts[0]), typed(parts[1], list)
+    structure, leaves = read_structure(parts[0]), require_type(parts[1], list)
     is_known = _is_sequence(structure) and structure.leaves == len(leaves)
     if not is_known or not all(_is_plain(leaf) for leaf in leaves):
         raise unreadable("a default is no plain value")

@@ -23,7 +23,7 @@ from monograph.ir.data import ArrayData, Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.lazy_data import LazyData
 from monograph.ir.types import Array
-from monograph.program.code import Code, SlotKind, flattened, touched
+from monograph.program.code import Code, SlotKind, list_slots, walk_steps
 
 OwnProgram = TypeVar("OwnProgram", bound=Code)
 
@@ -50,7 +50,7 @@ class Held(Data):
         """Hold the contents as they are now, whoever writes to the model's after this."""
         self._source = self.source.snapshot()
         for each in self.followers:
-            each._source = _seen_as(self._source, each)
+            each._source = _view_as(self._source, each)
 
     @property
     def source(self) -> Data:
@@ -86,7 +86,7 @@ class Held(Data):
         return f"Held({self.type})"
 
 
-def _seen_as(data: Data, other: Data) -> Data:
+def _view_as(data: Data, other: Data) -> Data:
     """The same memory as contents of another shape."""
     if data.type == other.type:
         return data
@@ -153,7 +153,7 @@ def follow_program(program: OwnProgram, slot_of: Mapping[Value, int], lowered: G
 
 def read_by_calls(code: Code) -> frozenset[int]:
     """The weights, by number, that the steps of a call read; packing alone reads the others."""
-    slots = {slot for step in flattened(code.steps) for slot in touched(step)}
+    slots = {slot for step in walk_steps(code.steps) for slot in list_slots(step)}
     return frozenset(
         code.slots[slot].number for slot in slots if code.slots[slot].kind is SlotKind.WEIGHT
     )
@@ -165,7 +165,7 @@ def own_weights(code: Code) -> Code:
     The memory of the other ones is read once more, when they are packed.
     """
     kept = read_by_calls(code)
-    weights = tuple(_owned(data) if k in kept else data for k, data in enumerate(code.weights))
+    weights = tuple(_own(data) if k in kept else data for k, data in enumerate(code.weights))
     for node in code.fallbacks:
         for region in node.regions:
             snapshot(region.walk())
@@ -177,7 +177,7 @@ def snapshot_weights(code: Code) -> Code:
     return replace(code, weights=tuple(data.snapshot() for data in code.weights))
 
 
-def _owned(data: Data) -> Data:
+def _own(data: Data) -> Data:
     """A snapshot of some contents; what is held is so by everybody who refers to it."""
     if not isinstance(data, Held):
         return data.snapshot()

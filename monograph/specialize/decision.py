@@ -16,7 +16,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.types import TensorType, symbols_of
 from monograph.ops.data import Constant, Weight
-from monograph.specialize.padded_results import taken
+from monograph.specialize.padded_results import take_length
 from monograph.specialize.split_graph import Cut
 
 Step: TypeAlias = Callable[[list[Any], dict[Symbol, int]], Sequence[Any]]
@@ -56,7 +56,7 @@ def _length(node: Node, first: int) -> Step:
     last = first + len(node.results)
 
     def step(found: list[Any], _: dict[Symbol, int]) -> Sequence[Any]:
-        return taken(node, found[first:last], int(found[last]))
+        return take_length(node, found[first:last], int(found[last]))
 
     return step
 

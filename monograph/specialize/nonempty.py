@@ -63,12 +63,12 @@ def _assume_once(graph: Graph) -> Nonempty | None:
         return None
     from monograph.specialize.specialize_graph import (  # few programs need it
         specialize,
-        substituted,
+        substitute_sizes,
     )
 
     assumed = {symbol: Symbol(symbol.name, 1, symbol.upper) for symbol in places}
     try:
-        settled = specialize(substituted(graph, assumed), [None] * len(graph.inputs), {})
+        settled = specialize(substitute_sizes(graph, assumed), [None] * len(graph.inputs), {})
     except MonographError:
         return None  # it may hold for some sizes alone, which the call will tell
     left = sum(isinstance(node.op, DeferredOp) for node in settled.graph.walk())

@@ -28,7 +28,7 @@ MOST_COLUMNS = 32
 """Slices of so many elements, at most, are sorted one column after the other."""
 
 
-def bounded(node: Node, operands: Sequence[Value]) -> Results | None:
+def pad_results(node: Node, operands: Sequence[Value]) -> Results | None:
     """The node's results in full length, then their length; None if there is no way to it."""
     rule = _RULES.get(type(node.op))
     if rule is None or any(value.dtype is string for value in operands):
@@ -51,7 +51,7 @@ def is_told(value: Value) -> bool:
     return bool(value.uses) or not any(sizes <= set(symbols_of(x.type)) for x in others)
 
 
-def taken(node: Node, results: Sequence[Array], length: int) -> list[Array]:
+def take_length(node: Node, results: Sequence[Array], length: int) -> list[Array]:
     """The results in the length that they have, along the axes that the node names it for.
 
     Those that do not matter are empty.
@@ -82,7 +82,7 @@ def _places(found: Value) -> tuple[Value, Value]:
     return F.where(F.less(F.iota((size,)), count), F.reshape(rows, (size,)), 0), count
 
 
-def _scattered(size: Dim, places: Value, updates: Value, mode: str = "set") -> Value:
+def _scatter(size: Dim, places: Value, updates: Value, mode: str = "set") -> Value:
     """A vector with updates at places."""
     indices = F.reshape(places, (places.shape[0], 1))
     return F.scatter(data.zeros((size,), updates.dtype), indices, updates, mode)
@@ -108,13 +108,13 @@ def _unique(op: Unique, x: Value) -> Results | None:
     starts = _starts(F.take(slices, order, 0), op.equal_nan)
     run, begins, length = number_runs(starts)
     size = slices.shape[0]
-    inverse = _scattered(size, order, run)
+    inverse = _scatter(size, order, run)
     is_run, counts = F.less(F.iota((size,)), length), _lengths(begins, size)
     first = F.take(order, F.where(is_run, _first(begins, size), 0), 0)
     if not op.sorted:
         by_place = F.argsort(F.where(is_run, first, _number(size)), 0)
         first, counts = F.take(first, by_place, 0), F.take(counts, by_place, 0)
-        inverse = F.take(_scattered(size, by_place, F.iota((size,))), inverse, 0)
+        inverse = F.take(_scatter(size, by_place, F.iota((size,))), inverse, 0)
     if op.axis is None:
         return F.take(F.reshape(x, (size,)), first, 0), first, inverse, counts, length
     return F.take(x, first, op.axis), first, inverse, counts, length

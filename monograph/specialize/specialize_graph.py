@@ -84,7 +84,7 @@ def specialize(
     while round_.progress:
         tidy(round_.graph)
         round_ = Settler(round_.graph, [None] * len(round_.graph.inputs), {}, {})
-        outputs = tuple(_renumbered(each, round_.outputs) for each in outputs)
+        outputs = tuple(_renumber(each, round_.outputs) for each in outputs)
     return SpecializedGraph(round_.graph, outputs, round_.asked, read)
 
 
@@ -93,10 +93,10 @@ def tidy(graph: Graph) -> None:
     run_pipeline(graph, pipeline_for("O1"))
 
 
-def _renumbered(tree: Any, outputs: Sequence[Any]) -> Any:
+def _renumber(tree: Any, outputs: Sequence[Any]) -> Any:
     """A nesting of output numbers, with what became of each output in its place."""
     if isinstance(tree, list):
-        return [_renumbered(each, outputs) for each in tree]
+        return [_renumber(each, outputs) for each in tree]
     return None if tree is None else outputs[tree]
 
 
@@ -136,7 +136,7 @@ class Settler:
             self._walk(source.nodes)
             items = [self._items[value] for value in source.outputs]
             flat: list[Value] = []
-            self.outputs = tuple(_numbered(item, flat) for item in items)
+            self.outputs = tuple(_number_leaves(item, flat) for item in items)
             self.graph.set_outputs(flat)
 
     def _input(self, value: Value, structure: Any, constant: Array | None) -> Item:
@@ -196,23 +196,23 @@ class Settler:
         for node in nodes:
             with self.graph.inserting_before(None, node.location):
                 items = [self._items[value] for value in node.operands]
-                results = self._made(node, node.op.substitute(self._bindings), items)
+                results = self._make(node, node.op.substitute(self._bindings), items)
             for value, item in zip(node.results, results, strict=True):
                 self._items[value] = item
                 if isinstance(item, Value):
                     self._bind(value.type, item.type)
 
-    def _made(self, node: Node, op: Op, items: Sequence[Item]) -> Sequence[Item]:
+    def _make(self, node: Node, op: Op, items: Sequence[Item]) -> Sequence[Item]:
         match op:
             case DeferredOp():
-                return self._settled(node, op, items)
+                return self._settle(node, op, items)
             case control.If():
                 return self._branch(node, op, items)
             case control.While():
                 return self._loop(node, op, items)
             case sequence.Declare():
-                return self._declared(node, op, items)
-        dissolved = self._dissolved(op, items)
+                return self._declare(node, op, items)
+        dissolved = self._dissolve_sequence(op, items)
         if isinstance(dissolved, Value | list):
             return [dissolved]
         made = self._again(node, op, items)
@@ -222,7 +222,7 @@ class Settler:
 
     # Ops that wait for contents ------------------------------------------------------------------
 
-    def _settled(self, node: Node, op: DeferredOp, items: Sequence[Item]) -> Sequence[Item]:
+    def _settle(self, node: Node, op: DeferredOp, items: Sequence[Item]) -> Sequence[Item]:
         values = self._values(items, node.operands)
         last = self.graph.nodes[-1] if len(self.graph) else None
         try:
@@ -240,7 +240,7 @@ class Settler:
 
     # Sequences -----------------------------------------------------------------------------------
 
-    def _dissolved(self, op: Op, items: Sequence[Item]) -> Item | tuple[Value, ...]:
+    def _dissolve_sequence(self, op: Op, items: Sequence[Item]) -> Item | tuple[Value, ...]:
         """What a sequence op comes to; or the values whose contents it takes, perhaps none."""
         match op:
             case sequence.SequenceEmpty():
@@ -256,14 +256,14 @@ class Settler:
             case sequence.SequenceLength() if isinstance(items[0], list):
                 return self.graph.add_constant(np.asarray(len(items[0]), np.int64))
             case sequence.SequenceAt() | sequence.SequenceErase() | sequence.SequenceInsert():
-                return self._positioned(op, items)
+                return self._resolve_position(op, items)
             case sequence.ConcatFromSequence() if isinstance(items[0], list):
-                return self._joined(op, items[0])
+                return self._join(op, items[0])
             case sequence.SplitToSequence():
                 return self._split(op, items)
         return ()
 
-    def _positioned(self, op: Op, items: Sequence[Item]) -> Item | tuple[Value, ...]:
+    def _resolve_position(self, op: Op, items: Sequence[Item]) -> Item | tuple[Value, ...]:
         elements, last = items[0], len(items) - 1
         has_position = last == (2 if isinstance(op, sequence.SequenceInsert) else 1)
         if not isinstance(elements, list):
@@ -279,7 +279,7 @@ class Settler:
         made = op.evaluate(*arguments)
         return made if isinstance(made, Value | list) else ()
 
-    def _joined(
+    def _join(
         self, op: sequence.ConcatFromSequence, elements: list[Any]
     ) -> Value | tuple[Value, ...]:
         tensors = [each for each in elements if isinstance(each, Value)]
@@ -318,7 +318,7 @@ class Settler:
         drops = len(items) == 1 and not op.keepdims
         return [squeeze(part, axis) for part in cut] if drops else cut
 
-    def _declared(self, node: Node, op: sequence.Declare, items: Sequence[Item]) -> Sequence[Item]:
+    def _declare(self, node: Node, op: sequence.Declare, items: Sequence[Item]) -> Sequence[Item]:
         """A type that says less, or the same, is no news; one that says more is kept."""
         (item,) = items
         if not isinstance(item, Value):
@@ -339,7 +339,7 @@ class Settler:
         assert isinstance(predicate, Value)
         chosen = self._known.contents(predicate)
         if chosen is not None:
-            return self._inlined(node.regions[0 if chosen else 1], arguments)
+            return self._inline(node.regions[0 if chosen else 1], arguments)
         made = self._again(node, op, items)
         if self._is_not_native(made):
             self.asked[made] = (predicate,)
@@ -352,7 +352,7 @@ class Settler:
         condition, body = node.regions
         done = 0
         while self._iterations < MOST_ITERATIONS:
-            (goes_on,) = self._inlined(condition, items)
+            (goes_on,) = self._inline(condition, items)
             assert isinstance(goes_on, Value)
             holds = self._known.contents(goes_on)
             if holds is None:
@@ -363,7 +363,7 @@ class Settler:
                 return items
             if op.limit is not None and done >= op.limit:
                 break
-            items = self._inlined(body, items)
+            items = self._inline(body, items)
             done += 1
             self._iterations += 1
         return self._again(node, op, items).results
@@ -383,7 +383,7 @@ class Settler:
         is_count = all(isinstance(v.type, TensorType) and not v.dtype.is_float for v in unknown)
         return unknown if is_count else ()
 
-    def _inlined(self, region: Graph, items: Sequence[Item]) -> list[Item]:
+    def _inline(self, region: Graph, items: Sequence[Item]) -> list[Item]:
         outer = self._items
         self._items = dict(zip(region.inputs, items, strict=True))
         bindings = dict(self._bindings)
@@ -409,7 +409,7 @@ class Settler:
             mapping = dict(zip(node.operands, values, strict=True))
             return copy_node(node, self.graph, mapping)
         names = [value.name for value in node.results]
-        regions = [substituted(region, self._bindings) for region in node.regions]
+        regions = [substitute_sizes(region, self._bindings) for region in node.regions]
         try:
             if node.regions:
                 raise TypeRuleError("the types of a region's inputs are as they are")
@@ -458,9 +458,9 @@ def _may_be_absent(items: Sequence[Item]) -> bool:
     return any(isinstance(each, Value) and isinstance(each.type, OptionalType) for each in items)
 
 
-def _numbered(item: Item, flat: list[Value]) -> Any:
+def _number_leaves(item: Item, flat: list[Value]) -> Any:
     if isinstance(item, list):
-        return [_numbered(each, flat) for each in item]
+        return [_number_leaves(each, flat) for each in item]
     if item is None:
         return None
     flat.append(item)
@@ -484,7 +484,7 @@ def _with(type_: ValueType, bindings: Mapping[Symbol, Dim]) -> ValueType:
     return type_
 
 
-def substituted(region: Graph, bindings: Mapping[Symbol, Dim]) -> Graph:
+def substitute_sizes(region: Graph, bindings: Mapping[Symbol, Dim]) -> Graph:
     """A copy of a region with other sizes in the place of symbols."""
     if not any(symbol in bindings for symbol in region.symbols().values()):
         return region.clone()
@@ -493,7 +493,7 @@ def substituted(region: Graph, bindings: Mapping[Symbol, Dim]) -> Graph:
         value: copy.add_input(value.name, _with(value.type, bindings)) for value in region.inputs
     }
     for node in region.nodes:
-        inner = [substituted(each, bindings) for each in node.regions]
+        inner = [substitute_sizes(each, bindings) for each in node.regions]
         made = copy.create(
             node.op.substitute(bindings),
             [mapping[value] for value in node.operands],

@@ -19,7 +19,7 @@ from monograph.ops.data import Constant, Weight
 from monograph.ops.joining import Concat, Stack
 from monograph.ops.shape import Reshape, Squeeze, Unsqueeze
 from monograph.program.native_support import why_not_native, why_not_storable
-from monograph.specialize.padded_results import bounded, is_told
+from monograph.specialize.padded_results import is_told, pad_results
 
 _PUT_TOGETHER = (Concat, Stack, Reshape, Squeeze, Unsqueeze)
 """Ops that only arrange numbers."""
@@ -30,7 +30,7 @@ class Cut:
     """Two graphs and what happens between them.
 
     ``before`` gives ``computed``, in order, after which the ``between`` nodes run. Those that are
-    ``bounded`` need not: from the output of that number on, ``before`` gives their results in full
+    ``pad_results`` need not: from the output of that number on, ``before`` gives their results in full
     length, and then the length. ``handed`` are the values, beyond the graph's inputs, that
     ``after`` takes; the contents of its inputs of the numbers ``read`` decide how it goes on.
     """
@@ -45,7 +45,7 @@ class Cut:
     read: tuple[int, ...]
 
 
-def held(graph: Graph) -> list[Value]:
+def native_inputs(graph: Graph) -> list[Value]:
     """The inputs that native code can take."""
     return [value for value in graph.inputs if why_not_storable(value) is None]
 
@@ -95,8 +95,8 @@ def cut(graph: Graph, others: Mapping[Node, str], asked: Mapping[Node, Sequence[
         if value.producer is None or (value.producer not in others and value.producer not in late)
     )
     if contents:
-        return _made(graph, (), tuple(contents))
-    return _made(graph, _first(graph, others, late), ())
+        return _make_cut(graph, (), tuple(contents))
+    return _make_cut(graph, _first(graph, others, late), ())
 
 
 def _pieces(value: Value) -> list[Value]:
@@ -144,7 +144,7 @@ def ancestors(values: Iterable[Value]) -> set[Node]:
     return found
 
 
-def _made(graph: Graph, between: Sequence[Node], contents: Sequence[Value]) -> Cut:
+def _make_cut(graph: Graph, between: Sequence[Node], contents: Sequence[Value]) -> Cut:
     wanted = [*contents, *(value for node in between for value in node.operands)]
     early = ancestors(wanted).difference(between)
     done = {*between, *(node for node in early if not _is_stored(node))}
@@ -162,7 +162,7 @@ def _made(graph: Graph, between: Sequence[Node], contents: Sequence[Value]) -> C
         if value.producer in early and not (_is_stored(value.producer) and value not in contents)
     )
     before = Graph(f"{graph.name}_before")
-    mapping = {value: before.add_input(value.name, value.type) for value in held(graph)}
+    mapping = {value: before.add_input(value.name, value.type) for value in native_inputs(graph)}
     for node in graph.nodes:
         if node in early:
             copy_node(node, before, mapping)
@@ -170,7 +170,7 @@ def _made(graph: Graph, between: Sequence[Node], contents: Sequence[Value]) -> C
     sized: dict[Node, int] = {}
     for node in between:
         operands = [mapping[value] for value in node.operands if value in mapping]
-        results = bounded(node, operands) if len(operands) == len(node.operands) else None
+        results = pad_results(node, operands) if len(operands) == len(node.operands) else None
         if results is not None:
             sized[node] = len(outputs)
             outputs += results

@@ -103,10 +103,10 @@ def leaves_of(item: Any) -> list[Any]:
     return [] if item is None else [item]
 
 
-def nested(tree: Any, results: Sequence[Any]) -> Any:
+def nest_results(tree: Any, results: Sequence[Any]) -> Any:
     """Results as the source's outputs are nested."""
     if isinstance(tree, list):
-        return [nested(each, results) for each in tree]
+        return [nest_results(each, results) for each in tree]
     return None if tree is None else results[tree]
 
 

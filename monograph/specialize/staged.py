@@ -41,8 +41,8 @@ from monograph.runtime.locks import ForkedLock
 from monograph.runtime.sizes import SizesDoNotFit
 from monograph.specialize.decision import Decision, only_says_a_size
 from monograph.specialize.recent import Recent
-from monograph.specialize.specialize_graph import SpecializedGraph, specialize, substituted
-from monograph.specialize.split_graph import Cut, ancestors, cut, held, is_data, not_native
+from monograph.specialize.specialize_graph import SpecializedGraph, specialize, substitute_sizes
+from monograph.specialize.split_graph import Cut, ancestors, cut, is_data, native_inputs, not_native
 from monograph.specialize.stage_inputs import (
     LARGEST_CONTENTS,
     Feed,
@@ -50,7 +50,7 @@ from monograph.specialize.stage_inputs import (
     contents_key,
     likely_arguments,
     may_be_sizes,
-    nested,
+    nest_results,
     pattern_of,
     structure_of,
 )
@@ -156,7 +156,7 @@ class Stage:
 
     def call(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         """The graph's outputs for inputs that nobody has checked yet."""
-        arguments = self._checked_arguments(inputs)
+        arguments = self._check_arguments(inputs)
         try:
             return self.run(arguments)
         except TypeRuleError as error:  # what was read does not fit: the call's fault
@@ -169,7 +169,7 @@ class Stage:
                 hint=error.hint,
             ) from error
 
-    def _checked_arguments(self, inputs: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any]:
+    def _check_arguments(self, inputs: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any]:
         kinds = None
         if not self._loose and not isinstance(inputs, Mapping):
             kinds = _kinds(inputs)
@@ -251,13 +251,13 @@ class Stage:
             if found is not None:
                 return found
             if reason := self._refusal(key, arguments):
-                return self._interpreted(f"@{self.graph.name} has {reason}")
+                return self._interpret(f"@{self.graph.name} has {reason}")
             made = self._new_plan(key, arguments)
             assert made is not None
             self._plans.put(exact or self._key(arguments), made)
             return made
 
-    def _interpreted(self, reason: str) -> Interpreted:
+    def _interpret(self, reason: str) -> Interpreted:
         """One plan for all that is refused, however many they are."""
         if reason not in self._refused:
             self._refused[reason] = Interpreted(self.graph, self._workshop, reason)
@@ -278,7 +278,7 @@ class Stage:
         tried = frozenset(sizes)
         while True:
             known = {k: np.array(arguments[k]) for k in self.read if k not in sizes}
-            settled, needed = self._settled(of_input, known, sizes)
+            settled, needed = self._settle(of_input, known, sizes)
             if not needed:
                 break
             if is_likely:
@@ -288,7 +288,7 @@ class Stage:
         feed = Feed(self._types, known, sizes)
         return plan_of(settled, feed, self._workshop, self.depth)
 
-    def _settled(
+    def _settle(
         self,
         structures: Sequence[Any],
         known: Mapping[int, Array],
@@ -301,7 +301,7 @@ class Stage:
             if not sizes:
                 raise
             return SpecializedGraph(self.graph, (), {}, {}), set(sizes)
-        return settled, needed_numbers(settled)
+        return settled, list_needed_numbers(settled)
 
     def _refusal(self, key: Hashable, arguments: Sequence[Any]) -> str | None:
         """Why there is to be no code for such arguments."""
@@ -321,7 +321,7 @@ def _kinds(inputs: Sequence[Any]) -> Hashable | None:
     return tuple([(each.dtype, each.shape) for each in inputs])
 
 
-def needed_numbers(settled: SpecializedGraph) -> set[int]:
+def list_needed_numbers(settled: SpecializedGraph) -> set[int]:
     """The inputs of the source whose numbers some node needs, though they were read as sizes.
 
     That is one that still waits, not for data that is computed before it, and mentions the sizes.
@@ -366,7 +366,7 @@ class Outputs:
 
     def __call__(self, results: list[Any]) -> list[Any]:
         """The source's outputs."""
-        return results if self._is_flat else [nested(tree, results) for tree in self._trees]
+        return results if self._is_flat else [nest_results(tree, results) for tree in self._trees]
 
 
 class Whole:
@@ -374,14 +374,14 @@ class Whole:
 
     def __init__(self, settled: SpecializedGraph, feed: Feed, workshop: Workshop) -> None:
         graph = settled.graph
-        kept = held(graph)
+        kept = native_inputs(graph)
         self._feed = feed
         self._outputs = Outputs(settled)
         self._inputs = [value.index for value in kept]
         native = [v for v in graph.outputs if v.producer is not None or v in kept]
         handed = [None if v in native else v.index for v in graph.outputs]
         self._handed = None if handed == [None] * len(handed) else handed
-        self._executable = workshop.compile(_narrowed(graph, kept, native)) if native else None
+        self._executable = workshop.compile(_narrow(graph, kept, native)) if native else None
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
         leaves = self._feed(arguments)
@@ -394,7 +394,7 @@ class Whole:
         return self._outputs(computed)
 
 
-def _narrowed(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
+def _narrow(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
     if len(inputs) == len(graph.inputs) and len(outputs) == len(graph.outputs):
         return graph
     narrow = Graph(graph.name)
@@ -419,7 +419,7 @@ class Divided:
     ) -> None:
         self._feed = feed
         self._outputs = Outputs(settled)
-        self._inputs = [value.index for value in held(made.graph)]
+        self._inputs = [value.index for value in native_inputs(made.graph)]
         evaluated = (node for node in made.between if node not in made.bounded)
         computing = [node for node in evaluated if not only_says_a_size(node)]
         if computing:
@@ -487,13 +487,13 @@ class Sized:
                 return found
             may_wait = self._stages.is_full and not workshop.strict
             if may_wait and not self._stages.comes_often(sizes):
-                return self._interpreted()
+                return self._interpret()
             bindings = dict(zip(self._needed, sizes, strict=True))
-            made = Stage(substituted(self._graph, bindings), workshop, (), self._depth + 1)
+            made = Stage(substitute_sizes(self._graph, bindings), workshop, (), self._depth + 1)
             self._stages.put(sizes, made)
             return made
 
-    def _interpreted(self) -> Interpreted:
+    def _interpret(self) -> Interpreted:
         if self._refused is None:
             reason = f"more than {self._stages.most} sizes of @{self._graph.name}"
             self._refused = Interpreted(self._graph, self._workshop, reason)

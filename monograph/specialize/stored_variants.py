@@ -16,7 +16,7 @@ import numpy as np
 from monograph.ir.graph import Graph
 from monograph.ir.specialize import specialize
 from monograph.ir.types import Array
-from monograph.program.records import typed, unreadable
+from monograph.program.records import require_type, unreadable
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.storage import BundleParts, Named, read_code, read_prepared, write_code
@@ -75,21 +75,21 @@ def read_variants(
     bundle: Bundle, native: Native, threads: int | None, outputs: Sequence[Named]
 ) -> Variants | None:
     """The variants that were stored with a program; None if there are none."""
-    stored = typed(bundle.manifest.get("variants", []), list)
+    stored = require_type(bundle.manifest.get("variants", []), list)
     if not stored:
         return None
     if len(stored) > MOST_STORED:
         raise unreadable(f"it has {len(stored)} variants")
     found = Variants(len(stored), None)
     for number, each in enumerate(stored):
-        given = typed(each, dict)
-        sizes = tuple(typed(size, int) for size in typed(given.get("sizes"), list))
-        same = _specialized(native, sizes)
+        given = require_type(each, dict)
+        sizes = tuple(require_type(size, int) for size in require_type(given.get("sizes"), list))
+        same = _specialize(native, sizes)
         found.add(sizes, _executable(bundle, number, same, given, threads, outputs))
     return found
 
 
-def _specialized(native: Native, sizes: tuple[int, ...]) -> Graph:
+def _specialize(native: Native, sizes: tuple[int, ...]) -> Graph:
     """The signature for these sizes."""
     symbols = native.program.sizes
     fit = len(sizes) == len(symbols) and all(

@@ -29,7 +29,7 @@ from monograph.logs import stage_logger
 from monograph.ops.attention import Attention
 from monograph.ops.linalg import DotGeneral
 from monograph.program.code import Code, Launch, Slot, SlotKind
-from monograph.program.records import typed
+from monograph.program.records import require_type
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.cache import cache_key, open_cache
 from monograph.runtime.compile_report import CompileReport
@@ -148,7 +148,7 @@ class _Store:
         found = None if self.cache is None else self.cache.get(self.key)
         if found is not None:
             try:
-                stored = read_measurements(typed(found.manifest.get("table"), str))
+                stored = read_measurements(require_type(found.manifest.get("table"), str))
             except MonographError as problem:
                 _LOG.warning("measurements are made again: %s", problem)
                 return table

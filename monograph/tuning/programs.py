@@ -12,7 +12,7 @@ from monograph.errors import MonographError
 from monograph.ir.dims import Symbol, evaluate_dim, shape_product
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
-from monograph.program.code import Code, WhileLoop, flattened
+from monograph.program.code import Code, WhileLoop, walk_steps
 from monograph.runtime.compile_report import CompileReport
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.options import Options
@@ -30,7 +30,7 @@ MAX_TURNS_PER_ROUND = 15
 """Turns of the default and of the tuned program."""
 
 
-def tuned_program(
+def tune_program(
     default: base.Program,
     sites: Sequence[Site],
     make: Callable[[Tuning], base.Program],
@@ -45,7 +45,7 @@ def tuned_program(
     ``make`` builds the program with a tuning. A program whose loops end when its data say so is not
     run on data that nobody gave: it stays as it is.
     """
-    if any(isinstance(step, WhileLoop) for step in flattened(default.steps)):
+    if any(isinstance(step, WhileLoop) for step in walk_steps(default.steps)):
         return default, TuningReport(skipped=len(sites))
     assert isinstance(default, Program), "made by the target that the sites belong to"
     machine = default.machine
@@ -63,7 +63,7 @@ def tuned_program(
         timed = alternate(calls, MAX_TURNS_PER_ROUND, quiet=SPIN_SECONDS, until=end)
         return timed["default"], timed["tuned"]
 
-    bench = Alone(machine, threads, _emptied_cache(default, machine.l3))
+    bench = Alone(machine, threads, _make_cache_flush(default, machine.l3))
     memory = memory_for(machine, threads, cache)
     try:
         building = sum(default.seconds.values())
@@ -88,7 +88,7 @@ def search_program(
     ``recorder`` has heard of every choice in the program.
     """
     assert isinstance(recorder, Recorder), "made by the target that the sites belong to"
-    program, report.search = tuned_program(
+    program, report.search = tune_program(
         default,
         tuple(recorder.sites.values()),
         make,
@@ -115,7 +115,7 @@ MAX_INPUT_ELEMENTS = 1 << 24
 """Elements of all inputs together that symbolic sizes may lead to."""
 
 
-def _emptied_cache(program: Code, cache_bytes: int) -> Callable[[], object] | None:
+def _make_cache_flush(program: Code, cache_bytes: int) -> Callable[[], object] | None:
     """Something that empties the cache, if a whole run of the program would."""
     weights = sum(data.size * data.dtype.numpy.itemsize for data in program.weights)
     if weights < 2 * cache_bytes:

@@ -22,7 +22,7 @@ import numpy as np
 from monograph.config import Config
 from monograph.errors import MonographError
 from monograph.ir.types import Array
-from monograph.program.records import typed
+from monograph.program.records import require_type
 from monograph.progress import announce
 from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import Cache, cache_key, open_cache, toolchain
@@ -112,10 +112,10 @@ class Alone:
     def _call(self, edits: Edits) -> Callable[[], object] | None:
         key = tuple(sorted(edits.items()))
         if key not in self._built:
-            self._built[key] = self._compiled(edits)
+            self._built[key] = self._compile(edits)
         return self._built[key]
 
-    def _compiled(self, edits: Edits) -> Callable[[], object] | None:
+    def _compile(self, edits: Edits) -> Callable[[], object] | None:
         assert self._site is not None and self._stage is not None
         try:
             single = self._stage.build(edit(self._site.choice, edits))
@@ -198,7 +198,7 @@ class Search:
             best = self._better(site, [best, *({**best, knob: value} for value in fresh)], end)
             tried += len(fresh)
         complete = not turned or self.clock() < end
-        seconds = self._confirmed(site, best, end) if best else None
+        seconds = self._confirm(site, best, end) if best else None
         default, chosen = seconds or (before, before)
         kept = best if seconds is not None else {}
         return Finding(
@@ -218,7 +218,7 @@ class Search:
             way for way, each in zip(ways, timed, strict=True) if each and each.best == least
         )
 
-    def _confirmed(self, site: Site, edits: Edits, end: float) -> tuple[float, float] | None:
+    def _confirm(self, site: Site, edits: Edits, end: float) -> tuple[float, float] | None:
         """Seconds with the default and with the edits, if they are clearly faster once more."""
         default, chosen = self.bench.times(site, [{}, edits], end)
         if default is None or chosen is None or not is_clearly_faster(chosen, default):
@@ -252,7 +252,7 @@ class TuningMemory:
             return None
         try:
             edits = read_edits(bundle.manifest.get("edits"))
-            return edits, typed(bundle.manifest.get("complete"), bool)
+            return edits, require_type(bundle.manifest.get("complete"), bool)
         except MonographError:
             return None
 

@@ -11,7 +11,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
-from monograph.inspect.planned import PlannedGraph, planned_graph
+from monograph.inspect.planned import PlannedGraph, plan_graph
 from monograph.ir.graph import Value
 from monograph.ir.interpret import interpret
 
@@ -42,7 +42,7 @@ PROGRAMS: list[Callable[[Value], Any]] = [chain, views, loop, split]
 
 def planned(function: Callable[[Value], Any]) -> tuple[monograph.Graph, PlannedGraph]:
     graph = monograph.trace(function, "f32[4, 4]")
-    return graph, planned_graph(compile_graph(graph, Options(cache=False)))
+    return graph, plan_graph(compile_graph(graph, Options(cache=False)))
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)

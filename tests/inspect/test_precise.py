@@ -7,7 +7,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.inspect.precise import double_precision, judge, widened
+from monograph.inspect.precise import double_precision, judge, widen_graph
 from monograph.ir.graph import Value
 
 REFERENCE = np.full(2000, 1 / 3)
@@ -41,7 +41,7 @@ def test_every_float_becomes_a_double_in_regions_and_constants_too() -> None:
         result: Value = F.while_loop(lambda y: F.sum(y) < 9.0, lambda y: y * 2.0, x @ weight)
         return F.cast(result, "f32")
 
-    twin = widened(monograph.trace(program, "f32[4, 4]"))
+    twin = widen_graph(monograph.trace(program, "f32[4, 4]"))
     monograph.verify(twin)
     types = [value.type for node in twin.walk() for value in node.results]
     assert not [type_ for type_ in types if str(type_).startswith("f32")]

@@ -16,7 +16,7 @@ from monograph import functional as F
 from monograph.compiler import compile_graph
 from monograph.errors import UnsupportedError
 from monograph.inspect.profile import Profile, quickest_launches
-from monograph.inspect.timeline import divided
+from monograph.inspect.timeline import divide_overlaps
 from monograph.ir.graph import Value
 from tests.runtime import programs
 
@@ -56,7 +56,7 @@ def test_the_table_fits_a_terminal(profile: Profile) -> None:
 
 
 def test_time_that_several_launches_share_is_divided() -> None:
-    assert divided([(0.0, 4.0), (2.0, 6.0), (10.0, 11.0)]) == [3.0, 3.0, 1.0]
+    assert divide_overlaps([(0.0, 4.0), (2.0, 6.0), (10.0, 11.0)]) == [3.0, 3.0, 1.0]
 
 
 def test_a_launch_counts_as_in_its_quickest_call() -> None:

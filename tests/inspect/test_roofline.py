@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from monograph.inspect import roofline
-from monograph.inspect.roofline import MemoryLevel, Roofline, measure_roofline, measured_roofline
+from monograph.inspect.roofline import (
+    MemoryLevel,
+    Roofline,
+    load_or_measure_roofline,
+    measure_roofline,
+)
 from monograph.inspect.stream_kernels import ARRAYS_MOVED, STEP, StreamKernels
 
 ROOFS = Roofline(
@@ -74,12 +79,12 @@ def test_the_figures_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("MONOGRAPH_CACHE", "1")
     monkeypatch.setenv("MONOGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(roofline, "measure_roofline", lambda *_: ROOFS)
-    assert measured_roofline(2) == ROOFS
+    assert load_or_measure_roofline(2) == ROOFS
     lower = Roofline("a machine", 2, 50e9, ROOFS.levels)
     monkeypatch.setattr(roofline, "measure_roofline", lambda *_: lower)
-    assert measured_roofline(2) == ROOFS
-    assert measured_roofline(2, again=True) == ROOFS
+    assert load_or_measure_roofline(2) == ROOFS
+    assert load_or_measure_roofline(2, again=True) == ROOFS
     higher = Roofline("a machine", 2, 150e9, ROOFS.levels)
     monkeypatch.setattr(roofline, "measure_roofline", lambda *_: higher)
-    assert measured_roofline(2, again=True) == higher
-    assert measured_roofline(2) == higher
+    assert load_or_measure_roofline(2, again=True) == higher
+    assert load_or_measure_roofline(2) == higher

@@ -274,7 +274,7 @@ def test_an_edit_imports_no_other_package(tmp_path: Path, monkeypatch: pytest.Mo
         raise AssertionError("an edit looked for entry points")
 
     edited = bench(tmp_path)
-    monkeypatch.setattr("monograph.entry_points._found", fail)
+    monkeypatch.setattr("monograph.entry_points._find", fail)
     with pytest.raises(MonographError, match="there is no op called"):
         edited.edit(Edit.read({"text": GRAPH.replace("exp(", "others.exp(")}))
     with pytest.raises(MonographError, match="there is no pass called"):

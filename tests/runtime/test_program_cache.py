@@ -26,7 +26,7 @@ from monograph.runtime.atomic import is_temporary
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.cache import Cache, cache_key
 from monograph.runtime.compiled import Executable
-from monograph.runtime.cpu.thread_pool import load_pool, pool, stored_pool
+from monograph.runtime.cpu.thread_pool import load_or_compile_pool, load_pool, pool
 from monograph.runtime.program_cache import ProgramCache, Watch, Watched, text_without_weights
 from monograph.targets.cpu import build as build_module
 from tests.ir import probe_ops
@@ -331,7 +331,7 @@ class TestWatch:
 
 
 def test_the_thread_pool_is_compiled_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled_pool = stored_pool()
+    compiled_pool = load_or_compile_pool()
     (path,) = folder.iterdir()
 
     def never(_: str) -> bytes:
@@ -339,9 +339,9 @@ def test_the_thread_pool_is_compiled_once(folder: Path, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr("monograph.runtime.cpu.thread_pool.compile_pool", never)
-        assert stored_pool() == compiled_pool
+        assert load_or_compile_pool() == compiled_pool
     path.write_bytes(path.read_bytes()[:-1])
-    assert stored_pool() == compiled_pool
+    assert load_or_compile_pool() == compiled_pool
     another = load_pool(compiled_pool)
     another.configure(2)
     assert another.start(2) == 2

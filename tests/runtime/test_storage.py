@@ -17,7 +17,7 @@ from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.tree import flatten, unflatten
 from monograph.ops import shape
-from monograph.program.code import Code, SlotKind, Step, flattened
+from monograph.program.code import Code, SlotKind, Step, walk_steps
 from monograph.runtime.bundle import Bundle
 from monograph.runtime.container import ArtifactError
 from monograph.runtime.cpu.native import Native
@@ -201,7 +201,7 @@ def library_code() -> Code:
 
 def test_every_kind_of_step_is_stored_by_some_case() -> None:
     codes = [*(code_of(case.graph()) for case in NATIVE.values()), library_code()]
-    found = {type(step).__name__ for code in codes for step in flattened(code.steps)}
+    found = {type(step).__name__ for code in codes for step in walk_steps(code.steps)}
     assert found == {each.__name__ for each in get_args(Step)}
 
 

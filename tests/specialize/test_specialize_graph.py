@@ -9,7 +9,7 @@ from monograph.ir.text.parser import parse
 from monograph.ir.verify import verify
 from monograph.specialize.specialize_graph import SpecializedGraph, specialize
 from monograph.specialize.split_graph import cut, not_native
-from monograph.specialize.stage_inputs import leaves_of, nested, structure_of
+from monograph.specialize.stage_inputs import leaves_of, nest_results, structure_of
 
 
 def settled(
@@ -99,7 +99,7 @@ def test_arguments_are_taken_apart_as_results_are_put_together() -> None:
     item = [np.zeros((2, 3)), np.zeros(4)]
     assert structure_of(graph.inputs[0].type, item) == (2, 1)
     assert [leaf.shape for leaf in leaves_of([item, None])] == [(2, 3), (4,)]
-    assert nested([0, [1, None]], "ab") == ["a", ["b", None]]
+    assert nest_results([0, [1, None]], "ab") == ["a", ["b", None]]
 
 
 CHOSEN = """

@@ -11,7 +11,7 @@ from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.kernel.bounds import find_unproved_accesses
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.verify import verify_sampled
-from monograph.program.code import Code, Launch, flattened
+from monograph.program.code import Code, Launch, walk_steps
 from monograph.targets.cpu.build import Program
 
 
@@ -32,7 +32,7 @@ class AccessVerifier:
         self._visit(bindings, symbolic=True)
 
     def _visit(self, bindings: Mapping[Symbol, int], symbolic: bool) -> None:
-        for step in flattened(self.program.steps):
+        for step in walk_steps(self.program.steps):
             nest = self.nests.get(step.kernel) if isinstance(step, Launch) else None
             if nest is None or not isinstance(step, Launch) or bool(nest.sizes) != symbolic:
                 continue

@@ -46,8 +46,8 @@ from monograph.program.code import (
     SliceView,
     Slot,
     SlotKind,
-    flattened,
-    touched,
+    list_slots,
+    walk_steps,
 )
 from monograph.program.liveness import Copies
 from monograph.runtime.output_memory import ALIGNMENT, MAX_MALLOC_BYTES
@@ -141,15 +141,15 @@ class Memory:
             for area, place, (begin, end) in zip(
                 self.areas, self._places, self._bodies, strict=True
             ):
-                before = self._damaged(start + begin, start + place)
+                before = self._find_damage(start + begin, start + place)
                 if before.size:
                     return area, int(before[-1]) - start - place
-                after = self._damaged(start + place + area.nbytes, start + end)
+                after = self._find_damage(start + place + area.nbytes, start + end)
                 if after.size:
                     return area, int(after[0]) - start - place
         return None
 
-    def _damaged(self, begin: int, end: int) -> Array:
+    def _find_damage(self, begin: int, end: int) -> Array:
         """Where between two places in the mapping there is no canary any more."""
         places = np.arange(begin, end)
         expected = np.where(places % 2, CANARY >> 8, CANARY & 0xFF)
@@ -263,12 +263,12 @@ class Fences:
 
     def writers(self, slots: Sequence[int]) -> list[str]:
         """The kernels, interpreted ops and copies that write to one of these slots."""
-        steps = list(flattened(self.program.steps))
+        steps = list(walk_steps(self.program.steps))
         views = {
             step.slot
             for step in steps
             if isinstance(step, SliceView | Alternate)
-            and set(touched(step)[1:]).intersection(slots)
+            and set(list_slots(step)[1:]).intersection(slots)
         }
         written = views.union(slots)
         found = []
@@ -319,7 +319,7 @@ class FencedCall:
         self._written: list[Memory] = []
         self.words: dict[int, int] = {}
         slots, plan = arena
-        self._place(_shared(slots, plan, spread))
+        self._place(_group_shared_slots(slots, plan, spread))
         for copies in spread.values():
             self._spread(copies)
 
@@ -336,7 +336,9 @@ class FencedCall:
         step = copies.step
         line = Memory([Area((step.memory,), ALIGNMENT, ALIGNMENT)], self._fences.side)
         self._written.append(line)
-        memory = self._place(_shared(list(copies.offsets), copies.plan, {}), copies.count)
+        memory = self._place(
+            _group_shared_slots(list(copies.offsets), copies.plan, {}), copies.count
+        )
         self.words |= copies.numbers() | {
             step.memory: line.address(0),
             step.distance: memory.distance,
@@ -363,7 +365,7 @@ class FencedCall:
             self._fences.check(memory)
 
 
-def _shared(
+def _group_shared_slots(
     slots: Sequence[int], plan: ArenaPlan, spread: Mapping[int, Copies]
 ) -> list[tuple[list[int], int]]:
     """The slots of a plan, those together that are computed in place, and their bytes.

@@ -23,7 +23,7 @@ import numpy as np
 from monograph.deadline import call_limit, out_of_time, remaining
 from monograph.ir.types import Array
 from monograph.program.code import BROKEN_OFF
-from monograph.runtime.cpu.shared_code import compile_quickly, load_for_good, stored_object
+from monograph.runtime.cpu.shared_code import compile_quickly, load_for_good, load_or_compile
 from monograph.targets.cpu.entry_point.interrupts import (
     BEGIN,
     CALL_BACK,
@@ -111,7 +111,7 @@ def _functions() -> dict[str, int]:
         function = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p)
         llvm.add_symbol(name, function.value or 0)
     text = interrupts_module(llvm.get_process_triple())
-    compiled = stored_object("interrupts", text, compile_quickly)
+    compiled = load_or_compile("interrupts", text, compile_quickly)
     functions = load_for_good(compiled, (BEGIN, LOOK, ENTER, CALL_BACK, DISPATCH))
     _DISPATCH(functions[DISPATCH])(_dispatch)
     return functions

@@ -29,8 +29,8 @@ from monograph.program.code import (
     Launch,
     SlotKind,
     WhileLoop,
-    flattened,
     has_loops,
+    walk_steps,
 )
 from monograph.program.liveness import Copies, arena_requests, copies_of, plan_arena
 from monograph.runtime.addresses import address_of
@@ -138,7 +138,7 @@ class Native(LoadedProgram):
         ]
         outputs = [(k, s) for k, s in enumerate(program.slots) if s.kind is SlotKind.OUTPUT]
         self.outputs = sorted(outputs, key=lambda each: each[1].number)
-        self.calls = {s.call: s for s in flattened(program.steps) if isinstance(s, Interpret)}
+        self.calls = {s.call: s for s in walk_steps(program.steps) if isinstance(s, Interpret)}
         self.static = not program.sizes
         self.requests = arena_requests(program)
         self.plans: dict[tuple[int, ...], ArenaPlan] = {}

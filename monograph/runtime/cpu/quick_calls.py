@@ -26,7 +26,7 @@ from monograph.ir.types import Array, DType
 from monograph.runtime.arguments import Arguments, Expected
 from monograph.runtime.cpu.array_layout import array_layout
 from monograph.runtime.cpu.native import Native
-from monograph.runtime.cpu.shared_code import compile_quickly, load_for_good, stored_object
+from monograph.runtime.cpu.shared_code import compile_quickly, load_for_good, load_or_compile
 from monograph.runtime.locks import ForkedLock
 from monograph.runtime.output_memory import MAX_MALLOC_BYTES, OutputPool
 from monograph.targets.cpu.entry_point.python_call import (
@@ -240,7 +240,7 @@ def quick_call(
     outputs = _output_rows(native, kind, bindings, held)
     if inputs is None or outputs is None:
         return None
-    return _built_in(kind, _describe(native, sizes, kind, form, (inputs, outputs), held))
+    return _make_builtin(kind, _describe(native, sizes, kind, form, (inputs, outputs), held))
 
 
 def _is_simple(native: Native, sizes: tuple[int, ...]) -> bool:
@@ -331,11 +331,11 @@ _methods: dict[str, _Method] = {}
 """The functions that were compiled; Python refers to their descriptions for good."""
 
 
-def _built_in(kind: ArgumentKind, description: Description) -> Callable[..., Any]:
+def _make_builtin(kind: ArgumentKind, description: Description) -> Callable[..., Any]:
     """A function of Python whose ``self`` is a description."""
     with _lock:
         if kind.name not in _methods:
-            _methods[kind.name] = _compiled(kind)
+            _methods[kind.name] = _compile_method(kind)
         method = _methods[kind.name]
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
@@ -344,10 +344,10 @@ def _built_in(kind: ArgumentKind, description: Description) -> Callable[..., Any
     return made
 
 
-def _compiled(kind: ArgumentKind) -> _Method:
+def _compile_method(kind: ArgumentKind) -> _Method:
     layout = array_layout()
     assert layout is not None, "calls are only made where the layout of arrays is known"
     text = call_module(llvm.get_process_triple(), layout, kind.layout)
-    compiled = stored_object(kind.name, text, compile_quickly)
+    compiled = load_or_compile(kind.name, text, compile_quickly)
     address = load_for_good(compiled, (kind.name,))[kind.name]
     return _Method(kind.name.encode(), address, _FASTCALL, None)

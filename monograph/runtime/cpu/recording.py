@@ -20,7 +20,7 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.ir.types import Array
-from monograph.program.code import Step, flattened
+from monograph.program.code import Step, walk_steps
 from monograph.targets.cpu.entry_point.recorded import (
     BEGAN,
     BUSY,
@@ -98,7 +98,7 @@ class Recorder:
         capacity: int = MAX_RECORDS_PER_THREAD,
     ) -> None:
         self._native = native
-        self._steps = list(flattened(native.program.steps))
+        self._steps = list(walk_steps(native.program.steps))
         self._names = kernel_names(native.program)
         lanes = native.threads + OTHER_CALLERS
         words = LINE_WORDS * (2 + lanes * (1 + capacity))
@@ -106,10 +106,10 @@ class Recorder:
         skipped = -room.ctypes.data % (8 * LINE_WORDS) // 8
         self._words = room[skipped:]
         self._memory = RecordMemory(self._words.ctypes.data, lanes, capacity)
-        self._observer = None if observer is None else _OBSERVER(self._observed(observer))
+        self._observer = None if observer is None else _OBSERVER(self._observe(observer))
         self._entry = self._compile()
 
-    def _observed(self, observer: Callable[[Step, bool], None]) -> Callable[[int, int], None]:
+    def _observe(self, observer: Callable[[Step, bool], None]) -> Callable[[int, int], None]:
         steps = self._steps
         return lambda number, ended: observer(steps[number], bool(ended))
 

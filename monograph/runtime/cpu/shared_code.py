@@ -15,7 +15,7 @@ from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.cache import cache_key, open_cache
 
 
-def stored_object(label: str, text: str, compile_text: Callable[[str], bytes]) -> bytes:
+def load_or_compile(label: str, text: str, compile_text: Callable[[str], bytes]) -> bytes:
     """The object file of LLVM's text, from the disk cache if it has been compiled before."""
     cache = open_cache(Config.from_environment())
     if cache is None:

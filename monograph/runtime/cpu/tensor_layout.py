@@ -31,7 +31,7 @@ def tensor_layout() -> TensorLayout | None:
     """The layout of tensors in this process; None if it cannot be made out."""
     if not has_plain_objects():
         return None
-    layout = _searched(torch.zeros(256).as_strided(SIZES, STRIDES, OFFSET))
+    layout = _search(torch.zeros(256).as_strided(SIZES, STRIDES, OFFSET))
     if layout is None or not all(_is_read(tensor, layout) for tensor in _trials()):
         return None
     return layout
@@ -55,7 +55,7 @@ def _place(words: list[int], wanted: list[int]) -> int | None:
     return None
 
 
-def _searched(sample: torch.Tensor) -> TensorLayout | None:
+def _search(sample: torch.Tensor) -> TensorLayout | None:
     header = OBJECT_HEADER_BYTES // 8
     words = _words(id(sample), torch.Tensor.__basicsize__ // 8)
     inside = _words(sample._cdata, TENSOR_WORDS)

@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 from monograph.config import MOST_THREADS, Config, processor_count
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
-from monograph.runtime.cpu.shared_code import compile_quickly, load_for_good, stored_object
+from monograph.runtime.cpu.shared_code import compile_quickly, load_for_good, load_or_compile
 from monograph.targets.cpu.threads.pool import (
     CONFIGURE,
     PARALLEL_FOR,
@@ -127,7 +127,7 @@ def pool() -> Pool:
     with _lock:
         if _pool is None:
             _most = thread_count()
-            made = load_pool(stored_pool())
+            made = load_pool(load_or_compile_pool())
             made.configure(_most)
             atexit.register(made.stop)
             _pool = made
@@ -151,9 +151,9 @@ def symbols(threads: int | None = None) -> None:
             _most = wanted
 
 
-def stored_pool() -> bytes:
+def load_or_compile_pool() -> bytes:
     """The object file of this machine's pool; it is compiled once and then kept on the disk."""
-    return stored_object("pool", pool_module(llvm.get_process_triple()), compile_pool)
+    return load_or_compile("pool", pool_module(llvm.get_process_triple()), compile_pool)
 
 
 def compile_pool(text: str) -> bytes:

@@ -78,7 +78,7 @@ class Packing:
     def called(self, number: int) -> None:
         """What native code calls with a slot that it needs, or the complement of one it needed."""
         if number < 0:
-            self._done(~number)
+            self._release(~number)
         else:
             self.table[number] = self._array(number).ctypes.data
 
@@ -94,7 +94,7 @@ class Packing:
             self._reading[number] = found
         return found
 
-    def _done(self, slot: int) -> None:
+    def _release(self, slot: int) -> None:
         """Let go of a weight, unless somebody else reads the same one."""
         number = self.slots[slot].number
         if slot in self.panels or number in self.kept:

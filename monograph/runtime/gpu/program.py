@@ -21,7 +21,7 @@ from monograph.ir.foreign_call import ForeignCall
 from monograph.ir.graph import Graph, Node
 from monograph.ir.interpret import bind_inputs
 from monograph.ir.types import Array, DType
-from monograph.program.code import Code, Interpret, Launch, LibraryCall, SlotKind, Step, flattened
+from monograph.program.code import Code, Interpret, Launch, LibraryCall, SlotKind, Step, walk_steps
 from monograph.program.liveness import arena_requests
 from monograph.runtime.device import LoadedProgram
 from monograph.runtime.gpu.capture import Captures
@@ -46,7 +46,7 @@ class OnDevice:
         self.program = program
         self.driver: Driver = driver()
         self.device = self.driver.device(number)
-        steps = tuple(flattened(program.steps))
+        steps = tuple(walk_steps(program.steps))
         needs_torch = any(isinstance(step, LibraryCall) for step in steps)
         self.memory: Memory = memory_of(self.driver, self.device, needs_torch=needs_torch)
         self.codes = read_modules(program.object)

@@ -19,7 +19,7 @@ from monograph.ir.graph import Graph, Value
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.text import nest_text
-from monograph.program.code import ForLoop, ParallelFor, Step, WhileLoop, flattened
+from monograph.program.code import ForLoop, ParallelFor, Step, WhileLoop, walk_steps
 from monograph.program.text import program_text
 from monograph.progress import announce
 from monograph.targets import base
@@ -127,7 +127,7 @@ def emit(assembled: CpuAssembled) -> Program:
         compiled = compile_text(text, steps.machine, listings=True)
     else:
         loops = WhileLoop | ForLoop | ParallelFor
-        has_loops = any(isinstance(step, loops) for step in flattened(tuple(steps.steps)))
+        has_loops = any(isinstance(step, loops) for step in walk_steps(tuple(steps.steps)))
         compiled = parts.compiled(
             module.declarations, module.kernels, module.entry, has_loops=has_loops
         )

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from monograph.dataclass import dataclass
-from monograph.program.records import Json, typed, unreadable
+from monograph.program.records import Json, require_type, unreadable
 
 _LENGTH_BYTES = 8
 MAX_THREADS = 1024
@@ -64,24 +64,28 @@ def read_modules(data: bytes) -> dict[str, MachineCode]:
     if len(data) < max(start, _LENGTH_BYTES):
         raise unreadable("its machine code is cut off")
     try:
-        document = typed(json.loads(data[_LENGTH_BYTES:start]), dict)
+        document = require_type(json.loads(data[_LENGTH_BYTES:start]), dict)
     except ValueError:
         raise unreadable("the list of its kernels is not JSON") from None
     images = _images(
-        data, start, [typed(each, int) for each in typed(document.get("images"), list)]
+        data,
+        start,
+        [require_type(each, int) for each in require_type(document.get("images"), list)],
     )
     found = {}
-    for each in typed(document.get("kernels"), list):
-        given = typed(each, dict)
-        number = typed(given.get("image"), int)
+    for each in require_type(document.get("kernels"), list):
+        given = require_type(each, dict)
+        number = require_type(given.get("image"), int)
         if not 0 <= number < len(images):
             raise unreadable("a kernel has no machine code")
-        parameters = tuple(typed(kind, str) for kind in typed(given.get("parameters"), list))
+        parameters = tuple(
+            require_type(kind, str) for kind in require_type(given.get("parameters"), list)
+        )
         if not set(parameters) <= {"buffer", "error", "i32", "i64"}:
             raise unreadable("a kernel has parameters of an unknown kind")
-        found[typed(given.get("name"), str)] = MachineCode(
+        found[require_type(given.get("name"), str)] = MachineCode(
             images[number],
-            typed(given.get("entry"), str),
+            require_type(given.get("entry"), str),
             _within(given.get("threads"), MAX_THREADS),
             _within(given.get("shared"), 1 << 20),
             parameters,
@@ -101,7 +105,7 @@ def _images(data: bytes, start: int, lengths: Sequence[int]) -> list[bytes]:
 
 
 def _within(value: Json, limit: int) -> int:
-    number = typed(value, int)
+    number = require_type(value, int)
     if not 0 <= number <= limit:
         raise unreadable(f"a kernel wants {number} of what there are {limit} of")
     return number

@@ -20,7 +20,7 @@ import monograph
 from monograph import functional as F
 from monograph.errors import EvaluationError, InputError, TimeLimitError
 from monograph.ir.graph import Value
-from monograph.program.code import ForLoop, Interpret, ParallelFor, WhileLoop, flattened
+from monograph.program.code import ForLoop, Interpret, ParallelFor, WhileLoop, walk_steps
 from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu import interrupts
 from monograph.runtime.cpu.native import Frame
@@ -90,7 +90,7 @@ def _counter(name: str) -> Any:
     code = made.executable.code
     assert (code is None) == (case.step is None)
     if case.step is not None and code is not None:
-        assert any(isinstance(each, case.step) for each in flattened(code.steps))
+        assert any(isinstance(each, case.step) for each in walk_steps(code.steps))
     return made
 
 
@@ -135,7 +135,7 @@ def test_a_scan_without_end_has_one() -> None:
     made = monograph.compile(
         lambda x: F.scan(lambda c, _: (c * 0.5, ()), x, length=ENDLESS)[0], "f32[4]"
     )
-    assert any(isinstance(each, ForLoop) for each in flattened(made.executable.code.steps))
+    assert any(isinstance(each, ForLoop) for each in walk_steps(made.executable.code.steps))
     with pytest.raises(TimeLimitError):
         made(np.ones(4, np.float32), timeout=LIMIT)
 
@@ -143,7 +143,7 @@ def test_a_scan_without_end_has_one() -> None:
 def _shared(function: Callable[[Value], Any], type_: str, threads: int) -> Any:
     """A program whose steps threads share."""
     made = monograph.compile(function, type_, threads=threads)
-    assert any(isinstance(each, ParallelFor) for each in flattened(made.executable.code.steps))
+    assert any(isinstance(each, ParallelFor) for each in walk_steps(made.executable.code.steps))
     return made
 
 

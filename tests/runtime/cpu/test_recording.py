@@ -13,7 +13,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.ir.graph import Value
-from monograph.program.code import Launch, Step, flattened
+from monograph.program.code import Launch, Step, walk_steps
 from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.cpu.recording import Lane, Recorder
@@ -39,7 +39,7 @@ def executable() -> Executable:
 
 def launched(lanes: tuple[Lane, ...], native: Native) -> list[str]:
     """The kernels that were launched, in order."""
-    steps = list(flattened(native.program.steps))
+    steps = list(walk_steps(native.program.steps))
     records = sorted((each for lane in lanes for each in lane.steps), key=lambda each: each.began)
     found = [steps[record.number] for record in records]
     return [step.kernel for step in found if isinstance(step, Launch)]

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from monograph.program.code import Launch, SlotKind, Step, flattened, touched
+from monograph.program.code import Launch, SlotKind, Step, list_slots, walk_steps
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.products.product import product_nest
 
@@ -27,7 +27,7 @@ def join_packs(builder: ProgramBuilder, ends: list[int]) -> None:
     if not builder.packings:
         return
     steps = builder.steps
-    uses = Counter(slot for step in flattened(tuple(steps)) for slot in touched(step))
+    uses = Counter(slot for step in walk_steps(tuple(steps)) for slot in list_slots(step))
     writers: dict[int, int] = {}
     left_out: set[int] = set()
     for number, step in enumerate(steps):
@@ -94,7 +94,7 @@ def _has_own_sizes(builder: ProgramBuilder, step: Launch) -> bool:
 
 def _forget_unused(builder: ProgramBuilder) -> None:
     """Drop the kernels that no step runs."""
-    steps = flattened((*builder.prepare, *builder.steps))
+    steps = walk_steps((*builder.prepare, *builder.steps))
     run = {step.kernel for step in steps if isinstance(step, Launch)}
     for key, built in list(builder.kernels.items()):
         if built.name not in run:

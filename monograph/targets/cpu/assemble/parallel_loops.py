@@ -18,9 +18,9 @@ from monograph.program.code import (
     Sections,
     SliceView,
     Step,
-    flattened,
     is_independent,
-    touched,
+    list_slots,
+    walk_steps,
 )
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 
@@ -58,7 +58,7 @@ def _partner(steps: list[Step], position: int) -> int | None:
 def _may_run_beside(step: Step) -> bool:
     """Whether a step is a loop in which nothing can fail, or asks Python."""
     return isinstance(step, ForLoop) and all(
-        isinstance(each, ForLoop) or is_independent(each) for each in flattened(step.body)
+        isinstance(each, ForLoop) or is_independent(each) for each in walk_steps(step.body)
     )
 
 
@@ -76,17 +76,17 @@ def _slots(step: Step) -> tuple[set[int], set[int]]:
     used: set[int] = set()
     written: set[int] = set()
     pieces: dict[int, list[int]] = {}
-    for each in flattened((step,)):
-        used.update(touched(each))
+    for each in walk_steps((step,)):
+        used.update(list_slots(each))
         match each:
             case Launch():
                 written.update(each.slots[len(each.slots) - each.outputs :])
             case Copy(_, target, _):
                 written.add(target)
             case SliceView() | Alternate():
-                slot, *wholes = touched(each)
+                slot, *wholes = list_slots(each)
                 pieces[slot] = wholes
             case _:
-                written.update(touched(each))
+                written.update(list_slots(each))
     written.update(*(wholes for slot, wholes in pieces.items() if slot in written))
     return used, written | pieces.keys()

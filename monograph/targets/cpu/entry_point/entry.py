@@ -34,9 +34,9 @@ from monograph.program.code import (
     Slot,
     Step,
     WhileLoop,
-    flattened,
     has_loops,
-    touched,
+    list_slots,
+    walk_steps,
 )
 from monograph.targets.cpu.entry_point.interrupts import BEGIN
 from monograph.targets.cpu.entry_point.sections import PARALLEL_FOR, emit_sections, single_range
@@ -87,11 +87,11 @@ class EntryEmitter(TableFunction):
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for number, step in enumerate(steps):
-            for slot in touched(step):
+            for slot in list_slots(step):
                 first.setdefault(slot, number)
                 last[slot] = number
         for number, step in enumerate(steps):
-            used = sorted(set(touched(step)))
+            used = sorted(set(list_slots(step)))
             for slot in used:
                 if first[slot] == number:
                     self.return_if(self.call_back(slot), -1)
@@ -481,7 +481,7 @@ class EntryEmitter(TableFunction):
 
 
 def _launches(steps: Sequence[Step]) -> list[Launch]:
-    return [step for step in flattened(tuple(steps)) if isinstance(step, Launch)]
+    return [step for step in walk_steps(tuple(steps)) if isinstance(step, Launch)]
 
 
 def entry_text(

@@ -33,7 +33,7 @@ from monograph.program.code import (
     ParallelFor,
     Sections,
     Step,
-    flattened,
+    walk_steps,
 )
 from monograph.targets.cpu.entry_point.entry import EntryEmitter
 from monograph.targets.cpu.threads.pool import platform_of
@@ -65,7 +65,7 @@ class RecordMemory:
 
 def kernel_names(code: Code) -> list[str]:
     """The functions that a program's launches call, in the order of their numbers."""
-    launches = (step for step in flattened(code.steps) if isinstance(step, Launch))
+    launches = (step for step in walk_steps(code.steps) if isinstance(step, Launch))
     return list(dict.fromkeys(code.codes.get(step.kernel, step.kernel) for step in launches))
 
 
@@ -105,7 +105,7 @@ class _RecordedEmitter(EntryEmitter):
 
     def __init__(self, code: Code, observed: bool) -> None:
         super().__init__(code.slots, code.sizes, code.codes)
-        self._numbers = {id(step): number for number, step in enumerate(flattened(code.steps))}
+        self._numbers = {id(step): number for number, step in enumerate(walk_steps(code.steps))}
         self._observed = observed
         self._side_by_side = 0
         """How many steps that run others side by side the one that is written is in."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from monograph.ir.dims import Dim, dim_max
-from monograph.program.code import BROKEN_OFF, Launch, Sections, flattened
+from monograph.program.code import BROKEN_OFF, Launch, Sections, walk_steps
 from monograph.targets.cpu.llvm.assembly import Lanes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def emit_sections(entry: EntryEmitter, step: Sections) -> None:
 
 def _width(step: Sections) -> Dim:
     """The most threads that a kernel of the lists is shared among."""
-    launches = [each for each in flattened((step,)) if isinstance(each, Launch)]
+    launches = [each for each in walk_steps((step,)) if isinstance(each, Launch)]
     portions = [(each.extent + each.grain - 1) // each.grain for each in launches]
     return dim_max(1, *portions)
 

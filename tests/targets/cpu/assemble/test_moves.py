@@ -13,7 +13,7 @@ from monograph.compiler import Options, compile_graph
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType, f32
-from monograph.program.code import Launch, flattened
+from monograph.program.code import Launch, walk_steps
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu.assemble.moves import Moves
 
@@ -111,7 +111,7 @@ def test_names_of_sizes_do_not_make_another_kernel() -> None:
     for got, x in zip(results, arrays, strict=False):
         np.testing.assert_allclose(got, np.tanh(x @ arrays[2]), rtol=1e-4, atol=1e-5)
     assert one.code is not None
-    launched = [each for each in flattened(one.code.steps) if isinstance(each, Launch)]
+    launched = [each for each in walk_steps(one.code.steps) if isinstance(each, Launch)]
     products = [each for each in launched if each.sizes]
     assert len({each.kernel for each in products}) < len(products)
 

@@ -12,7 +12,7 @@ import monograph
 from monograph import functional as F
 from monograph.errors import TimeLimitError
 from monograph.ir.interpret import interpret
-from monograph.program.code import ForLoop, Launch, Sections, Step, flattened
+from monograph.program.code import ForLoop, Launch, Sections, Step, walk_steps
 from tests.targets.cpu.stepping import steps_of
 
 GENERATOR = np.random.default_rng(3)
@@ -123,7 +123,7 @@ def test_input_products_are_made_before_the_loops(kind: str, sizes: str) -> None
         return getattr(F, kind)(x, *weights, direction="bidirectional", **options)
 
     builder = steps_of(layer, f"f32[{sizes}, 24]")
-    bodies = [step.body for step in flattened(tuple(builder.steps)) if isinstance(step, ForLoop)]
+    bodies = [step.body for step in walk_steps(tuple(builder.steps)) if isinstance(step, ForLoop)]
     assert len(bodies) == 2
     for body in bodies:
         launches = [step for step in body if isinstance(step, Launch)]

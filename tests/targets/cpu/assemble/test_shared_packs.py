@@ -11,7 +11,7 @@ from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph
 from monograph.passes.lower_composites import LowerComposites
-from monograph.program.code import Launch, flattened
+from monograph.program.code import Launch, walk_steps
 from monograph.targets.cpu.build import build
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.target import FORMULAS
@@ -27,7 +27,7 @@ def projections(x: Any) -> Any:
 def launched(graph: Graph) -> list[str]:
     LowerComposites(keep=FORMULAS, keep_lowerable=True).run(graph)
     steps = build(graph, machine_named("x86-64")).steps
-    launches = [step for step in flattened(steps) if isinstance(step, Launch)]
+    launches = [step for step in walk_steps(steps) if isinstance(step, Launch)]
     return [step.kernel for step in launches for _ in range(step.times)]
 
 

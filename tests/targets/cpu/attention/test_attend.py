@@ -19,7 +19,7 @@ from monograph.ir.interpret import interpret
 from monograph.ir.types import dtype_of
 from monograph.ops.attention import Attention
 from monograph.runtime.compiled import Executable
-from monograph.switches import switched_off
+from monograph.switches import switch_off
 from monograph.targets.cpu import target
 from monograph.targets.cpu.attention import attend as family
 
@@ -147,7 +147,7 @@ def test_scores_of_minus_infinity_by_infinite_data_are_as_if_hidden(
         arrays.append(np.zeros((queries, keys), np.float32))
     op = dataclasses.replace(op, causal=causal)
     attributes = {"causal": causal, "fully_masked": op.fully_masked}
-    with switched_off(*() if streaming else ("streaming_attention",)):
+    with switch_off(*() if streaming else ("streaming_attention",)):
         program = compiled(lambda *values: F.attention(*values, **attributes), *types_of(arrays))
     (got,) = program.run(arrays)
     blind = np.nan if op.fully_masked == "nan" else 0.0

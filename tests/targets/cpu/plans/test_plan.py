@@ -9,7 +9,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.switches import switched_off
+from monograph.switches import switch_off
 from monograph.targets.cpu.build import Program, build
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
@@ -63,7 +63,7 @@ def test_each_family_plans_what_it_is_for_unless_it_is_off(
     assert family in {each.plan.family for each in found}
     switch = next(x.switch for x in (*GROUP_FAMILIES, *KERNEL_FAMILIES) if x.name == family)
     if switch is not None:
-        with switched_off(switch):
+        with switch_off(switch):
             found = built(function, *types).planned
         assert found and family not in {each.plan.family for each in found}
 
@@ -76,7 +76,7 @@ def test_the_families_before_the_chosen_one_have_refused_with_a_reason() -> None
 
 
 def test_a_family_that_is_switched_off_says_so() -> None:
-    with switched_off("tiled_products"):
+    with switch_off("tiled_products"):
         plan = only_plan(lambda x, y: x @ y, "f32[64, 64]", "f32[64, 64]").plan
     assert ("product", "it is switched off") in {(r.family, r.reason) for r in plan.refusals}
 
