@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import FloorDiv, Symbol
-from monograph.ir.types import DType, bf16
+from monograph.ir.dims import Dim, FloorDiv, Symbol
+from monograph.ir.types import DType, Kind, bf16, i32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Load
 from monograph.kernel.flatten import operations
@@ -45,7 +45,17 @@ class Operand:
     @property
     def bits(self) -> int:
         """Bits that memory takes for an element."""
-        return stored_bits(self.stored)
+        return self.stored.dtype.bits if self.steps_per_byte > 1 else stored_bits(self.stored)
+
+    @property
+    def steps_per_byte(self) -> int:
+        """Steps of k that can share a byte: two of four bits, which are only widened when read."""
+        stored = self.stored
+        if not self.is_narrow or not stored.dtype.is_integer or 8 % stored.dtype.bits:
+            return 1
+        readers = [x for x in e.walk((self.formula,)) if stored in x.operands]
+        is_cast = all(isinstance(x, Apply) and x.function == "cast" for x in readers)
+        return 8 // stored.dtype.bits if is_cast else 1
 
     @property
     def is_narrow(self) -> bool:
@@ -67,6 +77,22 @@ class Operand:
             return element
         return e.replace(self.formula, {self.stored: element})
 
+    def of_byte(self, byte: Expr, k: Dim) -> Expr:
+        """An element as it is multiplied, of the byte that steps of k share."""
+        return e.replace(self.formula, {self.stored: self._part_of(byte, k)})
+
+    def _part_of(self, byte: Expr, k: Dim) -> Expr:
+        """The number at a step of k, as a word, out of the byte that holds it."""
+        bits = self.stored.dtype.bits
+        place = k % self.steps_per_byte * bits
+        word = e.cast(byte, i32)
+        if self.stored.dtype.kind is Kind.UNSIGNED:
+            shifted = e.apply("shift_right", word, _word(place))
+            return e.apply("bitwise_and", shifted, e.literal((1 << bits) - 1, i32))
+        rest = i32.bits - bits
+        highest = e.apply("shift_left", word, _word(rest - place))
+        return e.apply("shift_right", highest, e.literal(rest, i32))
+
 
 def operand(formula: Expr, k: Sequence[Axis], small: Collection[str] = ()) -> Operand:
     """A side of a contraction over these axes; some buffers are known to hold small integers."""
@@ -78,6 +104,10 @@ def operand(formula: Expr, k: Sequence[Axis], small: Collection[str] = ()) -> Op
         is_cast = isinstance(formula, Apply) and formula.operands == (stored,)
         multiplied = stored.dtype if is_cast and stored.dtype.is_float else formula.dtype
     return Operand(formula, stored, multiplied, _group(formula, step))
+
+
+def _word(number: Dim) -> Expr:
+    return e.literal(number, i32) if isinstance(number, int) else e.cast(e.index(number), i32)
 
 
 def stored_bits(part: Expr) -> int:

@@ -73,3 +73,15 @@ def test_halves_are_multiplied_as_they_are_stored() -> None:
     found = as_contraction(flat(lambda a, b: a @ b, "bf16[12, 16]", "bf16[16, 21]"))
     assert found is not None and found.summed is f32
     assert [each.multiplied for each in found.operands()] == [bf16, bf16]
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("i4", 2), ("u4", 2), ("i2", 4), ("i8", 1)])
+def test_steps_of_few_bits_share_a_byte(dtype: str, expected: int) -> None:
+    found = layer(lambda w, s: F.cast(w, "f32") * s, ROWS, f"{dtype}[64, 256]", "f32[64, 1]")
+    assert found.weights.steps_per_byte == expected
+    assert found.weights.bits == 8 // expected
+
+
+def test_what_is_computed_in_few_bits_is_packed_when_it_is_done() -> None:
+    found = layer(lambda w, s: F.cast(w + w, "f32") * s, ROWS, "i4[64, 256]", "f32[64, 1]")
+    assert found.weights.steps_per_byte == 2

@@ -179,8 +179,7 @@ def launch_product(
         if tiles is not None and isinstance(last, Launch) and last.slots[-1] == known[left.name]:
             builder.packings[last.kernel] = tiles
     if tiling.right is Reading.PACKED:
-        part = contraction.weights.stored if tiling.narrow else None
-        right = packed(panels_of(contraction, tiling.columns, part))
+        right = packed(panels_of(contraction, tiling.columns, is_narrow=tiling.narrow))
     nest = product_nest(contraction, tiling, left, right)
     built = builder.built_nest(group, nest, contraction.kernel, tiling)
     builder.products[built.name] = Product(contraction, tiling, left, right)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product
-from monograph.ir.types import DType, bool_
+from monograph.ir.types import DType, bool_, u8
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import (
     Contraction,
@@ -27,6 +27,7 @@ from monograph.kernel.contraction import (
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
+from monograph.targets.cpu.products.in_words import packed_word
 from monograph.targets.cpu.products.tiles import Segment, tile_count, tile_start
 
 STEPS_PER_WORD = 4
@@ -182,20 +183,28 @@ def _has_rows(place: Expr, contraction: Contraction, along: str) -> bool:
     return isinstance(found, Index) and found.dim == whole
 
 
-def panels_of(contraction: Contraction, columns: int, part: Expr | None = None) -> Kernel:
+def panels_of(contraction: Contraction, columns: int, *, is_narrow: bool = False) -> Kernel:
     """Store the right operand in panels: ``[outside][n / columns][k][columns]``.
 
-    With a ``part`` they hold that of its formula, and the rest is done when they are read.
+    If they are narrow, they hold what its elements are made of, several steps of k to a byte if
+    they fit, and the rest is done when they are read.
     """
-    size, depth = contraction.size(contraction.n), contraction.size(contraction.k)
+    operand = contraction.weights
+    size, steps = contraction.size(contraction.n), contraction.size(contraction.k)
+    together = operand.steps_per_byte if is_narrow else 1
+    depth = ceiling(steps, together)
     panel, k = e.axis("_i_panel", ceiling(size, columns)), e.axis("_i_depth", depth)
     lane = e.axis("_i_lane", columns)
     column = panel.symbol * columns + lane.symbol
     whole = isinstance(size, int) and size % columns == 0
     inside = column if whole else dim_min(column, size - 1)
-    formula = contraction.right if part is None else part
+    formula = operand.stored if is_narrow else operand.formula
     value = decode_position(formula, contraction.n, inside)
-    value = decode_position(value, contraction.k, k.symbol)
+    if together == 1:
+        value = decode_position(value, contraction.k, k.symbol)
+    else:
+        places = [dim_min(k.symbol * together + step, steps - 1) for step in range(together)]
+        value = packed_word([decode_position(value, contraction.k, place) for place in places], u8)
     if not whole:
         condition = e.apply("less", e.index(column), e.index(size), dtype=bool_)
         value = e.select(condition, value, e.literal(0, value.dtype))

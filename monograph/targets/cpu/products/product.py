@@ -132,6 +132,7 @@ class _ProductBuilder:
         self.stored = stored
         self.left, self.right = left, right
         self.weights = contraction.weights
+        self.steps_per_byte = self.weights.steps_per_byte if tiling.narrow else 1
         self.dtype = contraction.reduction.dtype
         self.m, self.n = contraction.size(contraction.m), contraction.size(contraction.n)
         self.k = contraction.k
@@ -242,8 +243,11 @@ class _ProductBuilder:
             value = decode_position(contraction.right, contraction.n, self.column)
             return e.substitute(value, self.k_places)
         stored = e.load(self.right, (e.index(self._panel_place()),))
-        value = decode_position(self.weights.of_stored(stored), contraction.n, self.column)
-        return e.substitute(value, self.k_places)
+        if self.steps_per_byte > 1:
+            value = self.weights.of_byte(stored, flat_position(self.k))
+        else:
+            value = self.weights.of_stored(stored)
+        return e.substitute(decode_position(value, contraction.n, self.column), self.k_places)
 
     def _multiply(self, left: Expr, right: Expr) -> Expr:
         """What is summed, of these elements."""
@@ -255,9 +259,9 @@ class _ProductBuilder:
         outside = (*contraction.batch, *contraction.outer)
         panels = ceiling(self.n, tiling.columns)
         panel = flat_position(outside) * panels + self.first_panel + self.panel.symbol
-        k = substitute_dim(flat_position(self.k), self.k_places)
-        place = (panel * contraction.size(contraction.k) + k) * tiling.columns
-        return place + self.lane.symbol
+        k = substitute_dim(flat_position(self.k), self.k_places) // self.steps_per_byte
+        depth = ceiling(contraction.size(contraction.k), self.steps_per_byte)
+        return (panel * depth + k) * tiling.columns + self.lane.symbol
 
     def _block_place(self) -> Dim:
         """Where the packed block holds an element: ``[panel][k][lane]``."""
