@@ -119,13 +119,13 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'monograph' has no attribute {name!r}")
-    module = _loaded(home, *_NEEDED.get(name, ()))
+    module = _load_lazily(home, *_NEEDED.get(name, ()))
     found = module if home == f"monograph.{name}" else getattr(module, name)
     globals()[name] = found
     return found
 
 
-def _loaded(home: str, *needed: str) -> Any:
+def _load_lazily(home: str, *needed: str) -> Any:
     """A module. There is no garbage to collect in what hundreds of modules define.
 
     Looking for it takes a fifth of the time.

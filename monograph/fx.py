@@ -48,7 +48,7 @@ def optimize(
             found=type(module).__name__,
             hint="torch.fx.symbolic_trace(module) makes one; monograph.compile takes any module",
         )
-    given = examples or _remembered(module)
+    given = examples or _remember_inputs(module)
     exported = import_torch(_Plain(module), *given, dynamic_shapes=dynamic_shapes, opaque=True)
     _check_convention(exported)
     graph = optimize_graph(exported.graph, passes=passes)
@@ -76,7 +76,7 @@ class _Plain(torch.nn.Module):
         return self._forward(self, *arguments)
 
 
-def _remembered(module: torch.fx.GraphModule) -> tuple[Any, ...]:
+def _remember_inputs(module: torch.fx.GraphModule) -> tuple[Any, ...]:
     """Inputs like those that the graph was captured on."""
     found = []
     for node in module.graph.find_nodes(op="placeholder"):
@@ -134,7 +134,7 @@ class _Writer:
         for output, position in self.emitter.source.updates.items():
             target = self.emitter.names[inputs[position]]
             self.emitter.method("copy_", target, results[output])
-        made = self.emitter.finish(self._returned(results))
+        made = self.emitter.finish(self._nest_results(results))
         made.graph.set_codegen(self.original.graph._codegen)
         made.recompile()
         return made
@@ -165,7 +165,7 @@ class _Writer:
         )
         return made
 
-    def _returned(self, results: Sequence[Term]) -> Any:
+    def _nest_results(self, results: Sequence[Term]) -> Any:
         """The results in the nesting of the original's; a list of leaves for a pytree's code."""
         leaves = [
             None if slot.position is None else results[slot.position]

@@ -117,13 +117,13 @@ def remember(graph: Graph) -> None:
 
 def _slow_parts(graph: Graph, report: CompileReport) -> Iterator[str]:
     if graph.opaque_calls:
-        yield f"left to torch: {_listed(graph.opaque_calls)}"
+        yield f"left to torch: {_list_items(graph.opaque_calls)}"
     others = tuple(each for each in report.fallbacks if " = torch.call(" not in each)
     if others:
-        yield f"in the interpreter: {_listed(others)}"
+        yield f"in the interpreter: {_list_items(others)}"
 
 
-def _listed(items: tuple[str, ...]) -> str:
+def _list_items(items: tuple[str, ...]) -> str:
     more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
     return "; ".join(items[:SHOWN]) + more
 

@@ -25,7 +25,7 @@ from monograph.compiler import Options as CompileOptions
 from monograph.compiler import compile_graph
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
-from monograph.frontends.torch.memory_order import turn_outputs, turned_back
+from monograph.frontends.torch.memory_order import transpose_back, turn_outputs
 from monograph.frontends.torch.notices import GradientWarning, warn
 from monograph.frontends.torch.program import (
     ImportedModel,
@@ -33,7 +33,7 @@ from monograph.frontends.torch.program import (
     Output,
     import_graph_module,
 )
-from monograph.frontends.torch.result_views import split_results, viewed
+from monograph.frontends.torch.result_views import split_results, view_results
 from monograph.frontends.torch.runner import TorchModel
 from monograph.runtime.cpu.quick_calls import cannot
 from monograph.runtime.cpu.thread_pool import torch_threads
@@ -119,8 +119,10 @@ def monograph(
             places = static_places(graph_module) if settings.freeze and role == "inference" else ()
             make = partial(CompiledGraph, graph_module, settings, origin, role)
             if places:
-                return _boxed(FrozenGraph(origin.name, places, partial(_without_modes, make)))
-            return _boxed(_without_modes(make, {}))
+                return _box_arguments(
+                    FrozenGraph(origin.name, places, partial(_without_modes, make))
+                )
+            return _box_arguments(_without_modes(make, {}))
 
         return compile_module
 
@@ -133,7 +135,7 @@ def monograph(
     return compiled
 
 
-def _boxed(program: Callable[..., Any]) -> Callable[..., Any]:
+def _box_arguments(program: Callable[..., Any]) -> Callable[..., Any]:
     boxed: Callable[..., Any] = make_boxed_func(program)
     return boxed
 
@@ -172,7 +174,7 @@ class CompiledGraph:
         module = self._parts.module
         imported = import_graph_module(module, opaque=True, weights=weights)
         self.model: ImportedModel = turn_outputs(imported)
-        self._expanded = _expanded_axes(module)
+        self._expanded = _find_expanded_axes(module)
         is_dense = not any(self._expanded)
         self._is_laid_out = is_dense and all(each.order is None for each in self.model.outputs)
         settings = CompileOptions(
@@ -182,10 +184,10 @@ class CompiledGraph:
             strides=tuple(_strides(self.model, module)),
             winograd_tolerance=options.winograd_tolerance,
             budget=options.budget,
-            target=options.target or target_of_tensors(_recorded(module)),
+            target=options.target or target_of_tensors(_read_recorded(module)),
         )
         executable = compile_graph(self.model.graph, settings, owned=bool(weights))
-        self._taken = _taken(self.model, module)
+        self._taken = _arguments_to_take(self.model, module)
         program = TorchModel(_taking_all(self.model), run=executable.run)
         self._run = program.run
         self.executable = executable
@@ -204,17 +206,17 @@ class CompiledGraph:
 
     def __call__(self, *arguments: Any) -> list[Any]:
         """The graph's results, laid out in memory as torch expects them."""
-        computed = self._computed(_as_taken(self._taken, arguments) if self._taken else arguments)
-        return viewed(self._parts, arguments, computed) if self._parts.views else computed
+        computed = self._compute(_as_taken(self._taken, arguments) if self._taken else arguments)
+        return view_results(self._parts, arguments, computed) if self._parts.views else computed
 
-    def _computed(self, arguments: Sequence[Any]) -> list[Any]:
+    def _compute(self, arguments: Sequence[Any]) -> list[Any]:
         found = self._native(arguments)
         results = self._run(arguments) if found is None else found
         if self._is_laid_out:
             return results
         pairs = zip(results, self.model.outputs, self._expanded, strict=True)
         return [
-            _overlapping(_laid_out(result, output, found is not None), axes)
+            _overlapping(_lay_out(result, output, found is not None), axes)
             for result, output, axes in pairs
         ]
 
@@ -235,7 +237,7 @@ class CompiledGraph:
         return self.executable.quick_tensors(LIST) if self._is_plain else cannot
 
 
-def _taken(model: ImportedModel, module: Any) -> list[tuple[int, torch.dtype | None]]:
+def _arguments_to_take(model: ImportedModel, module: Any) -> list[tuple[int, torch.dtype | None]]:
     """The arguments that the graph takes, with a dtype for numbers; empty if all of them, as given.
 
     It takes no sizes that shapes tell.
@@ -287,13 +289,13 @@ def _strides(model: ImportedModel, module: Any) -> Iterator[tuple[int, tuple[int
             yield number, tuple(fake.stride())
 
 
-def _recorded(module: Any) -> list[Any]:
+def _read_recorded(module: Any) -> list[Any]:
     """What torch recorded of each argument."""
     nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
     return [node.meta.get("val") for node in nodes]
 
 
-def _expanded_axes(module: Any) -> list[tuple[int, ...]]:
+def _find_expanded_axes(module: Any) -> list[tuple[int, ...]]:
     """For each result, the axes along which all of its elements are one in memory."""
     output = next(iter(reversed(module.graph.nodes)))
     return [_overlaps(leaf) for leaf in torch.utils._pytree.tree_leaves(output.args[0])]
@@ -327,11 +329,11 @@ def _overlapping(result: Any, axes: tuple[int, ...]) -> Any:
     return made
 
 
-def _laid_out(result: Any, output: Output, is_native: bool) -> Any:
+def _lay_out(result: Any, output: Output, is_native: bool) -> Any:
     """A result as it lies in torch's memory."""
     if output.order is None or not isinstance(result, torch.Tensor):
         return result
     if output.is_turned:
-        return turned_back(result, output) if is_native else result
+        return transpose_back(result, output) if is_native else result
     laid_out = result.permute(output.order).contiguous()
-    return turned_back(laid_out, replace(output, is_turned=True))
+    return transpose_back(laid_out, replace(output, is_turned=True))

@@ -89,10 +89,10 @@ class FrozenGraph:
         if found is not None and found.state == _state(parameters):
             return found.program(*arguments)
         with self._lock:
-            program = self._frozen(parameters)
+            program = self._freeze(parameters)
         return program(*arguments)
 
-    def _frozen(self, parameters: tuple[Any, ...]) -> Program:
+    def _freeze(self, parameters: tuple[Any, ...]) -> Program:
         """The program for these parameters, or for any if there were too many."""
         if self._plain is not None:
             return self._plain

@@ -72,12 +72,12 @@ def compile_model(
             "dynamic_shapes and kwargs are for torch models",
             hint='give a symbolic type as the example instead: "f32[batch, 4]"',
         )
-    graph, arguments, results = _traced(model, examples)
+    graph, arguments, results = _trace(model, examples)
     chosen = _with_strides(options, flatten(examples)[0])
     return CompiledFunction(compile_graph(graph, chosen, owned=True), arguments, results)
 
 
-def _traced(model: Any, examples: tuple[Any, ...]) -> tuple[Graph, Structure, Structure]:
+def _trace(model: Any, examples: tuple[Any, ...]) -> tuple[Graph, Structure, Structure]:
     """A function of Monograph's own ops as a graph; one of torch's is told apart by its error."""
     try:
         return trace_with_structure(model, *examples)

@@ -43,7 +43,7 @@ def convention_of(
             numbered[each.position] = None
         else:
             _check_fixed(each)
-    leaves, arguments = flatten(_nested(given, iter(numbered)))
+    leaves, arguments = flatten(_nest(given, iter(numbered)))
     return Convention(
         arguments,
         tuple(_source(each, leaves) for each in imported.inputs),
@@ -92,14 +92,14 @@ def _check_fixed(each: Fixed) -> None:
         raise UnsupportedError(f"it was compiled for {each.name} = {each.value!r:.60}")
 
 
-def _nested(spec: Any, leaves: Iterator[Any]) -> Any:
+def _nest(spec: Any, leaves: Iterator[Any]) -> Any:
     """Arguments of these leaves, of plain classes: others may mind what they hold."""
     if spec.is_leaf():
         return next(leaves)
     kind: Any = spec.type
     if kind not in PLAIN and not (isinstance(kind, type) and issubclass(kind, dict)):
         raise UnsupportedError(f"it takes a {_class_name(kind)}, which only torch takes apart")
-    children = [_nested(each, leaves) for each in spec.children()]
+    children = [_nest(each, leaves) for each in spec.children()]
     if kind in (tuple, list, torch.Size):
         return children if kind is list else tuple(children)
     if kind is namedtuple:

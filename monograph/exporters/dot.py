@@ -13,16 +13,16 @@ SHAPES = {Family.SHAPE: "parallelogram", Family.CONTROL: "diamond"}
 
 def to_dot(graph: Graph) -> str:
     """A digraph, from inputs down to outputs; edges bear types."""
-    lines = [f"digraph {_quoted(graph.name)} {{", '  rankdir="TB";', '  node [fontname="sans"];']
+    lines = [f"digraph {_quote(graph.name)} {{", '  rankdir="TB";', '  node [fontname="sans"];']
     names: dict[Value, str] = {}
     for number, value in enumerate(graph.inputs):
         names[value] = f"input{number}"
-        lines.append(f"  input{number} [label={_quoted(f'%{value.name}')}, shape=ellipse];")
+        lines.append(f"  input{number} [label={_quote(f'%{value.name}')}, shape=ellipse];")
     for number, node in enumerate(graph.nodes):
         if node.op.family is Family.DATA:
             continue
         shape = SHAPES.get(node.op.family, "box")
-        lines.append(f"  node{number} [label={_quoted(node.op.name)}, shape={shape}];")
+        lines.append(f"  node{number} [label={_quote(node.op.name)}, shape={shape}];")
         lines += [
             _edge(names, operand, f"node{number}") for operand in node.operands if operand in names
         ]
@@ -35,8 +35,8 @@ def to_dot(graph: Graph) -> str:
 
 
 def _edge(names: dict[Value, str], value: Value, to: str) -> str:
-    return f"  {names[value]} -> {to} [label={_quoted(str(value.type))}];"
+    return f"  {names[value]} -> {to} [label={_quote(str(value.type))}];"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)

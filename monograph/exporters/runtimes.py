@@ -31,7 +31,7 @@ def run_stablehlo(module: str | bytes, arrays: Sequence[Array]) -> list[Array]:
     devices = xla_client.DeviceList((device,))
     with jax.enable_x64(True):
         if isinstance(module, str) and ("dynamic_" in module or "?x" in module):
-            module = _refined(module, arrays)
+            module = _refine(module, arrays)
         program = device.client.compile_and_load(module, devices, xla_client.CompileOptions())
         given = [
             jax.device_put(np.ascontiguousarray(x).reshape(np.shape(x)), device) for x in arrays
@@ -40,7 +40,7 @@ def run_stablehlo(module: str | bytes, arrays: Sequence[Array]) -> list[Array]:
         return [np.asarray(each[0]) for each in results]
 
 
-def _refined(text: str, arrays: Sequence[Array]) -> bytes:
+def _refine(text: str, arrays: Sequence[Array]) -> bytes:
     """The module with sizes in the place of free ones: XLA itself compiles none that are free.
 
     A new main function takes the arrays' types and calls the old one; XLA's pass does the rest.

@@ -34,7 +34,7 @@ class OrtEpAssignedSubgraph:
         return list(self.nodes)
 
 
-def assigned_subgraphs(model: ModelProto, provider: str) -> list[OrtEpAssignedSubgraph]:
+def assign_subgraphs(model: ModelProto, provider: str) -> list[OrtEpAssignedSubgraph]:
     """Every node of the model's graph with the provider that runs it."""
     return [
         OrtEpAssignedSubgraph(provider, (OrtEpAssignedNode(node.name, node.domain, node.op_type),))

@@ -99,7 +99,7 @@ class IOBinding:
     def take(self, results: list[Any]) -> None:
         """Keep the results of a run, each in the memory that was given for it."""
         self._results = [
-            _placed(name, result, target)
+            _place(name, result, target)
             for (name, target), result in zip(self.targets.items(), results, strict=True)
         ]
 
@@ -110,7 +110,7 @@ class IOBinding:
             raise RuntimeError(f"Failed to find NodeArg with name: {name} in the def list")
 
 
-def _placed(name: str, result: Any, target: OrtValue | None) -> OrtValue:
+def _place(name: str, result: Any, target: OrtValue | None) -> OrtValue:
     if target is None:
         return OrtValue(result)
     memory = target.numpy()

@@ -111,7 +111,7 @@ def unreadable(source: str | None, cause: MonographError) -> OnnxRuntimeError:
     return InvalidGraph(f"{where}This is an invalid model.\n{text}")
 
 
-def failed(cause: MonographError) -> OnnxRuntimeError:
+def run_error(cause: MonographError) -> OnnxRuntimeError:
     """The error for a run that failed."""
     if isinstance(cause, EvaluationError | TimeLimitError):
         return Fail(str(cause))

@@ -18,11 +18,11 @@ from monograph.ir.types import Array
 from monograph.onnxruntime.assignment import (
     RECORD,
     OrtEpAssignedSubgraph,
-    assigned_subgraphs,
+    assign_subgraphs,
 )
 from monograph.onnxruntime.binding import IOBinding
 from monograph.onnxruntime.environment import get_available_providers
-from monograph.onnxruntime.exceptions import Fail, InvalidArgument, failed, unreadable
+from monograph.onnxruntime.exceptions import Fail, InvalidArgument, run_error, unreadable
 from monograph.onnxruntime.feeds import arrange
 from monograph.onnxruntime.memory import OrtMemoryInfo, session_memory
 from monograph.onnxruntime.model_facts import ModelMetadata, NodeArg, metadata
@@ -114,7 +114,7 @@ class InferenceSession:
         if self._options.entries.get(RECORD) != "1":
             raise Fail(f"Session configuration entry '{RECORD}' must be set to \"1\" to have it")
         (provider,) = self.get_providers()
-        return assigned_subgraphs(self._programs.proto, provider)
+        return assign_subgraphs(self._programs.proto, provider)
 
     def set_providers(
         self,
@@ -250,7 +250,7 @@ class InferenceSession:
             if found is None:
                 found = program.run([arrange(*pair) for pair in zip(inputs, items, strict=True)])
         except MonographError as error:
-            raise failed(error) from error
+            raise run_error(error) from error
         return [_own(each, items) for each in found]
 
     def _check_present(self, names: Any) -> None:

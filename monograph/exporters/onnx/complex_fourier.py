@@ -83,7 +83,7 @@ def dft_by_matrix(op: Dft, x: Value) -> Value:
     return whole / cast_to(count, x.dtype) if op.inverse else whole
 
 
-def _transformed(x: Pair, axes: Sequence[int], inverse: bool, scale: str) -> Pair:
+def _transform(x: Pair, axes: Sequence[int], inverse: bool, scale: str) -> Pair:
     """The transform along axes; forwards it is a sum, backwards a mean, and then scaled."""
     shape = x.real.shape
     whole = joining.stack(list(x), -1)
@@ -92,10 +92,10 @@ def _transformed(x: Pair, axes: Sequence[int], inverse: bool, scale: str) -> Pai
     parts = [slicing.slice(whole, [part], [part + 1], axes=[len(shape)]) for part in (0, 1)]
     count = shape_product(shape[axis] for axis in axes)
     made = Pair(*(s.reshape(part, shape) for part in parts))
-    return Pair(*(_scaled(part, count, inverse, scale) for part in made))
+    return Pair(*(_scale(part, count, inverse, scale) for part in made))
 
 
-def _scaled(x: Value, count: Dim, inverse: bool, scale: str) -> Value:
+def _scale(x: Value, count: Dim, inverse: bool, scale: str) -> Value:
     if scale == ("count" if inverse else "none"):
         return x
     number = cast_to(data.dim(count), x.dtype)
@@ -107,14 +107,14 @@ def _scaled(x: Value, count: Dim, inverse: bool, scale: str) -> Value:
 def fft_(node: Node, x: Pair) -> Pair:
     """Sums of complex exponentials, along each axis."""
     assert isinstance(node.op, fft.Fft)
-    return _transformed(x, node.op.axes, node.op.inverse, node.op.scale) if node.op.axes else x
+    return _transform(x, node.op.axes, node.op.inverse, node.op.scale) if node.op.axes else x
 
 
 @rule(fft.Rfft)
 def rfft(node: Node, x: Value) -> Pair:
     """The whole spectrum, of which the first half is kept."""
     assert isinstance(node.op, fft.Rfft)
-    whole = _transformed(Pair(x, data.zeros_like(x)), node.op.axes, False, node.op.scale)
+    whole = _transform(Pair(x, data.zeros_like(x)), node.op.axes, False, node.op.scale)
     last = node.op.axes[-1] % x.rank
     half = node.result.shape[last]
     parts = (slicing.slice(part, [0], [half], axes=[last]) for part in whole)
@@ -131,12 +131,12 @@ def irfft(node: Node, x: Pair) -> Value:
     op = node.op
     rank = x.real.rank
     last = op.axes[-1] % rank
-    between = _transformed(x, op.axes[:-1], True, "count") if op.axes[:-1] else x
+    between = _transform(x, op.axes[:-1], True, "count") if op.axes[:-1] else x
     mirrored = op.length - x.real.shape[last]
     tail = [slicing.slice(part, [1], [1 + mirrored], axes=[last]) for part in between]
     real = joining.concat([between.real, slicing.flip(tail[0], last)], last)
     imag = joining.concat([between.imag, e.negate(slicing.flip(tail[1], last))], last)
-    whole = _transformed(Pair(real, imag), (last,), True, "count").real
+    whole = _transform(Pair(real, imag), (last,), True, "count").real
     shaped = s.reshape(whole, node.result.shape)
     count = shape_product(node.result.shape[axis] for axis in op.axes)
-    return _scaled(shaped, count, True, op.scale)
+    return _scale(shaped, count, True, op.scale)

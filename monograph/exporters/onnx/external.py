@@ -24,7 +24,7 @@ ALIGNMENT = 4096
 Weights = Sequence[tuple[str, Data]]
 
 
-def wanted(weights: Weights, path: Path | None, external_data: bool | None) -> bool:
+def wants_own_file(weights: Weights, path: Path | None, external_data: bool | None) -> bool:
     """Whether the weights go to a file of their own."""
     size = sum(_bytes(data) for _, data in weights)
     if external_data is False:

@@ -19,8 +19,8 @@ from monograph.exporters.onnx.scope import (
     Scope,
     Term,
     dtype_in,
-    nested_nodes,
     other_domains,
+    walk_nodes,
 )
 from monograph.ir.build import cast_to
 from monograph.ir.dims import Symbol
@@ -65,10 +65,10 @@ class Functions:
         types = tuple(_bare(value.type) for value in node.operands)
         key = (node.op, types, converted)
         if key not in self._by_call:
-            self._by_call[key] = self._made(node.op, types, converted)
+            self._by_call[key] = self._make(node.op, types, converted)
         return self._by_call[key]
 
-    def _made(self, op: Op, types: Sequence[ValueType], converted: bool) -> LocalFunction | None:
+    def _make(self, op: Op, types: Sequence[ValueType], converted: bool) -> LocalFunction | None:
         body = Graph(op.name)
         names = _operand_names(op, len(types))
         operands = [body.add_input(*pair) for pair in zip(names, types, strict=True)]
@@ -80,7 +80,7 @@ class Functions:
             if not self.writer.convert(made, scope):
                 return None
         else:
-            body.set_outputs(_expanded(op, operands))
+            body.set_outputs(_expand(op, operands))
             self.writer.write_nodes(body, scope)
         outputs = self._outputs(body, scope)
         read = set(_names_read(scope.nodes))
@@ -88,7 +88,7 @@ class Functions:
         sizes = tuple(scope.size_inputs)
         taken = [inputs[position] for position in positions]
         taken += [scope.size_inputs[symbol].name for symbol in sizes]
-        return LocalFunction(self._defined(op, scope, taken, outputs), positions, sizes)
+        return LocalFunction(self._define(op, scope, taken, outputs), positions, sizes)
 
     def _outputs(self, body: Graph, scope: Scope) -> list[str]:
         """The names of the results: values that the body makes, each once."""
@@ -102,10 +102,10 @@ class Functions:
             outputs.append(name)
         return outputs
 
-    def _defined(self, op: Op, scope: Scope, inputs: Sequence[str], outputs: Sequence[str]) -> str:
+    def _define(self, op: Op, scope: Scope, inputs: Sequence[str], outputs: Sequence[str]) -> str:
         """The name of the function with this body, which is added unless the model has it."""
         constants = [
-            helper.make_node("Constant", [], [proto.name], value=_unnamed(proto))
+            helper.make_node("Constant", [], [proto.name], value=_strip_names(proto))
             for proto in scope.initializers
         ]
         others = (DOMAIN, *other_domains(scope.nodes))
@@ -126,7 +126,7 @@ class Functions:
 
 def _names_read(nodes: Sequence[NodeProto]) -> Iterator[str]:
     """Every name that nodes, and the bodies in them, read."""
-    for node in nested_nodes(nodes):
+    for node in walk_nodes(nodes):
         yield from node.input
         for attribute in node.attribute:
             if attribute.HasField("g"):
@@ -148,7 +148,7 @@ def _operand_names(op: Op, count: int) -> list[str]:
     return names[:count]
 
 
-def _unnamed(proto: Any) -> Any:
+def _strip_names(proto: Any) -> Any:
     proto.name = ""
     return proto
 
@@ -158,7 +158,7 @@ def _bare(type_: ValueType) -> ValueType:
     return TensorType(type_.dtype, type_.shape) if isinstance(type_, TensorType) else type_
 
 
-def _expanded(op: Op, operands: Sequence[Value]) -> list[Value]:
+def _expand(op: Op, operands: Sequence[Value]) -> list[Value]:
     """An op's results, built from other ops.
 
     As in the interpreter, narrow floats are widened first and rounded once, at the end.

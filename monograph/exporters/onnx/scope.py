@@ -45,18 +45,18 @@ def dtype_in(type_: ValueType) -> DType | None:
     return type_.dtype if isinstance(type_, TensorType | UnrankedType) else None
 
 
-def nested_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+def walk_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     """Nodes, and those of the bodies in them."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from nested_nodes(attribute.g.node)
+                yield from walk_nodes(attribute.g.node)
 
 
 def other_domains(nodes: Iterable[NodeProto]) -> list[str]:
     """The domains of nodes that are neither ONNX's own ops nor local functions."""
-    return sorted({node.domain for node in nested_nodes(nodes)} - {"", DOMAIN})
+    return sorted({node.domain for node in walk_nodes(nodes)} - {"", DOMAIN})
 
 
 class Names:

@@ -53,7 +53,7 @@ class SizeWriter:
         found = self.table.known(dim)
         if found is not None:
             return found
-        made = self._worked_out(dim, frozenset())
+        made = self._work_out(dim, frozenset())
         if made is None:
             raise UnknownSizeError(dim.symbols()[0])
         self.table.worked_out[dim] = made
@@ -98,7 +98,7 @@ class SizeWriter:
         attributes = {} if whole else {"start": start, "end": end}
         return self.emitter.write("Shape", [Term(name, None)], [i64], attributes)[0]
 
-    def _worked_out(self, dim: SymbolicDim, solving: frozenset[Symbol]) -> Term | None:
+    def _work_out(self, dim: SymbolicDim, solving: frozenset[Symbol]) -> Term | None:
         """``i64[1]`` that holds a dimension; None if that takes a symbol being solved for."""
         found = self.table.known(dim)
         if found is not None:
@@ -121,7 +121,7 @@ class SizeWriter:
             return None
         for dim, (name, axis) in list(self.table.tellers()):
             if symbol in dim.symbols():
-                solved = self._solved(dim, symbol, name, axis, solving | {symbol})
+                solved = self._solve(dim, symbol, name, axis, solving | {symbol})
                 if solved is not None:
                     self.table.worked_out[symbol] = solved
                     return solved
@@ -133,7 +133,7 @@ class SizeWriter:
             return term
         return None
 
-    def _solved(
+    def _solve(
         self, dim: SymbolicDim, symbol: Symbol, name: str, axis: int, solving: frozenset[Symbol]
     ) -> Term | None:
         """The symbol from a dimension that is ``a * symbol + rest``."""
@@ -171,7 +171,7 @@ class SizeWriter:
     def _polynomial(self, dim: SymbolicDim, solving: frozenset[Symbol]) -> Term | None:
         total: Term | None = None
         for atoms, coefficient in dim.terms():
-            factors = [self._worked_out(atom, solving) for atom in atoms]
+            factors = [self._work_out(atom, solving) for atom in atoms]
             known = [factor for factor in factors if factor is not None]
             if len(known) < len(factors):
                 return None
@@ -182,7 +182,7 @@ class SizeWriter:
         return total
 
     def _dim(self, dim: Dim, solving: frozenset[Symbol]) -> Term | None:
-        return self._int(dim) if isinstance(dim, int) else self._worked_out(dim, solving)
+        return self._int(dim) if isinstance(dim, int) else self._work_out(dim, solving)
 
     def _int(self, value: int) -> Term:
         return self.emitter.constant(np.array([value]), i64)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from monograph.exporters.stablehlo.sizes import SizeWriter, is_known, known_integers
+from monograph.exporters.stablehlo.sizes import SizeWriter, is_known, write_integers
 from monograph.exporters.stablehlo.types import dense, integers, refuse_types, type_text
 from monograph.exporters.writers import WriterTable
 from monograph.ir.dims import Dim, Shape
@@ -52,7 +52,7 @@ class Emitter:
         types = ", ".join(type_text(term.type) for term in results)
         names = ", ".join(term.name for term in results)
         self.lines.append(f"return {names} : {types}" if results else "return")
-        body = "\n".join(_indented(self.lines, 2))
+        body = "\n".join(_indent(self.lines, 2))
         others = "".join(self.functions.values())
         main = f"  func.func public @main({inputs}) -> ({types}) {{\n{body}\n  }}\n"
         return f"module {{\n{main}{others}}}\n"
@@ -133,7 +133,7 @@ class Emitter:
         inside, self.lines = self.lines, outer
         listed = ", ".join(f"{term.name}: {type_text(term.type)}" for term in arguments)
         head = [f"^bb0({listed}):"] if arguments else []
-        return "{\n" + "\n".join([*head, *_indented(inside, 1)]) + "\n}"
+        return "{\n" + "\n".join([*head, *_indent(inside, 1)]) + "\n}"
 
     def function(
         self, types: Sequence[TensorType], build: Callable[[list[Term]], Sequence[Term]], hint: str
@@ -147,7 +147,7 @@ class Emitter:
         made = ", ".join(type_text(term.type) for term in results)
         names = ", ".join(term.name for term in results)
         name = f"{hint}_{len(self.functions)}"
-        body = "\n".join(_indented([*inside, f"return {names} : {made}"], 2))
+        body = "\n".join(_indent([*inside, f"return {names} : {made}"], 2))
         self.functions[name] = (
             f"  func.func private @{name}({listed}) -> ({made}) {{\n{body}\n  }}\n"
         )
@@ -181,9 +181,9 @@ class Emitter:
     def spread(self, term: Term, axes: Sequence[int], shape: Shape) -> Term:
         """Stretched to a shape, the term's dimensions standing at ``axes`` of it."""
         attribute = f"broadcast_dimensions = {integers(axes)}"
-        return self._shaped("broadcast_in_dim", [term], term.type.with_shape(shape), attribute)
+        return self._emit_shaped("broadcast_in_dim", [term], term.type.with_shape(shape), attribute)
 
-    def _shaped(
+    def _emit_shaped(
         self, word: str, operands: list[Term], result: TensorType, attributes: str = ""
     ) -> Term:
         """An operation that makes a shape, which is its last operand where a size is free."""
@@ -219,7 +219,7 @@ class Emitter:
         """The same elements in another shape."""
         if term.type.shape == shape:
             return term
-        return self._shaped("reshape", [term], term.type.with_shape(shape))
+        return self._emit_shaped("reshape", [term], term.type.with_shape(shape))
 
     def transpose(self, term: Term, order: Sequence[int]) -> Term:
         """Dimensions in another order."""
@@ -231,7 +231,9 @@ class Emitter:
 
     def iota(self, shape: Shape, axis: int, dtype: DType = i64) -> Term:
         """0, 1, 2… along an axis."""
-        return self._shaped("iota", [], TensorType(dtype, shape), f"iota_dimension = {axis} : i64")
+        return self._emit_shaped(
+            "iota", [], TensorType(dtype, shape), f"iota_dimension = {axis} : i64"
+        )
 
     def slice(
         self, term: Term, starts: Sequence[Dim], limits: Sequence[Dim], steps: Sequence[int]
@@ -244,7 +246,7 @@ class Emitter:
             bounds = [self.sizes.vector(each) for each in (starts, limits, steps)]
             return self.op("real_dynamic_slice", [term, *bounds], result)
         attributes = (
-            f"start_indices = {known_integers(starts)}, limit_indices = {known_integers(limits)}, "
+            f"start_indices = {write_integers(starts)}, limit_indices = {write_integers(limits)}, "
             f"strides = {integers(steps)}"
         )
         return self.op("slice", [term], result, attributes)
@@ -274,7 +276,7 @@ def _location(location: Location) -> str:
     return f"{json.dumps(location.scope)}({place})" if location.scope else place
 
 
-def _indented(lines: Sequence[str], depth: int) -> list[str]:
+def _indent(lines: Sequence[str], depth: int) -> list[str]:
     space = "  " * depth
     return [space + part for line in lines for part in line.split("\n")]
 

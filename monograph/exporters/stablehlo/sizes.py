@@ -173,6 +173,6 @@ def is_known(dims: Sequence[Dim]) -> bool:
     return all(isinstance(dim, int) for dim in dims)
 
 
-def known_integers(dims: Sequence[Dim]) -> str:
+def write_integers(dims: Sequence[Dim]) -> str:
     """Numbers as an attribute."""
     return integers(dim for dim in dims if isinstance(dim, int))

@@ -54,14 +54,14 @@ def _contents(array: Array, type_: TensorType) -> str:
     if type_.size == 0:
         return ""
     if array.size <= MAX_LISTED_ELEMENTS or type_.dtype is bool_:
-        return _listed(array, type_.dtype)
+        return _write_elements(array, type_.dtype)
     return f'"0x{np.ascontiguousarray(array).tobytes().hex().upper()}"'
 
 
-def _listed(array: Array, dtype: DType) -> str:
+def _write_elements(array: Array, dtype: DType) -> str:
     if array.ndim == 0:
         return _number(array[()], dtype)
-    return "[" + ", ".join(_listed(each, dtype) for each in array) + "]"
+    return "[" + ", ".join(_write_elements(each, dtype) for each in array) + "]"
 
 
 def _number(element: Any, dtype: DType) -> str:

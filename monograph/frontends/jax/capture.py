@@ -59,9 +59,9 @@ def _structs(examples: Any) -> Any:
 
     def struct(leaf: Any) -> Any:
         if isinstance(leaf, str):
-            return _parsed(leaf, scope)
+            return _parse(leaf, scope)
         if isinstance(leaf, TensorType):
-            return _parsed(str(leaf), scope)
+            return _parse(str(leaf), scope)
         if isinstance(leaf, jax.ShapeDtypeStruct | jax.Array):
             return leaf
         if isinstance(leaf, bool | int | float | complex | np.ndarray | np.generic):
@@ -78,7 +78,7 @@ def _structs(examples: Any) -> Any:
     return jax.tree_util.tree_map(struct, examples)
 
 
-def _parsed(text: str, scope: Any) -> Any:
+def _parse(text: str, scope: Any) -> Any:
     found = _TYPE.match(text)
     if found is None:
         raise InputError(

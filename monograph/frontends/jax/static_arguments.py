@@ -137,7 +137,7 @@ def static_of_jitted(function: Callable[..., Any]) -> StaticParameters:
     What JAX offers of a jitted function does not tell which positions are static; it is read where
     JAX keeps it.
     """
-    inner, bound, named = _unbound(function)
+    inner, bound, named = _unbind(function)
     info = getattr(inner, "_jit_info", None)
     if info is None:
         return StaticParameters()
@@ -149,10 +149,10 @@ def static_of_jitted(function: Callable[..., Any]) -> StaticParameters:
 
 def is_jitted(function: object) -> bool:
     """Whether JAX has wrapped a function, or one that it is a method or a part of."""
-    return type(_unbound(function)[0]).__module__.split(".")[0] in ("jax", "jaxlib")
+    return type(_unbind(function)[0]).__module__.split(".")[0] in ("jax", "jaxlib")
 
 
-def _unbound(function: Any) -> tuple[Any, int, set[str]]:
+def _unbind(function: Any) -> tuple[Any, int, set[str]]:
     """The function in a method or a partial one, and the arguments that it is bound to."""
     count, names = 0, set[str]()
     while inspect.ismethod(function) or isinstance(function, functools.partial):

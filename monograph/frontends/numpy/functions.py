@@ -29,35 +29,35 @@ def as_dtype(x: Value, dtype: Any) -> Value:
     return x if dtype is None else cast_to(x, dtype_of(np.dtype(dtype)))
 
 
-def _summed_in(dtype: DType) -> DType:
+def _sum_dtype(dtype: DType) -> DType:
     """What NumPy adds small integers up in."""
     if dtype is bool_ or (dtype.is_integer and dtype.bits < 64 and dtype.numpy.kind == "i"):
         return i64
     return u64 if dtype.is_integer and dtype.numpy.kind == "u" else dtype
 
 
-def _averaged_in(dtype: DType) -> DType:
+def _mean_dtype(dtype: DType) -> DType:
     return f64 if dtype is bool_ or dtype.is_integer else dtype
 
 
 def as_inexact(a: Any) -> Value:
     """A float or complex value: integers become f64, as in NumPy."""
     x = value_of(a)
-    return cast_to(x, _averaged_in(x.dtype))
+    return cast_to(x, _mean_dtype(x.dtype))
 
 
 @implements(np.sum)
 def sum_(a: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Value:
     """The sum over axes."""
     x = as_dtype(value_of(a), dtype)
-    return F.sum(cast_to(x, _summed_in(x.dtype)) if dtype is None else x, axis, keepdims)
+    return F.sum(cast_to(x, _sum_dtype(x.dtype)) if dtype is None else x, axis, keepdims)
 
 
 @implements(np.prod)
 def prod(a: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Value:
     """The product over axes."""
     x = as_dtype(value_of(a), dtype)
-    return F.prod(cast_to(x, _summed_in(x.dtype)) if dtype is None else x, axis, keepdims)
+    return F.prod(cast_to(x, _sum_dtype(x.dtype)) if dtype is None else x, axis, keepdims)
 
 
 @implements(np.mean)
@@ -161,14 +161,14 @@ def _along(a: Any, axis: int | None) -> tuple[Value, int]:
 def cumulative_sum(a: Any, axis: int | None = None, dtype: Any = None) -> Value:
     """Sums of all elements up to each."""
     x, along = _along(as_dtype(value_of(a), dtype), axis)
-    return F.cumsum(cast_to(x, _summed_in(x.dtype)) if dtype is None else x, along)
+    return F.cumsum(cast_to(x, _sum_dtype(x.dtype)) if dtype is None else x, along)
 
 
 @implements(np.cumprod)
 def cumulative_product(a: Any, axis: int | None = None, dtype: Any = None) -> Value:
     """Products of all elements up to each."""
     x, along = _along(as_dtype(value_of(a), dtype), axis)
-    return F.cumprod(cast_to(x, _summed_in(x.dtype)) if dtype is None else x, along)
+    return F.cumprod(cast_to(x, _sum_dtype(x.dtype)) if dtype is None else x, along)
 
 
 REDUCED_BY: dict[tuple[str, str], Callable[..., Any]] = {

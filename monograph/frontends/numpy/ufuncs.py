@@ -138,7 +138,7 @@ def apply(ufunc: Any, inputs: Sequence[Any]) -> Any:
     if function is None:
         raise UnsupportedError(f"numpy.{ufunc.__name__} cannot be traced")
     values = promote_operands(*inputs)
-    resolved = _resolved(ufunc, values)
+    resolved = _resolve_dtypes(ufunc, values)
     if resolved is None:
         return function(*values)
     own, results = resolved[: ufunc.nin], resolved[ufunc.nin :]
@@ -148,7 +148,7 @@ def apply(ufunc: Any, inputs: Sequence[Any]) -> Any:
     return cast_to(made, dtype_of(results[0]))
 
 
-def _resolved(ufunc: Any, values: Sequence[Value]) -> Sequence[Any] | None:
+def _resolve_dtypes(ufunc: Any, values: Sequence[Value]) -> Sequence[Any] | None:
     """NumPy's dtypes of operands and results; None for dtypes that NumPy itself does not have."""
     given = tuple(value.dtype.numpy for value in values)
     if any(not dtype.isbuiltin for dtype in given):

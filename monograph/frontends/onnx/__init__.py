@@ -51,9 +51,9 @@ def find_unsupported(
     """Every op of the model that ``from_onnx`` would refuse; nothing is imported."""
     _need_onnx()
     from monograph.frontends.onnx.model import load_model
-    from monograph.frontends.onnx.support import unsupported_ops
+    from monograph.frontends.onnx.support import find_unsupported_ops
 
-    return unsupported_ops(load_model(source, weights_folder))
+    return find_unsupported_ops(load_model(source, weights_folder))
 
 
 def _need_onnx() -> None:

@@ -63,10 +63,10 @@ class Deferred(DeferredOp):
             position: operands[position] for position in tensors if _is_small(operands[position])
         }
         try:
-            graph = self._converted(actual, small)
+            graph = self._convert(actual, small)
         except NotStatic:  # the sizes depend on a large operand
             small = {position: operands[position] for position in tensors}
-            graph = self._converted(actual, small)
+            graph = self._convert(actual, small)
         inputs = [each for position, each in enumerate(operands) if position not in small]
         try:
             return tuple(interpret(graph, inputs))
@@ -79,7 +79,7 @@ class Deferred(DeferredOp):
         with self._errors_of_the_run():
             return resolve_deferred(self._proto(), operands)
 
-    def _converted(self, types: Sequence[ValueType], constants: Mapping[int, Array]) -> Graph:
+    def _convert(self, types: Sequence[ValueType], constants: Mapping[int, Array]) -> Graph:
         """The little graph; what is wrong with the operands is an error of the run."""
         from monograph.frontends.onnx.importer import import_deferred
 

@@ -37,7 +37,7 @@ class MappedData(Data):
     def array(self) -> Array:
         """A read-only view of the file (elements under eight bits are unpacked)."""
         if self.dtype.is_packed:
-            count = packed_bytes(self.size, self.dtype)
+            count = count_packed_bytes(self.size, self.dtype)
             codes = np.frombuffer(self._memory, np.uint8, count, self._offset)
             return unpack(codes, self.dtype, self.shape)
         stored = self.dtype.numpy if self.dtype.numpy.kind != "b" else np.dtype(np.uint8)
@@ -52,7 +52,7 @@ class MappedData(Data):
     def unload(self) -> None:
         """Let the system take back the pages that hold nothing else; it can read them again."""
         first = -(-self._offset // mmap.PAGESIZE)
-        end = (self._offset + packed_bytes(self.size, self.dtype)) // mmap.PAGESIZE
+        end = (self._offset + count_packed_bytes(self.size, self.dtype)) // mmap.PAGESIZE
         if isinstance(self._memory, mmap.mmap) and end > first and hasattr(mmap, "MADV_DONTNEED"):
             length = (end - first) * mmap.PAGESIZE
             self._memory.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
@@ -82,7 +82,7 @@ class AbsentData(Data):
         return f"AbsentData({self.type})"
 
 
-def packed_bytes(size: int, dtype: DType) -> int:
+def count_packed_bytes(size: int, dtype: DType) -> int:
     """How many bytes ``size`` elements take in a file, where small ones share bytes."""
     return (size * dtype.bits + 7) // 8
 
@@ -106,7 +106,7 @@ class Files:
         if self.may_be_absent and self._is_absent(_steps(location, name)):
             return AbsentData(name, location, dtype, shape)
         memory = self._map(location, name)
-        needed = packed_bytes(math.prod(shape), dtype)
+        needed = count_packed_bytes(math.prod(shape), dtype)
         if length is not None and length != needed:
             raise InputError(
                 f"the external data of tensor {name!r} has the wrong length",
@@ -144,7 +144,7 @@ class Files:
                 flags = _READ | getattr(os, "O_DIRECTORY", 0)
                 opened.append(os.open(step, flags, dir_fd=opened[-1]))
             opened.append(os.open(steps[-1], _READ, dir_fd=opened[-1]))
-            return _mapped(opened[-1], location, name)
+            return _map_file(opened[-1], location, name)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the external data of tensor {name!r} cannot be read",
@@ -170,7 +170,7 @@ def _steps(location: str, name: str) -> list[str]:
     return steps
 
 
-def _mapped(descriptor: int, location: str, name: str) -> mmap.mmap | bytes:
+def _map_file(descriptor: int, location: str, name: str) -> mmap.mmap | bytes:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is not an ordinary file")

@@ -101,7 +101,7 @@ def _cost(
     return min(total, 10**30), depth
 
 
-def bound_attributes(function: FunctionProto, node: NodeProto) -> dict[str, AttributeProto]:
+def bind_attributes(function: FunctionProto, node: NodeProto) -> dict[str, AttributeProto]:
     """The attributes that a call gives a function, its defaults included."""
     bound = {attribute.name: attribute for attribute in function.attribute_proto}
     names = {*function.attribute, *bound}

@@ -31,12 +31,12 @@ from monograph.frontends.onnx.order import (
     facts_of,
     free_names,
     shorten,
-    sorted_nodes,
+    sort_nodes,
     subgraphs,
 )
 from monograph.frontends.onnx.registry import Converter, Results, find_converter
 from monograph.frontends.onnx.scope import Scope
-from monograph.frontends.onnx.support import STANDARD, unsupported_ops
+from monograph.frontends.onnx.support import STANDARD, find_unsupported_ops
 from monograph.frontends.onnx.tensors import data_of, data_of_sparse
 from monograph.frontends.onnx.types import Symbols, TypeWriter, contradicts, value_type
 from monograph.ir.data import Data
@@ -70,7 +70,7 @@ def import_model(model: LoadedModel) -> Graph:
     """The graph of a model; every op that has no meaning here is reported at once."""
     check_model(model)
     functions.check_expansion(model)
-    problems = unsupported_ops(model)
+    problems = find_unsupported_ops(model)
     if problems:
         ops = "1 op that is" if len(problems) == 1 else f"{len(problems)} ops that are"
         raise UnsupportedError(
@@ -225,7 +225,7 @@ class Importer:
         used.update(value.name for value in proto.output)
         self._add_initializers(proto, scope, used, blobs)
         # A body may make a name again; what it stood for outside is hidden from there on.
-        for node in sorted_nodes(facts, scope.values, scope, where):
+        for node in sort_nodes(facts, scope.values, scope, where):
             self.convert_node(node, scope, used)
         return [self._output(value.name, scope, where) for value in proto.output]
 
@@ -260,9 +260,9 @@ class Importer:
             warn(f"the initializer {shorten(name)!r} is stored twice")
             return
         if name in used:
-            scope.values[name] = self._stored(f"{scope.prefix}{name}", data)
+            scope.values[name] = self._store(f"{scope.prefix}{name}", data)
 
-    def _stored(self, name: str, data: Data) -> Value:
+    def _store(self, name: str, data: Data) -> Value:
         graph = current_graph()
         if data.size <= MAX_INLINE_ELEMENTS or data.dtype is string:
             value = graph.add_constant(data, name=name)
@@ -385,13 +385,13 @@ class Importer:
     def call(self, function: FunctionProto, node: OnnxNode) -> Results:
         """Convert a function's body in the place of a node that calls it."""
         scope = self._call_scope(function, node)
-        bound = functions.bound_attributes(function, node.proto)
+        bound = functions.bind_attributes(function, node.proto)
         outputs = list(function.output)[: len(node.outputs_wanted)]
         wanted = {name for name, want in zip(outputs, node.outputs_wanted, strict=True) if want}
         facts = facts_of(function.node)
         used = {name for each in facts for name in each.reads} | wanted
         where = f"the function {shorten(function.name)!r}"
-        for each in sorted_nodes(facts, scope.values, (), where):
+        for each in sort_nodes(facts, scope.values, (), where):
             proto = functions.instantiate(each.proto, bound)
             self.convert_node(each._replace(proto=proto), scope, used)
         return [self._output(name, scope, where) if name in wanted else None for name in outputs]

@@ -172,7 +172,7 @@ def _of_nonempty(dim: Dim) -> Dim:
     return dim.substitute({each: Symbol(each.name, 1, each.upper) for each in empty})
 
 
-def _truncated_remainder(a: Dim, b: Dim) -> Dim:
+def _fmod(a: Dim, b: Dim) -> Dim:
     """The remainder with the sign of the numerator, which is known not to be negative."""
     if provably_at_least(a, 0) and provably_less(0, b):
         return a % b
@@ -199,7 +199,7 @@ def _cast(op: elementwise.Cast, arrays: list[Array]) -> Array:
     return arrays[0]
 
 
-def _reduced(combine: Callable[[list[Dim]], Dim]) -> Symbolic:
+def _reduction_rule(combine: Callable[[list[Dim]], Dim]) -> Symbolic:
     """A rule for a reduction of a vector: ``min(length, 300)`` is often computed so."""
 
     def rule(op: reduce.Prod, arrays: list[Array]) -> Array:
@@ -221,7 +221,7 @@ _RULES: Mapping[type[Op], Symbolic] = {
     elementwise.FloorDivide: _each(_floor_divide),
     elementwise.TruncateDivide: _each(_truncate_divide),
     elementwise.Remainder: _each(_remainder),
-    elementwise.Fmod: _each(_truncated_remainder),
+    elementwise.Fmod: _each(_fmod),
     elementwise.Maximum: _each(dim_max),
     elementwise.Minimum: _each(dim_min),
     elementwise.Equal: _each(lambda a, b: _proven(provably_equal(a, b), provably_different(a, b))),
@@ -233,10 +233,10 @@ _RULES: Mapping[type[Op], Symbolic] = {
     elementwise.Negate: lambda op, arrays: -arrays[0].astype(object),
     elementwise.Where: _where,
     elementwise.Cast: _cast,
-    reduce.Prod: _reduced(shape_product),
-    reduce.Sum: _reduced(lambda dims: sum(dims, start=0)),
-    reduce.Max: _reduced(lambda dims: dim_max(*dims)),
-    reduce.Min: _reduced(lambda dims: dim_min(*dims)),
+    reduce.Prod: _reduction_rule(shape_product),
+    reduce.Sum: _reduction_rule(lambda dims: sum(dims, start=0)),
+    reduce.Max: _reduction_rule(lambda dims: dim_max(*dims)),
+    reduce.Min: _reduction_rule(lambda dims: dim_min(*dims)),
     index.Take: lambda op, arrays: op.evaluate(*arrays),
     index.Gather: lambda op, arrays: op.evaluate(*arrays),
 }

@@ -80,7 +80,7 @@ def load_model(
         raise InputError(f"{file} holds no graph", expected="an ONNX model", found="no graph in it")
     opsets = {**ASSUMED, **opset_versions(proto.opset_import, "the model")}
     if "" not in opsets:
-        opsets[""] = _assumed_version(proto)
+        opsets[""] = _assume_version(proto)
     files = Files(folder, may_be_absent=weights_may_be_absent)
     return LoadedModel(proto, file, files, opsets, _functions(proto), blobs)
 
@@ -156,7 +156,7 @@ def opset_versions(imports: object, where: str) -> dict[str, int]:
     return versions
 
 
-def _assumed_version(proto: ModelProto) -> int:
+def _assume_version(proto: ModelProto) -> int:
     """The opset of a model that imports none: the newest of its time, as its IR version tells."""
     versions = [row[2] for row in onnx.helper.VERSION_TABLE if row[1] <= proto.ir_version]
     version = max(versions, default=1)

@@ -175,35 +175,35 @@ class OnnxNode:
 
     def integer(self, name: str, default: int | None = None) -> int:
         """An attribute that must be an int; it must be given if there is no default."""
-        return self._typed(name, int, default)
+        return self._read_attribute(name, int, default)
 
     def number(self, name: str, default: float | None = None) -> float:
         """An attribute that must be a float."""
-        return self._typed(name, float, default)
+        return self._read_attribute(name, float, default)
 
     def string(self, name: str, default: str | None = None) -> str:
         """An attribute that must be a string."""
-        return self._typed(name, str, default)
+        return self._read_attribute(name, str, default)
 
     def ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """An attribute that must be a list of ints."""
-        return self._typed_items(name, int, default)
+        return self._read_items(name, int, default)
 
     def floats(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
         """An attribute that must be a list of floats."""
-        return self._typed_items(name, float, default)
+        return self._read_items(name, float, default)
 
     def strings(self, name: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
         """An attribute that must be a list of strings."""
-        return self._typed_items(name, str, default)
+        return self._read_items(name, str, default)
 
     def tensor(self, name: str) -> Data:
         """An attribute that must be a tensor."""
-        return self._typed(name, Data, None)  # type: ignore[type-abstract]  # only asked about
+        return self._read_attribute(name, Data, None)  # type: ignore[type-abstract]  # only asked about
 
     def graph(self, name: str) -> GraphProto:
         """An attribute that must be a body."""
-        return self._typed(name, GraphProto, None)
+        return self._read_attribute(name, GraphProto, None)
 
     def dtype(self, name: str, default: DType | None = None) -> DType:
         """An attribute that names a dtype by its number in ``TensorProto.DataType``."""
@@ -227,8 +227,8 @@ class OnnxNode:
             self._attributes = found
         return self._attributes
 
-    def _typed(self, name: str, kind: type[Kind], default: Kind | None) -> Kind:
-        value = _coerced(self.attribute(name, default), kind)
+    def _read_attribute(self, name: str, kind: type[Kind], default: Kind | None) -> Kind:
+        value = _coerce(self.attribute(name, default), kind)
         if isinstance(value, kind):
             return value
         if value is None:
@@ -239,12 +239,12 @@ class OnnxNode:
             found=f"{type(value).__name__}: {value!r:.60}",
         )
 
-    def _typed_items(self, name: str, kind: type[Any], default: Any) -> tuple[Any, ...]:
+    def _read_items(self, name: str, kind: type[Any], default: Any) -> tuple[Any, ...]:
         items = self.attribute(name, None if default is None else tuple(default))
         if isinstance(items, int | float):
             items = (items,)
         if isinstance(items, tuple):
-            items = tuple(_coerced(item, kind) for item in items)
+            items = tuple(_coerce(item, kind) for item in items)
         if isinstance(items, tuple) and all(isinstance(item, kind) for item in items):
             return items
         raise self.error(
@@ -254,7 +254,7 @@ class OnnxNode:
         )
 
     def _value(self, proto: AttributeProto) -> Any:
-        field = _ATTRIBUTE_KINDS.get(proto.type) or _untyped_field(proto)
+        field = _ATTRIBUTE_KINDS.get(proto.type) or _find_untyped_field(proto)
         if field is None:
             raise self.error(f"attribute {proto.name!r} has no value")
         if field in _SCALARS and not proto.HasField(field):
@@ -277,18 +277,18 @@ class OnnxNode:
         return item
 
 
-def _coerced(value: Any, kind: type[Any]) -> Any:
+def _coerce(value: Any, kind: type[Any]) -> Any:
     """A number as the kind of number that is meant, where it is the same number."""
     if kind is float and type(value) is int:
         return float(value)
     if kind is int and type(value) is float and value.is_integer():
         return int(value)
     if kind in (int, float) and isinstance(value, tuple) and len(value) == 1:
-        return _coerced(value[0], kind)
+        return _coerce(value[0], kind)
     return value
 
 
-def _untyped_field(proto: AttributeProto) -> str | None:
+def _find_untyped_field(proto: AttributeProto) -> str | None:
     """The field that is set in an attribute of a very old model, which does not say its type."""
     for field in ("f", "i", "s", "t", "g"):
         if proto.HasField(field):

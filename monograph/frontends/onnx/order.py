@@ -102,7 +102,7 @@ def free_names(graph: GraphProto) -> list[str]:
     return [name for name in dict.fromkeys(read) if name not in own]
 
 
-def sorted_nodes(
+def sort_nodes(
     nodes: Sequence[NodeFacts], own: Container[str], around: Container[str], where: str
 ) -> list[NodeFacts]:
     """The nodes in an order in which they can be evaluated.

@@ -73,13 +73,13 @@ def find_converter(domain: str, op: str, version: int) -> Converter | None:
     last, in folders that are imported then.
     """
     _load("converters")
-    found = _listed(domain, op, version)
+    found = _look_up(domain, op, version)
     if found is None and domain not in _ON_DEMAND:
         found = _of_op(domain, op)
     if found is None:
         for folder in _ON_DEMAND.get(domain, _OTHERWISE):
             _load(folder)
-        found = _listed(domain, op, version) or _of_op(domain, op)
+        found = _look_up(domain, op, version) or _of_op(domain, op)
     return found
 
 
@@ -89,11 +89,11 @@ def _load(folder: str) -> None:
     package = importlib.import_module(f"{_PACKAGE}.{folder}")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
-    _listed.cache_clear()
+    _look_up.cache_clear()
 
 
 @lru_cache(4096)
-def _listed(domain: str, op: str, version: int) -> Converter | None:
+def _look_up(domain: str, op: str, version: int) -> Converter | None:
     versions = _CONVERTERS.get((domain, op), [])
     position = bisect_right([each.since for each in versions], version)
     return versions[position - 1] if position else None

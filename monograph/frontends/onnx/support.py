@@ -23,7 +23,7 @@ from monograph.frontends.onnx.source import source_line
 _Op = tuple[str, str, int | None]
 
 
-def unsupported_ops(model: LoadedModel) -> list[Problem]:
+def find_unsupported_ops(model: LoadedModel) -> list[Problem]:
     """Every op that has neither a converter nor a body, with where it first stands."""
     verdicts: dict[_Op, bool] = {}
     places: dict[_Op, tuple[str, int]] = {}

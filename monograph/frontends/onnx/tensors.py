@@ -13,7 +13,7 @@ from onnx import SparseTensorProto, TensorProto
 
 from monograph.errors import InputError
 from monograph.frontends.onnx.blobs import Blob, BlobData
-from monograph.frontends.onnx.external import Files, packed_bytes
+from monograph.frontends.onnx.external import Files, count_packed_bytes
 from monograph.frontends.onnx.order import shorten
 from monograph.frontends.onnx.types import (
     CODE_BY_DTYPE,
@@ -113,7 +113,7 @@ def _wrong_length(where: str, expected: str, found: str) -> InputError:
 def _check_raw(size: int, dtype: DType, shape: tuple[int, ...], where: str) -> None:
     if dtype is string:
         raise InputError(f"{where} keeps strings in raw_data", expected="string_data")
-    needed = packed_bytes(math.prod(shape), dtype)
+    needed = count_packed_bytes(math.prod(shape), dtype)
     if size != needed:
         raise _wrong_length(where, f"{needed} bytes for {dtype}{list(shape)}", f"{size} bytes")
 
@@ -131,7 +131,7 @@ def _from_field(items: object, dtype: DType, shape: tuple[int, ...], where: str)
     size = math.prod(shape)
     count = len(items)  # type: ignore[arg-type]  # a repeated field
     needed = size * 2 if dtype.is_complex else size
-    needed = packed_bytes(size, dtype) if dtype.is_packed else needed
+    needed = count_packed_bytes(size, dtype) if dtype.is_packed else needed
     if count != needed:
         raise _wrong_length(where, f"{needed} items for {dtype}{list(shape)}", f"{count} items")
     if dtype is string:

@@ -74,18 +74,18 @@ class Symbols:
         if found is None:
             word = re.sub(r"\W", "_", parameter, flags=re.ASCII)
             word = word if word[:1].isalpha() or word[:1] == "_" else f"d{word}"
-            found = self._named[parameter] = Symbol(self._unused(word[:60]), 0)
+            found = self._named[parameter] = Symbol(self._fresh_name(word[:60]), 0)
         return found
 
     def fresh(self, hint: str = "d", lower: int = 0, upper: int | None = None) -> Symbol:
         """A symbol that nothing else uses."""
-        return Symbol(self._unused(hint), lower, upper)
+        return Symbol(self._fresh_name(hint), lower, upper)
 
     def take(self, names: Iterable[str]) -> None:
         """Never hand out these names: others use them."""
         self._taken.update(names)
 
-    def _unused(self, hint: str) -> str:
+    def _fresh_name(self, hint: str) -> str:
         name = hint
         while name in self._taken or (name == hint and hint == "d"):
             self._counts[hint] = self._counts.get(hint, 0) + 1

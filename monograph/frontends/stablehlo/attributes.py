@@ -31,7 +31,7 @@ def dtype_from(spelling: str) -> DType:
     return DTYPES[DTYPE_NAMES[spelling]]
 
 
-def declared(type_: Any) -> tuple[DType, tuple[int | None, ...]]:
+def read_tensor_type(type_: Any) -> tuple[DType, tuple[int | None, ...]]:
     """The dtype and the sizes of a tensor's type; None for one that is free."""
     try:
         ranked = ir.RankedTensorType(type_)
@@ -46,7 +46,7 @@ def declared(type_: Any) -> tuple[DType, tuple[int | None, ...]]:
 
 def type_from(type_: Any) -> TensorType:
     """The type of a tensor whose sizes are known."""
-    dtype, sizes = declared(type_)
+    dtype, sizes = read_tensor_type(type_)
     known = tuple(size for size in sizes if size is not None)
     if len(known) < len(sizes):
         raise UnsupportedError(

@@ -34,7 +34,7 @@ def _others(operation: Operation) -> tuple[int, ...]:
 def convert_batch_norm_inference(operation: Operation) -> Value:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, of a known mean and variance."""
     x, scale, offset, mean, variance = operation.operands
-    return _normalized(operation, x, scale, offset, mean, variance)
+    return _normalize(operation, x, scale, offset, mean, variance)
 
 
 @converter("stablehlo.batch_norm_training")
@@ -42,14 +42,14 @@ def convert_batch_norm_training(operation: Operation) -> Sequence[Value]:
     """The same of the batch's own mean and variance, which are results, too."""
     x, scale, offset = operation.operands
     mean, variance = _statistics(operation, x)
-    return _normalized(operation, x, scale, offset, mean, variance), mean, variance
+    return _normalize(operation, x, scale, offset, mean, variance), mean, variance
 
 
 def _statistics(operation: Operation, x: Value) -> tuple[Value, Value]:
     return F.mean(x, _others(operation)), F.variance(x, _others(operation))
 
 
-def _normalized(
+def _normalize(
     operation: Operation, x: Value, scale: Value, offset: Value, mean: Value, variance: Value
 ) -> Value:
     deviation = F.sqrt(F.add(variance, _number(operation, "epsilon")))

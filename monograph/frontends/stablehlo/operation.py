@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from jaxlib.mlir import ir
 
 from monograph.errors import UnsupportedError
-from monograph.frontends.stablehlo.attributes import declared, dense_array, type_from
+from monograph.frontends.stablehlo.attributes import dense_array, read_tensor_type, type_from
 from monograph.frontends.stablehlo.sizes import learn
 from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
@@ -45,7 +45,7 @@ class Operation:
     @property
     def dtype(self) -> DType:
         """The dtype of the first result."""
-        return declared(self.source.results[0].type)[0]
+        return read_tensor_type(self.source.results[0].type)[0]
 
     def alike(self, first: int, second: int) -> tuple[Value, Value]:
         """Two operands that StableHLO wants of one shape: what that tells of sizes is learnt."""

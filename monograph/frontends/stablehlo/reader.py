@@ -22,7 +22,7 @@ from monograph.frontends.stablehlo import (  # noqa: F401  # converters
     operations,
     structured,
 )
-from monograph.frontends.stablehlo.attributes import declared
+from monograph.frontends.stablehlo.attributes import read_tensor_type
 from monograph.frontends.stablehlo.operation import CONVERTERS, Operation
 from monograph.frontends.stablehlo.sizes import Learnt, SizeTable, direction_of, learn, name_size
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, provably_different, substitute_shape
@@ -47,7 +47,7 @@ def read_module(contents: str | bytes, origin: str = "this") -> Graph:
     """The graph of the function that is called main; ``origin`` is what errors call the module."""
     context = mlir.make_ir_context()
     with context:
-        module = _parsed(context, contents, origin)
+        module = _parse(context, contents, origin)
         functions = {}
         for each in module.body.operations:
             if each.operation.name == "func.func":
@@ -61,7 +61,7 @@ def read_module(contents: str | bytes, origin: str = "this") -> Graph:
         return Reader(functions, 1 if from_jax else 0).read(functions["main"])
 
 
-def _parsed(context: Any, contents: str | bytes, origin: str) -> Any:
+def _parse(context: Any, contents: str | bytes, origin: str) -> Any:
     """A module of text, bytecode or a portable artifact; MLIR verifies it."""
     try:
         if isinstance(contents, bytes) and contents.startswith(PORTABLE):
@@ -92,7 +92,7 @@ class Reader:
 
     def read(self, function: Any) -> Graph:
         """The graph of a function: its arguments are inputs, what it returns is the outputs."""
-        types = self._declared_inputs(function)
+        types = self._declare_inputs(function)
         for _ in range(MAX_LEARNT):
             try:
                 return self._read(function, self._input_types(types))
@@ -100,7 +100,7 @@ class Reader:
                 self.learnt.append((found.symbol, found.meaning))
         raise UnsupportedError("the sizes of this module are related in too many ways")
 
-    def _declared_inputs(self, function: Any) -> list[TensorType]:
+    def _declare_inputs(self, function: Any) -> list[TensorType]:
         """The arguments' types: a symbol for each free size, or what modules of ours call it."""
         block = function.regions[0].blocks[0]
         attributes: list[Any] = [{}] * len(block.arguments)
@@ -109,14 +109,14 @@ class Reader:
         made = []
         symbols: dict[str, Symbol] = {}
         for number, (argument, known) in enumerate(zip(block.arguments, attributes, strict=True)):
-            dtype, sizes = declared(argument.type)
+            dtype, sizes = read_tensor_type(argument.type)
             shape: list[Dim] = [
                 Symbol(f"d{number}_{axis}", self.least) if size is None else size
                 for axis, size in enumerate(sizes)
             ]
             if "monograph.type" in known:
                 text = ir.StringAttr(known["monograph.type"]).value
-                shape = _named_sizes(text, shape, symbols, self.least)
+                shape = _name_sizes(text, shape, symbols, self.least)
             made.append(TensorType(dtype, tuple(shape)))
         return made
 
@@ -235,7 +235,7 @@ class Reader:
         return [_as_declared(*pair) for pair in zip(source.results, values, strict=True)]
 
 
-def _named_sizes(text: str, shape: list[Dim], symbols: dict[str, Symbol], least: int) -> list[Dim]:
+def _name_sizes(text: str, shape: list[Dim], symbols: dict[str, Symbol], least: int) -> list[Dim]:
     """Free sizes as a type names them, ``f32[batch, 4]``; those that are known stay."""
     named = parse_type(text, symbols)
     if not isinstance(named, TensorType) or named.rank != len(shape):
@@ -252,7 +252,7 @@ def _as_declared(result: Any, value: Value) -> Value:
 
     Functions of scalars are read on whole tensors, element by element: those have other ranks.
     """
-    _, sizes = declared(result.type)
+    _, sizes = read_tensor_type(result.type)
     if len(sizes) != value.rank:
         return value
     shape = tuple(

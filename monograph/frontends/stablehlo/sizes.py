@@ -125,7 +125,7 @@ def learn(direction: str, a: Dim, b: Dim) -> bool:
         return False
     if provably_at_least(a, b):
         return True
-    shifted = _shifted(a)
+    shifted = _split_offset(a)
     if shifted is not None and isinstance(b, int):
         symbol, rest = shifted
         if symbol.upper is None or b - rest <= symbol.upper:
@@ -137,13 +137,13 @@ def name_size(dim: SymbolicDim, name: str) -> None:
     """Give a size its name: of ``x[d]`` with n = d - 1 that means ``x[n + 1]``."""
     lower, upper = dim.bounds()
     named = Symbol(name, max(lower or 0, 0), upper)
-    shifted = _shifted(dim)
+    shifted = _split_offset(dim)
     if shifted is not None and dim != named:
         symbol, rest = shifted
         raise Learnt(symbol, named - rest)
 
 
-def _shifted(dim: Dim) -> tuple[Symbol, int] | None:
+def _split_offset(dim: Dim) -> tuple[Symbol, int] | None:
     """The symbol and the number that a size is the sum of."""
     if not isinstance(dim, SymbolicDim) or len(dim.symbols()) != 1:
         return None
@@ -187,7 +187,7 @@ def _each(function: Callable[..., Any]) -> Rule:
     return apply
 
 
-def _known(function: Callable[..., Any]) -> Rule:
+def _constant_rule(function: Callable[..., Any]) -> Rule:
     """The same for functions of what is known."""
     return _each(lambda *given: None if any(x is None for x in given) else function(*given))
 
@@ -253,7 +253,7 @@ def _compare(source: Any, operands: list[Any]) -> Any:
             a, b = int(a), int(b)
         return compare(a, b)
 
-    return _known(each)(source, operands)
+    return _constant_rule(each)(source, operands)
 
 
 def _constant(source: Any, _: list[Any]) -> Any:
@@ -285,30 +285,30 @@ def _convert(source: Any, operands: list[Any]) -> Any:
     bits = ir.IntegerType(ir.RankedTensorType(source.results[0].type).element_type).width
     if bits < 32:
         return np.full(operands[0].shape, None, object)
-    return _known(lambda x: int(x) if isinstance(x, bool) else x)(source, operands)
+    return _constant_rule(lambda x: int(x) if isinstance(x, bool) else x)(source, operands)
 
 
 _RULES: Mapping[str, Rule] = {
-    "stablehlo.add": _known(lambda a, b: a + b),
+    "stablehlo.add": _constant_rule(lambda a, b: a + b),
     "stablehlo.and": _each(_and),
     "stablehlo.broadcast_in_dim": _broadcast,
-    "stablehlo.clamp": _known(lambda low, x, high: dim_min(dim_max(x, low), high)),
+    "stablehlo.clamp": _constant_rule(lambda low, x, high: dim_min(dim_max(x, low), high)),
     "stablehlo.compare": _compare,
     "stablehlo.concatenate": _concatenate,
     "stablehlo.constant": _constant,
     "stablehlo.convert": _convert,
-    "stablehlo.divide": _known(_quotient),
+    "stablehlo.divide": _constant_rule(_quotient),
     "stablehlo.get_dimension_size": lambda source, operands: operands[0],
-    "stablehlo.maximum": _known(dim_max),
-    "stablehlo.minimum": _known(dim_min),
-    "stablehlo.multiply": _known(lambda a, b: a * b),
-    "stablehlo.negate": _known(lambda a: -a),
-    "stablehlo.not": _known(lambda a: None if not isinstance(a, bool) else not a),
+    "stablehlo.maximum": _constant_rule(dim_max),
+    "stablehlo.minimum": _constant_rule(dim_min),
+    "stablehlo.multiply": _constant_rule(lambda a, b: a * b),
+    "stablehlo.negate": _constant_rule(lambda a: -a),
+    "stablehlo.not": _constant_rule(lambda a: None if not isinstance(a, bool) else not a),
     "stablehlo.or": _each(_or),
-    "stablehlo.remainder": _known(_remainder),
+    "stablehlo.remainder": _constant_rule(_remainder),
     "stablehlo.reshape": lambda source, operands: operands[0],
     "stablehlo.select": _each(_select),
-    "stablehlo.sign": _known(_sign),
+    "stablehlo.sign": _constant_rule(_sign),
     "stablehlo.slice": _slice,
-    "stablehlo.subtract": _known(lambda a, b: a - b),
+    "stablehlo.subtract": _constant_rule(lambda a, b: a - b),
 }

@@ -18,7 +18,7 @@ from monograph.errors import InputError, TypeRuleError
 from monograph.frontends.torch import capture
 from monograph.frontends.torch.check import find_unsupported
 from monograph.frontends.torch.frame import NeedsFunctionalization
-from monograph.frontends.torch.functionalize import functionalized_program
+from monograph.frontends.torch.functionalize import functionalize_program
 from monograph.frontends.torch.notices import warn_of_training
 from monograph.frontends.torch.program import (
     ImportedModel,
@@ -124,7 +124,7 @@ def _import(
     try:
         return read(program)
     except NeedsFunctionalization:
-        return read(functionalized_program(program))
+        return read(functionalize_program(program))
 
 
 def _refuse_inputs(example_inputs: tuple[Any, ...]) -> None:

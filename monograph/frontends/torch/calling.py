@@ -21,7 +21,7 @@ def parameters_of(
 ) -> Parameters | None:
     """The parameters of a module or function, as it was called; None if it does not tell them."""
     if isinstance(model, torch.export.ExportedProgram):
-        return _exported_parameters(model)
+        return _read_parameters(model)
     called = model.forward if isinstance(model, torch.nn.Module) else model
     try:
         signature = inspect.signature(called)
@@ -33,7 +33,7 @@ def parameters_of(
     return Parameters(inspect.Signature(plain), len(arguments), tuple(named))
 
 
-def _exported_parameters(program: Any) -> Parameters | None:
+def _read_parameters(program: Any) -> Parameters | None:
     """Those of the module that was exported, whose names the program keeps."""
     known = program.module_call_graph[0].signature
     names = known and known.forward_arg_names
@@ -47,16 +47,16 @@ def _exported_parameters(program: Any) -> Parameters | None:
     return Parameters(signature, positional.num_children, tuple(named.context))
 
 
-def reordered(tree: Any, spec: Any) -> Any:
+def reorder_dicts(tree: Any, spec: Any) -> Any:
     """Arguments with their dicts in the order of those that were captured, which torch minds."""
     if spec.is_leaf() or type(tree) is not spec.type:
         return tree
     children = spec.children()
     if spec.type is dict and tree.keys() == set(spec.context):
         pairs = zip(spec.context, children, strict=True)
-        return {key: reordered(tree[key], each) for key, each in pairs}
+        return {key: reorder_dicts(tree[key], each) for key, each in pairs}
     if spec.type in (tuple, list) and len(tree) == len(children):
-        return spec.type(map(reordered, tree, children))
+        return spec.type(map(reorder_dicts, tree, children))
     return tree
 
 

@@ -62,8 +62,8 @@ def export(
     _check_examples(inputs, kwargs)
     _check_count(target, module, inputs, kwargs)
     know_caches()
-    positional, named = _told_apart(module, (tuple(inputs), dict(kwargs or {})))
-    watched = _all_watched() if strict else _watched(module)
+    positional, named = _clone_shared_tensors(module, (tuple(inputs), dict(kwargs or {})))
+    watched = _all_watched() if strict else _watch_calls(module)
     with _mode(module, training), watched, quick_export():
         try:
             program = torch.export.export(
@@ -73,14 +73,14 @@ def export(
                 dynamic_shapes=dynamic_shapes,
                 strict=strict,
             )
-            if not _left_gradients_behind(program):
-                return _carried_out(program)
+            if not _leaves_gradients_behind(program):
+                return _run_decompositions(program)
         except UnsupportedError:
             raise
         except Exception as error:  # torch raises errors of every kind here
             if not any(complaint in str(error) for complaint in GRADIENTS_INSIDE):
                 raise _not_captured(target, error) from error
-        return _exported_with_gradients(target, module, positional, named, dynamic_shapes)
+        return _export_with_gradients(target, module, positional, named, dynamic_shapes)
 
 
 def _check_examples(inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
@@ -127,7 +127,7 @@ def _check_count(
 
 
 @contextmanager
-def _watched(module: Any) -> Iterator[None]:
+def _watch_calls(module: Any) -> Iterator[None]:
     """Calls of torch are watched while the module runs, not those that torch.export makes itself.
 
     There are more of the latter, and each takes its time.
@@ -211,20 +211,20 @@ def _line_of_user(error: BaseException) -> str | None:
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
 
 
-def _left_gradients_behind(program: Any) -> bool:
+def _leaves_gradients_behind(program: Any) -> bool:
     """Whether torch.func differentiated inside of the program, which export has no notion of."""
     wrapped = map(torch._C._functorch.is_functorch_wrapped_tensor, program.constants.values())
     return any(wrapped)
 
 
-def _carried_out(program: Any) -> Any:
+def _run_decompositions(program: Any) -> Any:
     """The program with ``vmap`` carried out."""
     calls = (node.target for node in program.graph.nodes if node.op == "call_function")
     transforms = any(getattr(call, "__module__", "") == FUNCTORCH for call in calls)
     return program.run_decompositions({}) if transforms else program
 
 
-def _exported_with_gradients(
+def _export_with_gradients(
     target: Any, module: Any, positional: Any, named: Any, dynamic_shapes: Any
 ) -> Any:
     """A program that differentiates something, with the backward ops written out first.
@@ -285,7 +285,7 @@ def _tell_writes(traced: Any) -> None:
     traced.recompile()
 
 
-def _told_apart(module: Any, examples: Any) -> Any:
+def _clone_shared_tensors(module: Any, examples: Any) -> Any:
     """The examples, with no tensor twice and none that is the module's own: torch.export takes
     those for one and the same, and ``x - y`` for ``y - y``.
     """
@@ -365,7 +365,7 @@ def with_types(module: Any, inputs: Sequence[Any]) -> Any:
 def symbol_names(program: Any, dynamic_shapes: Any) -> dict[str, str]:
     """torch's symbols by the names that the user gave them: ``{"s77": "batch"}``."""
     names: dict[str, str] = {}
-    for fake, spec in _paired_shapes(program, dynamic_shapes):
+    for fake, spec in _pair_shapes(program, dynamic_shapes):
         entries = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
         for axis, dim in entries:
             name = getattr(dim, "__name__", None)
@@ -383,7 +383,7 @@ def symbol_names(program: Any, dynamic_shapes: Any) -> dict[str, str]:
     return names if len(set(names.values())) == len(names) else {}
 
 
-def _paired_shapes(program: Any, dynamic_shapes: Any) -> Iterator[tuple[Any, Any]]:
+def _pair_shapes(program: Any, dynamic_shapes: Any) -> Iterator[tuple[Any, Any]]:
     """Each tensor that the user passes (a fake one) with what the user says of its shape."""
     if not dynamic_shapes:
         return
@@ -395,22 +395,22 @@ def _paired_shapes(program: Any, dynamic_shapes: Any) -> Iterator[tuple[Any, Any
     if isinstance(dynamic_shapes, Mapping):
         signature = program.module_call_graph[0].signature
         labels = signature.forward_arg_names or list(dynamic_shapes)
-        yield from _paired(dict(zip(labels, values, strict=False)), dynamic_shapes)
+        yield from _pair_leaves(dict(zip(labels, values, strict=False)), dynamic_shapes)
     else:
-        yield from _paired(values, dynamic_shapes)
+        yield from _pair_leaves(values, dynamic_shapes)
 
 
-def _paired(value: Any, spec: Any) -> Iterator[tuple[Any, Any]]:
+def _pair_leaves(value: Any, spec: Any) -> Iterator[tuple[Any, Any]]:
     if not spec:
         return
     if isinstance(value, torch.Tensor):
         yield value, spec
     elif isinstance(value, Mapping) and isinstance(spec, Mapping):
         for key, item in value.items():
-            yield from _paired(item, spec.get(key))
+            yield from _pair_leaves(item, spec.get(key))
     elif isinstance(value, list | tuple) and isinstance(spec, list | tuple):
         for pair in zip(value, spec, strict=False):
-            yield from _paired(*pair)
+            yield from _pair_leaves(*pair)
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def _gaussian_nll_loss(
     loss = 0.5 * (torch.log(clamped) + (input - target) ** 2 / clamped)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return _reduced(loss, reduction)
+    return _reduce_loss(loss, reduction)
 
 
 def _tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
@@ -106,7 +106,7 @@ def _combinations(input: Any, r: int = 2, with_replacement: bool = False) -> tor
     return chosen
 
 
-def _reduced(loss: torch.Tensor, reduction: str) -> torch.Tensor:
+def _reduce_loss(loss: torch.Tensor, reduction: str) -> torch.Tensor:
     if reduction == "none":
         return loss
     return loss.mean() if reduction == "mean" else loss.sum()

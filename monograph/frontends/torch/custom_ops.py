@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from monograph.errors import EvaluationError, UnsupportedError
-from monograph.frontends.torch.schema import bind, mutated_arguments
+from monograph.frontends.torch.schema import bind, find_mutated_arguments
 from monograph.ir.dims import Shape, Symbol, SymbolicDim
 from monograph.ir.foreign_call import ForeignCall
 from monograph.ir.graph import Value, current_graph
@@ -80,7 +80,7 @@ class TorchCall(ForeignCall):
     def keyword_arguments(self, operands: Sequence[Any], sizes: Sequence[Any]) -> dict[str, Any]:
         """All arguments by name, with these operands and sizes in their places."""
         read = json.loads(self.arguments)
-        return {name: _decoded(item, operands, sizes) for name, item in read.items()}
+        return {name: _decode(item, operands, sizes) for name, item in read.items()}
 
     def binds(self) -> tuple[Symbol, ...]:
         return result_symbols(*(size for shape in self.shapes for size in shape))
@@ -108,7 +108,7 @@ def call_in_place(importer: Importer, node: Any) -> Any:
     if not (is_custom(target) or importer.opaque):
         raise UnsupportedError(f"{target} has no functional form and no converter")
     importer.opaque_calls.append(str(target))
-    names = mutated_arguments(target)
+    names = find_mutated_arguments(target)
     bound = bind(node, target._schema)
     returns = zip(importer.result_types(node), target._schema.returns, strict=False)
     types = [type_ for type_, each in returns if type_ is not None and each.alias_info is None]
@@ -128,7 +128,7 @@ def _create(
     operands: list[Value] = []
     sizes: list[SymbolicDim | int] = []
     arguments = {
-        name: _encoded(importer, given, operands, sizes)
+        name: _encode(importer, given, operands, sizes)
         for name, given in bind(node, target._schema).items()
     }
     made = TorchCall(
@@ -142,12 +142,12 @@ def _create(
     return current_graph().create(made, operands).results
 
 
-def _encoded(importer: Importer, given: Any, operands: list[Value], sizes: list[Any]) -> Any:
+def _encode(importer: Importer, given: Any, operands: list[Value], sizes: list[Any]) -> Any:
     """An argument as JSON; tensors go to ``operands`` and symbolic sizes to ``sizes``."""
     import torch
 
     if isinstance(given, list | tuple):
-        return [_encoded(importer, item, operands, sizes) for item in given]
+        return [_encode(importer, item, operands, sizes) for item in given]
     if isinstance(given, torch.dtype | torch.layout | torch.memory_format):
         return {"torch": str(given).removeprefix("torch.")}
     if isinstance(given, torch.device):
@@ -164,15 +164,15 @@ def _encoded(importer: Importer, given: Any, operands: list[Value], sizes: list[
     if found is None or isinstance(found, bool | int | float | str):
         return found
     if isinstance(found, list | tuple):
-        return [_encoded(importer, item, operands, sizes) for item in found]
+        return [_encode(importer, item, operands, sizes) for item in found]
     raise UnsupportedError(f"an opaque call cannot keep an argument of type {type(found).__name__}")
 
 
-def _decoded(given: Any, tensors: Sequence[Any], sizes: Sequence[Any]) -> Any:
+def _decode(given: Any, tensors: Sequence[Any], sizes: Sequence[Any]) -> Any:
     import torch
 
     if isinstance(given, list):
-        return [_decoded(item, tensors, sizes) for item in given]
+        return [_decode(item, tensors, sizes) for item in given]
     if not isinstance(given, dict):
         return given
     if "operand" in given:

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch.fast_paths import FAST_PATHS
-from monograph.frontends.torch.functionalize import functionalized_module
+from monograph.frontends.torch.functionalize import functionalize_module
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _trace(op: Any, rule: Any, leaves: Any, operands: Any, spec: Any) -> tuple[A
     try:
         module = _make_graph(run, fakes)
         if any(_writes(node) for node in module.graph.nodes):
-            module = functionalized_module(module)
+            module = functionalize_module(module)
     except UnsupportedError:
         raise
     except Exception as error:  # torch raises errors of every kind from its decompositions

@@ -27,10 +27,10 @@ def to_integer(x: Value, dtype: DType) -> Value:
     if dtype is u64:
         return _to_u64(x)
     wide = i64 if dtype in (i64, u32) else i32
-    return cast_to(_converted(x, wide), dtype)
+    return cast_to(_convert_as_processor(x, wide), dtype)
 
 
-def _converted(x: Value, dtype: DType) -> Value:
+def _convert_as_processor(x: Value, dtype: DType) -> Value:
     """What the processor's conversion to a signed integer gives; NaN does not fit either."""
     end = 2.0 ** (dtype.bits - 1)
     return cast_to(F.where(F.less(F.abs(x), end), x, -end), dtype)
@@ -39,6 +39,6 @@ def _converted(x: Value, dtype: DType) -> Value:
 def _to_u64(x: Value) -> Value:
     half = 2.0**63
     is_large = F.greater_equal(x, half)
-    low = cast_to(_converted(F.where(is_large, x - half, x), i64), u64)
+    low = cast_to(_convert_as_processor(F.where(is_large, x - half, x), i64), u64)
     top = F.where(is_large, F.full((), 1 << 63, u64), F.full((), 0, u64))
     return F.bitwise_xor(low, top)

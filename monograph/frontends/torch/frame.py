@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from monograph.dataclass import dataclass
-from monograph.frontends.torch.schema import bind, mutated_arguments
+from monograph.frontends.torch.schema import bind, find_mutated_arguments
 from monograph.ir.graph import Value
 
 
@@ -67,7 +67,7 @@ def _targets(node: Any) -> Iterator[Any]:
         yield node
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             return
-        names = mutated_arguments(node.target)
+        names = find_mutated_arguments(node.target)
         written = bind(node, node.target._schema)[names[0]] if len(names) == 1 else None
         if not isinstance(written, torch.fx.Node) or not _returns_what_it_writes(node.target):
             return

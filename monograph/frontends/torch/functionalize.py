@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from monograph.errors import UnsupportedError
 
 
-def functionalized_program(program: Any) -> Any:
+def functionalize_program(program: Any) -> Any:
     """An exported program with every write, and every view of what is written, made explicit."""
     try:
         return program.run_decompositions({})
@@ -23,7 +23,7 @@ def functionalized_program(program: Any) -> Any:
         raise _refusal(error) from error
 
 
-def functionalized_module(module: Any) -> Any:
+def functionalize_module(module: Any) -> Any:
     """A GraphModule of ATen ops with every write made explicit; arguments are written at its end.
 
     Its placeholders keep their number, order and types.

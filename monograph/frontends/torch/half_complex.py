@@ -26,7 +26,7 @@ def is_half_complex(node: Any) -> bool:
     return isinstance(recorded, torch.Tensor) and recorded.dtype is torch.complex32
 
 
-def rounded(value: Value) -> Value:
+def round_parts(value: Value) -> Value:
     """A c64 value with its parts rounded to f16."""
     parts = (cast_to(cast_to(part, f16), f32) for part in (F.real(value), F.imag(value)))
     return F.complex(*parts)

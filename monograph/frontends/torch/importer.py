@@ -31,9 +31,9 @@ from monograph.frontends.torch.ops import check
 from monograph.frontends.torch.registry import find_converter
 from monograph.frontends.torch.schema import (
     bind,
+    find_mutated_arguments,
     functional_form,
     implicit_arguments,
-    mutated_arguments,
     overload_named,
 )
 from monograph.frontends.torch.types import (
@@ -223,16 +223,16 @@ class Importer:
             return
         # Only resize_ gives its argument another type.
         (type_,) = self.result_types(node if str(node.target) in RESIZES else target)
-        fitted = value if type_ is None else self._fitted(node, value, type_)
+        fitted = value if type_ is None else self._fit_to_type(node, value, type_)
         is_half = half_complex.is_half_complex(target)
-        self.frame.write(target, half_complex.rounded(fitted) if is_half else fitted)
+        self.frame.write(target, half_complex.round_parts(fitted) if is_half else fitted)
 
     def write_results(self, node: Any, results: Sequence[Any]) -> Any:
         """Write what an in-place op computed to its arguments; what the op returns.
 
         ``results`` are those that the op only returns, then those that it writes, in order.
         """
-        names = mutated_arguments(node.target)
+        names = find_mutated_arguments(node.target)
         written = dict(zip(names, results[len(results) - len(names) :], strict=True))
         out_arguments.check_dtypes(node, written)
         for name, value in written.items():
@@ -251,18 +251,18 @@ class Importer:
         recorded = node.meta.get("val")
         if recorded is None or _is_misrecorded(node):
             return result
-        return self._checked(node, result, recorded)
+        return self._check_result(node, result, recorded)
 
     # Inside.
 
-    def _checked(self, node: Any, result: Any, recorded: Any) -> Any:
+    def _check_result(self, node: Any, result: Any, recorded: Any) -> Any:
         if isinstance(recorded, torch.Tensor):
             value = _as_value(result)
             type_ = self.symbols.tensor_type(recorded)
             if value.rank == type_.rank:
                 self.symbols.measure(type_.shape, value.shape)
-            fitted = self._fitted(node, value, self.symbols.tensor_type(recorded))
-            return half_complex.rounded(fitted) if recorded.dtype is torch.complex32 else fitted
+            fitted = self._fit_to_type(node, value, self.symbols.tensor_type(recorded))
+            return half_complex.round_parts(fitted) if recorded.dtype is torch.complex32 else fitted
         if isinstance(recorded, list | tuple):
             if not isinstance(result, list | tuple) or len(result) != len(recorded):
                 raise GraphError(
@@ -271,10 +271,10 @@ class Importer:
                     found=str(len(result)) if isinstance(result, list | tuple) else "one",
                 )
             pairs = zip(result, recorded, strict=True)
-            return tuple(self._checked(node, *pair) for pair in pairs)
+            return tuple(self._check_result(node, *pair) for pair in pairs)
         return result
 
-    def _fitted(self, node: Any, value: Value, type_: TensorType) -> Value:
+    def _fit_to_type(self, node: Any, value: Value, type_: TensorType) -> Value:
         """A value cast to a dtype, and in the spelling of its shape, that torch has recorded."""
         wrong = value.rank != type_.rank or any(
             provably_different(*pair) for pair in zip(value.shape, type_.shape, strict=True)
@@ -420,5 +420,5 @@ def _writes(node: Any) -> bool:
     if str(target) in CHECKS:
         return not scalars.is_bound(node.args[0])
     if isinstance(target, torch._ops.OpOverload):
-        return bool(mutated_arguments(target)) or bool(implicit_arguments(node))
+        return bool(find_mutated_arguments(target)) or bool(implicit_arguments(node))
     return isinstance(target, torch._ops.HigherOrderOperator)

@@ -47,11 +47,13 @@ def turn_outputs(model: ImportedModel, given: Collection[Order] | None = None) -
     outputs = []
     for each in model.outputs:
         is_once = places.count(each.position) == 1 and each.position not in model.graph.updates
-        outputs.append(_turned(model, each, given) if is_once else each)
+        outputs.append(_transpose_output(model, each, given) if is_once else each)
     return replace(model, outputs=tuple(outputs))
 
 
-def _turned(model: ImportedModel, output: Output, given: Collection[Order] | None) -> Output:
+def _transpose_output(
+    model: ImportedModel, output: Output, given: Collection[Order] | None
+) -> Output:
     place, order, graph = output.position, output.order, model.graph
     if place is None or order is None or output.is_number:
         return output
@@ -73,7 +75,7 @@ def _is_transpose(value: Value, order: Order) -> bool:
     return tuple(permutation[axis] for axis in order) == tuple(range(len(order)))
 
 
-def turned_back(tensor: Any, output: Output) -> Any:
+def transpose_back(tensor: Any, output: Output) -> Any:
     """What the graph gives for an output, as a view in its own order."""
     if not output.is_turned or output.order is None:
         return tensor

@@ -19,13 +19,13 @@ from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch.check import find_unsupported
 from monograph.frontends.torch.frame import Frame, NeedsFunctionalization
-from monograph.frontends.torch.functionalize import functionalized_module
+from monograph.frontends.torch.functionalize import functionalize_module
 from monograph.frontends.torch.half_complex import is_half_complex
 from monograph.frontends.torch.importer import Importer, tensor_data
 from monograph.frontends.torch.memory_order import Order, order_of
 from monograph.frontends.torch.ops import bind_dim
 from monograph.frontends.torch.scalars import as_value
-from monograph.frontends.torch.schema import bind, implicit_arguments, mutated_arguments
+from monograph.frontends.torch.schema import bind, find_mutated_arguments, implicit_arguments
 from monograph.frontends.torch.types import SymbolTable, array_from_torch
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
@@ -160,7 +160,7 @@ def import_graph_module(
     try:
         return _import_module(module, opaque, graph_name, weights or {})
     except NeedsFunctionalization:
-        functional = functionalized_module(module)
+        functional = functionalize_module(module)
     try:
         return _import_module(functional, opaque, graph_name, weights or {})
     except NeedsFunctionalization as error:
@@ -221,7 +221,7 @@ class _Builder:
             if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
                 continue
             arguments = bind(node, node.target._schema)
-            for name in (*mutated_arguments(node.target), *implicit_arguments(node)):
+            for name in (*find_mutated_arguments(node.target), *implicit_arguments(node)):
                 storages.update(map(_storage, _nodes(arguments[name])))
         storages.discard(None)
         return {

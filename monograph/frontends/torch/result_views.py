@@ -47,7 +47,7 @@ class Results(NamedTuple):
     replay: Callable[..., Any] | None = None
 
 
-def viewed(parts: Results, arguments: Sequence[Any], computed: Sequence[Any]) -> list[Any]:
+def view_results(parts: Results, arguments: Sequence[Any], computed: Sequence[Any]) -> list[Any]:
     """The results, given the arguments of a call and what was computed of them."""
     replayed = () if parts.replay is None else parts.replay(*arguments, *computed)
     results = []

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from monograph.errors import InputError
-from monograph.frontends.torch.calling import call_text, reordered
-from monograph.frontends.torch.memory_order import turned_back
+from monograph.frontends.torch.calling import call_text, reorder_dicts
+from monograph.frontends.torch.memory_order import transpose_back
 from monograph.frontends.torch.program import ImportedModel, Input, InputKind, Output
 from monograph.frontends.torch.types import array_from_torch, array_to_torch
 from monograph.ir.aliasing import refuse_aliases
@@ -51,7 +51,7 @@ class TorchModel:
         self._order = [each.position or 0 for each in model.outputs]
         self._nest = _nester(model.output_spec)
         if any(each.is_turned for each in model.outputs):
-            self._nest = partial(_turned_and_nested, outputs=model.outputs, nest=self._nest)
+            self._nest = partial(_transpose_and_nest, outputs=model.outputs, nest=self._nest)
 
     @property
     def returned(self) -> type | Callable[[list[Any]], Any] | None:
@@ -63,7 +63,7 @@ class TorchModel:
         if self._plain_arguments is None or not _are_plain(self.model.outputs):
             return None
         spec, order = self.model.output_spec, self._order
-        nested = partial(_chosen_and_nested, order=order, nest=self._nest)
+        nested = partial(_choose_and_nest, order=order, nest=self._nest)
         is_turned = any(each.is_turned for each in self.model.outputs)
         if is_turned or order != list(range(len(self.model.graph.outputs))):
             return nested
@@ -102,18 +102,20 @@ class TorchModel:
         if is_flat and all(map(_is_plain, args)):
             results = self.evaluate([_as_plain_array(each) for each in args])
             leaves = [_leaf(output, results) for output in self.model.outputs]
-            return _nested(leaves, self.model.output_spec)
+            return _nest(leaves, self.model.output_spec)
         leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
         if self.model.input_spec is not None and spec != self.model.input_spec:
-            leaves = self._rearranged(args, kwargs, spec)
+            leaves = self._rearrange_leaves(args, kwargs, spec)
         for each in self.model.fixed:
             each.check(leaves[each.position])
-        return _nested(self.run(leaves), self.model.output_spec)
+        return _nest(self.run(leaves), self.model.output_spec)
 
-    def _rearranged(self, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Any) -> list[Any]:
+    def _rearrange_leaves(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Any
+    ) -> list[Any]:
         """The leaves of arguments that are given by name, or in another order of names."""
         found = self.parameters and self.parameters.arranged(args, kwargs)
-        ordered = reordered(found or (tuple(args), dict(kwargs)), self.model.input_spec)
+        ordered = reorder_dicts(found or (tuple(args), dict(kwargs)), self.model.input_spec)
         leaves, arranged = torch.utils._pytree.tree_flatten(ordered)
         if arranged == self.model.input_spec:
             return leaves
@@ -202,20 +204,20 @@ def _as_plain_array(tensor: torch.Tensor) -> Array:
     return array
 
 
-def _chosen_and_nested(
+def _choose_and_nest(
     tensors: list[Any], order: Sequence[int], nest: Callable[[list[Any]], Any]
 ) -> Any:
     return nest([tensors[k] for k in order])
 
 
-def _turned_and_nested(
+def _transpose_and_nest(
     tensors: list[Any], outputs: Sequence[Output], nest: Callable[[list[Any]], Any]
 ) -> Any:
-    return nest([turned_back(*pair) for pair in zip(tensors, outputs, strict=True)])
+    return nest([transpose_back(*pair) for pair in zip(tensors, outputs, strict=True)])
 
 
 def _nester(spec: Any) -> Callable[[list[Any]], Any]:
-    """``_nested`` for one structure, with its questions asked beforehand."""
+    """``_nest`` for one structure, with its questions asked beforehand."""
     if spec is None or spec.is_leaf():
         return list if spec is None else itemgetter(0)
     if spec.type in (tuple, list) and all(each.is_leaf() for each in spec.children()):
@@ -244,7 +246,7 @@ def _taker(spec: Any) -> Callable[[Iterator[Any]], Any] | None:
     return lambda leaves: build([part(leaves) for part in known])
 
 
-def _nested(leaves: list[Any], spec: Any) -> Any:
+def _nest(leaves: list[Any], spec: Any) -> Any:
     if spec is None:
         return leaves
     if spec.is_leaf():
@@ -283,7 +285,7 @@ def _leaf(output: Output, results: Sequence[Any]) -> Any:
     array = results[output.position]
     if output.is_number:
         return array.item()
-    tensor = turned_back(_as_tensor(array), output)
+    tensor = transpose_back(_as_tensor(array), output)
     return tensor.to(torch.complex32) if output.is_half_complex else tensor
 
 

@@ -113,7 +113,7 @@ def _in_double(function: Callable[..., Value]) -> Callable[..., Value]:
     return lambda x: function(cast_to(as_value(x), float_dtype(f64)))
 
 
-def _rounded(function: Callable[..., Value]) -> Callable[..., Value]:
+def _round_result(function: Callable[..., Value]) -> Callable[..., Value]:
     return lambda x: cast_to(function(cast_to(as_value(x), f64)), i64)
 
 
@@ -147,11 +147,11 @@ _RULES: Mapping[Any, Callable[..., Value]] = {
     torch.sym_max: _arithmetic(F.maximum),
     torch.sym_min: _arithmetic(F.minimum),
     torch.sym_float: lambda x: cast_to(as_value(x), f64),
-    torch.sym_int: _rounded(F.trunc),
+    torch.sym_int: _round_result(F.trunc),
     torch.sym_ite: _choose,
-    math.trunc: _rounded(F.trunc),
-    math.floor: _rounded(F.floor),
-    math.ceil: _rounded(F.ceil),
-    round: _rounded(F.round),
+    math.trunc: _round_result(F.trunc),
+    math.floor: _round_result(F.floor),
+    math.ceil: _round_result(F.ceil),
+    round: _round_result(F.round),
     torch.sym_sqrt: _in_double(F.sqrt),
 }

@@ -31,7 +31,7 @@ _RENAMED = {
 
 
 @cache
-def mutated_arguments(op: Any) -> tuple[str, ...]:
+def find_mutated_arguments(op: Any) -> tuple[str, ...]:
     """The names of the arguments that an op's schema says it overwrites."""
     return tuple(
         argument.name

@@ -55,7 +55,7 @@ SHAPES: dict[Any, Callable[..., Any]] = {
 }
 
 
-def _registered(shapes: Callable[..., Any]) -> Callable[..., Any]:
+def _register_fake(shapes: Callable[..., Any]) -> Callable[..., Any]:
     """A function of shapes as torch's tensors without data call it."""
 
     def fake(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,4 +69,4 @@ def tell_torch() -> None:
     """Register the shapes that torch does not know; again it does nothing."""
     for op, shapes in SHAPES.items():
         if op not in fake_impls.op_implementations_dict:
-            fake_impls.register_op_impl(op)(_registered(shapes))
+            fake_impls.register_op_impl(op)(_register_fake(shapes))

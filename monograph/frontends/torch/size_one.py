@@ -40,7 +40,7 @@ def export_any_size(
 ) -> tuple[Any, dict[Any, Any]]:
     """A program for these examples, and the ranges of its sizes that may be 1 as well."""
     axes = _free_axes(target, examples, dynamic_shapes)
-    larger = _resized(examples, axes, lambda size: 2 if size == 1 else size)
+    larger = _resize(examples, axes, lambda size: 2 if size == 1 else size)
     try:
         program = export(*larger, dynamic_shapes)
     except MonographError:
@@ -67,9 +67,9 @@ def _free_axes(target: Any, examples: Examples, dynamic_shapes: Any) -> dict[int
     if isinstance(dynamic_shapes, Mapping):
         called = target.forward if isinstance(target, torch.nn.Module) else target
         bound = inspect.signature(called).bind(*positional, **named)
-        pairs = _paired(dict(bound.arguments), dynamic_shapes)
+        pairs = _pair_leaves(dict(bound.arguments), dynamic_shapes)
     else:
-        pairs = _paired([*positional, *named.values()], dynamic_shapes)
+        pairs = _pair_leaves([*positional, *named.values()], dynamic_shapes)
     axes: dict[int, set[int]] = {}
     for tensor, spec in pairs:
         entries = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
@@ -79,20 +79,20 @@ def _free_axes(target: Any, examples: Examples, dynamic_shapes: Any) -> dict[int
     return axes
 
 
-def _paired(value: Any, spec: Any) -> Iterator[tuple[torch.Tensor, Any]]:
+def _pair_leaves(value: Any, spec: Any) -> Iterator[tuple[torch.Tensor, Any]]:
     if not spec:
         return
     if isinstance(value, torch.Tensor):
         yield value, spec
     elif isinstance(value, Mapping) and isinstance(spec, Mapping):
         for key, item in value.items():
-            yield from _paired(item, spec.get(key))
+            yield from _pair_leaves(item, spec.get(key))
     elif isinstance(value, list | tuple) and isinstance(spec, list | tuple):
         for pair in zip(value, spec, strict=False):
-            yield from _paired(*pair)
+            yield from _pair_leaves(*pair)
 
 
-def _resized(
+def _resize(
     examples: Examples, axes: Mapping[int, set[int]], size: Callable[[int], int]
 ) -> Examples:
     """The examples with free axes of other sizes: cut to 1, or given twice."""
@@ -157,7 +157,7 @@ def _with_ones(program: Any, examples: Examples, ones: set[Any]) -> Examples:
             sizes: list[Any] = list(fake.shape)
             own = (k for k, size in enumerate(sizes) if isinstance(size, torch.SymInt))
             axes[id(example)] = {k for k in own if sizes[k].node.expr in ones}
-    return _resized(examples, axes, lambda _: 1)
+    return _resize(examples, axes, lambda _: 1)
 
 
 class _Comparison:

@@ -33,12 +33,12 @@ def example_tensors(examples: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any
     ``dynamic_shapes``; None if no size is free.
     """
     made = _Examples()
-    tensors = tuple(_mapped(made.tensor, each) for each in examples)
-    shapes = tuple(_mapped(made.dynamic_shape, each) for each in examples)
+    tensors = tuple(_map_tree(made.tensor, each) for each in examples)
+    shapes = tuple(_map_tree(made.dynamic_shape, each) for each in examples)
     return tensors, shapes if made.dims else None
 
 
-def _mapped(function: Any, tree: Any) -> Any:
+def _map_tree(function: Any, tree: Any) -> Any:
     return torch.utils._pytree.tree_map(function, tree)
 
 

@@ -178,8 +178,8 @@ class SymbolTable:
             bounds = self._ranges.get(symbol)
             if bounds is None and self._shape_env is not None:
                 bounds = self._shape_env.var_to_range.get(symbol)
-            lower = 0 if bounds is None else _bound(bounds.lower)
-            upper = None if bounds is None else _bound(bounds.upper)
+            lower = 0 if bounds is None else _read_bound(bounds.lower)
+            upper = None if bounds is None else _read_bound(bounds.upper)
             made = None
             if lower is not None and lower >= 0:
                 made = Symbol(name, lower, upper)
@@ -197,12 +197,12 @@ class SymbolTable:
         rule = _RULES.get(type(expression).__name__)
         if rule is None:
             raise UnsupportedError(f"{type(expression).__name__} in the size {expression}")
-        if rule is _rounded_division:
-            return _rounded_division(self, expression)
+        if rule is _read_rounded_division:
+            return _read_rounded_division(self, expression)
         return rule(*(self.expression(argument) for argument in expression.args))
 
 
-def _bound(bound: Any) -> int | None:
+def _read_bound(bound: Any) -> int | None:
     """An end of a range as an int; None if there is none."""
     if not bound.is_Integer:  # an infinity
         return None
@@ -234,7 +234,7 @@ def _modular(base: Dim, divisor: Dim, modulus: Dim) -> Dim:
     return (base // divisor) % modulus
 
 
-def _rounded_division(table: SymbolTable, expression: Any) -> Dim:
+def _read_rounded_division(table: SymbolTable, expression: Any) -> Dim:
     """``FloorToInt(a / b)`` and its relatives, for sizes that are not negative."""
     (quotient,) = expression.args
     if type(quotient).__name__ not in ("IntTrueDiv", "FloatTrueDiv"):
@@ -264,9 +264,9 @@ _RULES: Mapping[str, Callable[..., Dim]] = {
     "Min": dim_min,
     "Identity": _identity,
     "ToFloat": _identity,
-    "FloorToInt": _rounded_division,
-    "TruncToInt": _rounded_division,
-    "CeilToInt": _rounded_division,
+    "FloorToInt": _read_rounded_division,
+    "TruncToInt": _read_rounded_division,
+    "CeilToInt": _read_rounded_division,
 }
 
 

@@ -17,12 +17,12 @@ def like(number: bool | int | float | complex, x: Value) -> Value:
     return constant(number, x.dtype)
 
 
-def unsigned_of(dtype: DType) -> DType:
+def to_unsigned_dtype(dtype: DType) -> DType:
     """The unsigned integer that is as wide."""
     return DTYPES[f"u{dtype.bits}"]
 
 
-def signed_of(dtype: DType) -> DType:
+def to_signed_dtype(dtype: DType) -> DType:
     """The signed integer that is as wide."""
     return DTYPES[f"i{dtype.bits}"]
 
@@ -88,7 +88,7 @@ def total_order_key(x: Value) -> Value:
     """Integers in IEEE 754's total order of floats: -NaN, -inf, …, -0, +0, …, inf, NaN."""
     if not x.dtype.is_float:
         return x
-    signed = signed_of(x.dtype)
+    signed = to_signed_dtype(x.dtype)
     bits = F.bitcast(x, signed)
     largest = like(2 ** (x.dtype.bits - 1) - 1, bits)
     return F.where(F.less(bits, 0), F.bitwise_xor(bits, largest), bits)
@@ -96,13 +96,13 @@ def total_order_key(x: Value) -> Value:
 
 def shift_right_logical(a: Value, b: Value) -> Value:
     """Bits moved to the low end, filled with zeros whatever the sign."""
-    unsigned = unsigned_of(a.dtype)
+    unsigned = to_unsigned_dtype(a.dtype)
     return cast_to(F.shift_right(cast_to(a, unsigned), cast_to(b, unsigned)), a.dtype)
 
 
 def shift_right_arithmetic(a: Value, b: Value) -> Value:
     """Bits moved to the low end, filled with the highest one, also of unsigned numbers."""
-    signed = signed_of(a.dtype)
+    signed = to_signed_dtype(a.dtype)
     return cast_to(F.shift_right(cast_to(a, signed), cast_to(b, signed)), a.dtype)
 
 
@@ -184,7 +184,7 @@ def is_finite(x: Value) -> Value:
 
 def population_count(x: Value) -> Value:
     """How many bits are set, by adding neighbours: pairs, then fours, then eights."""
-    unsigned = unsigned_of(x.dtype)
+    unsigned = to_unsigned_dtype(x.dtype)
     bits = x.dtype.bits
     count = cast_to(x, unsigned)
     width = 1
@@ -200,7 +200,7 @@ def population_count(x: Value) -> Value:
 
 def count_leading_zeros(x: Value) -> Value:
     """How many bits above the highest one that is set: those that are not, once it is smeared."""
-    smeared = cast_to(x, unsigned_of(x.dtype))
+    smeared = cast_to(x, to_unsigned_dtype(x.dtype))
     width = 1
     while width < x.dtype.bits:
         smeared = F.bitwise_or(smeared, F.shift_right(smeared, like(width, smeared)))
@@ -210,7 +210,7 @@ def count_leading_zeros(x: Value) -> Value:
 
 def next_after(a: Value, b: Value) -> Value:
     """The float beside a in the direction of b: one step in the order of its bits."""
-    unsigned = unsigned_of(a.dtype)
+    unsigned = to_unsigned_dtype(a.dtype)
     bits = F.bitcast(a, unsigned)
     sign_bit = like(2 ** (a.dtype.bits - 1), bits)
     size = F.bitwise_and(bits, F.bitwise_not(sign_bit))
@@ -237,7 +237,7 @@ def reduce_precision(x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
         parts = [reduce_precision(part, exponent_bits, mantissa_bits) for part in _parts(x)]
         return F.complex(*parts)
     own_exponent, own_mantissa = _FLOAT_BITS[x.dtype.name]
-    bits = F.bitcast(x, unsigned_of(x.dtype))
+    bits = F.bitcast(x, to_unsigned_dtype(x.dtype))
     if mantissa_bits < own_mantissa:
         bits = _round_mantissa(bits, own_mantissa - mantissa_bits)
     if exponent_bits < own_exponent:

@@ -35,7 +35,7 @@ def sinh(z: Value) -> Value:
 
 def tan(z: Value) -> Value:
     """-i tanh(i z)."""
-    return _turned_back(F.tanh(_turned(z)))
+    return _multiply_by_minus_i(F.tanh(_multiply_by_i(z)))
 
 
 def expm1(z: Value) -> Value:
@@ -87,7 +87,7 @@ def acosh(z: Value) -> Value:
 
 def asinh(z: Value) -> Value:
     """-i asin(i z)."""
-    return _turned_back(asin(_turned(z)))
+    return _multiply_by_minus_i(asin(_multiply_by_i(z)))
 
 
 def atanh(z: Value) -> Value:
@@ -103,16 +103,16 @@ def atanh(z: Value) -> Value:
 
 def atan(z: Value) -> Value:
     """-i atanh(i z)."""
-    return _turned_back(atanh(_turned(z)))
+    return _multiply_by_minus_i(atanh(_multiply_by_i(z)))
 
 
-def _turned(z: Value) -> Value:
+def _multiply_by_i(z: Value) -> Value:
     """i z."""
     x, y = parts(z)
     return F.complex(F.negate(y), x)
 
 
-def _turned_back(z: Value) -> Value:
+def _multiply_by_minus_i(z: Value) -> Value:
     """-i z."""
     x, y = parts(z)
     return F.complex(y, F.negate(x))

@@ -152,7 +152,7 @@ def _convolve_by_taps(x: Value, weight: Value, window: ConvWindow, groups: int) 
     )
     total: Value | None = None
     for tap in range(taps):
-        rows = _strided(padded, 2, tap * window.rhs_dilation[0], step, count)
+        rows = _stride_slice(padded, 2, tap * window.rhs_dilation[0], step, count)
         part = _convolve_batched(rows, _at(weight, 2, tap), inner, groups)
         total = part if total is None else F.add(total, part)
     assert total is not None
@@ -169,7 +169,7 @@ def _convolve_batched(x: Value, weight: Value, window: ConvWindow, groups: int) 
     return F.transpose(apart, (0, 2, 1, *range(3, apart.rank)))
 
 
-def _strided(x: Value, axis: int, first: int, step: int, count: int) -> Value:
+def _stride_slice(x: Value, axis: int, first: int, step: int, count: int) -> Value:
     starts, limits, steps = [0] * x.rank, list(x.shape), [1] * x.rank
     starts[axis], steps[axis] = first, step
     limits[axis] = first + (count - 1) * step + 1 if count else first
@@ -177,4 +177,4 @@ def _strided(x: Value, axis: int, first: int, step: int, count: int) -> Value:
 
 
 def _at(x: Value, axis: int, place: int) -> Value:
-    return F.squeeze(_strided(x, axis, place, 1, 1), axis)
+    return F.squeeze(_stride_slice(x, axis, place, 1, 1), axis)

@@ -47,7 +47,7 @@ def _halves(x: Value) -> tuple[Value, Value]:
     return cast_to(F.bitwise_and(x, _number(0xFFFFFFFF, u64)), u32), cast_to(high, u32)
 
 
-def _joined(low: Value, high: Value) -> Value:
+def _join_halves(low: Value, high: Value) -> Value:
     """64 bits of two halves."""
     shifted = F.shift_left(cast_to(high, u64), F.full(high.shape, 32, u64))
     return F.bitwise_or(cast_to(low, u64), shifted)
@@ -61,7 +61,7 @@ def _threefry(state: Value, shape: tuple[int, ...], dtype: DType) -> tuple[Value
     key, counter = _word(state, 0), _word(state, 1)
     if dtype is u64:
         first, second = _threefry_blocks(key, counter, shape)
-        return _next(state, counter, math.prod(shape)), _joined(first, second)
+        return _next(state, counter, math.prod(shape)), _join_halves(first, second)
     whole = shape or (1,)
     axis = _split_axis(whole)
     pairs = (whole[axis] + 1) // 2 if shape else 1
@@ -70,7 +70,7 @@ def _threefry(state: Value, shape: tuple[int, ...], dtype: DType) -> tuple[Value
     beside = F.concat([F.unsqueeze(first, axis + 1), F.unsqueeze(second, axis + 1)], axis + 1)
     flat = F.reshape(beside, (*whole[:axis], 2 * pairs, *whole[axis + 1 :]))
     found = F.slice(flat, [0] * len(whole), list(whole))
-    bits = _narrowed(F.reshape(found, shape), dtype)
+    bits = _narrow(F.reshape(found, shape), dtype)
     return _next(state, counter, math.prod(half)), bits
 
 
@@ -109,9 +109,9 @@ def _philox(state: Value, shape: tuple[int, ...], dtype: DType) -> tuple[Value, 
     carried = F.where(F.less(counters, low), F.add(high, _number(1, u64)), high)
     four = _philox_blocks([*_halves(counters), *_halves(carried)], _halves(_word(state, 0)))
     if dtype is u64:
-        four = [_joined(*four[:2]), _joined(*four[2:])]
+        four = [_join_halves(*four[:2]), _join_halves(*four[2:])]
     flat = F.reshape(F.concat([F.unsqueeze(each, 1) for each in four], 1), (blocks * words,))
-    bits = _narrowed(F.reshape(F.slice(flat, [0], [count]), shape), dtype)
+    bits = _narrow(F.reshape(F.slice(flat, [0], [count]), shape), dtype)
     moved = F.add(low, _number(blocks, u64))
     parts = [F.slice(state, [0], [1]), F.reshape(moved, (1,))]
     if is_long:
@@ -143,7 +143,7 @@ def _product(x: Value, factor: int) -> tuple[Value, Value]:
     return _halves(F.multiply(cast_to(x, u64), _number(factor, u64)))
 
 
-def _narrowed(bits: Value, dtype: DType) -> Value:
+def _narrow(bits: Value, dtype: DType) -> Value:
     if bits.dtype is dtype:
         return bits
     mask = (1 << dtype.bits) - 1

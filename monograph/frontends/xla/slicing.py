@@ -41,7 +41,7 @@ def pad(
     x: Value, value: Value, low: Sequence[Dim], high: Sequence[Dim], interior: Sequence[int]
 ) -> Value:
     """``value``, a scalar, before, after and between the elements of each axis."""
-    known = known_number(value)
+    known = read_number(value)
     if known is not None:
         return F.pad(x, low, high, known, interior=interior)
     own = F.pad(F.full(x.shape, True, bool_), low, high, False, interior=interior)
@@ -49,7 +49,7 @@ def pad(
     return F.where(own, zeros, value)
 
 
-def known_number(value: Value) -> bool | int | float | None:
+def read_number(value: Value) -> bool | int | float | None:
     """The real number that fills a constant; None for what is data, or complex."""
     element = splat(value)
     if element is None:

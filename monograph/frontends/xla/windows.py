@@ -91,7 +91,7 @@ def reduce_running_window(
 def _reduce_axis(kind: str, x: Value, window: Window, axis: int) -> Value:
     size = window.dimensions[axis]
     if size > MAX_TAPS:
-        return reduce(kind, _taken(x, window, axis), [axis + 1])
+        return reduce(kind, _gather_windows(x, window, axis), [axis + 1])
     parts = [_tap(x, window, axis, tap) for tap in range(size)]
     while len(parts) > 1:
         pairs = [parts[k : k + 2] for k in range(0, len(parts), 2)]
@@ -111,7 +111,7 @@ def _tap(x: Value, window: Window, axis: int, tap: int) -> Value:
     return F.slice(x, starts, limits, steps)
 
 
-def _taken(x: Value, window: Window, axis: int) -> Value:
+def _gather_windows(x: Value, window: Window, axis: int) -> Value:
     """The elements of each window in an axis of their own, behind ``axis``."""
     count, size = window.count(axis, x.shape[axis]), window.dimensions[axis]
     first = F.multiply(F.iota((count, 1)), window.strides[axis])
@@ -126,7 +126,7 @@ def window_elements(x: Value, window: Window) -> Value:
         counts.append(window.count(axis, x.shape[axis]))
     apart = x
     for axis in reversed(range(x.rank)):
-        apart = _taken(apart, window, axis)
+        apart = _gather_windows(apart, window, axis)
     # The axes are now count, element, count, element…
     order = [*range(0, 2 * x.rank, 2), *range(1, 2 * x.rank, 2)]
     joined = F.transpose(apart, order)
@@ -149,7 +149,7 @@ def reduce_window_with(
     return tuple(F.scan(step, starts, rows)[0])
 
 
-def selected_places(x: Value, window: Window, is_max: bool) -> Value:
+def select_positions(x: Value, window: Window, is_max: bool) -> Value:
     """Which element of each window is selected, the first of those that tie, as a flat place."""
     filled = window.padded(x, identity("max" if is_max else "min", x.dtype))
     parts = window_elements(filled, window)
@@ -158,7 +158,7 @@ def selected_places(x: Value, window: Window, is_max: bool) -> Value:
 
 def select_and_gather(values: Value, keys: Value, window: Window, is_max: bool) -> Value:
     """Of each window of ``values`` the element where ``keys`` are largest, or smallest."""
-    chosen = selected_places(keys, window, is_max)
+    chosen = select_positions(keys, window, is_max)
     parts = window_elements(window.padded(values, 0), window)
     picked = F.take_along_axis(parts, F.unsqueeze(chosen, chosen.rank), parts.rank - 1)
     return F.squeeze(picked, parts.rank - 1)
@@ -174,7 +174,11 @@ def select_and_scatter(
     select: Callable[[Value, Value], Value] | None = None,
 ) -> Value:
     """``source`` added to the element that each window of ``x`` selects; ``initial`` elsewhere."""
-    chosen = selected_places(x, window, is_max) if select is None else _selected(x, window, select)
+    chosen = (
+        select_positions(x, window, is_max)
+        if select is None
+        else _select_in_windows(x, window, select)
+    )
     shape = window.padded(x, identity("max", x.dtype)).shape
     columns, rest = [], chosen
     for axis in reversed(range(x.rank)):
@@ -191,7 +195,7 @@ def select_and_scatter(
     return F.pad(written, low, high, False if x.dtype is bool_ else 0)
 
 
-def _selected(x: Value, window: Window, select: Callable[[Value, Value], Value]) -> Value:
+def _select_in_windows(x: Value, window: Window, select: Callable[[Value, Value], Value]) -> Value:
     """Which element of each window ``select`` keeps, going through them in order."""
     filled = window.padded(x, identity("max", x.dtype))
     parts = window_elements(filled, window)

@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from monograph.bindings.dynamo import monograph
-from monograph.frontends.torch.result_views import Results, split_results, viewed
+from monograph.frontends.torch.result_views import Results, split_results, view_results
 
 
 def traced(function: Callable[..., Any], *inputs: torch.Tensor) -> Any:
@@ -41,7 +41,7 @@ def test_results_are_those_of_torch(
     parts = split(function, x)
     made = parts.module(x)
     assert len(made) == computed
-    results = viewed(parts, [x], made) if parts.views else made
+    results = view_results(parts, [x], made) if parts.views else made
     for result, expected in zip(results, function(x), strict=True):
         if expected is None:
             assert result is None

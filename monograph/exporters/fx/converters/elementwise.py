@@ -153,7 +153,7 @@ def _divide(emitter: FxEmitter, node: Node, op: Divide) -> Term:
     a, b = emitter.operands(node)
     if not node.result.dtype.is_integer:
         return emitter.call(torch.div, a, b)
-    return _guarded(
+    return _guard_division(
         emitter, node, lambda divisor: emitter.call(torch.div, a, divisor, rounding_mode="trunc")
     )
 
@@ -163,7 +163,7 @@ def _truncate_divide(emitter: FxEmitter, node: Node, op: TruncateDivide) -> Term
     a, b = emitter.operands(node)
     if node.result.dtype.is_float:
         return emitter.call(torch.trunc, emitter.call(torch.div, a, b))
-    return _guarded(
+    return _guard_division(
         emitter, node, lambda divisor: emitter.call(torch.div, a, divisor, rounding_mode="trunc")
     )
 
@@ -173,10 +173,10 @@ def _fmod(emitter: FxEmitter, node: Node, op: Fmod) -> Term:
     a, b = emitter.operands(node)
     if node.result.dtype.is_float:
         return emitter.call(torch.fmod, a, b)
-    return _guarded(emitter, node, lambda divisor: emitter.call(torch.fmod, a, divisor), 0)
+    return _guard_division(emitter, node, lambda divisor: emitter.call(torch.fmod, a, divisor), 0)
 
 
-def _guarded(
+def _guard_division(
     emitter: FxEmitter, node: Node, divide_by: Callable[[Term], Term], by_minus_one: int = -1
 ) -> Term:
     """A division of integers that is 0 where the divisor is, and never traps.

@@ -76,7 +76,7 @@ def _symmetric(padding: Pairs) -> list[int] | None:
     return [low for low, _ in padding] if all(low == high for low, high in padding) else None
 
 
-def _padded(emitter: FxEmitter, x: Term, padding: Pairs, value: float) -> tuple[Term, list[int]]:
+def _pad(emitter: FxEmitter, x: Term, padding: Pairs, value: float) -> tuple[Term, list[int]]:
     """The operand with what torch's own padding cannot say, and that padding."""
     same = _symmetric(padding)
     if same is not None and min(same, default=0) >= 0:
@@ -97,7 +97,7 @@ def _refuse_windows(node: Node) -> str | None:
 @TABLE.writes(Conv, unless=_refuse_windows)
 def _conv(emitter: FxEmitter, node: Node, op: Conv) -> Term:
     x, weight, *rest = emitter.operands(node)
-    x, padding = _padded(emitter, x, op.padding, 0.0)
+    x, padding = _pad(emitter, x, op.padding, 0.0)
     bias = rest[0] if rest else None
     function = CONVOLUTIONS[len(op.stride)]
     strides, dilation = list(op.stride), list(op.dilation)

@@ -53,11 +53,11 @@ def activation(node: ExportContext[Any]) -> Exported:
         return None
     if isinstance(node.op, s.Softmax) and node.op.fully_masked != "nan":
         return None
-    x = _lifted(node) if native.lifted and node.special_values else node.inputs[0]
+    x = _lift_negative_infinity(node) if native.lifted and node.special_values else node.inputs[0]
     return node.emit(native.name, x, **native.attributes(node.op))
 
 
-def _lifted(node: ExportContext[Any]) -> Term:
+def _lift_negative_infinity(node: ExportContext[Any]) -> Term:
     """The operand with -inf replaced by the lowest number, so that times 0 it is -0.0."""
     lowest = node.number(-float(float_facts(node.dtype).max), node.dtype)
     return node.emit("Max", node.inputs[0], lowest)

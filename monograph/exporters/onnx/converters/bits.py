@@ -20,14 +20,14 @@ def bitwise(node: ExportContext[e.BitwiseAnd]) -> Exported:
     return node.emit(name if node.dtype is bool_ else f"Bitwise{name}", *node.inputs)
 
 
-def _unsigned(dtype: DType) -> DType:
+def _to_unsigned(dtype: DType) -> DType:
     """The dtype of the same width in which bits are shifted."""
     return dtype_of(f"u{max(dtype.bits, 8)}")
 
 
-def _shifted(node: ExportContext[e.ShiftLeft], x: Term, direction: str) -> Term:
+def _shift(node: ExportContext[e.ShiftLeft], x: Term, direction: str) -> Term:
     """An amount that is negative is a large one without a sign: every bit is moved out."""
-    kind = _unsigned(node.dtype)
+    kind = _to_unsigned(node.dtype)
     amount = node.cast(node.inputs[1], kind)
     moved = node.emit("BitShift", node.cast(x, kind), amount, direction=direction)
     return node.cast(moved, node.dtype)
@@ -36,7 +36,7 @@ def _shifted(node: ExportContext[e.ShiftLeft], x: Term, direction: str) -> Term:
 @exports(e.ShiftLeft, function=True)
 def shift_left(node: ExportContext[e.ShiftLeft]) -> Exported:
     """shift_left → BitShift."""
-    return None if node.dtype.is_packed else _shifted(node, node.inputs[0], "LEFT")
+    return None if node.dtype.is_packed else _shift(node, node.inputs[0], "LEFT")
 
 
 @expands(e.ShiftLeft, e.ShiftRight)
@@ -52,8 +52,8 @@ def shift_right(node: ExportContext[e.ShiftRight]) -> Exported:
         return None
     x = node.inputs[0]
     if node.dtype.kind is Kind.UNSIGNED:
-        return _shifted(node, x, "RIGHT")  # type: ignore[arg-type]  # only its operands count
+        return _shift(node, x, "RIGHT")  # type: ignore[arg-type]  # only its operands count
     negative = node.emit("Less", x, node.number(0, node.dtype), dtype=bool_)
     positive = node.where(negative, node.emit("BitwiseNot", x), x)
-    moved = _shifted(node, positive, "RIGHT")  # type: ignore[arg-type]
+    moved = _shift(node, positive, "RIGHT")  # type: ignore[arg-type]
     return node.where(negative, node.emit("BitwiseNot", moved), moved)

@@ -41,14 +41,14 @@ def while_(node: ExportContext[control.While]) -> Exported:
     """
     condition, region = node.node.regions
     fixed = [output is given for output, given in zip(region.outputs, region.inputs, strict=True)]
-    first = _inlined(node, condition, node.inputs)
+    first = _inline(node, condition, node.inputs)
     arguments = [
         term if is_fixed else None for term, is_fixed in zip(node.inputs, fixed, strict=True)
     ]
     extra: list[tuple[str, ValueType]] = [("iteration", ONE_COUNT), ("goes_on", ONE_BOOL)]
     body = node.body(region, arguments, name=region.name, extra=extra)
     after = [term for term, _ in body.outputs]
-    again = _inlined_in(node, body, condition, after)
+    again = _inline_into(node, body, condition, after)
     carried = [pair for pair, is_fixed in zip(body.outputs, fixed, strict=True) if not is_fixed]
     graph = body.graph([(again, ONE_BOOL), *((term, value.type) for term, value in carried)])
     initial = [term for term, is_fixed in zip(node.inputs, fixed, strict=True) if not is_fixed]
@@ -59,7 +59,7 @@ def while_(node: ExportContext[control.While]) -> Exported:
     ]
 
 
-def _inlined(node: ExportContext[control.While], region: Graph, arguments: Sequence[Term]) -> Term:
+def _inline(node: ExportContext[control.While], region: Graph, arguments: Sequence[Term]) -> Term:
     """The one result of a region whose nodes are written here."""
     for value, term in zip(region.inputs, arguments, strict=True):
         node.scope.bind(value, term)
@@ -69,7 +69,7 @@ def _inlined(node: ExportContext[control.While], region: Graph, arguments: Seque
     return node.scope.term(region.outputs[0])
 
 
-def _inlined_in(
+def _inline_into(
     node: ExportContext[control.While], body: Body, region: Graph, arguments: Sequence[Term]
 ) -> Term:
     for value, term in zip(region.inputs, arguments, strict=True):
@@ -131,20 +131,20 @@ def _as_loop(node: ExportContext[control.Scan]) -> list[Term]:
     made = node.write("Loop", [count, None, *carries], node.result_dtypes(), {"body": graph})
     stacked = made[op.carries :]
     if op.reverse:
-        stacked = [_flipped(node, term) for term in stacked]
+        stacked = [_flip(node, term) for term in stacked]
     if not provably_at_least(length, 1):
         results = node.node.results[op.carries :]
-        stacked = [_shaped(node, *pair) for pair in zip(stacked, results, strict=True)]
+        stacked = [_give_shape(node, *pair) for pair in zip(stacked, results, strict=True)]
     return [*made[: op.carries], *stacked]
 
 
-def _shaped(node: ExportContext[control.Scan], term: Term, result: Value) -> Term:
+def _give_shape(node: ExportContext[control.Scan], term: Term, result: Value) -> Term:
     """A result in its own shape: of no steps ONNX Runtime makes sizes that are symbols 0."""
     if result.tensor.is_static:
         return term
     return node.emit("Reshape", term, node.sizes(result.shape), allowzero=1)
 
 
-def _flipped(node: ExportContext[control.Scan], term: Term) -> Term:
+def _flip(node: ExportContext[control.Scan], term: Term) -> Term:
     ends = (node.integers([bound]) for bound in (2**63 - 1, -(2**63)))
     return node.emit("Slice", term, *ends, node.integers([0]), node.integers([-1]))

@@ -51,7 +51,7 @@ def convolution(node: ExportContext[conv.Conv]) -> Exported:
 @expands(conv.Conv)
 def convolution_by_taps(op: conv.Conv, x: Value, weight: Value, bias: Value | None = None) -> Value:
     """The elements that each tap of the kernel meets, side by side, times the weights."""
-    kernel = _known(weight.shape[2:])
+    kernel = _static_kernel(weight.shape[2:])
     windows = op.windows(kernel)
     batch, channels = x.shape[:2]
     counts = windows.counts(op.name, x.shape[2:])
@@ -89,7 +89,7 @@ def taps_of(x: Value, windows: Windows, fill: Any) -> list[Value]:
     padded = slicing.pad(x, lows, highs, fill)
     return [
         _tap(padded, windows, counts, place)
-        for place in product(*(range(size) for size in _known(windows.kernel)))
+        for place in product(*(range(size) for size in _static_kernel(windows.kernel)))
     ]
 
 
@@ -105,7 +105,7 @@ def _tap(padded: Value, windows: Windows, counts: Sequence[Dim], place: tuple[in
     return shape_ops.reshape(part, (*padded.shape[:leading], *counts))
 
 
-def _known(kernel: Shape) -> tuple[int, ...]:
+def _static_kernel(kernel: Shape) -> tuple[int, ...]:
     sizes = tuple(size for size in kernel if isinstance(size, int))
     if len(sizes) != len(kernel):
         raise TypeRuleError("a kernel of symbolic size cannot be written", found=str(kernel))

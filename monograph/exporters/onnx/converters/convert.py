@@ -34,11 +34,11 @@ def cast(node: ExportContext[Cast]) -> Exported:
     if target is string and node.dtype.is_float:
         return None  # ONNX Runtime prints other digits
     if node.dtype.is_float and target.is_integer:
-        return _saturated(node, target)
+        return _saturate(node, target)
     return node.cast(node.inputs[0], target)
 
 
-def _saturated(node: ExportContext[Cast], target: DType) -> Term:
+def _saturate(node: ExportContext[Cast], target: DType) -> Term:
     """NaN as 0, then held within the range; what lies beyond it has to be put in afterwards.
 
     (The largest i64 is no float: the largest float below it is what can be held on to.)

@@ -87,7 +87,7 @@ def _needs_guard(node: Node) -> bool:
     return known is None or bool(np.isin(known.astype(np.int64), (0, -1)).any())
 
 
-def _guarded(node: ExportContext[Any]) -> tuple[Term, Term, Term | None]:
+def _guard_divisor(node: ExportContext[Any]) -> tuple[Term, Term, Term | None]:
     """The divisor with 1 for 0 and -1; where it was 0; where it was -1, if that matters.
 
     The smallest number over -1 traps in 32 and 64 bits; narrower ones are computed in 32.
@@ -116,7 +116,7 @@ def _quotient(node: ExportContext[Any]) -> Term:
     if not _needs_guard(node.node):
         return node.emit("Div", *node.inputs)
     dividend = node.inputs[0]
-    divisor, zero, minus_one = _guarded(node)
+    divisor, zero, minus_one = _guard_divisor(node)
     quotient = node.emit("Div", dividend, divisor)
     if minus_one is not None:
         quotient = node.where(minus_one, node.emit("Neg", dividend), quotient)
@@ -129,7 +129,7 @@ def fmod(node: ExportContext[e.Fmod]) -> Exported:
     if node.dtype is i64:
         return _exact_fmod(node)
     dividend = node.inputs[0]
-    divisor = _guarded(node)[0] if _needs_guard(node.node) else node.inputs[1]
+    divisor = _guard_divisor(node)[0] if _needs_guard(node.node) else node.inputs[1]
     like_c = node.dtype.kind is not Kind.UNSIGNED  # which ONNX Runtime gets wrong in u64
     return node.emit("Mod", dividend, divisor, fmod=int(like_c))
 
@@ -144,7 +144,7 @@ def _exact_fmod(node: ExportContext[e.Fmod]) -> Term:
     if not _needs_guard(node.node) and not one_may_be_seen:
         whole = node.emit("Mul", node.emit("Div", dividend, divisor), divisor)
         return node.emit("Sub", dividend, whole)
-    safe, zero, minus_one = _guarded(node)
+    safe, zero, minus_one = _guard_divisor(node)
     assert minus_one is not None  # i64 has a sign, and traps
     quotient = node.emit("Div", dividend, safe)
     quotient = node.where(node.either(zero, minus_one), dividend, quotient)
@@ -156,7 +156,7 @@ def remainder(node: ExportContext[e.Remainder]) -> Exported:
     """remainder → Mod, with the sign of the divisor."""
     if node.dtype.is_float:
         return None
-    divisor = _guarded(node)[0] if _needs_guard(node.node) else node.inputs[1]
+    divisor = _guard_divisor(node)[0] if _needs_guard(node.node) else node.inputs[1]
     return node.emit("Mod", node.inputs[0], divisor)
 
 
@@ -211,24 +211,26 @@ def where(node: ExportContext[e.Where]) -> Exported:
 @exports(e.Clip, Hardtanh)
 def clip(node: ExportContext[e.Clip]) -> Exported:
     """clip, hardtanh → Clip."""
-    return _clipped(node, node.op.low, node.op.high)
+    return _clip(node, node.op.low, node.op.high)
 
 
 @exports(Relu6)
 def relu6(node: ExportContext[Relu6]) -> Exported:
     """relu6 → Clip."""
-    return _clipped(node, 0.0, 6.0)
+    return _clip(node, 0.0, 6.0)
 
 
-def _clipped(node: ExportContext[Any], low: float | None, high: float | None) -> Term:
+def _clip(node: ExportContext[Any], low: float | None, high: float | None) -> Term:
     """Held within bounds; a bound that Clip is not given is finite, and loses an infinity."""
     if low is not None and high is not None:
-        return node.emit("Clip", node.inputs[0], _bound(node, low), _bound(node, high))
-    lifted = node.inputs[0] if low is None else node.emit("Max", *node.inputs, _bound(node, low))
-    return lifted if high is None else node.emit("Min", lifted, _bound(node, high))
+        return node.emit("Clip", node.inputs[0], _write_bound(node, low), _write_bound(node, high))
+    lifted = (
+        node.inputs[0] if low is None else node.emit("Max", *node.inputs, _write_bound(node, low))
+    )
+    return lifted if high is None else node.emit("Min", lifted, _write_bound(node, high))
 
 
-def _bound(node: ExportContext[Any], bound: float) -> Term:
+def _write_bound(node: ExportContext[Any], bound: float) -> Term:
     """A bound as a scalar of the dtype; one beyond its range is moved to the end of it."""
     smallest, largest = limits(node.dtype)
     held = min(max(bound, smallest), largest)

@@ -65,20 +65,20 @@ def scatter(node: ExportContext[index.Scatter]) -> Exported:
     """scatter → ScatterND."""
     if node.shape(1)[-1] == 0:
         return None
-    return _written(node, "ScatterND", {})
+    return _write_nans_last(node, "ScatterND", {})
 
 
 @exports(index.PutAlongAxis, function=lambda node: _orders_floats(node.op, node.operands[0]))
 def put_along_axis(node: ExportContext[index.PutAlongAxis]) -> Exported:
     """put_along_axis → ScatterElements."""
-    return _written(node, "ScatterElements", {"axis": node.op.axis % node.rank})
+    return _write_nans_last(node, "ScatterElements", {"axis": node.op.axis % node.rank})
 
 
 def _orders_floats(op: Any, x: Value) -> bool:
     return op.mode in ("max", "min") and x.dtype.is_float
 
 
-def _written(node: ExportContext[Any], name: str, attributes: dict[str, Any]) -> Exported:
+def _write_nans_last(node: ExportContext[Any], name: str, attributes: dict[str, Any]) -> Exported:
     """A NaN is the largest and the smallest of all: it is written after the others."""
     mode = node.op.mode
     if node.dtype is bool_ and mode in ("max", "min"):

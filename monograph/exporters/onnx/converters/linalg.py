@@ -39,7 +39,7 @@ def dot_general(node: ExportContext[linalg.DotGeneral]) -> Exported:
     if node.dtype is bool_:
         return None
     if _is_matmul(node):
-        return node.emit("MatMul", *_turned(node))
+        return node.emit("MatMul", *_transpose_operands(node))
     if not node.runs("Einsum", node.dtype):
         return None
     if not _has_elements(node):
@@ -65,7 +65,7 @@ def _is_matmul(node: ExportContext[linalg.DotGeneral]) -> bool:
     return fits and (len(left_free) == 1 or (bool(left_free) and not op.lhs_batch))
 
 
-def _turned(node: ExportContext[linalg.DotGeneral]) -> tuple[Term, Term]:
+def _transpose_operands(node: ExportContext[linalg.DotGeneral]) -> tuple[Term, Term]:
     """Both operands with axes in the order of a product: batch, rows, inner; inner, columns."""
     op = node.op
     ranks = node.rank, node.type(1).rank
@@ -90,7 +90,7 @@ def _by_matrices(node: ExportContext[linalg.DotGeneral]) -> Term:
     inner = tuple(left_shape[axis] for axis in op.lhs_contracting)
     columns = tuple(right_shape[axis] for axis in right_free)
     merged = [shape_product(part) for part in (rows, inner, columns)]
-    left, right = _turned(node)
+    left, right = _transpose_operands(node)
     product = node.emit(
         "MatMul",
         node.reshape(left, (*batch, *rows, *inner), (*batch, merged[0], merged[1])),

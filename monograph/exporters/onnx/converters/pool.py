@@ -42,7 +42,7 @@ def _fits(node: ExportContext[Any], name: str) -> bool:
     return narrow and some and whole and len(op.kernel) <= 3 and node.runs(name, node.dtype)
 
 
-def _batched(shape: Shape, rank: int) -> Shape:
+def _join_batch_axes(shape: Shape, rank: int) -> Shape:
     """The shape with just two axes before the last ``rank``."""
     leading = shape[: len(shape) - rank]
     spatial = shape[len(shape) - rank :]
@@ -52,16 +52,16 @@ def _batched(shape: Shape, rank: int) -> Shape:
     return (*batch, *spatial)
 
 
-def _pooled(node: ExportContext[Any], name: str, term: Term, **attributes: Any) -> Term:
+def _write_pool(node: ExportContext[Any], name: str, term: Term, **attributes: Any) -> Term:
     rank = len(node.op.kernel)
     shape, result = node.shape(), node.result.shape
-    operand = node.reshape(term, shape, _batched(shape, rank))
+    operand = node.reshape(term, shape, _join_batch_axes(shape, rank))
     if name == "MaxPool":
         # With a second result ONNX Runtime takes a path on which -inf is less than all else.
         y = node.emit_many(name, operand, dtypes=[None, i64], **attributes)[0]
     else:
         y = node.emit(name, operand, **attributes)
-    return node.reshape(y, _batched(result, rank), result)
+    return node.reshape(y, _join_batch_axes(result, rank), result)
 
 
 def _may_hold_nan(node: Node) -> bool:
@@ -74,21 +74,21 @@ def max_pool(node: ExportContext[pool.MaxPool]) -> Exported:
     if not _fits(node, "MaxPool"):
         return None
     attributes = {**_attributes(node.op), "dilations": list(node.op.dilation)}
-    y = _pooled(node, "MaxPool", node.inputs[0], **attributes)
+    y = _write_pool(node, "MaxPool", node.inputs[0], **attributes)
     if not node.dtype.is_float or not node.special_values:
         return y
     flags = node.cast(node.is_nan(node.inputs[0]), u8)
-    has_nan = node.cast(_pooled(node, "MaxPool", flags, **attributes), bool_)
+    has_nan = node.cast(_write_pool(node, "MaxPool", flags, **attributes), bool_)
     return node.where(has_nan, node.nan(node.dtype), y)
 
 
 @expands(pool.MaxPool)
 def max_pool_by_taps(op: pool.MaxPool, x: Value) -> Value:
     """The maximum of the taps."""
-    return fold(e.maximum, taps_of(x, _clipped(op.windows(), x), _lowest(x.dtype)))
+    return fold(e.maximum, taps_of(x, _clip_windows(op.windows(), x), _lowest(x.dtype)))
 
 
-def _clipped(windows: Windows, x: Value) -> Windows:
+def _clip_windows(windows: Windows, x: Value) -> Windows:
     """The windows without what lies beyond the operand: a kernel of 1000 over a plane of 7."""
     return replace(windows, kernel=pool.clip_kernel(windows, x.shape))
 
@@ -143,13 +143,13 @@ def avg_pool(node: ExportContext[pool.AvgPool]) -> Exported:
         return None
     counted = int(node.op.count_include_pad)
     attributes = {**_attributes(node.op), "count_include_pad": counted}
-    return _pooled(node, "AveragePool", node.inputs[0], **attributes)
+    return _write_pool(node, "AveragePool", node.inputs[0], **attributes)
 
 
 @expands(pool.AvgPool)
 def avg_pool_by_taps(op: pool.AvgPool, x: Value) -> Value:
     """The sum of the taps over how many count."""
-    total = fold(e.add, taps_of(x, _clipped(op.windows(), x), 0.0))
+    total = fold(e.add, taps_of(x, _clip_windows(op.windows(), x), 0.0))
     if not op.ceil_mode and op.count_include_pad:
         return total / float(prod(op.kernel))
     return op._shares(x, total)

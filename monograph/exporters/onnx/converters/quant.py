@@ -19,7 +19,7 @@ SINCE = {
 """The opset in which a dtype that numbers are stored in appeared."""
 
 
-def _known(node: ExportContext[Any], stored: DType) -> bool:
+def _supports_storage(node: ExportContext[Any], stored: DType) -> bool:
     """Whether ONNX Runtime stores numbers like this."""
     since = SINCE.get(stored.name)
     whole = node.op.block is None or _divides(node)
@@ -59,7 +59,7 @@ def quantize(node: ExportContext[Quantize]) -> Exported:
     inputs = node.inputs
     if target.is_float and node.opset < 21:
         return None
-    if not all(term.dtype is f32 for term in inputs[:2]) or not _known(node, target):
+    if not all(term.dtype is f32 for term in inputs[:2]) or not _supports_storage(node, target):
         return None
     attributes: dict[str, Any] = _granularity(node)
     if len(inputs) == 2 and node.opset >= 21:
@@ -82,7 +82,7 @@ def dequantize(node: ExportContext[Dequantize]) -> Exported:
     """
     if node.dtype.is_float and _is_second_factor(node):
         return None
-    known = _known(node, node.dtype) or node.dtype is dtype_of("i32")
+    known = _supports_storage(node, node.dtype) or node.dtype is dtype_of("i32")
     if node.op.dtype is not f32 or node.inputs[1].dtype is not f32 or not known:
         return None
     if node.dtype.bits >= 32 and len(node.inputs) > 2:

@@ -81,7 +81,7 @@ def sum_of_integers(op: reduce.Sum, x: Value) -> Value:
     for axis in reversed(axes):
         rows = shape_ops.moveaxis(total, axis, -1)
         total = apply(Matmul(), rows, data.ones((rows.shape[-1],), rows.dtype))
-    return _shaped(total, op, x)
+    return _restore_axes(total, op, x)
 
 
 @exports(reduce.Prod)
@@ -100,10 +100,10 @@ def product_of_integers(op: reduce.Prod, x: Value) -> Value:
         last = running.shape[axis] - 1
         total = slicing.slice(running, [last], [last + 1], axes=[axis])
         total = shape_ops.reshape(total, (*total.shape[:axis], *total.shape[axis + 1 :]))
-    return _shaped(total, op, x)
+    return _restore_axes(total, op, x)
 
 
-def _shaped(total: Value, op: reduce.Reduction, x: Value) -> Value:
+def _restore_axes(total: Value, op: reduce.Reduction, x: Value) -> Value:
     return shape_ops.reshape(total, reduce_shape(op.name, x.shape, op.axes, op.keepdims))
 
 
@@ -262,7 +262,7 @@ def cumprod_by_scan(op: cumulative.Cumprod, x: Value) -> Value:
         product = before * item
         return product, before if op.exclusive else product
 
-    return _scanned(x, op.axis, op.reverse, one, step)
+    return _broadcast_start(x, op.axis, op.reverse, one, step)
 
 
 @expands(cumulative.Cummax)
@@ -279,7 +279,7 @@ def cummax(op: cumulative.Cummax, x: Value) -> Value:
         largest = e.maximum(before, item)
         return largest, largest
 
-    return _scanned(x, op.axis, op.reverse, start, step)
+    return _broadcast_start(x, op.axis, op.reverse, start, step)
 
 
 @expands(log_cumulative.Logcumsumexp)
@@ -293,10 +293,10 @@ def logcumsumexp(op: log_cumulative.Logcumsumexp, x: Value) -> Value:
         total = top + math.log1p(math.exp(apart))
         return total, total
 
-    return _scanned(x, op.axis, op.reverse, start, step)
+    return _broadcast_start(x, op.axis, op.reverse, start, step)
 
 
-def _scanned(x: Value, axis: int, reverse: bool, start: Value, step: Any) -> Value:
+def _broadcast_start(x: Value, axis: int, reverse: bool, start: Value, step: Any) -> Value:
     """What a scan along the axis gives, from ``start`` everywhere."""
     rows = shape_ops.moveaxis(x, axis, 0)
     carry = shape_ops.expand(start, rows.shape[1:])

@@ -118,7 +118,7 @@ def pad(node: ExportContext[slicing.Pad]) -> Exported:
     low, high = op.low, op.high
     for axis, amount in enumerate(op.interior):
         if amount:
-            x, shape = _interleaved(node, x, shape, axis, amount, fill)
+            x, shape = _interleave(node, x, shape, axis, amount, fill)
             behind_last = dim_min(node.shape()[axis], 1) * amount
             high = (*high[:axis], high[axis] - behind_last, *high[axis + 1 :])
     if all(amount == 0 for amount in (*low, *high)):
@@ -126,7 +126,7 @@ def pad(node: ExportContext[slicing.Pad]) -> Exported:
     return node.emit("Pad", x, node.sizes((*low, *high)), fill)
 
 
-def _interleaved(
+def _interleave(
     node: ExportContext[slicing.Pad], x: Term, shape: Shape, axis: int, amount: int, fill: Term
 ) -> tuple[Term, Shape]:
     """Each element of an axis followed by ``amount`` of ``fill``."""

@@ -46,7 +46,7 @@ def top_k(node: ExportContext[sorting.TopK]) -> Exported:
     op, axis = node.op, node.op.axis % node.rank
     chosen = _order(node, op.k, op.largest)
     if not op.sorted:
-        chosen = _sorted(node, chosen, op.k, largest=False)[0]
+        chosen = _sort(node, chosen, op.k, largest=False)[0]
     return node.emit("GatherElements", node.inputs[0], chosen, axis=axis), chosen
 
 
@@ -54,18 +54,18 @@ def _order(node: ExportContext[Any], count: Dim, largest: bool) -> Term:
     """The places of the first ``count`` elements in order of size."""
     x = node.inputs[0]
     if node.dtype is bool_:
-        return _sorted(node, node.cast(x, i32), count, largest)[1]
+        return _sort(node, node.cast(x, i32), count, largest)[1]
     if node.dtype is u64:
         lowest = node.number(np.iinfo(np.int64).min, i64)
-        return _sorted(node, node.emit("BitwiseXor", node.cast(x, i64), lowest), count, largest)[1]
+        return _sort(node, node.emit("BitwiseXor", node.cast(x, i64), lowest), count, largest)[1]
     if not node.dtype.is_float or not node.special_values:
-        return _sorted(node, x, count, largest)[1]
+        return _sort(node, x, count, largest)[1]
     if node.dtype is f64:
         return _order_of_doubles(node, count, largest)
     bounds = (node.number(bound, f64) for bound in (-BEYOND_F32, BEYOND_F32))
     wide = node.emit("Clip", node.cast(x, f64), *bounds)
     key = node.where(node.is_nan(x), node.number(BEYOND_ALL, f64), wide)
-    return _sorted(node, key, count, largest)[1]
+    return _sort(node, key, count, largest)[1]
 
 
 def _order_of_doubles(node: ExportContext[Any], count: Dim, largest: bool) -> Term:
@@ -73,12 +73,12 @@ def _order_of_doubles(node: ExportContext[Any], count: Dim, largest: bool) -> Te
     size = node.shape()[axis]
     nan = node.is_nan(node.inputs[0])
     numbers = node.where(nan, node.number(0, f64), node.inputs[0])
-    by_number = _sorted(node, numbers, size, largest)[1]
+    by_number = _sort(node, numbers, size, largest)[1]
     flags = node.emit("GatherElements", node.cast(nan, i32), by_number, axis=axis)
-    places = _sorted(node, flags, count, largest)[1]
+    places = _sort(node, flags, count, largest)[1]
     return node.emit("GatherElements", by_number, places, axis=axis)
 
 
-def _sorted(node: ExportContext[Any], x: Term, count: Dim, largest: bool) -> tuple[Term, ...]:
+def _sort(node: ExportContext[Any], x: Term, count: Dim, largest: bool) -> tuple[Term, ...]:
     options = {"axis": node.op.axis % node.rank, "largest": int(largest), "sorted": 1}
     return node.emit_many("TopK", x, node.size(count), dtypes=[None, i64], **options)

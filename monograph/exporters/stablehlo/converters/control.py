@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monograph.exporters.stablehlo.emitter import TABLE, Emitter, Term
-from monograph.exporters.stablehlo.sizes import is_known, known_integers
+from monograph.exporters.stablehlo.sizes import is_known, write_integers
 from monograph.ir.graph import Node
 from monograph.ir.types import TensorType, i64
 from monograph.ops.control import If, Scan, While
@@ -85,7 +85,7 @@ def _slice(emitter: Emitter, x: Term, place: Term) -> Term:
     starts = _starts(emitter, place, len(shape))
     if not is_known(shape[1:]):
         return emitter.reshape(_slice_of_free_sizes(emitter, x, starts), shape[1:])
-    attribute = f"slice_sizes = {known_integers([1, *shape[1:]])}"
+    attribute = f"slice_sizes = {write_integers([1, *shape[1:]])}"
     made = emitter.op("dynamic_slice", [x, *starts], x.type.with_shape((1, *shape[1:])), attribute)
     return emitter.reshape(made, shape[1:])
 

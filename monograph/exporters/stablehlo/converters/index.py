@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from monograph import functional as F
 from monograph.exporters.stablehlo.emitter import TABLE, Emitter, Term
-from monograph.exporters.stablehlo.sizes import is_known, known_integers
+from monograph.exporters.stablehlo.sizes import is_known, write_integers
 from monograph.ir.dims import Dim, Shape
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import Kind, TensorType, i64, wide
@@ -48,7 +48,7 @@ def _gather(
     if not is_known(sizes):
         widths = emitter.sizes.vector(sizes)
         return emitter.op("dynamic_gather", [x, indices, widths], result, attributes)
-    attributes += f", slice_sizes = {known_integers(sizes)}"
+    attributes += f", slice_sizes = {write_integers(sizes)}"
     return emitter.op("gather", [x, indices], result, attributes)
 
 
@@ -75,7 +75,7 @@ def _gather_vectors(emitter: Emitter, node: Node, op: Gather) -> Term:
     sizes = x.type.shape[first : first + depth]
     places = _positions(emitter, indices, sizes)
     columns = [emitter.iota((*indices.type.shape[:-1], 1), axis) for axis in range(first)]
-    places = _joined(emitter, [*columns, places])
+    places = _join(emitter, [*columns, places])
     offsets = range(indices.type.rank - 1, node.result.rank)
     return _gather(
         emitter, x, places, list(range(first + depth)), list(offsets), node.result.tensor
@@ -89,7 +89,7 @@ def _depth(indices: Term) -> int:
     return size
 
 
-def _joined(emitter: Emitter, parts: Sequence[Term]) -> Term:
+def _join(emitter: Emitter, parts: Sequence[Term]) -> Term:
     """Index vectors of several columns."""
     if len(parts) == 1:
         return parts[0]
@@ -104,7 +104,7 @@ def _along(emitter: Emitter, indices: Term, x: Term, axis: int) -> Term:
     column: Shape = (*indices.type.shape, 1)
     own = _positions(emitter, emitter.reshape(indices, column), [x.type.shape[axis]])
     parts = [own if each == axis else emitter.iota(column, each) for each in range(x.type.rank)]
-    return _joined(emitter, parts)
+    return _join(emitter, parts)
 
 
 @TABLE.writes(TakeAlongAxis)

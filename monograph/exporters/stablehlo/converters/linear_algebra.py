@@ -144,7 +144,7 @@ def _lengths(type_: TensorType) -> list[int]:
     return [dim if isinstance(dim, int) else 1 for dim in type_.shape]
 
 
-def _scaled(emitter: Emitter, x: Term, factor: float) -> Term:
+def _scale(emitter: Emitter, x: Term, factor: float) -> Term:
     return x if factor == 1.0 else emitter.binary("multiply", x, emitter.filled(factor, x.type))
 
 
@@ -163,7 +163,7 @@ def _fft(emitter: Emitter, node: Node, op: Fft) -> Term:
     made = x
     for axis in op.axes:
         made = _transform(emitter, made, kind, axis % len(shape), shape[axis], x.type)
-    return _scaled(emitter, made, _factor(op.scale, count, count if op.inverse else 1))
+    return _scale(emitter, made, _factor(op.scale, count, count if op.inverse else 1))
 
 
 @TABLE.writes(Rfft, unless=_refuse_empty)
@@ -175,7 +175,7 @@ def _rfft(emitter: Emitter, node: Node, op: Rfft) -> Term:
     made = _transform(emitter, x, "RFFT", last, shape[last], node.result.tensor)
     for axis in outer:
         made = _transform(emitter, made, "FFT", axis, shape[axis], node.result.tensor)
-    return _scaled(emitter, made, _factor(op.scale, count))
+    return _scale(emitter, made, _factor(op.scale, count))
 
 
 @TABLE.writes(Irfft, unless=_refuse_empty)
@@ -188,7 +188,7 @@ def _irfft(emitter: Emitter, node: Node, op: Irfft) -> Term:
     for axis in outer:
         made = _transform(emitter, made, "IFFT", axis, shape[axis], x.type)
     made = _transform(emitter, made, "IRFFT", last, shape[last], node.result.tensor)
-    return _scaled(emitter, made, _factor(op.scale, count, count))
+    return _scale(emitter, made, _factor(op.scale, count, count))
 
 
 @TABLE.writes(Cholesky)

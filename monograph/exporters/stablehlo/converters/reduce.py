@@ -130,7 +130,7 @@ def _running(emitter: Emitter, node: Node, op: Cumulative) -> Term:
     if not isinstance(size, int):
         made = _free_running(emitter, word, exact, start, axis, op.reverse)
         if exclusive:
-            made = _shifted(emitter, made, start, axis, op.reverse)
+            made = _shift(emitter, made, start, axis, op.reverse)
         return emitter.convert(made, x.type.dtype)
     reach = size - 1 + exclusive
     pair = (-1 if exclusive else 0, reach) if op.reverse else (reach, -1 if exclusive else 0)
@@ -164,7 +164,7 @@ def _free_running(
     return emitter.op("custom_call", operands, x.type, attributes)
 
 
-def _shifted(emitter: Emitter, x: Term, start: Any, axis: int, reverse: bool) -> Term:
+def _shift(emitter: Emitter, x: Term, start: Any, axis: int, reverse: bool) -> Term:
     """Each element one place on, the first of them ``start``: results without the element's own."""
     rank, size = x.type.rank, x.type.shape[axis]
     low, high, starts, limits = [0] * rank, [0] * rank, [0] * rank, list(x.type.shape)
@@ -258,7 +258,7 @@ def _avg_pool(emitter: Emitter, node: Node, op: AvgPool) -> Term:
     total = _pool(emitter, "add", exact, 0, windows)
     spatial = total.type.shape[x.type.rank - windows.rank :]
     if is_known(spatial):
-        counted = _counted(op, x).astype(exact.type.dtype.numpy)
+        counted = _count_elements(op, x).astype(exact.type.dtype.numpy)
         counts = emitter.literal(counted, TensorType(exact.type.dtype, spatial))
     else:
         counts = emitter.number(math.prod(op.kernel), exact.type.dtype)
@@ -266,7 +266,7 @@ def _avg_pool(emitter: Emitter, node: Node, op: AvgPool) -> Term:
     return emitter.convert(mean, x.type.dtype)
 
 
-def _counted(op: AvgPool, x: Term) -> Any:
+def _count_elements(op: AvgPool, x: Term) -> Any:
     """How many elements count in each window, at least 1."""
     windows = op.windows()
     counts = np.ones((), np.float64)
@@ -278,7 +278,7 @@ def _counted(op: AvgPool, x: Term) -> Any:
     return counts
 
 
-def _sorted_places(emitter: Emitter, x: Term, axis: int, descending: bool) -> Term:
+def _sort_positions(emitter: Emitter, x: Term, axis: int, descending: bool) -> Term:
     """The indices that sort: -0.0 equals 0.0, NaN is the largest, ties keep their order."""
     key, value = x, x.type.with_shape(())
     if x.type.dtype.is_float:
@@ -314,14 +314,14 @@ def _sorted_places(emitter: Emitter, x: Term, axis: int, descending: bool) -> Te
 @TABLE.writes(Argsort)
 def _argsort(emitter: Emitter, node: Node, op: Argsort) -> Term:
     (x,) = emitter.operands(node)
-    return _sorted_places(emitter, x, op.axis % x.type.rank, op.descending)
+    return _sort_positions(emitter, x, op.axis % x.type.rank, op.descending)
 
 
 @TABLE.writes(TopKIndices)
 def _top_k_indices(emitter: Emitter, node: Node, op: TopKIndices) -> Term:
     (x,) = emitter.operands(node)
     axis = op.axis % x.type.rank
-    places = _sorted_places(emitter, x, axis, op.largest)
+    places = _sort_positions(emitter, x, axis, op.largest)
     sizes = list(x.type.shape)
     sizes[axis] = op.k
     return emitter.slice(places, [0] * len(sizes), sizes, [1] * len(sizes))

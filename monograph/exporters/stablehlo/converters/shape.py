@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from monograph.exporters.stablehlo.emitter import TABLE, Emitter, Term
-from monograph.exporters.stablehlo.sizes import is_known, known_integers
+from monograph.exporters.stablehlo.sizes import is_known, write_integers
 from monograph.exporters.stablehlo.types import integers
 from monograph.ir.data import Data
 from monograph.ir.dims import dim_max, dim_min
@@ -99,8 +99,8 @@ def _pad(emitter: Emitter, node: Node, op: Pad) -> Term:
         amounts = [emitter.sizes.vector(each) for each in (op.low, op.high, interior)]
         return emitter.op("dynamic_pad", [x, fill, *amounts], node.result.tensor)
     attributes = (
-        f"edge_padding_low = {known_integers(op.low)}, "
-        f"edge_padding_high = {known_integers(op.high)}, "
+        f"edge_padding_low = {write_integers(op.low)}, "
+        f"edge_padding_high = {write_integers(op.high)}, "
         f"interior_padding = {integers(interior)}"
     )
     return emitter.op("pad", [x, fill], node.result.tensor, attributes)

@@ -205,10 +205,10 @@ def convert_dim(equation: Equation) -> Value:
 @converter("empty", "empty2")
 def convert_empty(equation: Equation) -> Value:
     """Memory whose contents do not matter."""
-    return filled(equation, 0)
+    return fill_result(equation, 0)
 
 
-def filled(equation: Equation, number: Any) -> Value:
+def fill_result(equation: Equation, number: Any) -> Value:
     """The result's type filled with a number."""
     return F.expand(constant(number, equation.type.dtype), equation.type.shape)
 

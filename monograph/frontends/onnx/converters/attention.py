@@ -55,8 +55,8 @@ def attention(node: OnnxNode) -> tuple[Value | None, ...]:
     else:
         if causal:
             mask = masks_joined(mask, visible(heads.lengths, 0, None, 0))
-        y, shown = _written_out(node, heads, mask, scale, precision)
-    return joined_heads(y) if flat else y, heads.key, heads.value, shown
+        y, shown = _write_out_attention(node, heads, mask, scale, precision)
+    return join_heads(y) if flat else y, heads.key, heads.value, shown
 
 
 def _read_heads(node: OnnxNode) -> tuple[Heads, bool]:
@@ -78,7 +78,7 @@ def split_heads(x: Value, heads: int) -> Value:
     return F.transpose(F.reshape(x, (batch, length, heads, hidden // heads)), (0, 2, 1, 3))
 
 
-def joined_heads(x: Value) -> Value:
+def join_heads(x: Value) -> Value:
     """[batch, heads, sequence, depth] as [batch, sequence, heads * depth]."""
     batch, heads, length, depth = x.shape
     return F.reshape(F.transpose(x, (0, 2, 1, 3)), (batch, length, heads * depth))
@@ -112,7 +112,7 @@ def _mask(
         keys = F.reshape(F.iota((heads.lengths[1],), 0, i64), (1, 1, 1, heads.lengths[1]))
         inside = F.less(keys, per_example(lengths))
         seen = inside if seen is None else F.logical_and(seen, inside)
-    mask = None if node.optional(3) is None else _padded(node, node.input(3), heads.lengths[1])
+    mask = None if node.optional(3) is None else _pad_mask(node, node.input(3), heads.lengths[1])
     return masks_joined(mask, seen), causal and from_start
 
 
@@ -147,7 +147,7 @@ def masks_joined(mask: Value | None, seen: Value | None) -> Value | None:
     return F.where(seen, mask, -math.inf)
 
 
-def _padded(node: OnnxNode, mask: Value, keys: Dim) -> Value:
+def _pad_mask(node: OnnxNode, mask: Value, keys: Dim) -> Value:
     """Since opset 24 a mask may be too short for the keys: those that it misses are hidden."""
     length = mask.shape[-1]
     if node.opset < 24 or provably_equal(length, keys):
@@ -160,20 +160,20 @@ def _padded(node: OnnxNode, mask: Value, keys: Dim) -> Value:
 # Written out.
 
 
-def _written_out(
+def _write_out_attention(
     node: OnnxNode, heads: Heads, mask: Value | None, scale: float | None, precision: DType
 ) -> tuple[Value, Value]:
     """Attention step by step: the result, and the scores of the step that is asked for."""
     dtype = heads.query.dtype
     raw = scores_of(heads, scale)
     capped = soft_capped(raw, node.number("softcap", 0.0))
-    biased = capped if mask is None else _biased(capped, mask)
+    biased = capped if mask is None else _add_bias(capped, mask)
     shares = F.softmax(cast_to(biased, wide(precision)), -1, "zeros")
     stages = (raw, capped, biased, shares)
     mode = node.integer("qk_matmul_output_mode", 0)
     if not 0 <= mode < len(stages):
         raise node.error("an unknown qk_matmul_output_mode", expected="0 to 3", found=str(mode))
-    y = weighted(cast_to(shares, raw.dtype), heads.value)
+    y = weigh_values(cast_to(shares, raw.dtype), heads.value)
     return cast_to(y, dtype), cast_to(stages[mode], dtype)
 
 
@@ -196,7 +196,7 @@ def scores_of(heads: Heads, scale: float | None) -> Value:
     return F.divide(scores, F.sqrt(cast_to(F.dim(depth), scores.dtype)))
 
 
-def weighted(shares: Value, value: Value) -> Value:
+def weigh_values(shares: Value, value: Value) -> Value:
     """shares @ value, each head of the value serving its group of heads."""
     exact = cast_to(value, shares.dtype)
     count, shared = shares.shape[1], value.shape[1]
@@ -212,7 +212,7 @@ def soft_capped(scores: Value, cap: float) -> Value:
     return scores if cap == 0.0 else F.multiply(F.tanh(F.divide(scores, cap)), cap)
 
 
-def _biased(scores: Value, mask: Value) -> Value:
+def _add_bias(scores: Value, mask: Value) -> Value:
     if mask.dtype is bool_:
         return F.where(mask, scores, -math.inf)
     return F.add(scores, cast_to(mask, scores.dtype))
@@ -229,12 +229,12 @@ def flex_attention(node: OnnxNode) -> Value:
     if not node.has("score_mod") and not node.has("prob_mod"):
         return attend(heads, None, scale=scale)
     precision = node.dtype("softmax_precision", wide(heads.query.dtype))
-    scores = _modified(node, "score_mod", cast_to(scores_of(heads, scale), precision))
-    shares = _modified(node, "prob_mod", F.softmax(scores, -1))
-    return cast_to(weighted(shares, heads.value), heads.value.dtype)
+    scores = _apply_modifier(node, "score_mod", cast_to(scores_of(heads, scale), precision))
+    shares = _apply_modifier(node, "prob_mod", F.softmax(scores, -1))
+    return cast_to(weigh_values(shares, heads.value), heads.value.dtype)
 
 
-def _modified(node: OnnxNode, name: str, x: Value) -> Value:
+def _apply_modifier(node: OnnxNode, name: str, x: Value) -> Value:
     """What a body that is an attribute makes of a value; the value itself if there is none."""
     if not node.has(name):
         return x
@@ -314,17 +314,17 @@ def rotary_embedding(node: OnnxNode) -> Value:
     heads = x if x.rank == 4 else split_heads(x, node.integer("num_heads"))
     if positions is not None:
         cosines, sines = (F.take(each, positions, 0) for each in (cosines, sines))
-    y = rotated(
+    y = rotate(
         heads,
         F.unsqueeze(cosines, 1),
         F.unsqueeze(sines, 1),
         interleaved=bool(node.integer("interleaved", 0)),
         width=node.integer("rotary_embedding_dim", 0) or None,
     )
-    return y if x.rank == 4 else joined_heads(y)
+    return y if x.rank == 4 else join_heads(y)
 
 
-def rotated(
+def rotate(
     x: Value, cosines: Value, sines: Value, *, interleaved: bool, width: int | None = None
 ) -> Value:
     """The first ``width`` elements of [batch, heads, sequence, depth] rotated in pairs.
@@ -352,16 +352,16 @@ def rotated(
 @converter("Swish")
 def swish(node: OnnxNode) -> Value:
     """x * sigmoid(alpha * x)."""
-    return swished(node.input(0), node.number("alpha", 1.0))
+    return apply_swish(node.input(0), node.number("alpha", 1.0))
 
 
 @converter("SwiGLU")
 def swiglu(node: OnnxNode) -> Value:
     """One operand through a swish, times the other."""
-    return F.multiply(swished(node.input(0), node.number("alpha", 1.0)), node.input(1))
+    return F.multiply(apply_swish(node.input(0), node.number("alpha", 1.0)), node.input(1))
 
 
-def swished(x: Value, alpha: float) -> Value:
+def apply_swish(x: Value, alpha: float) -> Value:
     """x * sigmoid(alpha * x)."""
     if alpha == 1.0:
         return F.silu(x)

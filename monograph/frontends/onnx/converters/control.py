@@ -46,7 +46,7 @@ def scalar(value: Value) -> Value:
     return value if isinstance(value.type, TensorType) and not value.rank else F.reshape(value, ())
 
 
-def ranked_scalar(node: OnnxNode, value: Value) -> Value:
+def to_scalar(node: OnnxNode, value: Value) -> Value:
     """A value whose rank is not known as a scalar, which it must be when the program runs.
 
     Other values stay as they are.
@@ -65,7 +65,7 @@ def ranked_scalar(node: OnnxNode, value: Value) -> Value:
 @converter("If", any_types=True)
 def if_(node: OnnxNode) -> Sequence[Value]:
     """One of two bodies; the one that runs is chosen now, if that is known."""
-    predicate = ranked_scalar(node, node.input(0))
+    predicate = to_scalar(node, node.input(0))
     if predicate.dtype is not bool_:
         raise node.error("the condition is no bool", found=str(predicate.type))
     known = node.constant(0)
@@ -153,7 +153,7 @@ def scan(node: OnnxNode) -> Sequence[Value]:
     outputs = len(stacked)
     back = node.ints("scan_output_directions", [0] * outputs)
     places = node.ints("scan_output_axes", [0] * outputs)
-    turned = [_turned(value, flag) for value, flag in zip(stacked, back, strict=True)]
+    turned = [_reverse(value, flag) for value, flag in zip(stacked, back, strict=True)]
     finished = [
         F.moveaxis(value, 0, normalize_axis("Scan", axis, value.rank))
         for value, axis in zip(turned, places, strict=True)
@@ -161,7 +161,7 @@ def scan(node: OnnxNode) -> Sequence[Value]:
     return (*final, *finished)
 
 
-def _turned(value: Value, backwards: int) -> Value:
+def _reverse(value: Value, backwards: int) -> Value:
     return F.flip(value, [0]) if backwards else value
 
 
@@ -174,7 +174,7 @@ def _scan(
 ) -> tuple[Sequence[Value], Sequence[Value]]:
     """Scan along the first axis: the last states, and what the steps returned, stacked."""
     pairs = zip(sequences, directions, strict=True)
-    turned = tuple(_turned(value, backwards) for value, backwards in pairs)
+    turned = tuple(_reverse(value, backwards) for value, backwards in pairs)
 
     def step(carry: Sequence[Value], slices: Sequence[Value]) -> object:
         outputs = run(node, node.graph("body"), (*carry, *slices), "body")
@@ -184,7 +184,7 @@ def _scan(
     return final, stacked
 
 
-def known_dim(node: OnnxNode, index: int) -> Dim | None:
+def dim_of_operand(node: OnnxNode, index: int) -> Dim | None:
     """The contents of an operand of one integer as a dimension, if they are known."""
     dims = node.dims(index)
     return dims[0] if dims is not None and len(dims) == 1 else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.matmul import centred
+from monograph.frontends.onnx.converters.matmul import subtract_zero_point
 from monograph.frontends.onnx.converters.windows import (
     explicit_padding,
     halves,
@@ -25,10 +25,10 @@ from monograph.ops.windows import Pairs
 def conv(node: OnnxNode) -> Value:
     """Weights that slide over the spatial dimensions."""
     bias = node.optional(2)
-    return convolved(node, node.input(0), node.input(1), bias)
+    return convolve(node, node.input(0), node.input(1), bias)
 
 
-def convolved(node: OnnxNode, x: Value, weight: Value, bias: Value | None = None) -> Value:
+def convolve(node: OnnxNode, x: Value, weight: Value, bias: Value | None = None) -> Value:
     """The convolution that a node's attributes describe, of these operands."""
     windows, x = place_windows(node, x, weight.shape[2:])
     made = ops.Conv(windows.stride, windows.padding, windows.dilation, node.integer("group", 1))
@@ -39,10 +39,10 @@ def convolved(node: OnnxNode, x: Value, weight: Value, bias: Value | None = None
 def conv_integer(node: OnnxNode) -> Value:
     """The convolution of small integers, each less its zero point, in i32."""
     x, weight = node.input(0), node.input(1)
-    return convolved(
+    return convolve(
         node,
-        centred(x, _scalar(node.optional(2)), i32),
-        centred(weight, _per_output(node.optional(3), weight.rank), i32),
+        subtract_zero_point(x, _scalar(node.optional(2)), i32),
+        subtract_zero_point(weight, _per_output(node.optional(3), weight.rank), i32),
     )
 
 
@@ -57,23 +57,23 @@ def quantized_conv(node: OnnxNode, x: Value) -> Value:
     x_scale, x_point, weight, w_scale, w_point, y_scale, y_point = (
         node.input(index) for index in range(1, 8)
     )
-    total = convolved(
+    total = convolve(
         node,
-        centred(x, _scalar(x_point), i32),
-        centred(weight, _per_output(w_point, weight.rank), i32),
+        subtract_zero_point(x, _scalar(x_point), i32),
+        subtract_zero_point(weight, _per_output(w_point, weight.rank), i32),
         node.optional(8),
     )
-    scale = F.multiply(_known_scalar(x_scale), _along_channels(w_scale, total.rank))
-    scale = F.divide(scale, _known_scalar(y_scale))  # of constants, once: as ONNX Runtime does
+    scale = F.multiply(_to_scalar(x_scale), _along_channels(w_scale, total.rank))
+    scale = F.divide(scale, _to_scalar(y_scale))  # of constants, once: as ONNX Runtime does
     steps = F.multiply(cast_to(total, f32), scale)
-    return F.quantize(steps, 1.0, _known_scalar(y_point), y_point.dtype)
+    return F.quantize(steps, 1.0, _to_scalar(y_point), y_point.dtype)
 
 
 def _scalar(parameter: Value | None) -> Value | None:
-    return None if parameter is None else _known_scalar(parameter)
+    return None if parameter is None else _to_scalar(parameter)
 
 
-def _known_scalar(parameter: Value) -> Value:
+def _to_scalar(parameter: Value) -> Value:
     return parameter if parameter.rank == 0 else F.reshape(parameter, ())
 
 
@@ -96,7 +96,7 @@ def conv_transpose(node: OnnxNode) -> Value:
     rank = x.rank - 2
     stride, dilation = per_axis(node, "strides", rank), per_axis(node, "dilations", rank)
     extra = node.ints("output_padding", ()) or (0,) * rank
-    padding, beyond = _transposed_padding(node, x, weight, stride, dilation, extra)
+    padding, beyond = _convert_transposed_padding(node, x, weight, stride, dilation, extra)
     output_padding = tuple(map(sum, zip(extra, beyond, strict=True)))
     # Elements past what a stride leaves ambiguous are seen by no weight: zeros, then the bias.
     limits = [max(pair) - 1 for pair in zip(stride, dilation, strict=True)]
@@ -109,7 +109,7 @@ def conv_transpose(node: OnnxNode) -> Value:
     return y if bias is None else F.add(y, _along_channels(bias, y.rank))
 
 
-def _transposed_padding(
+def _convert_transposed_padding(
     node: OnnxNode,
     x: Value,
     weight: Value,

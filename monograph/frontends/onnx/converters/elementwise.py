@@ -142,7 +142,7 @@ def clip_attributes(node: OnnxNode) -> Value:
 def clip(node: OnnxNode) -> Value:
     """``x`` held between bounds that are scalar operands, either of them optional."""
     x = node.input(0)
-    bounds = [_bound(node, index) for index in (1, 2)]
+    bounds = [_read_bound(node, index) for index in (1, 2)]
     if all(bound is None for bound in bounds):
         return x
     if x.dtype.kind is Kind.FLOAT and not any(isinstance(bound, Value) for bound in bounds):
@@ -152,7 +152,7 @@ def clip(node: OnnxNode) -> Value:
     return raised if high is None else F.minimum(raised, _scalar(high))
 
 
-def _bound(node: OnnxNode, index: int) -> float | Value | None:
+def _read_bound(node: OnnxNode, index: int) -> float | Value | None:
     """A bound as a number if its contents are known; the value itself if not."""
     value, known = node.optional(index), node.constant(index)
     return value if known is None else float(known.reshape(()))

@@ -20,11 +20,11 @@ from monograph.dataclass import dataclass
 from monograph.frontends.onnx.converters.control import (
     apply_declare,
     boundary_type,
+    dim_of_operand,
     first_rows,
-    known_dim,
-    ranked_scalar,
     run,
     scalar,
+    to_scalar,
 )
 from monograph.frontends.onnx.converters.loop_appends import stack_appended
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
@@ -65,12 +65,12 @@ MOST_ROWS = 2**14  # steps that a while has room for, each of which passes over 
 def loop(node: OnnxNode) -> Sequence[Value]:
     """A body run so many times, or for as long as it says."""
     node.inputs = tuple(
-        value if value is None or k > 1 else ranked_scalar(node, value)
+        value if value is None or k > 1 else to_scalar(node, value)
         for k, value in enumerate(node.inputs)
     )
     _check_body(node)
-    made = stack_appended(node, _converted)
-    return _converted(node) if made is None else made
+    made = stack_appended(node, _convert)
+    return _convert(node) if made is None else made
 
 
 def _check_body(node: OnnxNode) -> None:
@@ -90,13 +90,13 @@ def _check_body(node: OnnxNode) -> None:
         )
 
 
-def _converted(node: OnnxNode) -> Sequence[Value]:
+def _convert(node: OnnxNode) -> Sequence[Value]:
     """A loop as a ``scan`` if it can be one, or else as a ``while``."""
     initial = [node.input(index) for index in range(2, len(node.inputs))]
     body = node.graph("body")
     start = node.constant(1)
     goes_on = node.optional(1) is None or (start is not None and bool(start.reshape(())))
-    trips = known_dim(node, 0)
+    trips = dim_of_operand(node, 0)
     if trips is not None and goes_on and not (isinstance(trips, int) and trips > MOST_STEPS):
         made = _as_scan(node, initial, trips)
         if made is not None:
@@ -209,10 +209,12 @@ class _Loop:
     def _types(self) -> list[tuple[str, ValueType]]:
         pairs = zip(self.initial, self.carries, strict=True)
         carried = [(value.name, carry.boundary) for value, carry in pairs]
-        collected = [(f"stacked{index}", self._collected(index)) for index in range(self.stacked)]
+        collected = [
+            (f"stacked{index}", self._stacked_type(index)) for index in range(self.stacked)
+        ]
         return [("index", INDEX), ("goes_on", FLAG), *carried, *collected]
 
-    def _collected(self, index: int) -> ValueType:
+    def _stacked_type(self, index: int) -> ValueType:
         """The type that holds a stacked result of all steps so far."""
         rows = self._rows(index)
         return self._sequence(index) if rows is None else rows
@@ -222,7 +224,7 @@ class _Loop:
         element = self.elements[index] if self.elements else None
         if self.room is None or not isinstance(element, TensorType) or element.dtype is string:
             return None
-        if self._known_outside(element) != element:
+        if self._rename_inner_symbols(element) != element:
             return None
         return element.with_shape((self.room, *element.shape))
 
@@ -249,7 +251,7 @@ class _Loop:
         self.returned = [output.type for output in outputs[: len(self.initial)]]
         fits = self._note_elements([output.type for output in outputs[len(self.initial) :]])
         handed = [
-            self._handed(output, carry)
+            self._cast_carry(output, carry)
             for output, carry in zip(outputs, self.carries, strict=False)
         ]
         parts = zip(arguments[end:], outputs[len(self.initial) :], strict=True)
@@ -275,7 +277,7 @@ class _Loop:
         self.elements = types
         return known
 
-    def _handed(self, output: Value, carry: _Carry) -> Value:
+    def _cast_carry(self, output: Value, carry: _Carry) -> Value:
         """What the body returned, under the type that the loop hands on, if it can have it."""
         boundary = carry.boundary
         wraps = isinstance(boundary, OptionalType) and may_be(output.type, boundary.element)
@@ -359,9 +361,9 @@ class _Loop:
         """The type that a carried value has after the loop."""
         if not isinstance(carry.boundary, UnrankedType) or not isinstance(carry.inside, TensorType):
             return carry.boundary
-        return self._known_outside(carry.inside)
+        return self._rename_inner_symbols(carry.inside)
 
-    def _known_outside(self, type_: TensorType) -> TensorType:
+    def _rename_inner_symbols(self, type_: TensorType) -> TensorType:
         """A type with fresh symbols where its own mean something inside the body only."""
         known_values = (*self.initial, *self.graph.inputs)
         outer = {symbol.name for value in known_values for symbol in symbols_of(value.type)}
@@ -381,7 +383,7 @@ class _Loop:
             if not isinstance(type_, TensorType):
                 stacked.append(apply(ConcatFromSequence(0, size, True), value))
                 continue
-            element = self._known_outside(type_)
+            element = self._rename_inner_symbols(type_)
             op = ConcatFromSequence(0, size, True, element.shape, element.dtype)
             declared = element.with_shape((size, *element.shape))
             stacked.append(apply_declare(apply(op, value), declared))
@@ -390,7 +392,7 @@ class _Loop:
 
 def _room(node: OnnxNode) -> Dim | None:
     """How many steps there are at most; None if that is not known, or too many to make room for."""
-    trips = known_dim(node, 0)
+    trips = dim_of_operand(node, 0)
     if trips is None or node.scope.depth or (isinstance(trips, int) and trips > MOST_ROWS):
         return None
     return dim_max(trips, 0)

@@ -50,7 +50,7 @@ def stack_appended(
         initial = node.input(2 + number)
         if not _is_even(stack, initial, sizes):
             return None
-        grown[number] = _joined(initial, stack, append.axis)
+        grown[number] = _append(initial, stack, append.axis)
     carried, others = iter(results[:kept]), results[kept : len(results) - len(appends)]
     return [*(grown[k] if k in grown else next(carried) for k in range(count)), *others]
 
@@ -131,7 +131,7 @@ def _is_even(stack: Value, initial: Value, sizes: set[str]) -> bool:
     return all(symbol.name in sizes for symbol in symbols)
 
 
-def _joined(initial: Value, stack: Value, axis: int) -> Value:
+def _append(initial: Value, stack: Value, axis: int) -> Value:
     """What the loop began with, and after it what each step appended."""
     place = axis + initial.rank if axis < 0 else axis
     steps, *piece = stack.shape

@@ -33,15 +33,15 @@ def gemm(node: OnnxNode) -> Value:
     is_bias = c is None or (c.rank == 1 and c.shape == b.shape[:1] and c.dtype is a.dtype)
     if transposed and alpha == 1.0 and beta == 1.0 and is_bias:
         return apply(linalg.Linear(), a, b, *(() if c is None else (c,)))
-    product = scaled(apply(linalg.Matmul(), a, F.transpose(b) if transposed else b), alpha)
+    product = scale(apply(linalg.Matmul(), a, F.transpose(b) if transposed else b), alpha)
     if c is None or beta == 0.0:
         return product
     if c.dtype is not product.dtype:
         raise node.error("one dtype is needed", found=f"{a.type} and {c.type}")
-    return F.add(product, scaled(c, beta))
+    return F.add(product, scale(c, beta))
 
 
-def scaled(x: Value, factor: float) -> Value:
+def scale(x: Value, factor: float) -> Value:
     """``x`` times a number; integers are rounded towards zero afterwards."""
     if factor == 1.0:
         return x
@@ -68,8 +68,8 @@ def det(node: OnnxNode) -> Value:
 @converter("MatMulInteger")
 def matmul_integer(node: OnnxNode) -> Value:
     """The product of small integers, each less its zero point, in i32."""
-    a = centred(node.input(0), rows(node.optional(2), node.input(0)), i32)
-    b = centred(node.input(1), columns(node.optional(3)), i32)
+    a = subtract_zero_point(node.input(0), rows(node.optional(2), node.input(0)), i32)
+    b = subtract_zero_point(node.input(1), columns(node.optional(3)), i32)
     return F.matmul(a, b)
 
 
@@ -77,17 +77,17 @@ def matmul_integer(node: OnnxNode) -> Value:
 def qlinear_matmul(node: OnnxNode) -> Value:
     """The product of quantized matrices, quantized again."""
     a, b = node.input(0), node.input(3)
-    product = quantized_product(
+    product = multiply_quantized(
         a,
         (rows(node.input(1), a), rows(node.input(2), a)),
         b,
         (columns(node.input(4)), columns(node.input(5))),
     )
     y_scale, y_zero_point = node.input(6), node.input(7)
-    return requantized(product, rows(y_scale, product), rows(y_zero_point, product))
+    return requantize(product, rows(y_scale, product), rows(y_zero_point, product))
 
 
-def quantized_product(
+def multiply_quantized(
     a: Value,
     a_parameters: tuple[Value | None, Value | None],
     b: Value,
@@ -96,13 +96,16 @@ def quantized_product(
     """The real product of quantized matrices; the parameters are (scale, zero point)."""
     (a_scale, a_point), (b_scale, b_point) = a_parameters, b_parameters
     dtype = i32 if a.dtype.is_integer and b.dtype.is_integer else f32
-    product = cast_to(F.matmul(centred(a, a_point, dtype), centred(b, b_point, dtype)), f32)
+    product = cast_to(
+        F.matmul(subtract_zero_point(a, a_point, dtype), subtract_zero_point(b, b_point, dtype)),
+        f32,
+    )
     for scale in (a_scale, b_scale):
         product = product if scale is None else F.multiply(product, cast_to(scale, f32))
     return product
 
 
-def requantized(x: Value, scale: Value | None, zero_point: Value | None) -> Value:
+def requantize(x: Value, scale: Value | None, zero_point: Value | None) -> Value:
     """Real numbers quantized by parameters that broadcast, to the zero point's dtype."""
     assert scale is not None and zero_point is not None
     if scale.rank == 0 and zero_point.rank == 0:
@@ -112,7 +115,7 @@ def requantized(x: Value, scale: Value | None, zero_point: Value | None) -> Valu
     return F.quantize(moved, 1.0, None, zero_point.dtype)
 
 
-def centred(x: Value, zero_point: Value | None, dtype: DType) -> Value:
+def subtract_zero_point(x: Value, zero_point: Value | None, dtype: DType) -> Value:
     """``x`` less its zero point, in a dtype that holds both."""
     wide = cast_to(x, dtype)
     if zero_point is None or is_zero(zero_point):

@@ -35,16 +35,18 @@ def batch_normalization(node: OnnxNode) -> Value | tuple[Value | None, ...]:
     trained = bool(node.integer("training_mode", 0)) or (
         node.opset < 14 and any(node.proto.output[1:])
     )
-    results = _trained(node, x, parameters) if trained else (_normalized(node, x, parameters),)
+    results = (
+        _normalize_batch(node, x, parameters) if trained else (_normalize(node, x, parameters),)
+    )
     return F.reshape(results[0], whole), *results[1:]
 
 
-def _normalized(node: OnnxNode, x: Value, parameters: list[Value]) -> Value:
+def _normalize(node: OnnxNode, x: Value, parameters: list[Value]) -> Value:
     scale, bias, mean, variance = parameters
     return F.batch_norm(x, scale, bias, mean, variance, node.number("epsilon", 1e-5))
 
 
-def _trained(node: OnnxNode, x: Value, parameters: list[Value]) -> tuple[Value, ...]:
+def _normalize_batch(node: OnnxNode, x: Value, parameters: list[Value]) -> tuple[Value, ...]:
     """The result, the running statistics and those of the batch."""
     scale, bias, *running = parameters
     y, *batch = F.batch_norm_training(x, scale, bias, node.number("epsilon", 1e-5))
@@ -103,7 +105,7 @@ def layer_normalized(
 ) -> tuple[Value | None, ...]:
     """The layer norm of ``x``; its mean and the inverse of its deviation where they are wanted."""
     given = [each for each in (scale, bias) if each is not None]
-    inner = [fitted(each, x.shape[axis:]) for each in given]
+    inner = [fit_parameter(each, x.shape[axis:]) for each in given]
     if scale is not None and None not in inner:
         inner_bias = None if bias is None else inner[1]
         y = F.layer_norm(x, inner[0], inner_bias, axis, epsilon)
@@ -116,7 +118,7 @@ def layer_normalized(
     return y, *statistics(x, axis, epsilon, stash_dtype(node))
 
 
-def fitted(parameter: Value, shape: Shape) -> Value | None:
+def fit_parameter(parameter: Value, shape: Shape) -> Value | None:
     """A parameter in exactly this shape; None if it does not merely broadcast to it."""
     if parameter.shape == shape:
         return parameter
@@ -152,7 +154,7 @@ def rms_normalization(node: OnnxNode) -> Value:
 
 def rms_normalized(x: Value, scale: Value, axis: int, epsilon: float) -> Value:
     """``x`` over its root mean square, times a scale that broadcasts to it."""
-    inner = fitted(scale, x.shape[axis:])
+    inner = fit_parameter(scale, x.shape[axis:])
     y = F.rms_norm(x, inner, axis, epsilon)
     return y if inner is not None else F.multiply(y, cast_to(scale, y.dtype))
 

@@ -65,16 +65,16 @@ def _pad(
     for position, axis in enumerate(chosen):
         low[axis], high[axis] = widths[position], widths[len(chosen) + position]
     if mode in BORDERS:
-        return _bordered(node, x, low, high, mode)
+        return _add_borders(node, x, low, high, mode)
     if mode != "constant":
         expected = ", ".join(("constant", *BORDERS))
         raise node.error("an unknown mode", expected=expected, found=mode)
     if isinstance(fill, Value):
-        return _filled(x, low, high, fill)
+        return _fill_borders(x, low, high, fill)
     return F.pad(x, low, high, fill)
 
 
-def _bordered(
+def _add_borders(
     node: OnnxNode, x: Value, low: Sequence[Dim], high: Sequence[Dim], mode: Border
 ) -> Value:
     """Borders of the tensor's own elements, once what is to be cropped is.
@@ -95,7 +95,7 @@ def _bordered(
     return F.pad(x, below, above, mode=mode)
 
 
-def _filled(x: Value, low: Sequence[Dim], high: Sequence[Dim], fill: Value) -> Value:
+def _fill_borders(x: Value, low: Sequence[Dim], high: Sequence[Dim], fill: Value) -> Value:
     """Borders of a value that only the run knows, or that is no number."""
     if x.dtype is string:
         grown = F.pad(x, low, high, mode="edge")

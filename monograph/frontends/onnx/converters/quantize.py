@@ -20,14 +20,14 @@ from monograph.ops.rules import normalize_axis
 def quantize_linear(node: OnnxNode) -> Value:
     """Real numbers divided by a scale, rounded and held within the range of a small dtype."""
     x, scale, zero_point = node.input(0), node.input(1), node.optional(2)
-    dtype = _stored_dtype(node, zero_point)
+    dtype = _storage_dtype(node, zero_point)
     if not x.dtype.is_float:
         x = cast_to(x, f64)
     if not scale.dtype.is_float:
         scale = cast_to(scale, f64)
     axis, block = granularity(node, x, scale)
-    scale = _fitted(scale, axis)
-    zero_point = None if zero_point is None else _fitted(zero_point, axis)
+    scale = _fit_parameter(scale, axis)
+    zero_point = None if zero_point is None else _fit_parameter(zero_point, axis)
     saturates = node.integer("saturate", 1) or dtype.is_integer or dtype.name == "f4e2m1fn"
     if node.integer("precision", 0):
         precision = node.dtype("precision")
@@ -49,8 +49,8 @@ def dequantize_linear(node: OnnxNode) -> Value:
         raise node.error("the zero point has another dtype", found=f"{x.type}, {zero_point.type}")
     dtype = node.dtype("output_dtype") if node.integer("output_dtype", 0) else scale.dtype
     axis, block = granularity(node, x, scale)
-    scale = _fitted(scale, axis)
-    zero_point = None if zero_point is None else _fitted(zero_point, axis)
+    scale = _fit_parameter(scale, axis)
+    zero_point = None if zero_point is None else _fit_parameter(zero_point, axis)
     return F.dequantize(x, scale, zero_point, dtype, axis, block)
 
 
@@ -88,7 +88,7 @@ def granularity(node: OnnxNode, x: Value, scale: Value) -> tuple[int | None, int
     return axis, block
 
 
-def _stored_dtype(node: OnnxNode, zero_point: Value | None) -> DType:
+def _storage_dtype(node: OnnxNode, zero_point: Value | None) -> DType:
     named = node.dtype("output_dtype") if node.integer("output_dtype", 0) else None
     if zero_point is None:
         return named or u8
@@ -99,7 +99,7 @@ def _stored_dtype(node: OnnxNode, zero_point: Value | None) -> DType:
     return zero_point.dtype
 
 
-def _fitted(parameter: Value, axis: int | None) -> Value:
+def _fit_parameter(parameter: Value, axis: int | None) -> Value:
     """A scale or zero point that serves the whole tensor, as the scalar that it is."""
     if axis is not None or parameter.rank == 0:
         return parameter

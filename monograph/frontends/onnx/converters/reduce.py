@@ -24,7 +24,7 @@ from monograph.ops.reduce.extremum import dtype_limit
 from monograph.ops.rules import normalize_axes, normalize_axis
 
 
-def reduced_axes(node: OnnxNode) -> tuple[int, ...]:
+def reduction_axes(node: OnnxNode) -> tuple[int, ...]:
     """The axes that a reduction reduces, normalised."""
     rank = node.input(0).rank
     axes = axes_of(node, 1, 13 if node.op_type == "ReduceSum" else 18)
@@ -36,19 +36,19 @@ def reduced_axes(node: OnnxNode) -> tuple[int, ...]:
 @converter("ReduceSum")
 def reduce_sum(node: OnnxNode) -> Value:
     """The sum along axes."""
-    return apply(Sum(reduced_axes(node), _keeps(node)), node.input(0))
+    return apply(Sum(reduction_axes(node), _keeps(node)), node.input(0))
 
 
 @converter("ReduceProd")
 def reduce_prod(node: OnnxNode) -> Value:
     """The product along axes."""
-    return apply(Prod(reduced_axes(node), _keeps(node)), node.input(0))
+    return apply(Prod(reduction_axes(node), _keeps(node)), node.input(0))
 
 
 @converter("ReduceMax", "ReduceMin")
 def reduce_extremum(node: OnnxNode) -> Value:
     """The largest or smallest element along axes; of none, the dtype's own lowest or highest."""
-    x, axes, keepdims = node.input(0), reduced_axes(node), _keeps(node)
+    x, axes, keepdims = node.input(0), reduction_axes(node), _keeps(node)
     largest = node.op_type == "ReduceMax"
     if any(x.shape[axis] == 0 for axis in axes):
         shape = reduce_shape(node.op_type, x.shape, axes, keepdims)
@@ -74,7 +74,7 @@ def reduce_in_floats(node: OnnxNode) -> Value:
     """Reductions with a division, a root or a logarithm in them."""
     x, reduce = node.input(0), _FLOAT_REDUCTIONS[node.op_type]
     exact = cast_to(x, wide(x.dtype) if x.dtype.is_float else f64)
-    return cast_to(reduce(exact, reduced_axes(node), _keeps(node)), x.dtype)
+    return cast_to(reduce(exact, reduction_axes(node), _keeps(node)), x.dtype)
 
 
 @converter(*_EXACT_REDUCTIONS)
@@ -82,7 +82,7 @@ def reduce_in_numbers(node: OnnxNode) -> Value:
     """Reductions that integers have too."""
     x, reduce = node.input(0), _EXACT_REDUCTIONS[node.op_type]
     exact = cast_to(x, wide(x.dtype))
-    return cast_to(reduce(exact, reduced_axes(node), _keeps(node)), x.dtype)
+    return cast_to(reduce(exact, reduction_axes(node), _keeps(node)), x.dtype)
 
 
 @converter("ArgMax", "ArgMin")

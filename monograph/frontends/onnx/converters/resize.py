@@ -97,7 +97,7 @@ def resize(node: OnnxNode) -> Value:
         scales = _floats(node, 2)
         _check_count(node, len(scales), len(axes))
         rows = zip(axes, scales, regions, strict=True)
-        return _resize(node, method, [_scaled(node, *row) for row in rows])
+        return _resize(node, method, [_scale_axis(node, *row) for row in rows])
     sizes = _sizes(node, axes)
     policy = node.string("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
@@ -110,7 +110,7 @@ def _resize_simply(node: OnnxNode, scales: Sequence[float]) -> Value:
     """Before opset 11: coordinates from the corner; nearest is below, or above in shrinking."""
     mode = node.string("mode", "nearest")
     _check_count(node, len(scales), node.input(0).rank)
-    axes = [_scaled(node, axis, scale) for axis, scale in enumerate(scales)]
+    axes = [_scale_axis(node, axis, scale) for axis, scale in enumerate(scales)]
     growing = [each for each in axes if each.scale is None or each.scale >= 1]
     shrinking = [each for each in axes if each not in growing]
     grown = _resize(node, Method(mode, "asymmetric", "floor"), growing)
@@ -156,7 +156,7 @@ def _regions(node: OnnxNode, count: int, method: Method) -> list[tuple[float, fl
     return list(zip(bounds[:count], bounds[count:], strict=True))
 
 
-def _scaled(
+def _scale_axis(
     node: OnnxNode, axis: int, scale: float, region: tuple[float, float] = (0.0, 1.0)
 ) -> Axis:
     """An axis whose size is a multiple of what it was, rounded down.
@@ -234,7 +234,7 @@ def _interpolate(node: OnnxNode, method: Method, axes: Sequence[Axis], x: Value)
         size, old = _static(node, each.size), _static(node, x.shape[each.axis])
         scale = size / old if each.scale is None else each.scale
         source = _coordinates(node, method, each, np.arange(size, dtype=np.float64), old, scale)
-        x = _sampled(x, each.axis, source, method, scale)
+        x = _sample(x, each.axis, source, method, scale)
         outside = (source < 0) | (source > old - 1)
         if method.coordinates == CROP and outside.any():
             column = outside.reshape(-1, *[1] * (x.rank - 1 - each.axis))
@@ -311,7 +311,7 @@ _ROUND: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _sampled(x: Value, axis: int, source: Array, method: Method, scale: float) -> Value:
+def _sample(x: Value, axis: int, source: Array, method: Method, scale: float) -> Value:
     """The elements at source coordinates along one axis, whose size is known."""
     size = x.tensor.static_shape()[axis]
     if method.mode == "nearest":

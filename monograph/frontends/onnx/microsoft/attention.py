@@ -14,17 +14,17 @@ from monograph import functional as F
 from monograph.frontends.onnx.converters.attention import (
     Heads,
     attend,
-    joined_heads,
+    join_heads,
     masks_joined,
     per_example,
-    rotated,
+    rotate,
     scores_of,
     soft_capped,
     split_heads,
     visible,
-    weighted,
+    weigh_values,
 )
-from monograph.frontends.onnx.converters.matmul import columns, quantized_product
+from monograph.frontends.onnx.converters.matmul import columns, multiply_quantized
 from monograph.frontends.onnx.converters.norm import rms_normalized
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
@@ -48,7 +48,7 @@ def attention(node: OnnxNode) -> tuple[Value | None, ...]:
 @converter("QAttention", domain=DOMAIN)
 def quantized_attention(node: OnnxNode) -> tuple[Value | None, ...]:
     """``Attention`` whose operand and weights are quantized."""
-    product = quantized_product(
+    product = multiply_quantized(
         node.input(0),
         (columns(node.input(3)), columns(node.optional(6))),
         node.input(1),
@@ -78,7 +78,7 @@ def _self_attention(
         past_key, past_value = F.unstack(past, 0)
         key, value = F.concat([past_key, key], 2), F.concat([past_value, value], 2)
     heads = Heads(query, key, value)
-    y = _attended(node, heads, offset, mask, bias)
+    y = _attend(node, heads, offset, mask, bias)
     return y, F.stack([key, value], 0) if node.wants(1) else None
 
 
@@ -94,7 +94,7 @@ def multi_head_attention(node: OnnxNode) -> tuple[Value | None, ...]:
         offset = past_key.shape[2]
         key, value = F.concat([past_key, heads.key], 2), F.concat([past_value, heads.value], 2)
         heads = Heads(heads.query, key, value)
-    y = _attended(node, heads, offset, node.optional(4), node.optional(5))
+    y = _attend(node, heads, offset, node.optional(4), node.optional(5))
     return y, heads.key, heads.value
 
 
@@ -126,7 +126,7 @@ def _multi_heads(node: OnnxNode) -> Heads:
     )
 
 
-def _attended(
+def _attend(
     node: OnnxNode, heads: Heads, offset: Dim, mask: Value | None, bias: Value | None
 ) -> Value:
     """Attention under a padding mask and a bias, as [batch, sequence, hidden]."""
@@ -139,7 +139,7 @@ def _attended(
         total = masks_joined(total, visible(heads.lengths, offset, None, 0))
         causal = False
     scale = _scale(node)
-    return joined_heads(attend(heads, total, causal=causal, scale=scale))
+    return join_heads(attend(heads, total, causal=causal, scale=scale))
 
 
 def _scale(node: OnnxNode) -> float | None:
@@ -186,8 +186,8 @@ def rotary_embedding(node: OnnxNode) -> Value:
     if positions.rank == 1:
         length = F.iota((1, heads.shape[2]), 1, i64)
         positions = F.add(length, F.reshape(positions, (1, 1)))
-    turned = _turned(node, heads, positions, cosines, sines, "interleaved", width)
-    return turned if x.rank == 4 else joined_heads(turned)
+    turned = _rotate_heads(node, heads, positions, cosines, sines, "interleaved", width)
+    return turned if x.rank == 4 else join_heads(turned)
 
 
 @converter("MRotaryEmbedding", domain=DOMAIN)
@@ -201,8 +201,8 @@ def multimodal_rotary_embedding(node: OnnxNode) -> Value:
     chosen = _streams(node, node.ints("mrope_section"))
     angles = [_by_stream(each, positions, chosen) for each in (cosines, sines)]
     interleaved = bool(node.integer("interleaved", 0))
-    turned = rotated(heads, *angles, interleaved=interleaved, width=2 * len(chosen))
-    return turned if x.rank == 4 else joined_heads(turned)
+    turned = rotate(heads, *angles, interleaved=interleaved, width=2 * len(chosen))
+    return turned if x.rank == 4 else join_heads(turned)
 
 
 def _streams(node: OnnxNode, sections: tuple[int, ...]) -> list[int]:
@@ -236,7 +236,7 @@ def _rotary_heads(node: OnnxNode, x: Value, cosines: Value, width: int) -> int:
     return hidden // (2 * half)
 
 
-def _turned(
+def _rotate_heads(
     node: OnnxNode,
     heads: Value,
     positions: Value,
@@ -249,7 +249,7 @@ def _turned(
     half = cosines.shape[1]
     known = width or (2 * half if isinstance(half, int) else None)
     angles = (F.unsqueeze(F.take(each, positions, 0), 1) for each in (cosines, sines))
-    return rotated(
+    return rotate(
         heads, *angles, interleaved=bool(node.integer(interleaved, 0)), width=known or None
     )
 
@@ -263,19 +263,19 @@ def group_query_attention(node: OnnxNode) -> tuple[Value | None, ...]:
     middle. Where all queries are new (a prompt), no key lies before them.
     """
     _refuse_quantized_cache(node)
-    heads = _grouped_heads(node)
+    heads = _read_grouped_heads(node)
     queries = heads.query.shape[2]
     longest = most_keys(node, heads)
     before = keys_before(node, queries, longest)
     if node.integer("do_rotary", 0):
-        heads = _turned_heads(node, heads, before)
+        heads = _rotate_queries_and_keys(node, heads, before)
     past_key, past_value = node.optional(3), node.optional(4)
     key, value = (
-        _written(past, fresh, before, longest)
+        _write_cache(past, fresh, before, longest)
         for past, fresh in ((past_key, heads.key), (past_value, heads.value))
     )
     filled = Heads(heads.query, key, value)
-    return joined_heads(_grouped(node, filled, before)), key, value
+    return join_heads(_attend_in_groups(node, filled, before)), key, value
 
 
 def _refuse_quantized_cache(node: OnnxNode) -> None:
@@ -284,7 +284,7 @@ def _refuse_quantized_cache(node: OnnxNode) -> None:
         raise node.error("a quantized or sliding cache is not supported")
 
 
-def _grouped_heads(node: OnnxNode) -> Heads:
+def _read_grouped_heads(node: OnnxNode) -> Heads:
     """Query, key and value by heads, from three operands or one; normalised if there are norms."""
     count, shared = node.integer("num_heads"), node.integer("kv_num_heads")
     query, key, value = node.input(0), node.optional(1), node.optional(2)
@@ -329,19 +329,19 @@ def keys_before(node: OnnxNode, queries: Dim, longest: Dim) -> Value:
     return F.where(prompt, 0, before)
 
 
-def _turned_heads(node: OnnxNode, heads: Heads, before: Value) -> Heads:
+def _rotate_queries_and_keys(node: OnnxNode, heads: Heads, before: Value) -> Heads:
     cosines, sines, positions = node.input(7), node.input(8), node.optional(9)
     if positions is None:
         steps = F.iota((1, heads.query.shape[2]), 1, i64)
         positions = F.add(F.reshape(before, (-1, 1)), steps)
     query, key = (
-        _turned(node, each, positions, cosines, sines, "rotary_interleaved")
+        _rotate_heads(node, each, positions, cosines, sines, "rotary_interleaved")
         for each in (heads.query, heads.key)
     )
     return Heads(query, key, heads.value)
 
 
-def _written(past: Value | None, fresh: Value, before: Value, longest: Dim) -> Value:
+def _write_cache(past: Value | None, fresh: Value, before: Value, longest: Dim) -> Value:
     """The cache with the new elements in place: [batch, heads, length, depth]."""
     batch, _, queries, _ = fresh.shape
     empty = past is None or past.shape[2] == 0
@@ -361,7 +361,7 @@ def _written(past: Value | None, fresh: Value, before: Value, longest: Dim) -> V
     return F.put_along_axis(cache, places, cast_to(fresh, cache.dtype), 2)
 
 
-def _grouped(node: OnnxNode, heads: Heads, before: Value) -> Value:
+def _attend_in_groups(node: OnnxNode, heads: Heads, before: Value) -> Value:
     """Attention of each query to the keys up to its own place, in a window if there is one."""
     window = node.integer("local_window_size", -1)
     causal = bool(node.integer("causal", 1))
@@ -385,7 +385,7 @@ def _grouped(node: OnnxNode, heads: Heads, before: Value) -> Value:
         shares = F.softmax(scores, -1, "zeros")
     else:
         shares = _sinking_softmax(scores, sink)
-    return cast_to(weighted(shares, heads.value), heads.query.dtype)
+    return cast_to(weigh_values(shares, heads.value), heads.query.dtype)
 
 
 def _long_bias(bias: Value, keys: Dim) -> Value:

@@ -6,7 +6,7 @@ from monograph import functional as F
 from monograph.frontends.onnx.converters.attention import (
     Heads,
     attend,
-    joined_heads,
+    join_heads,
     masks_joined,
     split_heads,
 )
@@ -61,4 +61,4 @@ def _in_buffer(node: OnnxNode, query: Value, key: Value, value: Value) -> tuple[
         bias = F.pad(bias, (0, 0, 0, 0), (0, 0, 0, longest - bias.shape[3]))
     scale = node.number("scale", 0.0) or None
     heads = Heads(split_heads(query, count), keys, values)
-    return joined_heads(attend(heads, masks_joined(bias, seen), scale=scale)), keys, values
+    return join_heads(attend(heads, masks_joined(bias, seen), scale=scale)), keys, values

@@ -40,7 +40,7 @@ def gemm_fast_gelu(node: OnnxNode) -> Value:
 @converter("GroupNorm", domain=DOMAIN)
 def group_norm(node: OnnxNode) -> Value:
     """Groups of channels by their own statistics, with the channels last by default."""
-    return _normalized(node, node.input(0))
+    return _normalize(node, node.input(0))
 
 
 @converter("SkipGroupNorm", domain=DOMAIN)
@@ -53,10 +53,10 @@ def skip_group_norm(node: OnnxNode) -> tuple[Value, Value]:
     if bias is not None:
         by_channel = bias if node.integer("channels_last", 1) else F.unsqueeze(bias, (1, 2))
         total = F.add(total, by_channel)
-    return _normalized(node, total), total
+    return _normalize(node, total), total
 
 
-def _normalized(node: OnnxNode, x: Value) -> Value:
+def _normalize(node: OnnxNode, x: Value) -> Value:
     last = bool(node.integer("channels_last", 1))
     first = F.moveaxis(x, x.rank - 1, 1) if last else x
     scale, bias = (cast_to(node.input(index), x.dtype) for index in (1, 2))

@@ -20,10 +20,10 @@ def quantized_embed_layer_normalization(node: OnnxNode) -> tuple[Value, Value]:
     """Quantized embeddings of words, positions and segments, added and normalised."""
     words, segments = node.input(0), node.optional(1)
     places = F.iota((words.shape[1],), 0, i64)
-    total = F.add(_embedded(node, 2, words), _embedded(node, 3, places))
+    total = F.add(_embed(node, 2, words), _embed(node, 3, places))
     if segments is not None:
-        total = F.add(total, _embedded(node, 4, segments))
-    scale, bias = (_dequantized(node, index, node.input(index)) for index in (5, 6))
+        total = F.add(total, _embed(node, 4, segments))
+    scale, bias = (_dequantize(node, index, node.input(index)) for index in (5, 6))
     y = F.layer_norm(total, scale, bias, -1, node.number("epsilon", SKIP_EPSILON))
     mask = node.optional(7)
     if mask is None:
@@ -31,12 +31,12 @@ def quantized_embed_layer_normalization(node: OnnxNode) -> tuple[Value, Value]:
     return y, cast_to(F.sum(cast_to(F.equal(mask, 1), i32), 1), i32)
 
 
-def _embedded(node: OnnxNode, index: int, rows: Value) -> Value:
+def _embed(node: OnnxNode, index: int, rows: Value) -> Value:
     """The rows of quantized table ``index``."""
-    return _dequantized(node, index, F.take(node.input(index), cast_to(rows, i64), 0))
+    return _dequantize(node, index, F.take(node.input(index), cast_to(rows, i64), 0))
 
 
-def _dequantized(node: OnnxNode, index: int, stored: Value) -> Value:
+def _dequantize(node: OnnxNode, index: int, stored: Value) -> Value:
     """Numbers by the scale and zero point of table ``index``, which stand 6 and 11 after it."""
     scale, zero = (F.reshape(node.input(index + offset), ()) for offset in (6, 11))
     return F.dequantize(stored, scale, zero)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from monograph import functional as F
 from monograph.dataclass import dataclass
-from monograph.frontends.onnx.microsoft.quantize import unpacked
+from monograph.frontends.onnx.microsoft.quantize import unpack_bits
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to
@@ -41,7 +41,7 @@ def mixture_of_experts(node: OnnxNode) -> Value:
         None if node.optional(index) is None else Layer(node.input(index), node.optional(index + 1))
         for index in (2, 4, 6)
     ]
-    return _mixed(node, layers, None)
+    return _mix(node, layers, None)
 
 
 @converter("QMoE", domain=DOMAIN)
@@ -49,11 +49,11 @@ def quantized_mixture_of_experts(node: OnnxNode) -> Value:
     """``MoE`` whose weights have a few bits."""
     if node.string("quant_type", "int") != "int":
         raise node.error("only integers are supported", found=node.string("quant_type"))
-    layers = [_quantized_layer(node, which) for which in range(3)]
-    return _mixed(node, layers, node.optional(14))
+    layers = [_read_quantized_layer(node, which) for which in range(3)]
+    return _mix(node, layers, node.optional(14))
 
 
-def _quantized_layer(node: OnnxNode, which: int) -> Layer | None:
+def _read_quantized_layer(node: OnnxNode, which: int) -> Layer | None:
     """One of three layers: its weights, scales and bias, and its zero points further on."""
     packed, scales, bias = (node.optional(2 + 3 * which + offset) for offset in range(3))
     if packed is None or scales is None:
@@ -77,7 +77,7 @@ def _quantized_layer(node: OnnxNode, which: int) -> Layer | None:
 
 def _numbers(node: OnnxNode, packed: Value, bits: int) -> Value:
     """[..., bytes] as [..., numbers], in f32."""
-    flat = unpacked(node, F.reshape(packed, (-1, packed.shape[-1])), bits)
+    flat = unpack_bits(node, F.reshape(packed, (-1, packed.shape[-1])), bits)
     return cast_to(F.reshape(flat, (*packed.shape[:-1], flat.shape[1])), f32)
 
 
@@ -89,7 +89,7 @@ def _zeros(node: OnnxNode, given: Value, bits: int, outputs: Dim, blocks: Dim) -
     return cut if given.rank == 3 else F.unsqueeze(cut, 2)
 
 
-def _mixed(node: OnnxNode, layers: list[Layer | None], weights: Value | None) -> Value:
+def _mix(node: OnnxNode, layers: list[Layer | None], weights: Value | None) -> Value:
     x, scores = node.input(0), node.input(1)
     first, second, third = layers
     if first is None or second is None:
@@ -97,7 +97,7 @@ def _mixed(node: OnnxNode, layers: list[Layer | None], weights: Value | None) ->
     if node.integer("use_sparse_mixer", 0):
         raise node.error("the sparse mixer is not supported")
     tokens = F.reshape(x, (1, -1, x.shape[-1]))
-    hidden = _activated(node, first, third, tokens)
+    hidden = _activate(node, first, third, tokens)
     made = cast_to(second.apply(hidden), f32)  # [experts, tokens, hidden]
     shares = _shares(node, cast_to(scores, f32), None if weights is None else cast_to(weights, f32))
     total = F.sum(F.multiply(made, F.unsqueeze(F.transpose(shares), 2)), 0)
@@ -122,12 +122,12 @@ def _shares(node: OnnxNode, scores: Value, weights: Value | None) -> Value:
     return F.put_along_axis(F.zeros_like(scores), chosen, parts, 1)
 
 
-def _activated(node: OnnxNode, first: Layer, third: Layer | None, x: Value) -> Value:
+def _activate(node: OnnxNode, first: Layer, third: Layer | None, x: Value) -> Value:
     """The hidden layer of every expert."""
     kind = node.string("activation_type", "relu")
     made = first.apply(x)
     if kind == "swiglu":
-        return _gated(node, *_gate_and_value(node, made, third, x))
+        return _gate(node, *_gate_and_value(node, made, third, x))
     functions: dict[str, Callable[[Value], Value]] = {
         "relu": F.relu,
         "gelu": lambda each: F.gelu(each, "tanh"),
@@ -157,7 +157,7 @@ def _gate_and_value(
     return gate, value
 
 
-def _gated(node: OnnxNode, gate: Value, value: Value) -> Value:
+def _gate(node: OnnxNode, gate: Value, value: Value) -> Value:
     """G * sigmoid(alpha * G) * (L + beta), both held within a limit."""
     limit = node.number("swiglu_limit", float("inf"))
     alpha, beta = node.number("activation_alpha", 1.0), node.number("activation_beta", 0.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.attention import swished
-from monograph.frontends.onnx.converters.conv import convolved
-from monograph.frontends.onnx.converters.matmul import gemm, scaled
+from monograph.frontends.onnx.converters.attention import apply_swish
+from monograph.frontends.onnx.converters.conv import convolve
+from monograph.frontends.onnx.converters.matmul import gemm, scale
 from monograph.frontends.onnx.converters.norm import (
     layer_normalized,
     rms_normalized,
@@ -115,10 +115,10 @@ def fast_gelu(node: OnnxNode) -> Value:
 @converter("QuickGelu", domain=DOMAIN)
 def quick_gelu(node: OnnxNode) -> Value:
     """x * sigmoid(alpha * x)."""
-    return swished(node.input(0), node.number("alpha", 1.702))
+    return apply_swish(node.input(0), node.number("alpha", 1.702))
 
 
-def activated(node: OnnxNode, x: Value, name: str, parameters: tuple[float, ...]) -> Value:
+def activate(node: OnnxNode, x: Value, name: str, parameters: tuple[float, ...]) -> Value:
     """The function that a fused op applies to its result."""
     functions: dict[str, Callable[..., Value]] = {
         "": lambda: x,
@@ -144,17 +144,17 @@ def activated(node: OnnxNode, x: Value, name: str, parameters: tuple[float, ...]
 def fused_matmul(node: OnnxNode) -> Value:
     """A product of transposed matrices, times a number."""
     a, b = (
-        _transposed(
+        _transpose_batch(
             node.input(index),
             last_two=bool(node.integer(f"trans{side}", 0)),
             batch=bool(node.integer(f"transBatch{side}", 0)),
         )
         for index, side in enumerate("AB")
     )
-    return scaled(F.matmul(a, b), node.number("alpha", 1.0))
+    return scale(F.matmul(a, b), node.number("alpha", 1.0))
 
 
-def _transposed(x: Value, *, last_two: bool, batch: bool) -> Value:
+def _transpose_batch(x: Value, *, last_two: bool, batch: bool) -> Value:
     """``x`` with its first axis moved behind the batch axes, and its last two swapped."""
     if batch and x.rank >= 3:
         x = F.moveaxis(x, 0, x.rank - 2)
@@ -168,26 +168,26 @@ def fused_gemm(node: OnnxNode) -> Value:
     assert isinstance(product, Value)
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     parameters = tuple(node.number(name) for name in names if node.has(name))
-    return activated(node, product, node.string("activation", ""), parameters)
+    return activate(node, product, node.string("activation", ""), parameters)
 
 
 @converter("FusedConv", domain=DOMAIN)
 def fused_conv(node: OnnxNode) -> Value:
     """A convolution, plus another tensor, with a function at its end."""
-    y = convolved(node, node.input(0), node.input(1), node.optional(2))
+    y = convolve(node, node.input(0), node.input(1), node.optional(2))
     added = node.optional(3)
     y = y if added is None else F.add(y, added)
     parameters = node.floats("activation_params", ())
-    return activated(node, y, node.string("activation", ""), parameters)
+    return activate(node, y, node.string("activation", ""), parameters)
 
 
 @converter("NhwcConv", "NhwcFusedConv", domain=DOMAIN)
 def nhwc_conv(node: OnnxNode) -> Value:
     """A convolution over [batch, ..., channels]; the weights are as ever."""
     x = node.input(0)
-    y = convolved(node, F.moveaxis(x, x.rank - 1, 1), node.input(1), node.optional(2))
+    y = convolve(node, F.moveaxis(x, x.rank - 1, 1), node.input(1), node.optional(2))
     y = F.moveaxis(y, 1, y.rank - 1)
     added = node.optional(3)
     y = y if added is None else F.add(y, added)
     parameters = node.floats("activation_params", ())
-    return activated(node, y, node.string("activation", ""), parameters)
+    return activate(node, y, node.string("activation", ""), parameters)

@@ -132,9 +132,7 @@ def engram_gate(node: OnnxNode) -> tuple[Value | None, ...]:
     key, query, value, key_scale, query_scale = (cast_to(node.input(at), f32) for at in range(5))
     epsilon, hidden = node.number("epsilon", 1e-5), key.shape[3]
     agreement = F.sum(
-        F.multiply(
-            _scaled_norm(key, key_scale, epsilon), _scaled_norm(query, query_scale, epsilon)
-        ),
+        F.multiply(_rms_norm(key, key_scale, epsilon), _rms_norm(query, query_scale, epsilon)),
         3,
         keepdims=True,
     )
@@ -144,11 +142,11 @@ def engram_gate(node: OnnxNode) -> tuple[Value | None, ...]:
     dtype, scale = node.input(0).dtype, node.optional(5)
     if scale is None or not node.wants(1):
         return cast_to(gated, dtype), None
-    normed = _scaled_norm(gated, cast_to(scale, f32), epsilon)
+    normed = _rms_norm(gated, cast_to(scale, f32), epsilon)
     return cast_to(gated, dtype), cast_to(normed, dtype)
 
 
-def _scaled_norm(x: Value, scale: Value, epsilon: float) -> Value:
+def _rms_norm(x: Value, scale: Value, epsilon: float) -> Value:
     """The root-mean-square norm of the last axis, with a scale for each branch."""
     squares = F.mean(F.square(x), -1, keepdims=True)
     return F.multiply(F.multiply(x, F.rsqrt(F.add(squares, epsilon))), scale)

@@ -65,7 +65,7 @@ def crop_and_resize(node: OnnxNode) -> Value:
     inside = []
     for axis, (first, last) in ((2, (top, bottom)), (3, (left, right))):
         places = _places(first, last, sizes[axis - 2], x.shape[axis])
-        y = _sampled(y, places, axis, mode == "nearest")
+        y = _sample(y, places, axis, mode == "nearest")
         within = F.logical_and(
             F.greater_equal(places, 0.0), F.less_equal(places, _last(x, axis, places))
         )
@@ -90,17 +90,17 @@ def _last(x: Value, axis: int, like: Value) -> Value:
     return cast_to(F.dim(x.shape[axis] - 1), like.dtype)
 
 
-def _sampled(x: Value, places: Value, axis: int, nearest: bool) -> Value:
+def _sample(x: Value, places: Value, axis: int, nearest: bool) -> Value:
     """Elements of ``x`` [boxes, channels, height, width] at real places along an axis."""
     if nearest:
-        return _taken(x, F.floor(F.add(places, 0.5)), axis)
+        return _take_clamped(x, F.floor(F.add(places, 0.5)), axis)
     below = F.floor(places)
     share = F.unsqueeze(F.subtract(places, below), (1, 5 - axis))
-    low, high = _taken(x, below, axis), _taken(x, F.ceil(places), axis)
+    low, high = _take_clamped(x, below, axis), _take_clamped(x, F.ceil(places), axis)
     return F.add(low, F.multiply(F.subtract(high, low), share))
 
 
-def _taken(x: Value, places: Value, axis: int) -> Value:
+def _take_clamped(x: Value, places: Value, axis: int) -> Value:
     """Elements at whole places along an axis, those outside held at its ends."""
     held = F.minimum(F.maximum(places, 0.0), _last(x, axis, places))
     shape = list(x.shape)

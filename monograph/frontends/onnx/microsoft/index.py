@@ -120,7 +120,7 @@ def n_gram_repeat_block(node: OnnxNode) -> Value:
 def bifurcation_detector(node: OnnxNode) -> tuple[Value, Value]:
     """Tokens with those of a prediction up to its first miss, and where the source goes on."""
     types = [TensorType(i64, (node.fresh("tokens"),)), TensorType(i64, (1,))]
-    operands = [_known(node, index, types) for index in range(len(node.inputs))]
+    operands = [_read_constant(node, index, types) for index in range(len(node.inputs))]
     source, tokens, start = operands[:3]
     assert source is not None and tokens is not None and start is not None
     predicted = operands[3] if len(operands) > 3 else None
@@ -136,7 +136,7 @@ def bifurcation_detector(node: OnnxNode) -> tuple[Value, Value]:
     return graph.add_constant(tokens, i64), graph.add_constant(np.array([place]), i64)
 
 
-def _known(node: OnnxNode, index: int, types: list[TensorType]) -> Array | None:
+def _read_constant(node: OnnxNode, index: int, types: list[TensorType]) -> Array | None:
     if node.optional(index) is None:
         return None
     found = node.constant(index)
@@ -239,9 +239,9 @@ def murmur_hash(node: OnnxNode) -> Value:
     words = _words(x)
     state = F.full(x.shape, node.integer("seed", 0) % 2**32, u32)
     for word in words:
-        mixed = _rotated(F.multiply(word, _u32(0xCC9E2D51)), 15)
+        mixed = _rotate_axes(F.multiply(word, _u32(0xCC9E2D51)), 15)
         state = F.bitwise_xor(state, F.multiply(mixed, _u32(0x1B873593)))
-        state = F.add(F.multiply(_rotated(state, 13), _u32(5)), _u32(0xE6546B64))
+        state = F.add(F.multiply(_rotate_axes(state, 13), _u32(5)), _u32(0xE6546B64))
     state = F.bitwise_xor(state, _u32(4 * len(words)))
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         state = F.multiply(F.bitwise_xor(state, F.shift_right(state, _u32(shift))), _u32(factor))
@@ -263,7 +263,7 @@ def _as_bits(x: Value, dtype: DType) -> Value:
     return x if x.dtype is dtype else F.bitcast(x, dtype)
 
 
-def _rotated(x: Value, count: int) -> Value:
+def _rotate_axes(x: Value, count: int) -> Value:
     return F.bitwise_or(F.shift_left(x, _u32(count)), F.shift_right(x, _u32(32 - count)))
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from monograph import functional as F
 from monograph.frontends.onnx.converters.conv import quantized_conv
 from monograph.frontends.onnx.converters.matmul import (
-    centred,
     columns,
-    quantized_product,
+    multiply_quantized,
     rows,
+    subtract_zero_point,
 )
 from monograph.frontends.onnx.converters.pool import average_pooled
 from monograph.frontends.onnx.converters.quantize import dynamic_quantize
@@ -42,7 +42,7 @@ def real(node: OnnxNode, index: int) -> Value:
     return F.dequantize(stored, _one(scale), None if zero is None else _one(zero))
 
 
-def stored(node: OnnxNode, x: Value, index: int, like: Value) -> Value:
+def quantize_operand(node: OnnxNode, x: Value, index: int, like: Value) -> Value:
     """``x`` by the scale that is operand ``index`` and the zero point after it."""
     zero = node.optional(index + 1)
     dtype = like.dtype if zero is None else zero.dtype
@@ -63,7 +63,7 @@ _BINARY: dict[str, Callable[[Value, Value], Value]] = {
 def qlinear_binary(node: OnnxNode) -> Value:
     """Arithmetic on two quantized tensors."""
     made = _BINARY[node.op_type](real(node, 0), real(node, 3))
-    return stored(node, made, 6, node.input(0))
+    return quantize_operand(node, made, 6, node.input(0))
 
 
 @converter("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", domain=DOMAIN)
@@ -76,7 +76,7 @@ def qlinear_unary(node: OnnxNode) -> Value:
         y = F.leaky_relu(x, node.number("alpha", 0.01))
     else:
         y = _softmax(node, x)
-    return stored(node, y, 3, node.input(0))
+    return quantize_operand(node, y, 3, node.input(0))
 
 
 def _softmax(node: OnnxNode, x: Value) -> Value:
@@ -94,7 +94,7 @@ def qlinear_average_pool(node: OnnxNode) -> Value:
     x = F.moveaxis(x, x.rank - 1, 1) if last else x
     whole = node.op_type == "QLinearGlobalAveragePool"
     y = F.global_avg_pool(x) if whole else average_pooled(node, x)
-    return stored(node, F.moveaxis(y, 1, y.rank - 1) if last else y, 3, node.input(0))
+    return quantize_operand(node, F.moveaxis(y, 1, y.rank - 1) if last else y, 3, node.input(0))
 
 
 @converter("QLinearReduceMean", domain=DOMAIN)
@@ -102,21 +102,21 @@ def qlinear_reduce_mean(node: OnnxNode) -> Value:
     """The mean of a quantized tensor along axes."""
     keepdims = bool(node.integer("keepdims", 1))
     mean = F.mean(real(node, 0), node.ints("axes", ()) or None, keepdims)
-    return stored(node, mean, 3, node.input(0))
+    return quantize_operand(node, mean, 3, node.input(0))
 
 
 @converter("QLinearConcat", domain=DOMAIN)
 def qlinear_concat(node: OnnxNode) -> Value:
     """Quantized tensors, each with a scale and a zero point, one after the other."""
     parts = [real(node, index) for index in range(2, len(node.inputs), 3)]
-    return stored(node, F.concat(parts, node.integer("axis")), 0, node.input(2))
+    return quantize_operand(node, F.concat(parts, node.integer("axis")), 0, node.input(2))
 
 
 @converter("QLinearWhere", domain=DOMAIN)
 def qlinear_where(node: OnnxNode) -> Value:
     """Elements of one quantized tensor or the other."""
     chosen = F.where(node.input(0), real(node, 1), real(node, 4))
-    return stored(node, chosen, 7, node.input(1))
+    return quantize_operand(node, chosen, 7, node.input(1))
 
 
 @converter("QLinearConv", domain=DOMAIN)
@@ -139,7 +139,8 @@ def qgemm(node: OnnxNode) -> Value:
     a = F.transpose(a) if node.integer("transA", 0) else a
     b = F.transpose(b) if node.integer("transB", 0) else b
     product = F.matmul(
-        centred(a, _one(node.input(2)), i32), centred(b, columns(node.input(5)), i32)
+        subtract_zero_point(a, _one(node.input(2)), i32),
+        subtract_zero_point(b, columns(node.input(5)), i32),
     )
     added = node.optional(6)
     if added is not None:
@@ -148,7 +149,7 @@ def qgemm(node: OnnxNode) -> Value:
     by_column = columns(node.input(4))
     assert by_column is not None
     total = F.multiply(cast_to(product, scale.dtype), F.multiply(scale, by_column))
-    return total if node.optional(7) is None else stored(node, total, 7, a)
+    return total if node.optional(7) is None else quantize_operand(node, total, 7, a)
 
 
 @converter("DynamicQuantizeMatMul", domain=DOMAIN)
@@ -156,7 +157,7 @@ def dynamic_quantize_matmul(node: OnnxNode) -> Value:
     """A product with quantized weights, for which the other operand is quantized as it comes."""
     a, scale, zero = dynamic_quantize(node.input(0))
     weights = (columns(node.input(2)), columns(node.optional(3)))
-    product = quantized_product(a, (scale, zero), node.input(1), weights)
+    product = multiply_quantized(a, (scale, zero), node.input(1), weights)
     return _with_bias(product, node.optional(4))
 
 
@@ -166,7 +167,7 @@ def matmul_integer_to_float(node: OnnxNode) -> Value:
     a, b = node.input(0), node.input(1)
     left = (rows(node.input(2), a), rows(node.optional(4), a))
     right = (columns(node.input(3)), columns(node.optional(5)))
-    product = cast_to(quantized_product(a, left, b, right), node.input(2).dtype)
+    product = cast_to(multiply_quantized(a, left, b, right), node.input(2).dtype)
     return _with_bias(product, node.optional(6))
 
 
@@ -197,9 +198,9 @@ def matmul_n_bits(node: OnnxNode) -> Value:
     if node.integer("accuracy_level", 0) == INT8_ACCURACY_LEVEL and _has_whole_blocks(
         node, inputs, block, bits
     ):
-        return _blocked_linear(node, inputs, outputs, block, bits)
+        return _multiply_blocks(node, inputs, outputs, block, bits)
     packed = F.reshape(node.input(1), (outputs, -1))
-    numbers = F.reshape(unpacked(node, packed, bits), (outputs, blocks, block))
+    numbers = F.reshape(unpack_bits(node, packed, bits), (outputs, blocks, block))
     zero = _zero_points(node, bits, (outputs, blocks))
     scales = F.reshape(cast_to(node.input(2), f32), (outputs, blocks, 1))
     groups = node.optional(4)
@@ -223,7 +224,7 @@ def _has_whole_blocks(node: OnnxNode, inputs: int, block: int, bits: int) -> boo
     return is_whole and given and known and node.optional(4) is None
 
 
-def _blocked_linear(node: OnnxNode, inputs: int, outputs: int, block: int, bits: int) -> Value:
+def _multiply_blocks(node: OnnxNode, inputs: int, outputs: int, block: int, bits: int) -> Value:
     """The product with activations rounded to eight bits, as its accuracy level allows."""
     a, bias, dtype = node.input(0), node.optional(5), dtype_of("u4" if bits == 4 else "u8")
     blocks = inputs // block
@@ -252,12 +253,12 @@ def _zero_points(node: OnnxNode, bits: int, shape: tuple[int, int]) -> float | V
     if given is None:
         return float(2 ** (bits - 1))
     if given.dtype is u8:
-        every = unpacked(node, F.reshape(given, (shape[0], -1)), bits)
+        every = unpack_bits(node, F.reshape(given, (shape[0], -1)), bits)
         given = F.slice(every, (0,), (shape[1],), axes=(1,))
     return F.reshape(cast_to(given, f32), (*shape, 1))
 
 
-def unpacked(node: OnnxNode, packed: Value, bits: int) -> Value:
+def unpack_bits(node: OnnxNode, packed: Value, bits: int) -> Value:
     """The numbers of ``bits`` bits in each row of bytes, low bits first."""
     if bits == 8:
         return packed
@@ -279,11 +280,11 @@ def gather_block_quantized(node: OnnxNode) -> Value:
     table, points = cast_to(data, f32), None if zero is None else cast_to(zero, f32)
     if data.dtype is u8:
         bits = node.integer("bits", 4)
-        table = cast_to(_unpacked_table(node, data, bits), f32)
+        table = cast_to(_unpack_table(node, data, bits), f32)
         points = (
             F.full_like(cast_to(scales, f32), float(2 ** (bits - 1)))
             if zero is None
-            else _unpacked_points(node, zero, bits, scales)
+            else _unpack_zero_points(node, zero, bits, scales)
         )
     size = table.shape[along]
     spread = [
@@ -296,14 +297,14 @@ def gather_block_quantized(node: OnnxNode) -> Value:
     return F.take(whole, cast_to(indices, i64), axis)
 
 
-def _unpacked_table(node: OnnxNode, data: Value, bits: int) -> Value:
+def _unpack_table(node: OnnxNode, data: Value, bits: int) -> Value:
     leading = data.shape[:-1]
     flat = F.reshape(data, (-1, data.shape[-1]))
-    return F.reshape(unpacked(node, flat, bits), (*leading, data.shape[-1] * (8 // bits)))
+    return F.reshape(unpack_bits(node, flat, bits), (*leading, data.shape[-1] * (8 // bits)))
 
 
-def _unpacked_points(node: OnnxNode, zero: Value, bits: int, scales: Value) -> Value:
-    whole = _unpacked_table(node, zero, bits)
+def _unpack_zero_points(node: OnnxNode, zero: Value, bits: int, scales: Value) -> Value:
+    whole = _unpack_table(node, zero, bits)
     last = whole.rank - 1
     return cast_to(F.slice(whole, (0,), (scales.shape[last],), axes=(last,)), f32)
 

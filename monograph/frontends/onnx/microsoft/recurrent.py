@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.matmul import columns, quantized_product
+from monograph.frontends.onnx.converters.matmul import columns, multiply_quantized
 from monograph.frontends.onnx.converters.quantize import dynamic_quantize
 from monograph.frontends.onnx.converters.recurrent import (
     LSTM_FUNCTIONS,
@@ -49,7 +49,7 @@ class QuantizedLayer(Layer):
 def _product(x: Value, weight: Value, weight_scale: Value, weight_point: Value) -> Value:
     quantized, scale, point = dynamic_quantize(x)
     parameters = columns(weight_scale), columns(weight_point)
-    return quantized_product(quantized, (scale, point), weight, parameters)
+    return multiply_quantized(quantized, (scale, point), weight, parameters)
 
 
 def _by_direction(parameter: Value) -> tuple[Value, ...]:

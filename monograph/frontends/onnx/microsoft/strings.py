@@ -43,9 +43,9 @@ def _cutter(node: OnnxNode) -> Callable[[str], list[str]]:
     if expression == "." or separators == ("",):
         return list
     if expression:
-        pattern = _compiled(node, expression)
+        pattern = _compile_pattern(node, expression)
         return lambda text: [found[0] for found in pattern.finditer(text) if found[0]]
-    patterns = [_compiled(node, each) for each in separators]
+    patterns = [_compile_pattern(node, each) for each in separators]
 
     def cut(text: str) -> list[str]:
         parts = [text]
@@ -65,7 +65,7 @@ def _between(separator: re.Pattern[str], text: str) -> list[str]:
     return [part for part in (*parts, text[start:]) if part]
 
 
-def _compiled(node: OnnxNode, expression: str) -> re.Pattern[str]:
+def _compile_pattern(node: OnnxNode, expression: str) -> re.Pattern[str]:
     try:
         return re.compile(expression)
     except re.error as error:

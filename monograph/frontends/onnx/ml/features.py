@@ -23,7 +23,7 @@ from monograph.ops.table_lookup import Translate
 DOMAIN = "ai.onnx.ml"
 
 
-def stored(
+def store_items(
     items: Sequence[Any] | Array | Data, dtype: DType, shape: Sequence[int] = (-1,)
 ) -> Value:
     """Numbers or strings of an attribute as a constant of the graph; a weight if they are many."""
@@ -55,11 +55,11 @@ def _translate_labels(node: OnnxNode, labels: Sequence[str], numbers: Sequence[i
         raise node.error(
             "labels and numbers do not pair up", found=f"{len(labels)}, {len(numbers)}"
         )
-    names, places = stored(labels, string), stored(numbers, i64)
+    names, places = store_items(labels, string), store_items(numbers, i64)
     if node.input(0).dtype is string:
-        default = stored((node.integer("default_int64", -1),), i64, ())
+        default = store_items((node.integer("default_int64", -1),), i64, ())
         return apply(Translate(), node.input(0), names, places, default)
-    unknown = stored((node.string("default_string", "_Unused"),), string, ())
+    unknown = store_items((node.string("default_string", "_Unused"),), string, ())
     return apply(Translate(), node.input(0), places, names, unknown)
 
 
@@ -70,7 +70,7 @@ def label_encoder(node: OnnxNode) -> Value:
     if keys.size != values.size:
         raise node.error("keys and values do not pair up", found=f"{keys.type}, {values.type}")
     x = node.input(0)
-    table = (stored(keys, keys.dtype), stored(values, values.dtype))
+    table = (store_items(keys, keys.dtype), store_items(values, values.dtype))
     return apply(Translate(), x, *table, _default(node, values.dtype))
 
 
@@ -86,12 +86,12 @@ def _column(node: OnnxNode, prefix: str) -> Data:
 def _default(node: OnnxNode, dtype: DType) -> Value:
     """What stands for an element that is no key."""
     if node.has("default_tensor"):
-        return stored(node.tensor("default_tensor"), dtype, ())
+        return store_items(node.tensor("default_tensor"), dtype, ())
     if dtype is string:
-        return stored((node.string("default_string", "_Unused"),), dtype, ())
+        return store_items((node.string("default_string", "_Unused"),), dtype, ())
     if dtype.is_integer:
-        return stored((node.integer("default_int64", -1),), dtype, ())
-    return stored((node.number("default_float", -0.0),), dtype, ())
+        return store_items((node.integer("default_int64", -1),), dtype, ())
+    return store_items((node.number("default_float", -0.0),), dtype, ())
 
 
 @converter("OneHotEncoder", domain=DOMAIN)
@@ -99,9 +99,9 @@ def one_hot_encoder(node: OnnxNode) -> Value:
     """A one at the place of each element's category; ``zeros`` are given where it has none."""
     x = node.input(0)
     if node.has("cats_strings"):
-        keys = stored(node.strings("cats_strings"), string)
+        keys = store_items(node.strings("cats_strings"), string)
     else:
-        keys, x = stored(node.ints("cats_int64s"), i64), cast_to(x, i64)
+        keys, x = store_items(node.ints("cats_int64s"), i64), cast_to(x, i64)
     count = keys.shape[0]
     places = F.where(F.equal(F.unsqueeze(x, -1), keys), 1.0, 0.0)
     if not isinstance(count, int) or not node.integer("zeros", 1):
@@ -134,8 +134,8 @@ def scaler(node: OnnxNode) -> Value:
     x = node.input(0)
     wide = x if x.dtype is f64 else cast_to(x, f32)
     offset, scale = node.floats("offset", (0.0,)), node.floats("scale", (1.0,))
-    moved = F.subtract(wide, stored(offset, wide.dtype))
-    return cast_to(F.multiply(moved, stored(scale, wide.dtype)), f32)
+    moved = F.subtract(wide, store_items(offset, wide.dtype))
+    return cast_to(F.multiply(moved, store_items(scale, wide.dtype)), f32)
 
 
 @converter("Normalizer", domain=DOMAIN)
@@ -161,10 +161,10 @@ def imputer(node: OnnxNode) -> Value:
     """Elements of one value (a NaN, say) replaced: by a value a column, or one for all."""
     x = node.input(0)
     if x.dtype.is_integer:
-        values = stored(node.ints("imputed_value_int64s"), x.dtype)
+        values = store_items(node.ints("imputed_value_int64s"), x.dtype)
         missing = F.equal(x, node.integer("replaced_value_int64", 0))
         return F.where(missing, values, x)
-    values = stored(node.floats("imputed_value_floats"), x.dtype)
+    values = store_items(node.floats("imputed_value_floats"), x.dtype)
     replaced = node.number("replaced_value_float", 0.0)
     missing = F.is_nan(x) if np.isnan(replaced) else F.equal(x, replaced)
     return F.where(missing, values, x)

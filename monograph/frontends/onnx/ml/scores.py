@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from monograph import functional as F
-from monograph.frontends.onnx.ml.features import DOMAIN, stored
+from monograph.frontends.onnx.ml.features import DOMAIN, store_items
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import cast_to
@@ -17,7 +17,7 @@ from monograph.ir.types import Array, f32, f64, i64, string
 POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-def transformed(node: OnnxNode, scores: Value, transform: str) -> Value:
+def transform_scores(node: OnnxNode, scores: Value, transform: str) -> Value:
     """Scores as probabilities, or as whatever the attribute ``post_transform`` asks for."""
     if transform == "NONE":
         return scores
@@ -59,16 +59,16 @@ def post_transform(node: OnnxNode) -> str:
 def class_labels(node: OnnxNode, integers: str = "classlabels_int64s") -> Value:
     """The labels of a classifier's classes, a vector of integers or strings."""
     if node.attribute("classlabels_strings", ()):
-        return stored(node.strings("classlabels_strings"), string)
-    return stored(node.ints(integers), i64)
+        return store_items(node.strings("classlabels_strings"), string)
+    return store_items(node.ints(integers), i64)
 
 
 def nothing_like(labels: Value) -> Value:
     """The label of what is not of the only class there is: 0, or an empty string."""
-    return stored(("" if labels.dtype is string else 0,), labels.dtype, ())
+    return store_items(("" if labels.dtype is string else 0,), labels.dtype, ())
 
 
-def chosen(labels: Value, places: Value) -> Value:
+def choose_labels(labels: Value, places: Value) -> Value:
     """The labels at places; of one label only, the label where the place is not 0."""
     if labels.shape[0] != 1:
         return F.take(labels, places)
@@ -99,7 +99,7 @@ def rows_of(node: OnnxNode, name: str, rows: int) -> Array:
 def linear_regressor(node: OnnxNode) -> Value:
     """A weighted sum of the features for each target."""
     scores = _linear(node, node.integer("targets", 1))
-    return cast_to(transformed(node, scores, post_transform(node)), f32)
+    return cast_to(transform_scores(node, scores, post_transform(node)), f32)
 
 
 @converter("LinearClassifier", domain=DOMAIN)
@@ -115,7 +115,7 @@ def linear_classifier(node: OnnxNode) -> tuple[Value, Value]:
     transform = post_transform(node)
     if count == width and labels.shape[0] == 2:
         scores = F.concat([F.negate(scores), scores], 1)
-    result = transformed(node, scores, transform)
+    result = transform_scores(node, scores, transform)
     if result.shape[1] == 1:
         threshold = 0.0 if transform == "NONE" else 0.5
         above = F.reshape(F.greater_equal(result, threshold), (x.shape[0],))
@@ -126,7 +126,7 @@ def linear_classifier(node: OnnxNode) -> tuple[Value, Value]:
 
 def _linear(node: OnnxNode, targets: int) -> Value:
     x = features(node)
-    weights = stored(rows_of(node, "coefficients", targets).T, x.dtype, (-1, targets))
+    weights = store_items(rows_of(node, "coefficients", targets).T, x.dtype, (-1, targets))
     sums = F.matmul(x, weights)
     bias = node.floats("intercepts", ())
-    return F.add(sums, stored(bias, x.dtype)) if bias else sums
+    return F.add(sums, store_items(bias, x.dtype)) if bias else sums

@@ -13,12 +13,12 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.dataclass import dataclass
-from monograph.frontends.onnx.ml.features import DOMAIN, stored
+from monograph.frontends.onnx.ml.features import DOMAIN, store_items
 from monograph.frontends.onnx.ml.scores import (
-    chosen,
+    choose_labels,
     class_labels,
     post_transform,
-    transformed,
+    transform_scores,
 )
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
@@ -76,14 +76,14 @@ def _leaves(node: OnnxNode, forest: Forest, x: Value) -> Value:
     if x.rank != 2:
         raise node.error("a row of features for each sample is needed", found=str(x.type))
     tables = {
-        "feature": stored(forest.feature, i64),
-        "split": stored(forest.split, dtype_of(forest.split.dtype)),
-        "mode": stored(forest.mode, i64),
-        "yes": stored(forest.yes, i64),
-        "no": stored(forest.no, i64),
-        "missing": stored(forest.missing, bool_),
+        "feature": store_items(forest.feature, i64),
+        "split": store_items(forest.split, dtype_of(forest.split.dtype)),
+        "mode": store_items(forest.mode, i64),
+        "yes": store_items(forest.yes, i64),
+        "no": store_items(forest.no, i64),
+        "missing": store_items(forest.missing, bool_),
     }
-    place = F.expand(stored(forest.roots, i64, (1, -1)), (x.shape[0], len(forest.roots)))
+    place = F.expand(store_items(forest.roots, i64, (1, -1)), (x.shape[0], len(forest.roots)))
     used = sorted(set(forest.mode.tolist()) - {LEAF})
     for _ in range(forest.depth(node)):
         value = F.take_along_axis(x, F.take(tables["feature"], place), 1)
@@ -107,11 +107,11 @@ def _test(forest: Forest, mode: int, value: Value, split: Value, place: Value) -
         return _COMPARE[mode](value, split)
     assert forest.members is not None
     members = forest.members
-    table = stored(members, dtype_of(members.dtype), members.shape)
+    table = store_items(members, dtype_of(members.dtype), members.shape)
     return F.any(F.equal(F.unsqueeze(value, -1), F.take(table, place)), -1)
 
 
-def _aggregated(node: OnnxNode, forest: Forest, leaves: Value, how: str) -> Value:
+def _aggregate(node: OnnxNode, forest: Forest, leaves: Value, how: str) -> Value:
     """What the leaves of all trees come to: [samples, targets]."""
     weights = forest.weights
     if how in ("MIN", "MAX"):
@@ -119,7 +119,7 @@ def _aggregated(node: OnnxNode, forest: Forest, leaves: Value, how: str) -> Valu
         weights = np.where(np.isnan(weights), limit, weights)
     else:
         weights = np.nan_to_num(weights)
-    table = stored(weights, dtype_of(weights.dtype), weights.shape)
+    table = store_items(weights, dtype_of(weights.dtype), weights.shape)
     each = F.take(table, leaves)
     if how == "MIN":
         return F.min(each, 1)
@@ -137,13 +137,13 @@ def _aggregated(node: OnnxNode, forest: Forest, leaves: Value, how: str) -> Valu
 @converter("TreeEnsembleRegressor", domain=DOMAIN)
 def tree_ensemble_regressor(node: OnnxNode) -> Value:
     """Numbers that leaves of trees add up to."""
-    forest = _named_forest(node, "target", node.integer("n_targets"))
+    forest = _read_named_forest(node, "target", node.integer("n_targets"))
     how = node.string("aggregate_function", "SUM")
-    total = _aggregated(node, forest, _leaves(node, forest, _floats(node)), how)
+    total = _aggregate(node, forest, _leaves(node, forest, _floats(node)), how)
     base = _list(node, "base_values")
     if base is not None:
-        total = F.add(total, stored(base, total.dtype))
-    return cast_to(transformed(node, total, post_transform(node)), f32)
+        total = F.add(total, store_items(base, total.dtype))
+    return cast_to(transform_scores(node, total, post_transform(node)), f32)
 
 
 @converter("TreeEnsembleClassifier", domain=DOMAIN)
@@ -153,11 +153,11 @@ def tree_ensemble_classifier(node: OnnxNode) -> tuple[Value, Value]:
     count = labels.shape[0]
     assert isinstance(count, int)
     ids = set(node.ints("class_ids"))
-    forest = _named_forest(node, "class", max(count, max(ids, default=0) + 1))
-    scores = _aggregated(node, forest, _leaves(node, forest, _floats(node)), "SUM")
+    forest = _read_named_forest(node, "class", max(count, max(ids, default=0) + 1))
+    scores = _aggregate(node, forest, _leaves(node, forest, _floats(node)), "SUM")
     base = _list(node, "base_values")
     if base is not None:
-        scores = F.add(scores, stored(base, scores.dtype))
+        scores = F.add(scores, store_items(base, scores.dtype))
     transform = post_transform(node)
     if len(ids) == 1 and count <= 2:
         (column,) = ids
@@ -165,8 +165,8 @@ def tree_ensemble_classifier(node: OnnxNode) -> tuple[Value, Value]:
         unsure = transform in ("NONE", "PROBIT")
         negative = F.subtract(1.0, positive) if unsure else F.negate(positive)
         scores = F.concat([negative, positive], 1)
-    result = transformed(node, scores, transform)
-    return chosen(labels, F.argmax(result, 1)), cast_to(result, f32)
+    result = transform_scores(node, scores, transform)
+    return choose_labels(labels, F.argmax(result, 1)), cast_to(result, f32)
 
 
 def _floats(node: OnnxNode) -> Value:
@@ -183,14 +183,14 @@ def _list(node: OnnxNode, name: str) -> Array | None:
     return np.array(items, np.float32) if items else None
 
 
-def _needed(node: OnnxNode, name: str) -> Array:
+def _require_attribute(node: OnnxNode, name: str) -> Array:
     found = _list(node, name)
     if found is None:
         raise node.error(f"attribute {name!r} is missing")
     return found
 
 
-def _named_forest(node: OnnxNode, kind: str, targets: int) -> Forest:
+def _read_named_forest(node: OnnxNode, kind: str, targets: int) -> Forest:
     """A forest from nodes that tree and number name; ``kind`` prefixes what its leaves hold."""
     names = list(zip(node.ints("nodes_treeids"), node.ints("nodes_nodeids"), strict=True))
     rows = {name: row for row, name in enumerate(names)}
@@ -208,7 +208,7 @@ def _named_forest(node: OnnxNode, kind: str, targets: int) -> Forest:
     ]
     keys = zip(node.ints(f"{kind}_treeids"), node.ints(f"{kind}_nodeids"), strict=True)
     places = [_row(node, rows, key) for key in keys]
-    values = _needed(node, f"{kind}_weights")
+    values = _require_attribute(node, f"{kind}_weights")
     weights = _weights(node, len(names), targets, places, node.ints(f"{kind}_ids"), values)
     return _forest(node, list(first.values()), mode, branches, weights)
 
@@ -250,7 +250,10 @@ def _forest(
 ) -> Forest:
     count = len(mode)
     missing = np.array(node.attribute("nodes_missing_value_tracks_true", None) or [0] * count)
-    features, splits = np.array(node.ints("nodes_featureids")), _needed(node, "nodes_values")
+    features, splits = (
+        np.array(node.ints("nodes_featureids")),
+        _require_attribute(node, "nodes_values"),
+    )
     if not len(missing) == len(features) == len(splits) == count:
         raise node.error("the lists of the nodes differ in length")
     width = node.input(0).shape[-1]
@@ -271,13 +274,13 @@ def tree_ensemble(node: OnnxNode) -> Value:
     """Numbers that leaves of trees add up to."""
     x = node.input(0)
     exact = cast_to(x, wide(x.dtype))
-    forest = _listed_forest(node, node.integer("n_targets"))
+    forest = _read_listed_forest(node, node.integer("n_targets"))
     how = AGGREGATES[node.integer("aggregate_function", 1) % len(AGGREGATES)]
-    total = _aggregated(node, forest, _leaves(node, forest, exact), how)
-    return cast_to(transformed(node, total, post_transform(node)), x.dtype)
+    total = _aggregate(node, forest, _leaves(node, forest, exact), how)
+    return cast_to(transform_scores(node, total, post_transform(node)), x.dtype)
 
 
-def _listed_forest(node: OnnxNode, targets: int) -> Forest:
+def _read_listed_forest(node: OnnxNode, targets: int) -> Forest:
     """A forest whose leaves follow its inner nodes."""
     inner_mode = node.tensor("nodes_modes").array().astype(np.int64)
     features, splits = np.array(node.ints("nodes_featureids")), _numbers(node, "nodes_splits")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from monograph import functional as F
-from monograph.frontends.onnx.ml.features import DOMAIN, stored
+from monograph.frontends.onnx.ml.features import DOMAIN, store_items
 from monograph.frontends.onnx.ml.scores import (
-    chosen,
+    choose_labels,
     class_labels,
     features,
     post_transform,
     rows_of,
-    transformed,
+    transform_scores,
 )
 from monograph.frontends.onnx.node import OnnxNode
 from monograph.frontends.onnx.registry import converter
@@ -24,7 +24,7 @@ from monograph.ir.types import Array, f32
 def _kernel(node: OnnxNode, x: Value, vectors: Array, kind: str) -> Value:
     """How alike each row is to each support vector."""
     gamma, shift, degree = (*node.floats("kernel_params", ()), 0.0, 0.0, 0.0)[:3]
-    known = stored(vectors, x.dtype, vectors.shape)
+    known = store_items(vectors, x.dtype, vectors.shape)
     products = F.matmul(x, F.transpose(known))
     if kind == "LINEAR":
         return products
@@ -45,14 +45,14 @@ def svm_regressor(node: OnnxNode) -> Value:
     kind = node.string("kernel_type", "LINEAR") if supports > 0 else "LINEAR"
     if supports > 0:
         kernel = _kernel(node, x, rows_of(node, "support_vectors", supports), kind)
-        weights = stored(rows_of(node, "coefficients", supports), x.dtype, (supports, 1))
+        weights = store_items(rows_of(node, "coefficients", supports), x.dtype, (supports, 1))
         scores = F.matmul(kernel, weights)
     else:
         scores = _kernel(node, x, rows_of(node, "coefficients", 1), kind)
     total = scores + node.floats("rho")[0]
     if node.integer("one_class", 0):
         return cast_to(F.where(F.greater(total, 0.0), 1.0, -1.0), f32)
-    return cast_to(transformed(node, total, post_transform(node)), f32)
+    return cast_to(transform_scores(node, total, post_transform(node)), f32)
 
 
 @converter("SVMClassifier", domain=DOMAIN)
@@ -63,7 +63,7 @@ def svm_classifier(node: OnnxNode) -> tuple[Value, Value]:
     classes = labels.shape[0]
     assert isinstance(classes, int)
     if sum(per_class) == 0:
-        weights = stored(rows_of(node, "coefficients", classes).T, x.dtype, (-1, classes))
+        weights = store_items(rows_of(node, "coefficients", classes).T, x.dtype, (-1, classes))
         scores = F.matmul(x, weights) + node.floats("rho")[0]
         votes = scores
     else:
@@ -73,7 +73,9 @@ def svm_classifier(node: OnnxNode) -> tuple[Value, Value]:
     elif classes <= 2 and scores.shape[1] == 1:
         scores = F.concat([F.negate(scores), scores], 1)
     places = F.argmax(votes, 1)
-    return chosen(labels, places), cast_to(transformed(node, scores, post_transform(node)), f32)
+    return choose_labels(labels, places), cast_to(
+        transform_scores(node, scores, post_transform(node)), f32
+    )
 
 
 def _comparisons(
@@ -93,8 +95,8 @@ def _comparisons(
     for column, (i, j) in enumerate(pairs):
         own, other = (slice(starts[k], starts[k + 1]) for k in (i, j))
         columns[own, column], columns[other, column] = weights[j - 1, own], weights[i, other]
-    biased = F.matmul(kernel, stored(columns, x.dtype, columns.shape))
-    scores = F.add(biased, stored(rho[: len(pairs)], x.dtype))
+    biased = F.matmul(kernel, store_items(columns, x.dtype, columns.shape))
+    scores = F.add(biased, store_items(rho[: len(pairs)], x.dtype))
     first, second = (np.eye(classes, dtype=np.float32)[list(side)] for side in zip(*pairs))  # noqa: B905
     won = F.unsqueeze(F.greater(scores, 0.0), -1)
     return scores, F.sum(F.where(won, first, second), 1)
@@ -114,7 +116,7 @@ def _probabilities(node: OnnxNode, scores: Value, classes: int) -> Value:
     slope, shift = node.floats("prob_a"), node.floats("prob_b")
     if len(slope) != len(pairs) or len(shift) != len(pairs):
         raise node.error("prob_a and prob_b do not fit", found=f"{len(slope)}, {len(shift)}")
-    line = F.add(scores * stored(slope, scores.dtype), stored(shift, scores.dtype))
+    line = F.add(scores * store_items(slope, scores.dtype), store_items(shift, scores.dtype))
     wins = F.clip(F.sigmoid(F.negate(line)), 1e-7, 1.0 - 1e-7)
     first, second = (np.eye(classes)[list(side)] for side in zip(*pairs, strict=True))
     # Both are [samples, classes, classes]: how likely each class is against each other.

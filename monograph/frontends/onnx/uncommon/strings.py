@@ -70,7 +70,7 @@ def tf_idf_vectorizer(node: OnnxNode) -> Value:
         size,
         node.integer("max_skip_count"),
     )
-    return _weighted(node, apply(op, node.input(0)), columns, size)
+    return _weigh_counts(node, apply(op, node.input(0)), columns, size)
 
 
 def _ngrams(node: OnnxNode) -> list[tuple[str | int, ...]]:
@@ -88,7 +88,7 @@ def _ngrams(node: OnnxNode) -> list[tuple[str | int, ...]]:
     return ngrams
 
 
-def _weighted(node: OnnxNode, counts: Value, columns: tuple[int, ...], size: int) -> Value:
+def _weigh_counts(node: OnnxNode, counts: Value, columns: tuple[int, ...], size: int) -> Value:
     mode = node.string("mode")
     if mode not in ("TF", "IDF", "TFIDF"):
         raise node.error("an unknown mode", expected="TF, IDF or TFIDF", found=mode)

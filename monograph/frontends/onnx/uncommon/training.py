@@ -23,7 +23,7 @@ def _tensors(node: OnnxNode, kinds: int) -> list[tuple[Value, ...]]:
     return [tuple(rest[index::count]) for index in range(count)]
 
 
-def _regularized(node: OnnxNode, x: Value, gradient: Value) -> Value:
+def _regularize(node: OnnxNode, x: Value, gradient: Value) -> Value:
     coefficient = node.number("norm_coefficient", 0.0)
     return gradient if coefficient == 0.0 else F.add(F.multiply(x, coefficient), gradient)
 
@@ -40,7 +40,7 @@ def adagrad(node: OnnxNode) -> tuple[Value, ...]:
     rate = F.divide(rate, F.add(F.multiply(count, node.number("decay_factor", 0.0)), 1.0))
     updates = []
     for x, gradient, squares in _tensors(node, 3):
-        direction = _regularized(node, x, gradient)
+        direction = _regularize(node, x, gradient)
         total = F.add(squares, F.square(direction))
         divisor = F.add(F.sqrt(total), node.number("epsilon", 1e-6))
         step = F.divide(F.multiply(cast_to(rate, x.dtype), direction), divisor)
@@ -56,7 +56,7 @@ def adam(node: OnnxNode) -> tuple[Value, ...]:
     rate = _adam_rate(node, alpha, beta)
     updates = []
     for x, gradient, average, squares in _tensors(node, 4):
-        direction = _regularized(node, x, gradient)
+        direction = _regularize(node, x, gradient)
         moved = F.add(F.multiply(average, alpha), F.multiply(direction, 1.0 - alpha))
         total = F.add(F.multiply(squares, beta), F.multiply(F.square(direction), 1.0 - beta))
         divisor = F.add(F.sqrt(total), node.number("epsilon", 1e-6))
@@ -85,7 +85,7 @@ def momentum(node: OnnxNode) -> tuple[Value, ...]:
     beta = F.where(F.greater(count, 0), node.number("beta"), 1.0)
     updates = []
     for x, gradient, velocity in _tensors(node, 3):
-        direction = _regularized(node, x, gradient)
+        direction = _regularize(node, x, gradient)
         weighted = F.multiply(cast_to(beta, x.dtype), direction)
         moved = F.add(F.multiply(velocity, alpha), weighted)
         ahead = moved if mode == "standard" else F.add(direction, F.multiply(moved, alpha))
@@ -102,19 +102,19 @@ def gradient(node: OnnxNode) -> tuple[Value, ...]:
     differentiated and put in here.
     """
     wrt, fixed = node.strings("xs"), node.strings("zs", ())
-    ends = [_named(node, name) for name in (*wrt, *fixed)]
+    ends = [_optional_operand(node, name) for name in (*wrt, *fixed)]
     if len(ends) != len(node.inputs):
         raise node.error(
             "one operand is needed for each tensor",
             expected=str(len(ends)),
             found=str(len(node.inputs)),
         )
-    part, outside = _part(_named(node, node.string("y")), ends)
+    part, outside = _part(_optional_operand(node, node.string("y")), ends)
     derived = grad(part, range(len(wrt)))
     return tuple(derived.copy_into(current_graph(), [*node.given(), *outside]))
 
 
-def _named(node: OnnxNode, name: str) -> Value:
+def _optional_operand(node: OnnxNode, name: str) -> Value:
     try:
         value = node.scope.find(name)
     except KeyError:

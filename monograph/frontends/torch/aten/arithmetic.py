@@ -61,22 +61,22 @@ for _alias, _original in (
 @converter("aten.add.Tensor", "aten.add.Scalar")
 def _add(node: TorchNode) -> Value:
     a, b = node.promote(node["self"], node["other"])
-    return F.add(a, _scaled(node, b, node["alpha"]))
+    return F.add(a, _scale(node, b, node["alpha"]))
 
 
 @converter("aten.sub.Tensor", "aten.sub.Scalar")
 def _subtract(node: TorchNode) -> Value:
     a, b = node.promote(node["self"], node["other"])
-    return F.subtract(a, _scaled(node, b, node["alpha"]))
+    return F.subtract(a, _scale(node, b, node["alpha"]))
 
 
 @converter("aten.rsub.Tensor", "aten.rsub.Scalar")
 def _reverse_subtract(node: TorchNode) -> Value:
     a, b = node.promote(node["self"], node["other"])
-    return F.subtract(b, _scaled(node, a, node["alpha"]))
+    return F.subtract(b, _scale(node, a, node["alpha"]))
 
 
-def _scaled(node: TorchNode, value: Value, factor: Any) -> Value:
+def _scale(node: TorchNode, value: Value, factor: Any) -> Value:
     """``value * factor``; itself where the factor is 1."""
     if isinstance(factor, int | float) and factor == 1:
         return value
@@ -197,31 +197,31 @@ def _lerp(node: TorchNode) -> Value:
 @converter("aten.addcmul.default")
 def _addcmul(node: TorchNode) -> Value:
     x, a, b = node.as_result(node["self"], node["tensor1"], node["tensor2"])
-    return F.add(x, F.multiply(_scaled(node, a, node["value"]), b))
+    return F.add(x, F.multiply(_scale(node, a, node["value"]), b))
 
 
 @converter("aten.addcdiv.default")
 def _addcdiv(node: TorchNode) -> Value:
     x, a, b = node.as_result(node["self"], node["tensor1"], node["tensor2"])
-    return F.add(x, F.divide(_scaled(node, a, node["value"]), b))
+    return F.add(x, F.divide(_scale(node, a, node["value"]), b))
 
 
 @converter("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default", "aten.clip.Tensor")
 def _clamp(node: TorchNode) -> Value:
-    return _clamped(node, node["self"], node["min"], node["max"])
+    return _clamp_between(node, node["self"], node["min"], node["max"])
 
 
 @converter("aten.clamp_min.default", "aten.clamp_min.Tensor")
 def _clamp_min(node: TorchNode) -> Value:
-    return _clamped(node, node["self"], node["min"], None)
+    return _clamp_between(node, node["self"], node["min"], None)
 
 
 @converter("aten.clamp_max.default", "aten.clamp_max.Tensor")
 def _clamp_max(node: TorchNode) -> Value:
-    return _clamped(node, node["self"], None, node["max"])
+    return _clamp_between(node, node["self"], None, node["max"])
 
 
-def _clamped(node: TorchNode, x: Value, low: Any, high: Any) -> Value:
+def _clamp_between(node: TorchNode, x: Value, low: Any, high: Any) -> Value:
     x = node.value(x, node.result_dtype)
     bounds = (low, high)
     plain = all(bound is None or isinstance(bound, int | float) for bound in bounds)

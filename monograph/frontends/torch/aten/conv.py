@@ -20,7 +20,7 @@ def _per_axis(sizes: Any, count: int, missing: Sequence[int] | None = None) -> t
     return tuple(numbers * count if len(numbers) == 1 else numbers)
 
 
-def _batched(x: Value, spatial: int, run: Callable[[Value], Any]) -> Any:
+def _with_batch_axis(x: Value, spatial: int, run: Callable[[Value], Any]) -> Any:
     """Run on ``x`` with a batch axis, and take it away again if ``x`` had none."""
     if x.rank == spatial + 2:
         return run(x)
@@ -75,7 +75,7 @@ def _convolve(node: TorchNode, transposed: bool, padding: Any) -> Value:
         def run(value: Value) -> Value:
             return F.conv(value, weight, bias, stride, around, dilation, groups)
 
-    result: Value = _batched(x, spatial, run)
+    result: Value = _with_batch_axis(x, spatial, run)
     return result
 
 
@@ -100,7 +100,7 @@ def _window(node: TorchNode) -> dict[str, Any]:
 def _max_pool(node: TorchNode) -> Value:
     spatial = _spatial(node)
     window = {**_window(node), "dilation": _per_axis(node["dilation"], spatial)}
-    result: Value = _batched(node["self"], spatial, lambda x: F.max_pool(x, **window))
+    result: Value = _with_batch_axis(node["self"], spatial, lambda x: F.max_pool(x, **window))
     return result
 
 
@@ -112,7 +112,7 @@ def _max_pool(node: TorchNode) -> Value:
 def _max_pool_with_indices(node: TorchNode) -> tuple[Value, Value]:
     spatial = _spatial(node)
     window = {**_window(node), "dilation": _per_axis(node["dilation"], spatial)}
-    found: tuple[Value, Value] = _batched(
+    found: tuple[Value, Value] = _with_batch_axis(
         node["self"], spatial, lambda x: F.max_pool_with_indices(x, **window)
     )
     return found
@@ -126,7 +126,7 @@ def _avg_pool(node: TorchNode) -> Value:
     if divisor is not None:
         return _sum_pool(node, spatial, window, divisor)
     window["count_include_pad"] = bool(node["count_include_pad"])
-    result: Value = _batched(node["self"], spatial, lambda x: F.avg_pool(x, **window))
+    result: Value = _with_batch_axis(node["self"], spatial, lambda x: F.avg_pool(x, **window))
     return result
 
 
@@ -134,7 +134,7 @@ def _sum_pool(node: TorchNode, spatial: int, window: dict[str, Any], divisor: in
     """The sum of each window over a given number: the mean with padding counted, scaled back."""
     if window["ceil_mode"]:
         window = {**window, "ceil_mode": False, "padding": _up_to_last_window(node, window)}
-    mean: Value = _batched(
+    mean: Value = _with_batch_axis(
         node["self"], spatial, lambda x: F.avg_pool(x, **window, count_include_pad=True)
     )
     return F.multiply(mean, prod(window["kernel"]) / divisor)
@@ -162,7 +162,7 @@ def _up_to_last_window(node: TorchNode, window: dict[str, Any]) -> list[tuple[in
 def _adaptive_avg_pool(node: TorchNode) -> Value:
     spatial = _spatial(node)
     sizes = _output_sizes(node, spatial)
-    result: Value = _batched(node["self"], spatial, lambda x: F.adaptive_avg_pool(x, sizes))
+    result: Value = _with_batch_axis(node["self"], spatial, lambda x: F.adaptive_avg_pool(x, sizes))
     return result
 
 

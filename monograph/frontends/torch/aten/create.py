@@ -12,7 +12,7 @@ from monograph.ir.graph import Value
 from monograph.ir.types import bool_, f64, i64
 
 
-def filled(node: TorchNode, value: Any) -> Value:
+def fill_result(node: TorchNode, value: Any) -> Value:
     """``value`` everywhere in the result's shape and dtype."""
     type_ = node.result_type()
     plain = isinstance(value, bool | int | float) and not type_.dtype.is_complex
@@ -31,12 +31,12 @@ def filled(node: TorchNode, value: Any) -> Value:
     "aten.new_full.default",
 )
 def _full(node: TorchNode) -> Value:
-    return filled(node, node["fill_value"])
+    return fill_result(node, node["fill_value"])
 
 
 @converter("aten.fill.Scalar", "aten.fill.Tensor")
 def _fill(node: TorchNode) -> Value:
-    return filled(node, node["value"])
+    return fill_result(node, node["value"])
 
 
 @converter(
@@ -54,12 +54,12 @@ def _fill(node: TorchNode) -> Value:
     "aten.new_empty_strided.default",
 )
 def _zeros(node: TorchNode) -> Value:
-    return filled(node, 0)
+    return fill_result(node, 0)
 
 
 @converter("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
 def _ones(node: TorchNode) -> Value:
-    return filled(node, 1)
+    return fill_result(node, 1)
 
 
 @converter("aten.arange.default", "aten.arange.start", "aten.arange.start_step")
@@ -83,7 +83,7 @@ def _arange(node: TorchNode) -> Value:
     "aten.linspace.Scalar_Tensor",
 )
 def _linspace(node: TorchNode) -> Value:
-    return node.value(_spaced(node), node.result_dtype)
+    return node.value(_space_evenly(node), node.result_dtype)
 
 
 @converter(
@@ -93,11 +93,11 @@ def _linspace(node: TorchNode) -> Value:
     "aten.logspace.Scalar_Tensor",
 )
 def _logspace(node: TorchNode) -> Value:
-    exponents = _spaced(node)
+    exponents = _space_evenly(node)
     return node.value(F.power(node.value(float(node["base"]), f64), exponents), node.result_dtype)
 
 
-def _spaced(node: TorchNode) -> Value:
+def _space_evenly(node: TorchNode) -> Value:
     """Evenly spaced numbers in f64, counted from the nearer end as torch does."""
     (count,) = node.result_type().shape
     start, end = node.value(node["start"], f64), node.value(node["end"], f64)

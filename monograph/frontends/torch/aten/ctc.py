@@ -69,7 +69,7 @@ def _forward(emitted: Value, labels: Value, target_lengths: Value) -> Value:
     skips = F.logical_and(F.greater(state, 1), differs)
 
     def step(before: Value, emission: Value) -> tuple[Value, Value]:
-        ways = [before, _moved(before, 1), F.where(skips, _moved(before, 2), _NEVER)]
+        ways = [before, _shift_states(before, 1), F.where(skips, _shift_states(before, 2), _NEVER)]
         now = F.where(exists, _log_of_sum(ways) + emission, _NEVER)
         return now, now
 
@@ -81,7 +81,7 @@ def _forward(emitted: Value, labels: Value, target_lengths: Value) -> Value:
     return F.concat([F.unsqueeze(start, 0), later], 0)
 
 
-def _moved(alpha: Value, by: int) -> Value:
+def _shift_states(alpha: Value, by: int) -> Value:
     """Each state's value from ``by`` states before it; nothing before the first."""
     kept = F.slice(alpha, [0], [alpha.shape[1] - by], axes=[1])
     return F.pad(kept, [0, by], [0, 0], _NEVER)

@@ -69,9 +69,9 @@ def _bags(node: TorchNode) -> tuple[Value, Value | None]:
         return F.zeros((bags, table.shape[1]), table.dtype), None
     equal = _join_equal(node, bags, count)
     if equal is None and _is_plain(node):
-        return _summed(node, indices, offsets), None
+        return _sum_bags(node, indices, offsets), None
     join = equal or _join_from(indices, offsets)
-    counts = _counted(node, indices)
+    counts = _mask_padding(node, indices)
     rows = F.take(table, indices, axis=0)
     some = join(F.cast(counts, i64), "add")
     mode = int(node["mode"])
@@ -95,7 +95,7 @@ def _is_plain(node: TorchNode) -> bool:
     return int(node["mode"]) != MAX and (padding is None or int(padding) < 0)
 
 
-def _summed(node: TorchNode, indices: Value, offsets: Value) -> Value:
+def _sum_bags(node: TorchNode, indices: Value, offsets: Value) -> Value:
     """The sums or means of bags in which every index counts."""
     table, weights = node["weight"], node["per_sample_weights"]
     if weights is not None:
@@ -109,7 +109,7 @@ def _summed(node: TorchNode, indices: Value, offsets: Value) -> Value:
     return total / F.unsqueeze(sizes, -1)
 
 
-def _counted(node: TorchNode, indices: Value) -> Value:
+def _mask_padding(node: TorchNode, indices: Value) -> Value:
     """Which indices count, [indices, 1]: all that are not the padding."""
     padding = node.get("padding_idx")
     if padding is None or int(padding) < 0:
@@ -186,7 +186,7 @@ def _embedding_bag_backward(node: TorchNode) -> Value:
         read = F.where(F.less(winners, 0), 0, grad)
         return F.put_along_axis(table, F.maximum(winners, 0), read, 0, "add")
     bag = F.bag_numbers(indices, _offsets_of(node))
-    counts = _counted(node, indices)
+    counts = _mask_padding(node, indices)
     rows = F.take(grad, bag, axis=0)
     if node["per_sample_weights"] is not None:
         rows = rows * F.unsqueeze(F.cast(node["per_sample_weights"], grad.dtype), -1)
@@ -207,7 +207,7 @@ def _sample_weights_backward(node: TorchNode) -> Value:
         return F.zeros(indices.shape, grad.dtype)
     bag = F.bag_numbers(indices, _offsets_of(node))
     products = F.take(grad, bag, axis=0) * F.take(node["weight"], indices, axis=0)
-    return F.sum(F.where(_counted(node, indices), products, 0), 1)
+    return F.sum(F.where(_mask_padding(node, indices), products, 0), 1)
 
 
 def _offsets_of(node: TorchNode) -> Value:

@@ -12,18 +12,18 @@ from monograph.ir.graph import Value
 
 @converter("aten.histogram.bins_tensor")
 def _histogram(node: TorchNode) -> tuple[Value, Value]:
-    return _counted(node, node["bins"]), node["bins"]
+    return _count_between(node, node["bins"]), node["bins"]
 
 
 @converter("aten.histogram.bin_ct")
 def _histogram_evenly(node: TorchNode) -> tuple[Value, Value]:
     edges = _even_edges(F.reshape(node["self"], (-1,)), node["bins"], node["range"])
-    return _counted(node, edges), edges
+    return _count_between(node, edges), edges
 
 
 @converter("aten._histogramdd_from_bin_tensors.default")
 def _histogram_of_points(node: TorchNode) -> Value:
-    return _counted(node, node["bins"])
+    return _count_between(node, node["bins"])
 
 
 @converter("aten._histogramdd_bin_edges.default")
@@ -39,10 +39,10 @@ def _edges_of_points(node: TorchNode) -> tuple[Value, ...]:
 
 @converter("aten._histogramdd_from_bin_cts.default")
 def _histogram_of_points_evenly(node: TorchNode) -> Value:
-    return _counted(node, list(_edges_of_points(node)))
+    return _count_between(node, list(_edges_of_points(node)))
 
 
-def _counted(node: TorchNode, edges: Any) -> Value:
+def _count_between(node: TorchNode, edges: Any) -> Value:
     return F.histogram(node["self"], edges, node["weight"], bool(node["density"]))
 
 

@@ -235,10 +235,10 @@ class _Scattered:
         if reduce == "mean":
             return self._mean(source, axis)
         mode = MODES[reduce]
-        base = self.x if self.include_self else self._cleared(source, axis, mode)
+        base = self.x if self.include_self else self._clear_targets(source, axis, mode)
         return F.put_along_axis(base, self.index, source, axis, mode)
 
-    def _cleared(self, source: Value, axis: int, mode: str) -> Value:
+    def _clear_targets(self, source: Value, axis: int, mode: str) -> Value:
         """``x`` with what does not change a result in the places that are written."""
         if mode in NEUTRAL:
             neutral = F.full_like(source, NEUTRAL[mode])
@@ -246,7 +246,7 @@ class _Scattered:
         return F.put_along_axis(self.x, self.index, source, axis, "set")
 
     def _mean(self, source: Value, axis: int) -> Value:
-        base = self.x if self.include_self else self._cleared(source, axis, "add")
+        base = self.x if self.include_self else self._clear_targets(source, axis, "add")
         total = F.put_along_axis(base, self.index, source, axis, "add")
         counts = F.zeros_like(self.x) if not self.include_self else F.ones_like(self.x)
         counts = F.put_along_axis(counts, self.index, F.ones_like(source), axis, "add")

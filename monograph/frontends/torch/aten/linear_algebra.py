@@ -39,7 +39,7 @@ def _singular(packed: Value) -> Value:
     return _first(F.equal(diagonal(packed), 0))
 
 
-def _factored_as_saved(node: TorchNode) -> tuple[Value, Value]:
+def _factor_as_torch(node: TorchNode) -> tuple[Value, Value]:
     """The factors that torch keeps of a determinant: of the transpose where A is real and
     contiguous.
     """
@@ -314,13 +314,13 @@ def _lstsq(node: TorchNode) -> tuple[Value, ...]:
 
 @converter("aten._linalg_det.default")
 def _det(node: TorchNode) -> tuple[Value, Value, Value]:
-    return F.determinant(node["A"]), *_factored_as_saved(node)
+    return F.determinant(node["A"]), *_factor_as_torch(node)
 
 
 @converter("aten._linalg_slogdet.default")
 def _slogdet(node: TorchNode) -> tuple[Value, Value, Value, Value]:
     sign, logarithm = F.slogdet(node["A"])
-    return sign, logarithm, *_factored_as_saved(node)
+    return sign, logarithm, *_factor_as_torch(node)
 
 
 @converter("aten.linalg_matrix_exp.default")
@@ -331,7 +331,7 @@ def _matrix_exp(node: TorchNode) -> Value:
 # Products and distances.
 
 
-def _rolled(x: Value, axis: int) -> tuple[Value, Value]:
+def _roll_components(x: Value, axis: int) -> tuple[Value, Value]:
     """A vector's components moved on by one and by two."""
     return F.roll(x, -1, axis), F.roll(x, -2, axis)
 
@@ -341,7 +341,7 @@ def _cross(node: TorchNode) -> Value:
     shape: Sequence[Any] = node.result_type().shape
     a, b = (F.broadcast_to(x, shape) for x in node.as_result(node["self"], node["other"]))
     axis = int(node["dim"]) % a.rank
-    (a1, a2), (b1, b2) = _rolled(a, axis), _rolled(b, axis)
+    (a1, a2), (b1, b2) = _roll_components(a, axis), _roll_components(b, axis)
     return a1 * b2 - a2 * b1
 
 

@@ -44,7 +44,7 @@ def _linear(node: TorchNode) -> Value:
     return F.linear(x, weight, bias)
 
 
-def _scaled_sum(node: TorchNode, product: Value) -> Value:
+def _add_scaled(node: TorchNode, product: Value) -> Value:
     """beta * self + alpha * product; a beta of 0 keeps NaNs of self out."""
     beta, alpha = node.get("beta", 1), node.get("alpha", 1)
     total = product if alpha == 1 else F.multiply(product, node.value(alpha, product.dtype))
@@ -60,7 +60,7 @@ def _scaled_sum(node: TorchNode, product: Value) -> Value:
 def _addmm(node: TorchNode) -> Value:
     left: Any = node.get("mat1") if node.get("mat1") is not None else node["mat"]
     right: Any = node.get("mat2") if node.get("mat2") is not None else node["vec"]
-    total = _scaled_sum(node, F.matmul(left, right))
+    total = _add_scaled(node, F.matmul(left, right))
     if not node.op_name.startswith("aten._addmm_activation"):
         return total
     return F.gelu(total, "tanh") if node["use_gelu"] else F.relu(total)
@@ -68,17 +68,17 @@ def _addmm(node: TorchNode) -> Value:
 
 @converter("aten.baddbmm.default")
 def _baddbmm(node: TorchNode) -> Value:
-    return _scaled_sum(node, F.matmul(node["batch1"], node["batch2"]))
+    return _add_scaled(node, F.matmul(node["batch1"], node["batch2"]))
 
 
 @converter("aten.addbmm.default")
 def _addbmm(node: TorchNode) -> Value:
-    return _scaled_sum(node, F.sum(F.matmul(node["batch1"], node["batch2"]), 0))
+    return _add_scaled(node, F.sum(F.matmul(node["batch1"], node["batch2"]), 0))
 
 
 @converter("aten.addr.default")
 def _addr(node: TorchNode) -> Value:
-    return _scaled_sum(node, F.outer(*node.as_result(node["vec1"], node["vec2"])))
+    return _add_scaled(node, F.outer(*node.as_result(node["vec1"], node["vec2"])))
 
 
 @converter("aten.outer.default", "aten.ger.default")

@@ -12,7 +12,7 @@ from typing import Any
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
-from monograph.frontends.torch.aten.random import dropped
+from monograph.frontends.torch.aten.random import drop_elements
 from monograph.frontends.torch.aten.reduce import axis_of
 from monograph.frontends.torch.node import TorchNode, static
 from monograph.frontends.torch.registry import converter
@@ -41,7 +41,7 @@ def _safe_softmax(node: TorchNode) -> Value:
     return F.softmax(x, axis_of(x, node["dim"]), "zeros")
 
 
-def _normalised_axes(x: Value, shape: Sequence[Dim]) -> tuple[int, ...]:
+def _norm_axes(x: Value, shape: Sequence[Dim]) -> tuple[int, ...]:
     return tuple(range(x.rank - len(shape), x.rank))
 
 
@@ -64,7 +64,7 @@ def _layer_normalised(node: TorchNode) -> Value:
 @converter("aten.native_layer_norm.default")
 def _native_layer_norm(node: TorchNode) -> tuple[Value, Value, Value]:
     x = node["input"]
-    axes = _normalised_axes(x, node["normalized_shape"])
+    axes = _norm_axes(x, node["normalized_shape"])
     broad = F.cast(x, wide(x.dtype))
     mean = F.mean(broad, axes, True)
     variance = F.variance(broad, axes, True, 0)
@@ -79,7 +79,7 @@ def _rms_norm(node: TorchNode) -> Value:
 @converter("aten._fused_rms_norm.default")
 def _fused_rms_norm(node: TorchNode) -> tuple[Value, Value]:
     x = node["input"]
-    axes = _normalised_axes(x, node["normalized_shape"])
+    axes = _norm_axes(x, node["normalized_shape"])
     broad = F.cast(x, wide(x.dtype))
     scale = F.rsqrt(F.mean(F.square(broad), axes, True) + _epsilon(node))
     return _rms_normalised(node), scale
@@ -162,7 +162,9 @@ def _training(node: TorchNode) -> tuple[Value, Value, Value]:
     return normal, mean, variance
 
 
-def _moved(node: TorchNode, mean: Value, variance: Value) -> tuple[Value, Value]:
+def _update_running_statistics(
+    node: TorchNode, mean: Value, variance: Value
+) -> tuple[Value, Value]:
     """The running statistics, moved towards those of the batch (its variance made unbiased)."""
     x, momentum = node["input"], float(node["momentum"])
     old_mean, old_variance = node["running_mean"], node["running_var"]
@@ -186,13 +188,13 @@ def _batch_norm(node: TorchNode) -> Value:
         return _inference(node)
     normal, mean, variance = _training(node)
     if node["running_mean"] is not None:
-        new_mean, new_variance = _moved(node, mean, variance)
+        new_mean, new_variance = _update_running_statistics(node, mean, variance)
         node.write("running_mean", new_mean)
         node.write("running_var", new_variance)
     return normal
 
 
-def _saved(node: TorchNode, mean: Value, variance: Value) -> tuple[Value, Value]:
+def _statistics_for_backward(node: TorchNode, mean: Value, variance: Value) -> tuple[Value, Value]:
     """What torch keeps for the backward pass: the mean and one over the deviation."""
     return mean, F.rsqrt(variance + float(node["eps"]))
 
@@ -211,7 +213,7 @@ def _batch_norm_no_training(node: TorchNode) -> tuple[Value, Value, Value]:
 @converter("aten._native_batch_norm_legit.no_stats")
 def _batch_norm_no_statistics(node: TorchNode) -> tuple[Value, Value, Value]:
     normal, mean, variance = _training(node)
-    return normal, *_saved(node, mean, variance)
+    return normal, *_statistics_for_backward(node, mean, variance)
 
 
 @converter("aten.native_batch_norm.default")
@@ -220,10 +222,10 @@ def _native_batch_norm(node: TorchNode) -> tuple[Value, Value, Value]:
         return _inference(node), *_nothing_saved(node)
     normal, mean, variance = _training(node)
     if node["running_mean"] is not None:
-        new_mean, new_variance = _moved(node, mean, variance)
+        new_mean, new_variance = _update_running_statistics(node, mean, variance)
         node.write("running_mean", new_mean)
         node.write("running_var", new_variance)
-    return normal, *_saved(node, mean, variance)
+    return normal, *_statistics_for_backward(node, mean, variance)
 
 
 @converter("aten._native_batch_norm_legit_functional.default")
@@ -232,7 +234,11 @@ def _batch_norm_functional(node: TorchNode) -> tuple[Value, ...]:
         statistics = node["running_mean"], node["running_var"]
         return _inference(node), *_nothing_saved(node), *statistics
     normal, mean, variance = _training(node)
-    return normal, *_saved(node, mean, variance), *_moved(node, mean, variance)
+    return (
+        normal,
+        *_statistics_for_backward(node, mean, variance),
+        *_update_running_statistics(node, mean, variance),
+    )
 
 
 # Attention.
@@ -340,4 +346,4 @@ def _attend_in_parts(node: TorchNode, mask: Value | None) -> Value:
     weights = F.softmax(scores, -1, "zeros")
     rate = float(node["dropout_p"])
     value = _for_every_head(node["value"], node["query"])
-    return F.matmul(dropped(node, weights, rate), value)
+    return F.matmul(drop_elements(node, weights, rate), value)

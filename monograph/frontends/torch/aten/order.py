@@ -117,10 +117,10 @@ def _bucketize(node: TorchNode) -> Value:
 
 @converter("aten.bincount.default")
 def _bincount(node: TorchNode) -> Value:
-    return _counted(node["self"], node["weights"], static(node["minlength"], "minlength"))
+    return _bin_counts(node["self"], node["weights"], static(node["minlength"], "minlength"))
 
 
-def _counted(x: Value, weights: Value | None, least: int) -> Value:
+def _bin_counts(x: Value, weights: Value | None, least: int) -> Value:
     """The counts, in two steps: how many there are is settled first, so both have native code."""
     if not provably_less(0, x.shape[0]):
         return F.bincount(x, weights, least)
@@ -146,14 +146,14 @@ def _unique(node: TorchNode) -> tuple[Value, ...]:
     x = node["self"]
     values, _, inverse, counts = F.unique(F.reshape(x, (-1,)), 0)
     results = (values, F.reshape(inverse, x.shape), counts)
-    return _wanted(node, results)
+    return _keep_requested(node, results)
 
 
 @converter("aten.unique_dim.default")
 def _unique_along(node: TorchNode) -> tuple[Value, ...]:
     x = node["self"]
     values, _, inverse, counts = F.unique(x, axis_of(x, node["dim"]))
-    return _wanted(node, (values, inverse, counts))
+    return _keep_requested(node, (values, inverse, counts))
 
 
 @converter("aten.unique_consecutive.default")
@@ -161,11 +161,11 @@ def _unique_consecutive(node: TorchNode) -> tuple[Value, ...]:
     x, dim = node["self"], node["dim"]
     if dim is None:
         values, inverse, counts = F.unique_consecutive(F.reshape(x, (-1,)), 0)
-        return _wanted(node, (values, F.reshape(inverse, x.shape), counts))
-    return _wanted(node, F.unique_consecutive(x, axis_of(x, dim)))
+        return _keep_requested(node, (values, F.reshape(inverse, x.shape), counts))
+    return _keep_requested(node, F.unique_consecutive(x, axis_of(x, dim)))
 
 
-def _wanted(node: TorchNode, results: tuple[Value, ...]) -> tuple[Value, ...]:
+def _keep_requested(node: TorchNode, results: tuple[Value, ...]) -> tuple[Value, ...]:
     """Results that were not asked for are empty in torch."""
     asked = (True, node.get("return_inverse", True), node.get("return_counts", True))
     kept = []
@@ -198,7 +198,7 @@ def _run_of_each(repeats: Value, size: int | None) -> Value:
     If the number of places is given and wrong, a run is named that there is not, or has no bin.
     """
     ends = F.cumsum(F.cast(repeats, i64), 0)
-    counts = _counted(ends, None, 0) if size is None else apply(Bincount(size + 1), ends)
+    counts = _bin_counts(ends, None, 0) if size is None else apply(Bincount(size + 1), ends)
     return F.getitem(F.cumsum(counts, 0), slice(0, -1))
 
 

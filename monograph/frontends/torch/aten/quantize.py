@@ -33,15 +33,15 @@ def _weight_int8pack_mm(node: TorchNode) -> Value:
     "quantized_decomposed.dequantize_per_tensor.tensor2",
 )
 def _dequantize_per_tensor(node: TorchNode) -> Value:
-    return _dequantized(node, node["scale"], node["zero_point"], None)
+    return _dequantize(node, node["scale"], node["zero_point"], None)
 
 
 @converter("quantized_decomposed.dequantize_per_channel.default")
 def _dequantize_per_channel(node: TorchNode) -> Value:
-    return _dequantized(node, node["scales"], node["zero_points"], node["axis"])
+    return _dequantize(node, node["scales"], node["zero_points"], node["axis"])
 
 
-def _dequantized(
+def _dequantize(
     node: TorchNode, scale: Operand, zero_point: Operand | None, axis: int | None
 ) -> Value:
     """(input - zero_point) * scale."""
@@ -60,7 +60,7 @@ def _dequantized(
 )
 def _quantize_per_tensor(node: TorchNode) -> Value:
     scale, point = node.value(node["scale"], f32), node.value(node["zero_point"], f32)
-    return _quantized(node, to_dtype(scale, f32), to_dtype(point, f32))
+    return _quantize(node, to_dtype(scale, f32), to_dtype(point, f32))
 
 
 @converter("quantized_decomposed.quantize_per_channel.default")
@@ -71,10 +71,10 @@ def _quantize_per_channel(node: TorchNode) -> Value:
     scale, point = (
         F.unsqueeze(to_dtype(node[name], f32), tuple(after)) for name in ("scales", "zero_points")
     )
-    return _quantized(node, scale, point)
+    return _quantize(node, scale, point)
 
 
-def _quantized(node: TorchNode, scale: Value, zero_point: Value) -> Value:
+def _quantize(node: TorchNode, scale: Value, zero_point: Value) -> Value:
     """round(input / scale) + zero_point within its limits; torch multiplies by 1 / scale."""
     x = to_dtype(node["input"], f32)
     whole = F.add(F.round(F.multiply(x, F.divide(1.0, scale))), zero_point)

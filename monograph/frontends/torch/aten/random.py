@@ -169,7 +169,7 @@ def _bernoulli_chance(node: TorchNode) -> Value:
 @converter("aten.dropout.default")
 def _dropout(node: TorchNode) -> Value:
     x: Value = node["input"]
-    return dropped(node, x, node["p"]) if node["train"] else x
+    return drop_elements(node, x, node["p"]) if node["train"] else x
 
 
 @converter("aten.native_dropout.default", "aten._fused_dropout.default")
@@ -183,7 +183,7 @@ def _native_dropout(node: TorchNode) -> tuple[Value, Value]:
     return F.multiply(F.multiply(x, node.value(kept, x.dtype)), scale), kept
 
 
-def dropped(node: TorchNode, x: Value, rate: float) -> Value:
+def drop_elements(node: TorchNode, x: Value, rate: float) -> Value:
     """``x`` with elements dropped at a rate, and the rest scaled up to keep the mean."""
     if rate == 0:
         return x
@@ -198,7 +198,7 @@ def _feature_dropout(node: TorchNode) -> Value:
     if not node["train"]:
         return x
     noise = F.ones((*x.shape[:2], *(1,) * (x.rank - 2)), x.dtype)
-    return F.multiply(x, dropped(node, noise, node["p"]))
+    return F.multiply(x, drop_elements(node, noise, node["p"]))
 
 
 @converter("aten.alpha_dropout.default")

@@ -184,13 +184,13 @@ def _variance(node: TorchNode, x: Value) -> Value:
     axes, keep, correction = axes_of(x, node.get("dim")), _keepdim(node), _correction(node)
     if x.dtype.is_complex:
         first, second = (F.variance(part, axes, keep, 0) for part in (F.real(x), F.imag(x)))
-        return _corrected(first + second, x, axes, correction)
+        return _correct_variance(first + second, x, axes, correction)
     if correction.is_integer():
         return F.variance(x, axes, keep, int(correction))
-    return _corrected(F.variance(x, axes, keep, 0), x, axes, correction)
+    return _correct_variance(F.variance(x, axes, keep, 0), x, axes, correction)
 
 
-def _corrected(variance: Value, x: Value, axes: tuple[int, ...], correction: float) -> Value:
+def _correct_variance(variance: Value, x: Value, axes: tuple[int, ...], correction: float) -> Value:
     """A variance over n elements as one over n less the correction."""
     count = F.cast(F.dim(shape_product([x.shape[axis] for axis in axes])), variance.dtype)
     return variance * count / F.maximum(count - correction, 0)

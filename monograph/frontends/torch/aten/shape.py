@@ -49,20 +49,20 @@ def _permute(node: TorchNode) -> Value:
 
 @converter("aten.transpose.int", "aten.transpose_copy.int")
 def _transpose(node: TorchNode) -> Value:
-    return swapped(node["self"], node["dim0"], node["dim1"])
+    return swap_axes(node["self"], node["dim0"], node["dim1"])
 
 
 @converter("aten.swapaxes.default")
 def _swapaxes(node: TorchNode) -> Value:
-    return swapped(node["self"], node["axis0"], node["axis1"])
+    return swap_axes(node["self"], node["axis0"], node["axis1"])
 
 
 @converter("aten.swapdims.default")
 def _swapdims(node: TorchNode) -> Value:
-    return swapped(node["self"], node["dim0"], node["dim1"])
+    return swap_axes(node["self"], node["dim0"], node["dim1"])
 
 
-def swapped(x: Value, a: int, b: int) -> Value:
+def swap_axes(x: Value, a: int, b: int) -> Value:
     """``x`` with two axes exchanged; a scalar has none to exchange."""
     return x if x.rank == 0 else F.swapaxes(x, a, b)
 
@@ -74,12 +74,12 @@ def _t(node: TorchNode) -> Value:
 
 @converter("aten.mT.default")
 def _matrix_transpose(node: TorchNode) -> Value:
-    return swapped(node["self"], -1, -2)
+    return swap_axes(node["self"], -1, -2)
 
 
 @converter("aten.mH.default", "aten.adjoint.default")
 def _adjoint(node: TorchNode) -> Value:
-    return F.conj(swapped(node["self"], -1, -2))
+    return F.conj(swap_axes(node["self"], -1, -2))
 
 
 @converter("aten.movedim.intlist", "aten.moveaxis.intlist", "aten.movedim.int", "aten.moveaxis.int")
@@ -237,10 +237,10 @@ def _replication_pad(node: TorchNode) -> Value:
 
 @converter("aten._pad_circular.default")
 def _circular_pad(node: TorchNode) -> Value:
-    return wrapped(node["self"], node["pad"])
+    return pad_circular(node["self"], node["pad"])
 
 
-def wrapped(x: Value, pad: list[Dim]) -> Value:
+def pad_circular(x: Value, pad: list[Dim]) -> Value:
     """``x`` with borders that go round; what is cropped does not come round again."""
     low, high = borders(x, pad)
     cropped = F.pad(x, [dim_min(each, 0) for each in low], [dim_min(each, 0) for each in high])
@@ -257,7 +257,7 @@ def _pad(node: TorchNode) -> Value:
         padded: Value = node.call("aten.constant_pad_nd.default", **given)
         return padded
     if mode == "circular":
-        return wrapped(node["self"], node["pad"])
+        return pad_circular(node["self"], node["pad"])
     named: Literal["reflect", "edge"] = "reflect" if mode == "reflect" else "edge"
     return F.pad(node["self"], *borders(node["self"], node["pad"]), mode=named)
 

@@ -170,13 +170,13 @@ def _unfold_backward(node: TorchNode) -> Value:
     apart = F.moveaxis(windows, -1, axis + 1)
     length, count = shape[axis], apart.shape[axis]
     if isinstance(length, int) and isinstance(count, int) and size <= MOST_PIECES * step:
-        found = _overlapped(apart, axis, size, step, count, length)
+        found = _overlap_add(apart, axis, size, step, count, length)
     else:
-        found = _overlapped_by_place(apart, axis, step, length)
+        found = _scatter_add_windows(apart, axis, step, length)
     return found if found.shape == shape else F.broadcast_to(found, shape)
 
 
-def _overlapped(apart: Value, axis: int, size: int, step: int, count: int, length: int) -> Value:
+def _overlap_add(apart: Value, axis: int, size: int, step: int, count: int, length: int) -> Value:
     """Pieces of one step of all windows follow one another; shifted, they are added."""
     rest = [0] * (apart.rank - 1 - axis)
     total = F.zeros((*apart.shape[:axis], length, *apart.shape[axis + 2 :]), apart.dtype)
@@ -191,7 +191,7 @@ def _overlapped(apart: Value, axis: int, size: int, step: int, count: int, lengt
     return total
 
 
-def _overlapped_by_place(apart: Value, axis: int, step: Dim, length: Dim) -> Value:
+def _scatter_add_windows(apart: Value, axis: int, step: Dim, length: Dim) -> Value:
     """Every element of a window is added where it belongs."""
     count, size = apart.shape[axis : axis + 2]
     starts = F.multiply(F.iota((count, 1), 0), _number(step))
@@ -241,12 +241,12 @@ def _slice_scatter(node: TorchNode) -> Value:
     whole = x.shape[axis]
     start = 0 if node["start"] is None else node["start"]
     region = F.slice(F.iota((whole,)), [start], [node["end"]], [node["step"]])
-    written = F.expand(node.value(source, x.dtype), _replaced(x, axis, region))
-    joined = _joined_in(x, written, start, axis) if node["step"] == 1 else None
+    written = F.expand(node.value(source, x.dtype), _replace_dim(x, axis, region))
+    joined = _insert_slice(x, written, start, axis) if node["step"] == 1 else None
     return _put(x, written, region, axis) if joined is None else joined
 
 
-def _joined_in(x: Value, middle: Value, start: Any, axis: int) -> Value | None:
+def _insert_slice(x: Value, middle: Value, start: Any, axis: int) -> Value | None:
     """``middle`` between what stands before and after it in ``x``; None if that is not known."""
     if not isinstance(start, int | SymbolicDim) or not provably_at_least(start, 0):
         return None
@@ -278,7 +278,7 @@ def _diagonal_scatter(node: TorchNode) -> Value:
     return F.moveaxis(written, (-2, -1), axes)
 
 
-def _replaced(x: Value, axis: int, region: Value) -> tuple[Dim, ...]:
+def _replace_dim(x: Value, axis: int, region: Value) -> tuple[Dim, ...]:
     return (*x.shape[:axis], region.shape[0], *x.shape[axis + 1 :])
 
 
@@ -296,22 +296,22 @@ def _put(x: Value, source: Value, places: Value, axis: int) -> Value:
 @converter("aten.as_strided.default", "aten.as_strided_copy.default")
 def _as_strided(node: TorchNode) -> Value:
     x: Value = node["self"]
-    counted = _counted_places(node)
+    counted = _view_positions(node)
     if counted is not None:
         return F.take(F.reshape(x, (-1,)), counted, 0)
-    places = _strided_places(node)
+    places = _element_positions(node)
     if (places < 0).any():
         memory = node.memory_behind(0)
         if memory is None:
             raise UnsupportedError("as_strided reads memory that is not in its operand")
-        return F.take(memory, _constant(_strided_spots(node)), 0)
+        return F.take(memory, _constant(_memory_offsets(node)), 0)
     return F.take(F.reshape(x, (-1,)) if x.rank != 1 else x, _constant(places), 0)
 
 
 @converter("aten.as_strided_scatter.default")
 def _as_strided_scatter(node: TorchNode) -> Value:
     x, source = node["self"], node["src"]
-    places = _strided_places(node)
+    places = _element_positions(node)
     if (places < 0).any():
         raise UnsupportedError("as_strided_scatter writes memory that is not in its operand")
     flat = F.reshape(x, (-1,))
@@ -324,7 +324,7 @@ def _constant(array: Array) -> Value:
     return constant(array, graph=current_graph())
 
 
-def _counted_places(node: TorchNode) -> Value | None:
+def _view_positions(node: TorchNode) -> Value | None:
     """Which element of ``self`` each element of the view is, by arithmetic: frames, for one.
 
     Only where the elements lie in memory in their own order, and none is known to lie beyond them.
@@ -343,19 +343,19 @@ def _counted_places(node: TorchNode) -> Value | None:
     return found
 
 
-def _strided_places(node: TorchNode) -> Array:
+def _element_positions(node: TorchNode) -> Array:
     """Which element of ``self``, in its own order, each element of the view is; -1 for none."""
     fake = node.fx_node.args[0].meta["val"]
     if any(type(size) is not int for size in (*fake.shape, *fake.stride())):
         raise UnsupportedError("as_strided of sizes that are not known before the model runs")
-    wanted = _strided_spots(node)
+    wanted = _memory_offsets(node)
     memory = _spots(tuple(fake.shape), fake.stride(), fake.storage_offset())
     table = np.full(max(memory.max(initial=0), wanted.max(initial=0)) + 1, -1, np.int64)
     table[memory.reshape(-1)] = np.arange(memory.size)
     return np.asarray(table[wanted])
 
 
-def _strided_spots(node: TorchNode) -> Array:
+def _memory_offsets(node: TorchNode) -> Array:
     """Where in memory each element of the view lies."""
     offset = node["storage_offset"]
     start = node.fx_node.args[0].meta["val"].storage_offset() if offset is None else offset

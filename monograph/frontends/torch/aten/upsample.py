@@ -43,7 +43,7 @@ def _scales(node: TorchNode) -> tuple[float, ...]:
     return tuple(float(factor) for factor in factors)
 
 
-def _resized(
+def _resize(
     node: TorchNode, mode: Mode, coordinates: Coordinates, rounding: Rounding = "floor"
 ) -> Value:
     spatial, x = _spatial(node), _image(node)
@@ -55,19 +55,19 @@ def _resized(
 
 
 def _nearest(node: TorchNode) -> Value:
-    return _resized(node, "nearest", "asymmetric", "floor")
+    return _resize(node, "nearest", "asymmetric", "floor")
 
 
 def _nearest_exact(node: TorchNode) -> Value:
-    return _resized(node, "nearest", "half_pixel", "round_prefer_ceil")
+    return _resize(node, "nearest", "half_pixel", "round_prefer_ceil")
 
 
 def _linear(node: TorchNode) -> Value:
-    return _resized(node, "linear", "align_corners" if node["align_corners"] else "half_pixel")
+    return _resize(node, "linear", "align_corners" if node["align_corners"] else "half_pixel")
 
 
 def _cubic(node: TorchNode) -> Value:
-    return _resized(node, "cubic", "align_corners" if node["align_corners"] else "half_pixel")
+    return _resize(node, "cubic", "align_corners" if node["align_corners"] else "half_pixel")
 
 
 def _register() -> None:
@@ -106,12 +106,12 @@ def _keys(x: float) -> float:
     return ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0 if x < 2.0 else 0.0
 
 
-def _antialiased(node: TorchNode, weigh: Callable[[float], float], width: int) -> Value:
+def _resize_antialiased(node: TorchNode, weigh: Callable[[float], float], width: int) -> Value:
     x, scales = _image(node), _scales(node)
     if not x.dtype.is_float and x.dtype is not u8:
         raise UnsupportedError(f"{node.op_name} of {x.dtype}")
     result = to_dtype(x, i32 if x.dtype is u8 else wide(x.dtype))
-    blend = _blended_bytes if x.dtype is u8 else _blended
+    blend = _blend_bytes if x.dtype is u8 else _blend
     sizes = [
         (static(given, ANTIALIASED_SIZE), static(wanted, ANTIALIASED_SIZE))
         for given, wanted in zip(x.shape[2:], node.result_type().shape[2:], strict=True)
@@ -128,7 +128,7 @@ def _antialiased(node: TorchNode, weigh: Callable[[float], float], width: int) -
     return to_dtype(result, x.dtype)
 
 
-def _blended_bytes(x: Value, axis: int, weights: Weights) -> Value:
+def _blend_bytes(x: Value, axis: int, weights: Weights) -> Value:
     """Bytes blended by whole numbers, as torch does it: weights of 16 bits, each axis rounded."""
     largest = float(weights.max(initial=0.0))
     bits = (
@@ -137,11 +137,11 @@ def _blended_bytes(x: Value, axis: int, weights: Weights) -> Value:
     precision = next(bits, MAX_FRACTION_BITS)
     scaled = weights * (1 << precision)
     whole = np.trunc(scaled + np.copysign(0.5, scaled))
-    total = _blended(x, axis, whole) + (1 << precision >> 1)
+    total = _blend(x, axis, whole) + (1 << precision >> 1)
     return F.clip(F.shift_right(total, precision), 0, 255)
 
 
-def _blended(x: Value, axis: int, weights: Weights) -> Value:
+def _blend(x: Value, axis: int, weights: Weights) -> Value:
     """Each row of weights applied along an axis: a sum over the stretch that has any.
 
     The stretches are equally long, so those at the far end begin a little early.
@@ -179,12 +179,12 @@ def _weights(
 
 @converter("aten._upsample_bilinear2d_aa.default", "aten._upsample_bilinear2d_aa.vec")
 def _bilinear_antialiased(node: TorchNode) -> Value:
-    return _antialiased(node, _triangle, 2)
+    return _resize_antialiased(node, _triangle, 2)
 
 
 @converter("aten._upsample_bicubic2d_aa.default", "aten._upsample_bicubic2d_aa.vec")
 def _bicubic_antialiased(node: TorchNode) -> Value:
-    return _antialiased(node, _keys, 4)
+    return _resize_antialiased(node, _keys, 4)
 
 
 # Grids.
