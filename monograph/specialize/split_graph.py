@@ -29,9 +29,9 @@ _PUT_TOGETHER = (Concat, Stack, Reshape, Squeeze, Unsqueeze)
 class Cut:
     """Two graphs and what happens between them.
 
-    ``before`` gives ``computed``, in order, after which the ``between`` nodes run. Those that are
-    ``pad_results`` need not: from the output of that number on, ``before`` gives their results in full
-    length, and then the length. ``handed`` are the values, beyond the graph's inputs, that
+    ``before`` gives ``computed``, in order, after which the ``between`` nodes run. Those whose
+    results ``pad_results`` can give need not: from the output of that number on, ``before`` gives
+    them in full length, and then the length. ``handed`` are the values, beyond the graph's inputs, that
     ``after`` takes; the contents of its inputs of the numbers ``read`` decide how it goes on.
     """
 

@@ -183,8 +183,9 @@ class NodeReader(LiteralReader):
         outer = scope.outer
         while outer is not None:
             if name in outer.values:
+                owner = shorten_name(outer.graph.name)
                 raise self.error(
-                    f"{shown_name} belongs to @{shorten_name(outer.graph.name)}, outside of this region",
+                    f"{shown_name} belongs to @{owner}, outside of this region",
                     at=at,
                     expected=f"a value of @{shorten_name(scope.graph.name)}",
                     hint="regions are closed: pass outer values to them as operands",
@@ -297,8 +298,9 @@ class NodeReader(LiteralReader):
             )
         for result, type_, start in zip(results, types, starts, strict=True):
             if result.type != type_:
+                name = shorten_name(result.name)
                 raise self.error(
-                    f"{node.op.name} gives %{shorten_name(result.name)} another type than the text says",
+                    f"{node.op.name} gives %{name} another type than the text says",
                     at=start,
                     expected=str(result.type),
                     found=str(type_),
