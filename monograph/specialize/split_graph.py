@@ -31,8 +31,8 @@ class Cut:
 
     ``before`` gives ``computed``, in order, after which the ``between`` nodes run. Those whose
     results ``pad_results`` can give need not: from the output of that number on, ``before`` gives
-    them in full length, and then the length. ``handed`` are the values, beyond the graph's inputs, that
-    ``after`` takes; the contents of its inputs of the numbers ``read`` decide how it goes on.
+    them in full length, and then the length. ``handed`` are the values, beyond the graph's inputs,
+    that ``after`` takes; the contents of its inputs of the numbers ``read`` decide how it goes on.
     """
 
     graph: Graph
