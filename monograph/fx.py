@@ -23,10 +23,17 @@ from monograph.api import optimize as optimize_graph
 from monograph.errors import InputError, UnsupportedError
 from monograph.exporters.fx import TABLE
 from monograph.exporters.fx.emitter import FxEmitter, Term
-from monograph.frontends.torch import ImportedModel, InputKind, import_torch
+from monograph.frontends.torch import ImportedModel, Input, InputKind, Output, import_torch
+from monograph.ir.graph import Value
+from monograph.ir.op import Trait
+from monograph.ops.data import Constant, DimValue
+from monograph.ops.elementwise.convert import Cast, Conj, Imag, Real
 from monograph.passes.base import Pass
 
 DEFAULT_PASSES = "canonicalize,simplify,cse,dce"
+
+PLAIN = (bool, int, float, complex, str)
+"""What a graph returns besides tensors."""
 
 
 def optimize(
@@ -49,7 +56,9 @@ def optimize(
             hint="torch.fx.symbolic_trace(module) makes one; monograph.compile takes any module",
         )
     given = examples or _remember_inputs(module)
-    exported = import_torch(_Plain(module), *given, dynamic_shapes=dynamic_shapes, opaque=True)
+    exported = import_torch(
+        _Plain(module), *given, dynamic_shapes=dynamic_shapes, opaque=TABLE.can_write
+    )
     _check_convention(exported)
     graph = optimize_graph(exported.graph, passes=passes)
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -70,10 +79,23 @@ class _Plain(torch.nn.Module):
         _LazyGraphModule.force_recompile(module)  # a lazy one's forward is a stand-in until then
         own = {key: held for key, held in vars(module).items() if key not in ("train", "eval")}
         vars(self).update(own)
-        self._forward = type(module).forward
+        self._forward = type(_with_detach(module)).forward
 
     def forward(self, *arguments: Any) -> Any:
         return self._forward(self, *arguments)
+
+
+def _with_detach(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The module with ``detach`` for Dynamo's ``x.data``, which torch.export loses sight of."""
+    reads_data = torch._C._autograd._get_data_attr  # type: ignore[attr-defined]  # not in its stubs
+    if not module.graph.find_nodes(op="call_function", target=reads_data):
+        return module
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    graph.set_codegen(module.graph._codegen)
+    for node in graph.find_nodes(op="call_function", target=reads_data):
+        node.target = torch.detach
+    return torch.fx.GraphModule(module, graph)
 
 
 def _remember_inputs(module: torch.fx.GraphModule) -> tuple[Any, ...]:
@@ -95,12 +117,12 @@ def _remember_inputs(module: torch.fx.GraphModule) -> tuple[Any, ...]:
 
 def _check_convention(exported: ImportedModel) -> None:
     for each in exported.inputs:
-        if each.kind in (InputKind.RANDOM_KEY, InputKind.MEMORY):
-            what = "draws random numbers" if each.kind is InputKind.RANDOM_KEY else "writes views"
-            raise UnsupportedError(f"the graph {what}, which FX's graphs cannot say in our ops")
-    for slot in exported.outputs:
-        if slot.is_number or slot.word is not None or slot.is_half_complex:
-            raise UnsupportedError("the graph returns something else than tensors")
+        if each.kind is InputKind.MEMORY:
+            raise UnsupportedError(
+                f"the graph reads memory beyond the elements of {each.name}, which FX cannot say"
+            )
+    if any(slot.is_half_complex for slot in exported.outputs):
+        raise UnsupportedError("the graph returns complex numbers of 16 bits a part")
 
 
 class _Writer:
@@ -130,14 +152,34 @@ class _Writer:
                 self.emitter.define(value, leaves[each.position])
             else:
                 self.emitter.define(value, self.emitter.state(each.name, self.tensors[each.name]))
-        results = self.emitter.write_nodes()
+        results = self._own_memory(self.emitter.write_nodes())
         for output, position in self.emitter.source.updates.items():
             target = self.emitter.names[inputs[position]]
+            if self._is_trained(self.exported.inputs[position]):
+                target = self.emitter.method("detach", target)  # as whoever wrote it had to
             self.emitter.method("copy_", target, results[output])
         made = self.emitter.finish(self._nest_results(results))
         made.graph.set_codegen(self.original.graph._codegen)
         made.recompile()
         return made
+
+    def _own_memory(self, results: Sequence[Term]) -> list[Term]:
+        """Results that later writes to inputs leave alone: copies of what may be views of them."""
+        if not self.emitter.source.updates:
+            return list(results)
+        pairs = zip(self.emitter.source.outputs, results, strict=True)
+        return [
+            term if _is_fresh(value) else self.emitter.method("clone", term)
+            for value, term in pairs
+        ]
+
+    def _is_trained(self, written: Input) -> bool:
+        """Whether what is written is a leaf of autograd, which only ``data`` or no_grad writes."""
+        if written.position is None:
+            tensor = self.tensors[written.name]
+        else:
+            tensor = _pytree.tree_leaves(self.examples)[written.position]
+        return bool(tensor.requires_grad and tensor.is_leaf)
 
     def _leaves(self) -> list[Term]:
         """The original's placeholders, taken apart where an argument is nested."""
@@ -153,6 +195,19 @@ class _Writer:
             leaves.append(term)
         return leaves
 
+    def _leaf(self, slot: Output, results: Sequence[Term]) -> Any:
+        """What the graph returns in one place: a tensor, a number, a word or None."""
+        if slot.position is None:
+            return slot.word
+        value = self.emitter.source.outputs[slot.position]
+        if not slot.is_number:
+            return results[slot.position]
+        if isinstance(value.op, DimValue):
+            return self.emitter.size(value.op.value)
+        if isinstance(value.op, Constant):
+            return value.op.evaluate().item()
+        return self.emitter.method("item", results[slot.position])
+
     def _own_placeholders(self) -> list[torch.fx.Node]:
         return list(self.original.graph.find_nodes(op="placeholder"))
 
@@ -167,28 +222,37 @@ class _Writer:
 
     def _nest_results(self, results: Sequence[Term]) -> Any:
         """The results in the nesting of the original's; a list of leaves for a pytree's code."""
-        leaves = [
-            None if slot.position is None else results[slot.position]
-            for slot in self.exported.outputs
-        ]
+        leaves = [self._leaf(slot, results) for slot in self.exported.outputs]
         if isinstance(self.original.graph._codegen, _PyTreeCodeGen):
             return leaves
-        returned = _pytree.tree_unflatten(leaves, self.exported.output_spec)
-        _check_kinds(returned)
-        return returned
+        return self._nested(_pytree.tree_unflatten(leaves, self.exported.output_spec))
 
-
-def _check_kinds(returned: Any) -> None:
-    """Refuse what a graph cannot make anew: named tuples, also inside of others."""
-    kind = type(returned)
-    if kind in (tuple, list, dict):
-        for each in returned.values() if kind is dict else returned:
-            _check_kinds(each)
-    elif returned is not None and not isinstance(returned, torch.fx.Node):
+    def _nested(self, returned: Any) -> Any:
+        """A result in its own nesting, where calls make what is more than a list, tuple or dict."""
+        kind = type(returned)
+        if kind is dict:
+            return {key: self._nested(each) for key, each in returned.items()}
+        if isinstance(returned, list | tuple):
+            parts = [self._nested(each) for each in returned]
+            if kind in (list, tuple):
+                return kind(parts)
+            if hasattr(kind, "_fields"):  # a named tuple
+                return self.emitter.call(kind, *parts)
+            return self.emitter.call(kind, parts)  # torch.Size, or one of torch.return_types
+        if returned is None or isinstance(returned, (torch.fx.Node, *PLAIN)):
+            return returned
         raise UnsupportedError(
             f"a graph that returns a {kind.__name__} is not optimised in place",
-            hint="return tensors, or tuples, lists and dicts of them",
+            hint="return tensors and numbers, or tuples, lists and dicts of them",
         )
+
+
+def _is_fresh(value: Value) -> bool:
+    """Whether a value has memory of its own for certain, since it is computed."""
+    computed = Trait.ELEMENTWISE | Trait.REDUCTION | Trait.CONTRACTION | Trait.WINDOW
+    if value.op is None or isinstance(value.op, Cast | Conj | Imag | Real):
+        return False
+    return bool(value.op.traits & computed)
 
 
 def _key(entry: Any) -> Any:

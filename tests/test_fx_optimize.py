@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 import monograph
-from monograph.errors import InputError, UnsupportedError
+from monograph.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -144,22 +145,83 @@ def test_examples_are_asked_for_where_the_graph_knows_no_types() -> None:
     assert linear_count(monograph.fx.optimize(exported)) == 1
 
 
-def test_what_is_no_graph_and_what_is_random_are_refused() -> None:
+def test_what_is_no_graph_is_refused() -> None:
     with pytest.raises(InputError, match="not a graph of torch"):
         monograph.fx.optimize(Wasteful(), torch.randn(3, 4))  # type: ignore[arg-type]
 
-    class Noisy(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + torch.rand_like(x)
 
-    with pytest.raises(UnsupportedError, match="random"):
-        monograph.fx.optimize(torch.fx.symbolic_trace(Noisy()), torch.randn(3))
+class Pair(NamedTuple):
+    """What a graph may return, too."""
+
+    first: Any
+    second: Any
 
 
-def test_named_tuples_are_refused_wherever_they_stand() -> None:
-    class Both(torch.nn.Module):
+IMAGE = torch.randn(1, 2, 4, 4)
+ROW = torch.tensor([3.0, 1.0, 1.0, 2.0])
+
+AROUND: dict[str, tuple[Callable[[torch.Tensor], Any], torch.Tensor, str]] = {
+    "a pool's indices": (
+        lambda x: torch.nn.functional.max_pool2d(x * 1.0, 2, return_indices=True),
+        IMAGE,
+        "max_pool2d_with_indices",
+    ),
+    "unique": (lambda x: (torch.unique(x * 1.0), torch.relu(x * 1.0)), ROW, "unique"),
+    "counts": (
+        lambda x: torch.unique_consecutive(x * 1.0, return_counts=True), ROW, "unique_consecutive"
+    ),
+    "random numbers": (lambda x: x * 1.0 + torch.rand_like(x), ROW, "rand_like"),
+    "dropout": (lambda x: torch.nn.functional.dropout(x * 1.0), ROW, "dropout"),
+    "sizes": (lambda x: (x.shape[0], torch.relu(x * 1.0), x.size(1)), IMAGE, "relu"),
+    "a number": (lambda x: (torch.sum(x * 1.0).item(), None, True), ROW, "sum"),
+    "torch's named tuple": (lambda x: (x * 1.0, torch.max(x, dim=0)), ROW, "max"),
+    "a named tuple": (lambda x: Pair(torch.relu(x * 1.0), [x.shape[0]]), ROW, "relu"),
+    "counted": (lambda x: torch.bincount(x.long()), ROW, "int"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_what_our_ops_cannot_say_stays_as_it_is(name: str) -> None:
+    function, x, kept = AROUND[name]
+
+    class Module(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> Any:
-            return x * 1.0, torch.max(x, dim=1)
+            return function(x)
 
-    with pytest.raises(UnsupportedError, match="a graph that returns a max"):
-        monograph.fx.optimize(torch.fx.symbolic_trace(Both()), torch.randn(3, 4))
+    made = monograph.fx.optimize(torch.fx.symbolic_trace(Module()), x)
+    assert any(kept in name for name in targets(made))
+    assert not any("mul" in name for name in targets(made))
+    torch.manual_seed(0)
+    found = made(x)
+    torch.manual_seed(0)
+    expected = function(x)
+    torch.testing.assert_close(found, expected)
+    assert repr(found) == repr(expected)
+
+
+def test_data_that_is_written_is_written_by_the_result() -> None:
+    class Written(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            before = x * 1.0
+            x.data.mul_(2.0)
+            self.weight.data.add_(1.0)
+            return before, x * self.weight
+
+    def optimized(model: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Any:
+        return monograph.fx.optimize(model, *examples)
+
+    expected, x = Written(), torch.ones(3)
+    results = expected(x)
+    traced = torch.fx.symbolic_trace(Written())
+    for model in (
+        monograph.fx.optimize(traced, torch.ones(3)),
+        torch.compile(Written(), backend=optimized),
+    ):
+        given = torch.ones(3)
+        torch.testing.assert_close(model(given), results)
+        torch.testing.assert_close(given, x)
+        torch.testing.assert_close(model.weight, expected.weight)

@@ -113,6 +113,18 @@ class WriterTable(Generic[EmitterT, TermT]):
             return f"{self.format_name} has no {node.op.name}, and it is not made of other ops"
         return self.unless(node) or writer.unless(node)
 
+    def can_write(self, node: Node) -> bool:
+        """Whether a node can be written, itself or as what it is made of."""
+        if self.refusal(node) is None:
+            return True
+        alone = Graph("alone")
+        inputs = [alone.add_input(f"x{k}", each.type) for k, each in enumerate(node.operands)]
+        regions = [region.clone() for region in node.regions]
+        alone.set_outputs(alone.create(node.op, inputs, regions=regions).results)
+        problems: dict[str, Problem] = {}
+        self._lower(alone, problems)
+        return not problems
+
     def lower(self, graph: Graph) -> Graph:
         """A copy in which every node can be written; an error that names those that cannot."""
         lowered = graph.clone()

@@ -17,6 +17,7 @@ import torch
 from monograph.errors import InputError, TypeRuleError
 from monograph.frontends.torch import capture
 from monograph.frontends.torch.check import find_unsupported
+from monograph.frontends.torch.custom_ops import Opaque
 from monograph.frontends.torch.frame import NeedsFunctionalization
 from monograph.frontends.torch.functionalize import functionalize_program
 from monograph.frontends.torch.notices import warn_of_training
@@ -24,6 +25,7 @@ from monograph.frontends.torch.program import (
     ImportedModel,
     Input,
     InputKind,
+    Output,
     import_graph_module,
     import_program,
 )
@@ -35,6 +37,7 @@ __all__ = [
     "ImportedModel",
     "Input",
     "InputKind",
+    "Output",
     "find_unsupported",
     "from_torch",
     "import_torch",
@@ -75,11 +78,12 @@ def import_torch(
     kwargs: Mapping[str, Any] | None = None,
     strict: bool = False,
     training: bool = False,
-    opaque: bool = False,
+    opaque: Opaque = False,
 ) -> ImportedModel:
     """Like ``from_torch``, with the structure of inputs and outputs beside the graph.
 
-    ``opaque`` lets ops that have no converter become calls of torch instead of an error.
+    ``opaque`` lets ops that have no converter become calls of torch instead of an error; a function
+    says of which nodes of ours the caller has no use, so that their calls stay torch's as well.
     """
     if isinstance(target, torch.export.ExportedProgram):
         _refuse_inputs(example_inputs)
@@ -103,7 +107,7 @@ def import_torch(
 
 
 def _import_any_size(
-    program: Any, dynamic_shapes: Any, ranges: Mapping[Any, Any], training: bool, opaque: bool
+    program: Any, dynamic_shapes: Any, ranges: Mapping[Any, Any], training: bool, opaque: Opaque
 ) -> ImportedModel:
     """Import a program with wider ranges of its sizes, or with its own where that cannot be."""
     names = capture.symbol_names(program, dynamic_shapes)
@@ -117,7 +121,7 @@ def _import(
     program: Any,
     names: Mapping[str, str],
     training: bool,
-    opaque: bool,
+    opaque: Opaque,
     ranges: Mapping[Any, Any] | None = None,
 ) -> ImportedModel:
     read = partial(import_program, training=training, names=names, opaque=opaque, ranges=ranges)

@@ -140,6 +140,8 @@ _SPELLED: dict[Any, Callable[..., Any]] = {
     torch.combinations: _combinations,
     torch.tensor_split: _tensor_split,
     torch.Tensor.tensor_split: _tensor_split,
+    # The same memory without a gradient: torch.export loses sight of what `data` returns.
+    torch.Tensor.data.__get__: torch.Tensor.detach,  # type: ignore[attr-defined]  # a descriptor
 }
 
 

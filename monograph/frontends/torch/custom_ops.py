@@ -7,20 +7,24 @@ A custom op from ``torch.library`` has no meaning that a compiler could see. It 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monograph.errors import EvaluationError, UnsupportedError
 from monograph.frontends.torch.schema import bind, find_mutated_arguments
 from monograph.ir.dims import Shape, Symbol, SymbolicDim
 from monograph.ir.foreign_call import ForeignCall
-from monograph.ir.graph import Value, current_graph
+from monograph.ir.graph import Node, Value, current_graph
 from monograph.ir.op import Trait, op
 from monograph.ir.types import Array, DType, TensorType
 from monograph.ops.rules import result_symbols
 
 if TYPE_CHECKING:
     from monograph.frontends.torch.importer import Importer
+
+Opaque: TypeAlias = bool | Callable[[Node], bool]
+"""Which calls of torch's own ops may become opaque: none, those without a converter, or, beyond
+these, every call that would draw random numbers or become nodes of which the function says no."""
 
 BUILT_IN = frozenset({"aten", "prims", "prim", "higher_order", "quantized", "profiler"})
 

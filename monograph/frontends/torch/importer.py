@@ -9,7 +9,9 @@ at import, not in the numbers.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ from monograph.frontends.torch import (
     out_arguments,
     scalars,
 )
+from monograph.frontends.torch.custom_ops import Opaque
 from monograph.frontends.torch.frame import Frame, shares_memory
 from monograph.frontends.torch.location import location_of
 from monograph.frontends.torch.node import TorchNode, natural_dtype, to_dtype
@@ -77,14 +80,19 @@ MAX_INLINE_ELEMENTS = 16
 """Tensors in the program's text of up to this many elements are constants, printed in full."""
 
 
+class _DrawsNumbers(Exception):
+    """A call of torch's that draws random numbers, where such calls stay as they are."""
+
+
 class Importer:
     """Reads torch graphs into one graph of ours.
 
-    ``opaque`` lets every op that has neither a converter nor a decomposition become an opaque call
-    of torch; without it only custom ops do. ``opaque_calls`` names those that were made.
+    ``opaque`` says which ops besides custom ones become opaque calls of torch: if it is true, those
+    that have neither a converter nor a decomposition; if it is a function, also those that would
+    become nodes of which it says no. ``opaque_calls`` names those that were made.
     """
 
-    def __init__(self, graph: Graph, symbols: SymbolTable, *, opaque: bool = False) -> None:
+    def __init__(self, graph: Graph, symbols: SymbolTable, *, opaque: Opaque = False) -> None:
         self.graph = graph
         self.symbols = symbols
         self.opaque = opaque
@@ -172,6 +180,8 @@ class Importer:
 
     def random_key(self) -> Value:
         """A key of its own for one random op, made of the graph's key input."""
+        if callable(self.opaque):
+            raise _DrawsNumbers
         if self.key is None:
             self.key = self.graph.add_input("random_key", TensorType(u32, (2,)))
         self._keys += 1
@@ -339,16 +349,33 @@ class Importer:
     def _apply(self, node: Any, target: Any) -> Any:
         found = find_converter(str(target))
         if found is not None:
-            return found(TorchNode(node, str(target), self._arguments(node, target), self))
+            return self._read(node, target, found)
         if needs_only_numbers(node, target):
             here = {"device": "cpu"} if "device" in node.kwargs else {}
             return tensor_data(self.graph, node.name, target(*node.args, **{**node.kwargs, **here}))
-        may_be_opaque = self.opaque or custom_ops.is_custom(target)
+        may_be_opaque = bool(self.opaque) or custom_ops.is_custom(target)
         if may_be_opaque and not decompose.can_decompose(target):
             return custom_ops.call(self, node, target)
         parts = decompose.decompose_node(node, target)
         values = [self.argument(each) for each in parts.operands]
         return parts.unflatten(self.run(parts.module, values)[0])
+
+    def _read(self, node: Any, target: Any, converter: Callable[[TorchNode], Any]) -> Any:
+        """What a converter makes of a call, or the call as it is where that may not be."""
+        call = TorchNode(node, str(target), self._arguments(node, target), self)
+        if not callable(self.opaque):
+            return converter(call)
+        graph = current_graph()
+        last = next(reversed(graph.nodes), None)
+        result: Any = None
+        with suppress(_DrawsNumbers):
+            result = converter(call)
+        made = list(takewhile(lambda each: each is not last, reversed(graph.nodes)))
+        if result is not None and all(map(self.opaque, made)):
+            return result
+        for each in made:
+            graph.erase(each)
+        return custom_ops.call(self, node, target)
 
     def _arguments(self, node: Any, target: Any) -> dict[str, Any]:
         """A node's arguments by the names that ``target``, its functional form, gives them.

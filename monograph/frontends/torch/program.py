@@ -18,6 +18,7 @@ import torch
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch.check import find_unsupported
+from monograph.frontends.torch.custom_ops import Opaque
 from monograph.frontends.torch.frame import Frame, NeedsFunctionalization
 from monograph.frontends.torch.functionalize import functionalize_module
 from monograph.frontends.torch.half_complex import is_half_complex
@@ -104,7 +105,7 @@ def import_program(
     *,
     training: bool = False,
     names: Mapping[str, str] | None = None,
-    opaque: bool = False,
+    opaque: Opaque = False,
     graph_name: str = "main",
     ranges: Mapping[Any, Any] | None = None,
 ) -> ImportedModel:
@@ -149,7 +150,7 @@ def import_program(
 def import_graph_module(
     module: Any,
     *,
-    opaque: bool = False,
+    opaque: Opaque = False,
     graph_name: str = "main",
     weights: Mapping[int, torch.Tensor] | None = None,
 ) -> ImportedModel:
@@ -168,7 +169,7 @@ def import_graph_module(
 
 
 def _import_module(
-    module: Any, opaque: bool, graph_name: str, weights: Mapping[int, torch.Tensor]
+    module: Any, opaque: Opaque, graph_name: str, weights: Mapping[int, torch.Tensor]
 ) -> ImportedModel:
     _refuse_unsupported(module, opaque)
     builder = _Builder(module, {}, None, opaque, graph_name)
@@ -185,7 +186,7 @@ def _import_module(
     return builder.finish(None, spec)
 
 
-def _refuse_unsupported(module: Any, opaque: bool) -> None:
+def _refuse_unsupported(module: Any, opaque: Opaque) -> None:
     if opaque:
         return
     problems = find_unsupported(module)
@@ -198,7 +199,7 @@ class _Builder:
     """Collects the inputs of a program, reads its graph, and declares its outputs."""
 
     def __init__(
-        self, module: Any, ranges: Any, names: Mapping[str, str] | None, opaque: bool, name: str
+        self, module: Any, ranges: Any, names: Mapping[str, str] | None, opaque: Opaque, name: str
     ) -> None:
         self.module = module
         self.graph = Graph(name)
