@@ -325,13 +325,14 @@ def reshape_position(index: Position, shape: Shape, target: Shape) -> Position:
         linear: Expr = e.index(0)
         for k in from_:
             linear = linear * shape[k] + index[k]
-        parts: list[Expr] = []
-        for k in reversed(to[1:]):
-            parts.append(linear % target[k])
+        places = {k: e.index(0) for k in to}
+        first, *others = [k for k in to if target[k] != 1] or to[:1] or (None,)
+        for k in reversed(others):
+            places[k] = linear % target[k]
             linear = linear // target[k]
-        if to:
-            parts.append(linear)
-        result += reversed(parts)
+        if first is not None:
+            places[first] = linear
+        result += places.values()
     return tuple(result)
 
 

@@ -50,6 +50,7 @@ from monograph.targets.gpu.driver import driver
 from monograph.targets.gpu.families import PlannedSteps, plans_of
 from monograph.targets.gpu.group_kernel import attention_plans
 from monograph.targets.gpu.measurements import Measurements, read_measurements
+from monograph.targets.gpu.modules import MachineCode, write_modules
 from monograph.targets.gpu.plan import KernelSequence
 from monograph.targets.gpu.target import GpuTarget
 
@@ -63,14 +64,16 @@ class Effort:
     """How much is measured."""
 
     ours: int
-    """Configurations of our own kernels that are tried at a site."""
+    """Configurations of our own kernels that are tried against a library."""
+    cuts: int
+    """The same against each other, which are quickly compiled."""
     slowdown: float
     """How much slower than the best contender one may be predicted to be."""
     least: float
     """Microseconds of a program, all equal sites together, below which a site is not measured."""
 
 
-EFFORTS: Mapping[str, Effort] = {"O2": Effort(2, 1.25, 10.0), "O3": Effort(6, 2.0, 0.0)}
+EFFORTS: Mapping[str, Effort] = {"O2": Effort(2, 5, 1.25, 10.0), "O3": Effort(6, 8, 2.0, 0.0)}
 """By level; the levels below measure nothing."""
 _TABLES: dict[str, Measurements] = {}
 """What this process has measured or read, by machine."""
@@ -183,12 +186,21 @@ class Contests:
         """Libraries against our kernels, for the products and attentions of a graph."""
         sites = list(sites_of(graph, self.target.chip))
         counts = Counter(site.key for site in sites)
+        jobs = list[tuple[str, str, GpuTarget, Graph]]()
         for site in {each.key: each for each in sites}.values():
-            if site.key in self.table.sites:
-                continue
-            if counts[site.key] * library_microseconds(site.nodes[0]) < self.effort.least:
-                continue
-            self.contest(site.key, self.contenders(site))
+            taken = counts[site.key] * library_microseconds(site.nodes[0])
+            if site.key not in self.table.sites and taken >= self.effort.least:
+                alone = copy_alone(site.nodes)
+                made = self.contenders(site, alone).items()
+                jobs += [(site.key, name, target, alone) for name, target in made]
+        with ThreadPoolExecutor(processor_count()) as threads:
+            codes = list(threads.map(lambda job: self.program(job[2], job[3]), jobs))
+        compiled: dict[str, dict[str, Code]] = {}
+        for (key, name, _, _), code in zip(jobs, codes, strict=True):
+            if code is not None:
+                compiled.setdefault(key, {})[name] = code
+        for key, found in compiled.items():
+            self.contest(key, found)
 
     def measure_kernels(self, graph: Graph, *, fusion: bool = True) -> None:
         """Configurations of our kernels against each other, as the program has them."""
@@ -197,25 +209,34 @@ class Contests:
         groups = fuse_regions(copy, self.target.computes, enabled=fusion)
         with closing(self.target.assemble(copy, groups, BuildOptions())) as assembled:
             found = list(assembled.steps.flat.values())
+        tried: dict[str, dict[str, KernelSequence]] = {}
         for flat, groups_of in found:
             site = kernel_site(flat)
             if site in self.table.sites or flat.sizes:
                 continue
-            plans = self.worth_trying(plans_of(flat))
+            plans = self.worth_trying(plans_of(flat), most=self.effort.cuts)
             if len(plans) < 2 or len(groups_of) * plans[0].microseconds < self.effort.least:
                 continue
             sequences = {plan.name: plan.write(()) for plan in plans}
-            if any(each.checks for x in sequences.values() for each in x.kernels):
-                continue  # an index that is drawn may be out of range
-            self.contest(site, {name: self.alone(each) for name, each in sequences.items()})
+            if not any(each.checks for x in sequences.values() for each in x.kernels):
+                tried[site] = sequences  # of drawn indices, some may be out of range
+        kernels = [
+            kernel for one in tried.values() for each in one.values() for kernel in each.kernels
+        ]
+        codes = iter(self.target.machine_codes(kernels))
+        for site, one in tried.items():
+            programs = {
+                name: program_of(each, [next(codes) for _ in each.kernels])
+                for name, each in one.items()
+            }
+            self.contest(site, programs)
 
     def worth_trying(
-        self, plans: Sequence[PlannedSteps], bound: float | None = None
+        self, plans: Sequence[PlannedSteps], most: int, bound: float | None = None
     ) -> list[PlannedSteps]:
         """The plans, best first, that may be the fastest."""
         least = min([plans[0].microseconds, *([] if bound is None else [bound])])
-        near = [x for x in plans if x.microseconds <= self.effort.slowdown * least]
-        return near[: self.effort.ours]
+        return [x for x in plans if x.microseconds <= self.effort.slowdown * least][:most]
 
     def contest(self, site: str, codes: Mapping[str, Code]) -> None:
         """Time programs, and note what they took."""
@@ -227,23 +248,19 @@ class Contests:
 
     # Contenders of a site ---------------------------------------------------------------------
 
-    def contenders(self, site: Site) -> dict[str, Code]:
-        """Programs that compute a site's nodes alone, by name."""
-        graph = subgraph(site.nodes)
+    def contenders(self, site: Site, alone: Graph) -> dict[str, GpuTarget]:
+        """Targets that choose one of a site's contenders each, by name."""
         made: dict[str, GpuTarget] = {}
         if isinstance(site.nodes[0].op, Attention):
             made |= {name: self.choosing({site.key: name}) for name in ATTENTION_BACKENDS}
             for name in attention_plans(site.nodes[0])[: self.effort.ours]:
                 made[f"{OURS} {name}"] = self.choosing({site.key: f"{OURS} {name}"})
-        else:
-            made[CUBLAS] = self.choosing({site.key: CUBLAS})
-            if site.activation:
-                made[CUBLASLT] = self.choosing({site.key: CUBLASLT})
-            made |= self.our_products(site, graph)
-        with ThreadPoolExecutor(processor_count()) as threads:
-            codes = threads.map(lambda target: self.program(target, graph), made.values())
-            found = dict(zip(made, codes, strict=True))
-        return {name: code for name, code in found.items() if code is not None}
+            return made
+        made[CUBLAS] = self.choosing({site.key: CUBLAS})
+        if site.activation:
+            made[CUBLASLT] = self.choosing({site.key: CUBLASLT})
+        made |= self.our_products(site, alone)
+        return made if len(made) > 1 else {}
 
     def our_products(self, site: Site, graph: Graph) -> dict[str, GpuTarget]:
         """Our best configurations for a product, if they may be as fast as a library's."""
@@ -257,7 +274,7 @@ class Contests:
         bound = library_microseconds(site.nodes[0])
         return {
             f"{OURS} {plan.name}": self.choosing({site.key: OURS, site_of_kernel: plan.name})
-            for plan in self.worth_trying(plans_of(kernels[0]), bound)
+            for plan in self.worth_trying(plans_of(kernels[0]), self.effort.ours, bound)
         }
 
     def choosing(self, winners: Mapping[str, str]) -> GpuTarget:
@@ -280,28 +297,27 @@ class Contests:
             return None
         return replace(code, slots=tuple(map(_in_arena, code.slots)))
 
-    def alone(self, sequence: KernelSequence) -> Code:
-        """A program that only launches these kernels."""
-        slots: dict[str, Slot] = {}
-        steps = []
-        inputs = 0
-        for kernel in sequence.kernels:
-            for buffer in kernel.kernel.buffers:
-                if buffer.name not in slots:
-                    is_input = buffer.name.startswith("b")
-                    kind = SlotKind.INPUT if is_input else SlotKind.ARENA
-                    shape = (buffer.reach(),)
-                    slots[buffer.name] = Slot(kind, buffer.name, buffer.dtype, shape, inputs)
-                    inputs += is_input
-            numbers = {name: k for k, name in enumerate(slots)}
-            places = tuple(numbers[buffer.name] for buffer in kernel.kernel.buffers)
-            outputs = len(kernel.kernel.outputs)
-            steps.append(
-                Launch(kernel.name, places, (), 1, 1, outputs=outputs, grid=kernel.grid)
-            )  # fmt: skip
-        names = [kernel.name for kernel in sequence.kernels]
-        machine_code = self.target.compile(names, sequence.kernels)
-        return Code(machine_code, tuple(slots.values()), (), tuple(steps), {}, (), ())
+
+def program_of(sequence: KernelSequence, codes: Sequence[MachineCode]) -> Code:
+    """A program that only launches these kernels."""
+    slots: dict[str, Slot] = {}
+    steps, inputs = list[Launch](), 0
+    for kernel in sequence.kernels:
+        for buffer in kernel.kernel.buffers:
+            if buffer.name not in slots:
+                is_input = buffer.name.startswith("b")
+                kind = SlotKind.INPUT if is_input else SlotKind.ARENA
+                slots[buffer.name] = Slot(
+                    kind, buffer.name, buffer.dtype, (buffer.reach(),), inputs
+                )  # fmt: skip
+                inputs += is_input
+        numbers = {name: k for k, name in enumerate(slots)}
+        places = tuple(numbers[buffer.name] for buffer in kernel.kernel.buffers)
+        outputs = len(kernel.kernel.outputs)
+        steps.append(Launch(kernel.name, places, (), 1, 1, outputs=outputs, grid=kernel.grid))
+    names = [kernel.name for kernel in sequence.kernels]
+    machine_code = write_modules(dict(zip(names, codes, strict=True)))
+    return Code(machine_code, tuple(slots.values()), (), tuple(steps), {}, (), ())
 
 
 def _in_arena(slot: Slot) -> Slot:
@@ -309,7 +325,7 @@ def _in_arena(slot: Slot) -> Slot:
     return replace(slot, kind=SlotKind.ARENA) if slot.kind is SlotKind.OUTPUT else slot
 
 
-def subgraph(nodes: Sequence[Node]) -> Graph:
+def copy_alone(nodes: Sequence[Node]) -> Graph:
     """A graph of some nodes alone, whose last results are its outputs."""
     graph = Graph("site")
     inside = {value for node in nodes for value in node.results}

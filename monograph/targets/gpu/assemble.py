@@ -23,10 +23,12 @@ from monograph.progress import announce
 from monograph.targets.gpu.chip import Chip
 from monograph.targets.gpu.choices import attention_backend, measured_times, why_library
 from monograph.targets.gpu.group_kernel import lower_flat, write_attention, write_lowered
+from monograph.targets.gpu.inline_producers import inline_producers
 from monograph.targets.gpu.joint_products import join_products
 from monograph.targets.gpu.layouts import choose_layouts
 from monograph.targets.gpu.libraries import library_of
 from monograph.targets.gpu.plan import KernelSequence
+from monograph.targets.gpu.side_by_side import gather_launches, joined_kernel
 from monograph.targets.gpu.source import TritonKernel
 from monograph.targets.gpu.views import StridedView, is_read_in_place, view_of
 from monograph.targets.plan import KernelPlan, PlannedKernel
@@ -88,7 +90,7 @@ class StepBuilder(SlotBuilder):
     def main(self, graph: Graph) -> None:
         """The steps of a whole graph, with its inputs and outputs as slots."""
         targets = self.add_ends(graph)
-        fusion = join_products(self.fusions[graph])
+        fusion = inline_producers(join_products(self.fusions[graph]))
         self.visited.append(fusion)
         self.layouts = choose_layouts(graph, fusion, self.chip)
         self.write_outputs_to(graph, targets)
@@ -97,6 +99,42 @@ class StepBuilder(SlotBuilder):
             self.group(group)
             self.ends.append(len(self.steps))
         self.copy_outputs_to(graph, targets)
+        self.gather_launches()
+
+    def gather_launches(self) -> None:
+        """Let small kernels that do not wait for each other be one launch."""
+        gathered = gather_launches(self.steps, {k: x.triton for k, x in self.kernels.items()})
+        if not gathered.parts:
+            return
+        steps, joined = list(gathered.steps), dict[tuple[str, ...], str]()
+        for place, parts in gathered.parts.items():
+            names = tuple(part.kernel for part in parts)
+            if names not in joined:
+                joined[names] = self.join_kernels(names)
+            inputs = [slot for part in parts for slot in part.slots[: -part.outputs]]
+            outputs = [slot for part in parts for slot in part.slots[-part.outputs :]]
+            kernel = self.kernels[joined[names]].triton
+            steps[place] = Launch(
+                kernel.name, (*inputs, *outputs), (), 1, 1, outputs=len(outputs), grid=kernel.grid
+            )
+        self.steps[:] = steps
+        ends, last = list[int](), -1
+        for end, begin in zip(self.ends, (0, *self.ends), strict=False):
+            last = max([last, *gathered.moved[begin:end]])
+            ends.append(last + 1)
+        self.ends = ends
+        launched = {step.kernel for step in steps if isinstance(step, Launch)}
+        self.kernels = {name: x for name, x in self.kernels.items() if name in launched}
+
+    def join_kernels(self, names: Sequence[str]) -> str:
+        """A kernel that does the work of several; its name."""
+        parts = [self.kernels[name] for name in names]
+        name = f"k{len(self.kernels)}_{parts[0].group.name}_beside"
+        nodes = list(dict.fromkeys(node for part in parts for node in part.group.nodes))
+        group = Group(nodes, GroupKind.POINTWISE, parts[0].group.space, {})
+        triton = joined_kernel(name, [part.triton for part in parts])
+        self.kernels[name] = GpuKernel(name, group, triton)
+        return name
 
     def add_slot(self, value: Value, kind: SlotKind, number: int = 0) -> int:
         """A new slot of the value's type, in the value's layout."""

@@ -52,6 +52,9 @@ COLUMNS_PER_PROGRAM = 64
 COLUMN_ELEMENTS = 8192
 """Elements of a block of columns that is held at once."""
 
+MIN_VECTOR_PRODUCT = 1 << 20
+"""Elements of a matrix from which several cuts of its rows are worth measuring."""
+
 HELPER_OF = {"max": "nan_maximum", "min": "nan_minimum", "prod": "multiply"}
 POSITIONS = {"argmax": "first_maximum", "argmin": "first_minimum"}
 COMBINED = {
@@ -79,10 +82,34 @@ def configure_rows(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
         rows = _rows_per_program(space, max(sizes) * width)
         warps = max(1, min(16, next_power_of_two(rows * max(sizes) * width) // WARP_BYTES))
     blocks = {_block_name(k): size for k, size in enumerate(sizes)}
-    programs = likely(divide_up(shape_product(axis.extent for axis in space.rows), rows))
-    in_flight = rows * max(sizes) * width
-    time = memory_time(buffer_bytes(kernel.buffers), programs, in_flight)
-    return (Configuration({"XBLOCK": rows, **blocks}, warps, 2, time),)
+    total = shape_product(axis.extent for axis in space.rows)
+
+    def configuration(rows: int, warps: int) -> Configuration:
+        programs = likely(divide_up(total, rows))
+        in_flight = rows * max(sizes) * width
+        time = memory_time(buffer_bytes(kernel.buffers), programs, in_flight)
+        return Configuration({"XBLOCK": rows, **blocks}, warps, 2, time)
+
+    first = configuration(rows, warps)
+    if not _is_vector_product(kernel, space):
+        return (first,)
+    others = [(1, 4), (1, 8), (2, 8), (4, 4), (4, 8), (8, 8)]
+    fitting = [pair for pair in others if pair[0] * max(sizes) * width <= MAX_ROW_BYTES]
+    return (first, *(configuration(*pair) for pair in fitting if pair != (rows, warps)))
+
+
+def _is_vector_product(kernel: Kernel, space: _Space) -> bool:
+    """Whether long rows of a matrix become a number each: which cut is best is hard to tell."""
+    if space.columns or len(space.extents) != 1:
+        return False
+    length, rows = (shape_product(each) for each in (space.extents[0], _extents(space.rows)))
+    is_large = likely(length) * likely(rows) >= MIN_VECTOR_PRODUCT and likely(rows) >= BUSY_PROGRAMS
+    matrices = [x for x in kernel.loads() if x.symbols & {axis.symbol for axis in space.rows}]
+    return is_large and any(len(x.symbols) > 1 for x in matrices)
+
+
+def _extents(axes: tuple[Axis, ...]) -> tuple[Dim, ...]:
+    return tuple(axis.extent for axis in axes)
 
 
 def split_rows(kernel: Kernel) -> tuple[int, ...]:
@@ -230,6 +257,7 @@ class _Rows:
         for extents in self.space.extents:
             if self._is_whole(extents):
                 self._open_block(extents, self._axes(extents))
+        self._load_early()
         whole = [store for store in self.kernel.stores if self._has_columns(store)]
         for store in self.kernel.stores:
             if store not in whole:
@@ -237,6 +265,23 @@ class _Rows:
         if whole:
             self._store_columns(whole)
         return self.writer.finish("rows", (divide_up(total, rows),), self.configuration, comment)
+
+    def _load_early(self) -> None:
+        """Begin to load the rows before a reduction that their use waits for.
+
+        A norm that every program computes for itself is over when they are there.
+        """
+        if not all(map(self._is_whole, self.space.extents)):
+            return
+        reductions = reductions_of(self.kernel)
+        inside = {x for each in reductions for x in e.walk((each.body,)) if x is not each}
+        if not any(each in inside for each in reductions):
+            return
+        rows = {axis.symbol for axis in self.kernel.axes}
+        columns = {axis.symbol for each in reductions for axis in each.axes}
+        for load in self.kernel.loads():
+            if load.symbols & rows and load.symbols & columns:
+                self.writer.value(load)
 
     # Blocks ---------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from monograph.targets.gpu.chip import Chip
 from monograph.targets.gpu.choices import prefers_library
 from monograph.targets.gpu.cubin import compile_kernels
 from monograph.targets.gpu.linear_activations import join_linear_activations
-from monograph.targets.gpu.modules import write_modules
+from monograph.targets.gpu.modules import MachineCode, write_modules
 from monograph.targets.gpu.source import TritonKernel
 from monograph.targets.gpu.views import is_read_in_place
 from monograph.targets.plan import PlannedKernel
@@ -142,10 +142,9 @@ class GpuTarget(Target):
         seconds = {"kernels": time.perf_counter() - started}
         return GpuAssembled(steps, tuple(graph.symbols().values()), seconds)
 
-    def compile(self, names: Sequence[str], kernels: Sequence[TritonKernel]) -> bytes:
-        """Machine code for kernels, by the names that launches have for them, as one object."""
-        codes = compile_kernels(kernels, self.chip)
-        return write_modules(dict(zip(names, codes, strict=True)))
+    def machine_codes(self, kernels: Sequence[TritonKernel]) -> list[MachineCode]:
+        """Machine code for each kernel, several at a time."""
+        return compile_kernels(kernels, self.chip)
 
     def emit(self, assembled: GpuAssembled) -> Program:
         """Triton source, then machine code for all kernels."""
@@ -153,8 +152,9 @@ class GpuTarget(Target):
         announce("triton")
         kernels = list(steps.kernels.values())
         names = [kernel.name for kernel in kernels]
+        codes = self.machine_codes([kernel.triton for kernel in kernels])
         return Program(
-            object=self.compile(names, [kernel.triton for kernel in kernels]),
+            object=write_modules(dict(zip(names, codes, strict=True))),
             slots=tuple(steps.slots),
             sizes=assembled.sizes,
             steps=tuple(steps.steps),

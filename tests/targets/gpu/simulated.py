@@ -46,6 +46,15 @@ def _heads(x: Any) -> Any:
     return F.transpose(F.attention(q, k, v, causal=True), (0, 2, 1, 3))
 
 
+def _gate(x: Any) -> Any:
+    return F.silu(x[:, :128]) * x[:, 128:]
+
+
+def _turned(x: Any, cosines: Any, sines: Any) -> Any:
+    left, right = x[..., :8], x[..., 8:]
+    return F.concat([left * cosines - right * sines, right * cosines + left * sines], -1)
+
+
 PROGRAMS: dict[str, Program] = {
     "pointwise": (lambda x: F.relu(x * 2.0) + 1.0, ("f32[33, 65]",)),
     "mlp": (
@@ -69,6 +78,14 @@ PROGRAMS: dict[str, Program] = {
     "channels last": (
         lambda x, v, w: F.transpose(F.conv(F.relu(F.conv(x, v)), w), (0, 2, 3, 1)),
         ("f16[2, 4, 10, 10]", "f16[16, 4, 3, 3]", "f16[6, 16, 3, 3]"),
+    ),
+    "vector": (
+        lambda x, n, w, v: _gate(F.rms_norm(x, n) @ w) @ v + x,
+        ("f16[1, 64]", "f16[64]", "f16[64, 256]", "f16[128, 64]"),
+    ),
+    "turned": (
+        lambda x, c, s: (_turned(x, c, s), _turned(x * 2.0, s, c), x + 1.0),
+        ("f32[2, 4, 1, 16]", "f32[1, 8]", "f32[1, 8]"),
     ),
     "layer": (
         lambda x, w, b: F.relu(F.linear(x, w, b)),
