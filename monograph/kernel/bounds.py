@@ -174,7 +174,7 @@ def _without_common_factors(dim: Dim) -> Dim:
     for atom in first:
         low, _ = bounds_of(atom)
         if low is not None and low >= 0 and all(atom in atoms for atoms in others):
-            slope, _ = _split(dim, atom)
+            slope, _ = split_term(dim, atom)
             return dim if slope is None else _without_common_factors(slope)
     return dim
 
@@ -186,7 +186,7 @@ def _without_innermost(
     atom = _innermost(dim, order)
     if atom is None:
         return []
-    slope, rest = _split(dim, atom)
+    slope, rest = split_term(dim, atom)
     if slope is None:
         return []
     low, high = bounds_of(slope)
@@ -216,7 +216,7 @@ def _innermost(dim: Dim, order: Mapping[Symbol, int]) -> Atom | None:
     return found
 
 
-def _split(dim: Dim, atom: Atom) -> tuple[Dim | None, Dim]:
+def split_term(dim: Dim, atom: Atom) -> tuple[Dim | None, Dim]:
     """``dim`` as ``slope * atom + rest``; no slope if the atom occurs in powers."""
     slope: Dim = 0
     rest: Dim = 0
@@ -273,7 +273,7 @@ def _highest_of(dim: Dim, ranges: Mapping[Symbol, Range]) -> tuple[Dim, ...]:
     atom = _innermost(dim, order)
     if atom is None:
         return (dim,)
-    slope, rest = _split(dim, atom)
+    slope, rest = split_term(dim, atom)
     if slope is None:
         return ()
     low, high = bounds_of(slope)

@@ -72,8 +72,13 @@ def is_one_to_one(position: Expr, axes: tuple[Axis, ...]) -> bool:
         stride = coefficient(position.dim, axis.symbol)
         if stride is None:
             return False
-        if axis.extent != 1:
-            strides.append((stride, axis.extent))
+        strides.append((stride, axis.extent))
+    return is_mixed_radix(strides)
+
+
+def is_mixed_radix(digits: Sequence[tuple[Dim, Dim]]) -> bool:
+    """Whether sums of digits times their strides are all different; ``(stride, count)`` of each."""
+    strides = [each for each in digits if each[1] != 1]
     reach: Dim = 1
     while strides:
         following = _next_stride(strides, reach)

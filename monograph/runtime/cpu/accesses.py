@@ -1,6 +1,7 @@
 """Verifies that kernels access only their buffers, and overwrite only what they may.
 
-Loop nests that no proof covers, and those that write over what they read, are visited by sample.
+Loop nests whose accesses no proof covers are visited by sample. Those that write over what they
+read must be proved to write each element once, after it was read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.kernel.bounds import find_unproved_accesses
 from monograph.kernel.loops import LoopNest
-from monograph.kernel.verify import verify_sampled
+from monograph.kernel.verify import ScheduleError, verify_sampled
+from monograph.kernel.verify_in_place import overwrites_in_order
 from monograph.program.code import Code, Launch, walk_steps
 from monograph.targets.cpu.build import Program
 
@@ -40,6 +42,12 @@ class AccessVerifier:
             if in_place or step.kernel in self.unproved:
                 given = (evaluate_dim(symbol, bindings) for symbol in step.sizes)
                 verify_sampled(nest, dict(zip(nest.sizes, given, strict=True)), in_place=in_place)
+            if in_place and not overwrites_in_order(nest, in_place):
+                raise ScheduleError(
+                    f"{nest.name}: {', '.join(in_place)} may be read after it was written over",
+                    expected="a nest of which it is proved that it reads each element first",
+                    hint="give the output memory of its own",
+                )
 
 
 def _in_place(step: Launch, nest: LoopNest) -> dict[str, str]:

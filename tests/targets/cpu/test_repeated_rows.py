@@ -43,7 +43,7 @@ def test_the_verifier_refuses_rows_that_are_written_over_and_computed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MONOGRAPH_VERIFY", "1")
-    monkeypatch.setattr(program_builder, "computes_once", lambda kernel, schedule: True)
+    monkeypatch.setattr(program_builder, "overwrites_in_order", lambda nest, inputs: True)
     inputs = [np.ones((17, 17), np.float32)] * 2
     with pytest.raises(ScheduleError, match="computed in its place"):
         compile_graph(traced(17), Options(cache=False, level="O0", threads=1)).run(inputs)

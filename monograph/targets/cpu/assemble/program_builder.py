@@ -25,6 +25,7 @@ from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout, make_layout
 from monograph.kernel.loops import LoopNest
 from monograph.kernel.rebased import rename_by_position, without_unread
+from monograph.kernel.verify_in_place import overwrites_in_order
 from monograph.kernel.verify_kernel import verify_kernel
 from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, Slot, SlotKind, Step
@@ -34,7 +35,6 @@ from monograph.targets.cpu.assemble.moves import Moved, Moves
 from monograph.targets.cpu.llvm.emit import NestEmitter
 from monograph.targets.cpu.loops.affine_pieces import cut_kernel
 from monograph.targets.cpu.loops.choose_schedule import choose
-from monograph.targets.cpu.loops.index_space import computes_once
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.loops.unroll_window import write_out_taps
@@ -315,8 +315,10 @@ class ProgramBuilder(SlotBuilder):
         else:
             self.tuning.note(flat.digest)
         built = self.kernels[key]
-        if isinstance(built.schedule, Schedule) and not computes_once(flat, built.schedule):
-            shared = ()
+        if shared:
+            pairs = zip(inputs, built.nest.inputs, strict=True)
+            names = {buffer.name for slot, buffer in pairs if slot in shared}
+            shared = shared if overwrites_in_order(built.nest, names) else ()
         self.launch_built(built, group, inputs, outputs, shared)
 
     def decide(

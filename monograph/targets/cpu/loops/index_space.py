@@ -106,8 +106,9 @@ def unroll_and_jam(kernel: Kernel, schedule: Schedule) -> Kernel:
     """Copies of the stores for several iterations of an axis at once.
 
     The last ones are clamped to the final iteration: it is then computed more than once, by one
-    thread, with one result. Where the last two lots belong to one thread, the last begins early
-    enough to be whole instead, so that its copies are neighbours as those of the others are.
+    thread, with one result; it is not written over what it is computed from. Where the last two
+    lots belong to one thread, the last begins early enough to be whole instead, so that its copies
+    are neighbours as those of the others are.
     """
     stores = kernel.stores
     axes = kernel.axes
@@ -135,18 +136,6 @@ def unroll_and_jam(kernel: Kernel, schedule: Schedule) -> Kernel:
         )
         axes = tuple(shorter if each is axis else each for each in axes)
     return replace(kernel, axes=axes, stores=stores)
-
-
-def computes_once(kernel: Kernel, schedule: Schedule) -> bool:
-    """Whether no iteration is computed twice, as the last ones of a jammed axis may be.
-
-    What is written over what it is computed from would be taken for its own operand then.
-    """
-    extents = {axis.symbol: axis.extent for axis in kernel.axes}
-    return all(
-        isinstance(extent := extents[symbol], int) and extent % copies == 0
-        for symbol, copies in schedule.jam
-    )
 
 
 def _has_last_together(kernel: Kernel, schedule: Schedule, axis: Axis, copies: int) -> bool:
