@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from monograph.targets.gpu.modules import MachineCode
 
 if TYPE_CHECKING:
     from monograph.runtime.gpu.program import OnDevice
+    from monograph.targets.gpu.driver import DeviceInfo, Driver
     from monograph.targets.gpu.libraries import Library, LibraryTask
 
 Run = Callable[[int], None]
@@ -321,6 +323,10 @@ class Flags:
         with held.driver.current(held.device):
             self.host = held.driver.allocate_host(self.nbytes)
             self.event = held.driver.new_event()
+        release = weakref.finalize(
+            self, _release_flags, held.driver, held.device, self.host, self.event
+        )
+        release.atexit = False  # the driver gives back all that a process had
         self.words = (ctypes.c_int32 * len(steps)).from_address(self.host)
 
     def fetch(self, stream: int, *, in_graph: bool) -> None:
@@ -343,6 +349,13 @@ class Flags:
                 where=where,
                 hint="interpret the graph on the same inputs to see where",
             )
+
+
+def _release_flags(driver: Driver, device: DeviceInfo, host: int, event: int) -> None:
+    """Give back what flags had of the host; the driver waits for who still writes to it."""
+    with driver.current(device):
+        driver.free_host(host)
+        driver.destroy_event(event)
 
 
 def plan_arena(requests: Sequence[SlotRequest], bindings: Mapping[Symbol, int]) -> ArenaPlan:

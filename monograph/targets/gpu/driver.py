@@ -220,6 +220,10 @@ class Driver:
         self.call("cuEventCreate", byref(handle), NO_TIMING)
         return handle.value or 0
 
+    def destroy_event(self, event: int) -> None:
+        """Let go of an event."""
+        self.call("cuEventDestroy_v2", c_void_p(event))
+
     def record(self, event: int, stream: int, *, in_graph: bool = False) -> None:
         """Let an event happen when all that the stream was given is done."""
         flags = EXTERNAL_EVENT if in_graph else 0

@@ -28,6 +28,7 @@ from monograph.targets.gpu.scalars import (
 )
 from monograph.targets.gpu.source import (
     ERROR_PARAMETER,
+    HELPERS,
     SourceWriter,
     TritonKernel,
     parameter_names,
@@ -265,7 +266,9 @@ class ExpressionWriter:
         """A function that has a formula: a helper function of the module, which every use calls."""
         dtype = expr.operands[0].dtype
         name = f"{expr.function}_{dtype}"
-        if name not in self.source.functions:
+        if name in HELPERS:
+            self.source.helper(name)
+        elif name not in self.source.functions:
             names = ("x", "y")[: len(expr.operands)]
             self.source.functions[name] = ""  # its formula may call others, never itself
             body = SourceWriter(self.source)

@@ -96,6 +96,22 @@ def remainder_f64(x, y):
     rest = tl.where((tl.abs(y) == float('inf')) & (tl.abs(x) < float('inf')), tl.abs(x), rest)
     return tl.where(x.to(tl.int64, bitcast=True) < 0, rest * -1.0, rest)
 """,
+    "tanh_f32": """\
+@triton.jit
+def tanh_f32(x):
+    # Further out, the unit for powers and a division of two roundings lose at most a last digit:
+    # what they give is taken from 1.
+    size = tl.abs(x)
+    square = x * x
+    near = tl.fma(-0.0057154991663992405, square, 0.020649103447794914)
+    near = tl.fma(near, square, -0.05374300479888916)
+    near = tl.fma(near, square, 0.133314847946167)
+    near = tl.fma(near, square, -0.3333328366279602)
+    near = tl.fma(square * near, size, size)
+    far = 1.0 - 2.0 / (tl.exp(2.0 * size) + 1.0)
+    result = tl.where(size < 0.625, near, far)
+    return tl.where(x.to(tl.int32, bitcast=True) < 0, result * -1.0, result)
+""",
     "nan_maximum": """\
 @triton.jit
 def nan_maximum(a, b):

@@ -7,6 +7,7 @@ and compares with NumPy's interpreter. It prints what differs, or how much was r
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -198,6 +199,8 @@ def main(names: Sequence[str]) -> int:
             problems += [f"{name}: {problem}"] if problem else []
         problem = "" if names else refuses_indices(gpu)
         problems += [f"indices: {problem}"] if problem else []
+        gc.collect()
+        problems += ["words of the host are never given back"] if gpu.events else []
         problem = "" if names else contenders_agree(gpu)
         problems += [f"contenders: {problem}"] if problem else []
     print("\n".join(problems) or "all agree")

@@ -66,6 +66,7 @@ class SimulatedDriver:
         self.launches = 0
         self.graph_launches = 0
         self.updates = 0
+        self.events = 0
 
     def device(self, number: int) -> DeviceInfo:
         assert number == 0
@@ -153,6 +154,12 @@ class SimulatedDriver:
         self.held[ctypes.addressof(held)] = held
         return ctypes.addressof(held)
 
+    def free_host(self, address: int) -> None:
+        del self.held[address]
+
+    def destroy_event(self, event: int) -> None:
+        self.events -= 1
+
     def upload(self, target: int, source: int, nbytes: int, stream: int) -> None:
         ctypes.memmove(target, source, nbytes)
 
@@ -166,6 +173,7 @@ class SimulatedDriver:
         assert self.capturing is None, "waiting while a graph is captured"
 
     def new_event(self) -> int:
+        self.events += 1
         return 1
 
     def record(self, event: int, stream: int, *, in_graph: bool = False) -> None:
