@@ -8,6 +8,8 @@ from monograph.runtime.bundle import Json
 
 MAX_KNOB_VALUE = 1 << 30
 """The largest number that a knob can have."""
+FORMER_NAMES = {"keep": "cache_row"}
+"""Knobs that had another name when a file was written."""
 
 
 def read_edits(value: Json) -> dict[str, int]:
@@ -16,5 +18,6 @@ def read_edits(value: Json) -> dict[str, int]:
     for name, number in require_type(value, dict).items():
         if not 0 <= require_type(number, int) <= MAX_KNOB_VALUE:
             raise MonographError(f"{number} is no number for a knob")
-        found[require_type(name, str)] = number
+        name = require_type(name, str)
+        found[FORMER_NAMES.get(name, name)] = number
     return found

@@ -59,7 +59,7 @@ class Figures:
 
 
 def _site(digest: str, launches: int = 1, grain: int = 4) -> Site:
-    choice = Schedule((), 0, 0, grain=grain, keep=True)
+    choice = Schedule((), 0, 0, grain=grain, cache_row=True)
     return Site(digest, digest, choice, (), (), (), lambda *_: None, launches)
 
 
@@ -71,12 +71,12 @@ def _search(seconds: Callable[[Site, Edits], float | None]) -> tuple[Search, Fig
 
 def test_the_better_value_of_each_knob_stays() -> None:
     def seconds(site: Site, edits: Edits) -> float:
-        without_keeping = 0.5 if edits.get("keep") == 0 else 1.0
+        without_keeping = 0.5 if edits.get("cache_row") == 0 else 1.0
         return without_keeping * {1: 0.8, 16: 0.6}.get(edits.get("grain", 4), 1.0)
 
     search, _ = _search(seconds)
     (found,) = search.run([_site("a")], 1000)
-    assert found.edits == {"keep": 0, "grain": 16}
+    assert found.edits == {"cache_row": 0, "grain": 16}
     assert (found.before, found.after) == (1.0, pytest.approx(0.3))
     assert found.complete
 
@@ -127,7 +127,7 @@ def _memory(folder: Path) -> TuningMemory:
 
 
 def _faster(site: Site, edits: Edits) -> float:
-    return 0.5 if edits.get("keep") == 0 else 1.0
+    return 0.5 if edits.get("cache_row") == 0 else 1.0
 
 
 def test_what_makes_the_whole_program_faster_is_kept_and_remembered(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_what_makes_the_whole_program_faster_is_kept_and_remembered(tmp_path: Pa
     sites = [_site("a")]
     report = tune(sites, search, 1000, _memory(tmp_path), compare)
     assert report.kept and report.gain == 2.0
-    assert tried[0].edits == {"a": {"keep": 0}}
+    assert tried[0].edits == {"a": {"cache_row": 0}}
     search, bench = _search(_faster)
     again = tune(sites, search, 1000, _memory(tmp_path), compare)
     assert again.kept and again.edits == report.edits
@@ -166,7 +166,7 @@ def test_an_unfinished_search_goes_on_where_it_ended(tmp_path: Path) -> None:
     search, bench = _search(_faster)
     again = tune([_site("a")], search, 1000, _memory(tmp_path), compare)
     assert again.findings[0].complete and again.edits == report.edits
-    assert ("a", {"keep": 0, "grain": 1}) in bench.asked
+    assert ("a", {"cache_row": 0, "grain": 1}) in bench.asked
 
 
 def test_time_to_build_the_program_again_is_left(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_other_machines_and_thread_counts_have_a_memory_of_their_own(tmp_path: P
     compare = lambda tuning: (Timing((2.0,)), Timing((1.0,)))  # noqa: E731
     search, _ = _search(_faster)
     tune([_site("a")], search, 1000, TuningMemory(cache, host(), 2), compare)
-    assert TuningMemory(cache, host(), 2).get("a") == ({"keep": 0}, True)
+    assert TuningMemory(cache, host(), 2).get("a") == ({"cache_row": 0}, True)
     assert TuningMemory(cache, host(), 1).get("a") is None
     assert TuningMemory(None, host(), 2).get("a") is None
 
@@ -200,6 +200,10 @@ def test_edits_that_make_no_sense_are_a_miss(tmp_path: Path, edits: object) -> N
     assert memory.cache is not None
     memory.cache.put(memory._key("a"), Bundle({"edits": edits, "complete": True}))
     assert memory.get("a") is None
+
+
+def test_a_knob_is_read_under_its_former_name() -> None:
+    assert read_edits({"keep": 0, "grain": 4}) == {"cache_row": 0, "grain": 4}
 
 
 def test_both_the_usual_and_the_best_time_must_be_shorter() -> None:

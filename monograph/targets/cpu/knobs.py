@@ -27,7 +27,7 @@ from monograph.targets.cpu.products.tiling import row_segments
 from monograph.targets.cpu.tuning import Choice, Edits
 
 KNOBS = (
-    *("width", "tile", "jam", "keep", "prefetch", "streaming", "grain"),
+    *("width", "tile", "jam", "cache_row", "prefetch", "streaming", "grain"),
     *("height", "columns", "depth", "block_tiles", "block_panels"),
     *("queries", "keys"),
 )
@@ -78,8 +78,8 @@ def _schedule_knobs(schedule: Schedule, machine: Machine) -> Mapping[str, tuple[
         found["prefetch"] = (0,)
     if schedule.tile > schedule.width and schedule.block is None:
         found["tile"] = (schedule.tile // 2, schedule.tile * 2)
-    if schedule.keep:
-        found["keep"] = (0,)
+    if schedule.cache_row:
+        found["cache_row"] = (0,)
     found["grain"] = _grains(schedule.grain)
     return {name: values for name, values in found.items() if values}
 
@@ -96,11 +96,11 @@ def _edit_schedule(schedule: Schedule, edits: Edits) -> Schedule:
         symbol, _ = schedule.jam[0]
         changed = replace(changed, jam=((symbol, edits["jam"]), *schedule.jam[1:]))
     if edits.get("streaming") == 0:
-        changed = replace(changed, streaming=frozenset(), turns=0)
+        changed = replace(changed, streaming=frozenset(), pipelined_rows=0)
     if edits.get("prefetch") == 0:
         changed = replace(changed, prefetch=None)
-    if edits.get("keep") == 0:
-        changed = replace(changed, keep=False)
+    if edits.get("cache_row") == 0:
+        changed = replace(changed, cache_row=False)
     return replace(changed, grain=edits.get("grain", changed.grain))
 
 

@@ -377,7 +377,7 @@ class ProgramBuilder(SlotBuilder):
     ) -> BuiltKernel:
         """Emit a kernel; only what is aligned can be written past the cache."""
         if not aligned:
-            schedule = replace(schedule, streaming=frozenset(), turns=0)
+            schedule = replace(schedule, streaming=frozenset(), pipelined_rows=0)
         suffix = flat.name.removeprefix(group.name)
         name = f"k{len(self.kernels)}_{group.name}{suffix}"
         named = replace(flat, name=name)

@@ -312,8 +312,8 @@ def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Winograd
     most = (machine.registers - 4) // 2
     candidates = range(most, min(4, most) - 1, -1)
     rows = min(candidates, key=lambda count: (-(-each // count) * (count + 1.5), -count))
-    ahead = weights > machine.l2
-    return WinogradPlan(transform, -(-each // rows) * rows, rows, 2 * lanes, lanes, whole, ahead)
+    prefetch = weights > machine.l2
+    return WinogradPlan(transform, -(-each // rows) * rows, rows, 2 * lanes, lanes, whole, prefetch)
 
 
 def tile_count(c: Convolution, transform: Transform) -> Dim:

@@ -137,7 +137,7 @@ class WinogradPlan:
     columns: int
     lanes: int
     whole: bool = False
-    ahead: bool = False
+    prefetch: bool = False
     """Whether the weights' planes come from far, and are asked for before they are used."""
 
 
@@ -359,7 +359,7 @@ class Winograd:
         if part.copies > 1:
             tile = tile + served.symbol * (plan.block // plan.rows)
         asked = self.asked_ahead(part, part.weight + weight.symbol + 1, tile, depth, lane.symbol)
-        once = asked if plan.ahead else ()
+        once = asked if plan.prefetch else ()
         return tuple(found for each in body for found in _unroll(each, depth.symbol, once))
 
     def asked_ahead(

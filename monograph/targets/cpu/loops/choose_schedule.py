@@ -97,15 +97,15 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         block=block,
         along_tiles=crossed is not None and order[-2] is crossed[0],
         jam=jam,
-        ahead=machine.costs.prefetch_bytes
-        if crossed is None and _asks_ahead(kernel, machine)
+        prefetch_bytes=machine.costs.prefetch_bytes
+        if crossed is None and _needs_prefetch(kernel, machine)
         else 0,
         streaming=_streaming(kernel, machine),
         grain=max(1, machine.costs.task_instructions // max(per_iteration, 1)),
     )
 
 
-def _asks_ahead(kernel: Kernel, machine: Machine) -> bool:
+def _needs_prefetch(kernel: Kernel, machine: Machine) -> bool:
     """Whether elements come from memory, and so much is done that the processor asks too late.
 
     Not in squares: little is left along their vector axis, and the next block is elsewhere.
@@ -256,10 +256,10 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     )
     per_row = work_of(kernel) * _row_size(reductions) // min(width, _lanes(kernel, machine, vector))
     jam = _jam(kernel, reductions, rows, extents) if not inner else ()
-    turns = machine.costs.pipelined_rows if _takes_turns(kernel, machine, rows, inner) else 0
-    if turns and not _has_halves(kernel):
+    pipelined = machine.costs.pipelined_rows if _pipelines_rows(kernel, machine, rows, inner) else 0
+    if pipelined and not _has_halves(kernel):
         width = min(width, 2 * machine.vector_bytes // 4)  # of two rows at a time
-    hides = rows and not turns and _hides_reading(kernel, machine)
+    hides = rows and not pipelined and _hides_reading(kernel, machine)
     prefetch = rows[-1] if hides else None
     return Schedule(
         (*rows, *inner),
@@ -268,17 +268,17 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         vector=tuple(sorted(vector, key=lambda s: s.name)),
         width=width,
         jam=jam,
-        keep=True,
+        cache_row=True,
         prefetch=prefetch,
-        turns=turns,
-        parts=SOFTMAX_BLOCK_ELEMENTS if _is_far_apart(kernel, machine, reductions) else 0,
-        ahead=machine.costs.prefetch_bytes
+        pipelined_rows=pipelined,
+        softmax_block=SOFTMAX_BLOCK_ELEMENTS if _is_far_apart(kernel, machine, reductions) else 0,
+        prefetch_bytes=machine.costs.prefetch_bytes
         if _from_memory(kernel, machine) and _finds_places(reductions)
         else 0,
         streaming=_streaming(
             kernel, machine, 1 if prefetch is None else machine.costs.prefetched_share
         ),
-        grain=max(1, machine.costs.task_instructions // max(per_row * max(turns, 1), 1)),
+        grain=max(1, machine.costs.task_instructions // max(per_row * max(pipelined, 1), 1)),
     )
 
 
@@ -304,7 +304,9 @@ def _is_far_apart(kernel: Kernel, machine: Machine, reductions: list[Reduce]) ->
     return size > MAX_KEPT_ROW_BYTES if _has_halves(kernel) else 8 * size >= machine.l2
 
 
-def _takes_turns(kernel: Kernel, machine: Machine, rows: list[Symbol], inner: list[Symbol]) -> bool:
+def _pipelines_rows(
+    kernel: Kernel, machine: Machine, rows: list[Symbol], inner: list[Symbol]
+) -> bool:
     """Whether memory is what takes time, and each row fits in a core's own cache with the next.
 
     Rows begin with a cache line, since a loop that reads another row as well has no time to look
@@ -395,7 +397,7 @@ def _columns(
         width=width,
         tile=width,
         partial=MAX_TERMS_PER_SUM if is_long else 0,
-        keep=not is_long,
+        cache_row=not is_long,
         streaming=_streaming(kernel, machine),
         grain=max(1, machine.costs.task_instructions // max(work_of(kernel) * length, 1)),
     )

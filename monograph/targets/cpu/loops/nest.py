@@ -4,8 +4,8 @@ A reduction is computed at the outermost place where everything it depends on is
 depend on a row alone become *visits* of the row, in order of their needs: softmax visits a row
 for its maximum, again for the sum of the exponentials, and a last time to write. Visits over the
 same range share one loop if neither needs the other, and name their axis alike, so that equal
-formulas in different visits are one expression: with ``keep``, such a formula is computed in the
-first visit and kept for the others.
+formulas in different visits are one expression: with ``cache_row``, such a formula is computed in
+the first visit and kept for the others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from monograph.targets.cpu.costs import CACHE_LINE_BYTES
 from monograph.targets.cpu.loops.borders import cut_loops
 from monograph.targets.cpu.loops.index_space import block_axis, unroll_and_jam, with_partial_sums
 from monograph.targets.cpu.loops.online_softmax import row_in_parts
-from monograph.targets.cpu.loops.pipelined_rows import PipelinedRows, can_take_turns
+from monograph.targets.cpu.loops.pipelined_rows import PipelinedRows, can_pipeline
 from monograph.targets.cpu.loops.row_passes import (
     Visit,
     multiply_by_reciprocals,
@@ -116,17 +116,17 @@ class _NestBuilder:
         last = Visit(inner, writes=[_replace_in_write(w, known) for w in rest])
         if rest:
             visits.append(last)
-        kept = self.keep(visits) if self.schedule.keep else []
-        if self.schedule.keep:
+        kept = self.cache_rows(visits) if self.schedule.cache_row else []
+        if self.schedule.cache_row:
             sums = {known[x] for x in known if is_sum_of_decays(x)}
             for visit in visits:
                 multiply_by_reciprocals(visit, sums)
-        if self.schedule.turns and bound and not here and can_take_turns(visits, kept):
-            return self.in_turns(visits, kept)
+        if self.schedule.pipelined_rows and bound and not here and can_pipeline(visits, kept):
+            return self.pipeline_rows(visits, kept)
         statements: list[Statement] = []
         done = 0
-        if self.schedule.parts and visits:
-            size = self.schedule.parts
+        if self.schedule.softmax_block and visits:
+            size = self.schedule.softmax_block
             found = row_in_parts(
                 visits, kept, self.further(visits[0], size), size, self.schedule.width
             )
@@ -140,8 +140,8 @@ class _NestBuilder:
             before: list[Statement] = [w for at, w in kept if at == k]
             if k == 1 and self.schedule.prefetch is not None:
                 before += self.prefetches(visits[0], visit)
-            if k == 0 and self.schedule.ahead:
-                before += self.ahead(visit)
+            if k == 0 and self.schedule.prefetch_bytes:
+                before += self.prefetch_along(visit)
             statements += self.visit(bound, visit, before)
         statements += [_replace_in_write(write, known) for write in here]
         return tuple(statements)
@@ -166,7 +166,7 @@ class _NestBuilder:
                 continue
             wave = 1 + max((waves[x] for x in e.walk((expr.body,)) if x in waves), default=-1)
             waves[expr] = wave
-            axes, body = _align_reduction(expr, inner, flat=self.schedule.turns > 0)
+            axes, body = _align_reduction(expr, inner, flat=self.schedule.pipelined_rows > 0)
             variable = e.variable(self.fresh("v"), expr.dtype)
             visit = visits.setdefault((wave, axes), Visit(axes))
             visit.reductions.append((variable, expr.kind, e.replace(body, known)))
@@ -209,24 +209,26 @@ class _NestBuilder:
         found = (axis.symbol for axis in reversed(visit.axes) if axis.symbol in vector)
         return next(found, None)
 
-    def in_turns(
+    def pipeline_rows(
         self, visits: list[Visit], kept: Sequence[tuple[int, Write]]
     ) -> tuple[Statement, ...]:
         """Several rows, each written while the next one is read; they are one iteration then."""
-        schedule, size = self.schedule, self.schedule.turns
+        schedule, size = self.schedule, self.schedule.pipelined_rows
         row = schedule.order[schedule.rows - 1]
         extent = self.extents[row]
         group = e.axis(f"{row.name}g", (extent + size - 1) // size)
         start = group.symbol * size
         is_whole = isinstance(extent, int) and extent % size == 0
-        turns = PipelinedRows(visits, kept, row, schedule.width)
-        scratch = turns.scratch(size)
+        pipeline = PipelinedRows(visits, kept, row, schedule.width)
+        scratch = pipeline.scratch(size)
         self.scratch += scratch
         self.volatile = frozenset(buffer.name for buffer in scratch)
         order = tuple(group.symbol if symbol is row else symbol for symbol in schedule.order)
         self.schedule = replace(schedule, order=order)
         self.extents[group.symbol] = group.extent
-        return turns.statements(start, size if is_whole else dim_min(size, extent - start), scratch)
+        return pipeline.statements(
+            start, size if is_whole else dim_min(size, extent - start), scratch
+        )
 
     def prefetches(self, first: Visit, now: Visit) -> list[Statement]:
         """What the first visit of the next row will read, while this row is computed with."""
@@ -246,7 +248,7 @@ class _NestBuilder:
             and not any(isinstance(inner, Load) for inner in e.walk(expr.operands))
         ]
 
-    def ahead(self, visit: Visit) -> list[Statement]:
+    def prefetch_along(self, visit: Visit) -> list[Statement]:
         """What a visit will read some bytes further along the vector axis."""
         return self.further(visit, 0)
 
@@ -261,7 +263,7 @@ class _NestBuilder:
                 continue
             if expr.buffer in self.scratch or coefficient(expr.operands[0].dim, along) != 1:
                 continue
-            distance = elements or self.schedule.ahead // expr.dtype.numpy.itemsize
+            distance = elements or self.schedule.prefetch_bytes // expr.dtype.numpy.itemsize
             further: dict[Symbol, Dim] = {along: along + distance}
             found.append(Prefetch(expr.buffer, e.substitute(expr.operands[0], further)))
         return found
@@ -301,7 +303,7 @@ class _NestBuilder:
 
     # Kept rows ----------------------------------------------------------------------------------
 
-    def keep(self, visits: list[Visit]) -> list[tuple[int, Write]]:
+    def cache_rows(self, visits: list[Visit]) -> list[tuple[int, Write]]:
         """Writes of values that a later visit needs again; the visits read them back."""
         kept: list[tuple[int, Write]] = []
         for k, first in enumerate(visits):

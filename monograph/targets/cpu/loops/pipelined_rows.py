@@ -27,7 +27,7 @@ from monograph.targets.cpu.loops.row_passes import Visit
 TURN = Symbol("_turn", 0, None)
 
 
-def can_take_turns(visits: Sequence[Visit], kept: Sequence[tuple[int, Write]]) -> bool:
+def can_pipeline(visits: Sequence[Visit], kept: Sequence[tuple[int, Write]]) -> bool:
     """Whether a row is first only read, and last only written, along the same axes."""
     if len(visits) < 2:
         return False

@@ -13,15 +13,17 @@
                read in common is read once
 ``partial``    how many elements a sum that is not vectorised takes before it is added to a second
                one, so that rounding does not grow with its length
-``keep``       whether a row's intermediate values that later visits need are kept in a small
+``cache_row``  whether a row's intermediate values that later visits need are kept in a small
                buffer (in the cache) instead of computed again
-``prefetch``   the row axis whose next value's elements are asked for ahead of time
-``turns``      how many rows are taken in turns, each written while the next one is read
-``parts``      how many elements of a long row a softmax finds the largest and the sum of at a time
-``ahead``      how many bytes before they are read elements along the vector axis are asked for
+``prefetch``   the row axis whose next value's elements are prefetched
+``pipelined_rows``  how many rows are pipelined, each written while the next one is read
+``softmax_block``   of how many elements of a long row a softmax finds the maximum and the sum
+               at a time
+``prefetch_bytes``  how many bytes before they are read elements along the vector axis are
+               prefetched
 ``streaming``  outputs written past the cache, because nobody will find them there
 
-They print as directives: ``rows(i0) parallelize(i0) vectorize(i1, 16) keep stream(o0)``.
+They print as directives: ``rows(i0) parallelize(i0) vectorize(i1, 16) cache_row stream(o0)``.
 """
 
 from __future__ import annotations
@@ -45,11 +47,11 @@ class Schedule:
     along_tiles: bool = False
     jam: tuple[tuple[Symbol, int], ...] = ()
     partial: int = 0
-    keep: bool = False
+    cache_row: bool = False
     prefetch: Symbol | None = None
-    turns: int = 0
-    parts: int = 0
-    ahead: int = 0
+    pipelined_rows: int = 0
+    softmax_block: int = 0
+    prefetch_bytes: int = 0
     streaming: frozenset[str] = frozenset()
     grain: int = 1
 
@@ -70,16 +72,16 @@ class Schedule:
         parts += [f"jam({dim_text(symbol)}, {copies})" for symbol, copies in self.jam]
         if self.partial:
             parts.append(f"partial({self.partial})")
-        if self.keep:
-            parts.append("keep")
+        if self.cache_row:
+            parts.append("cache_row")
         if self.prefetch is not None:
             parts.append(f"prefetch({dim_text(self.prefetch)})")
-        if self.turns:
-            parts.append(f"turns({self.turns})")
-        if self.parts:
-            parts.append(f"parts({self.parts})")
-        if self.ahead:
-            parts.append(f"ahead({self.ahead})")
+        if self.pipelined_rows:
+            parts.append(f"pipelined_rows({self.pipelined_rows})")
+        if self.softmax_block:
+            parts.append(f"softmax_block({self.softmax_block})")
+        if self.prefetch_bytes:
+            parts.append(f"prefetch_bytes({self.prefetch_bytes})")
         if self.streaming:
             parts.append(f"stream({', '.join(sorted(self.streaming))})")
         return " ".join(parts)

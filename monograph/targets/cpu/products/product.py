@@ -66,7 +66,7 @@ from monograph.targets.cpu.products.tile_terms import (
     less,
     sum_pairwise,
 )
-from monograph.targets.cpu.products.tiles import Ahead, Reading, Tiling, tile_count
+from monograph.targets.cpu.products.tiles import PanelPrefetch, Reading, Tiling, tile_count
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,7 @@ class _ProductBuilder:
 
     def _share(self) -> int:
         """Lines of the next panel that each tile of a block asks for; 0 if none does."""
-        if self.tiling.ahead is not Ahead.TILES or len(self.inner_k) != 1:
+        if self.tiling.prefetch is not PanelPrefetch.TILES or len(self.inner_k) != 1:
             return 0
         return -(-largest_extent(self.inner_k[0]) // self.tiling.block_tiles)
 
@@ -439,7 +439,7 @@ class _ProductBuilder:
         """One step of k: a product for each row of a tile."""
         right, position = self._right(), e.index(0)
         body: list[Statement] = []
-        if self.tiling.ahead is Ahead.STEPS and (tile.is_usual or tile.rows >= FEW_ROWS):
+        if self.tiling.prefetch is PanelPrefetch.STEPS and (tile.is_usual or tile.rows >= FEW_ROWS):
             body += self._ahead([self.inner_k[-1].symbol])
         for copy, variable in enumerate(variables):
             row = tile.row + copy

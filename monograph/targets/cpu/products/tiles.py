@@ -25,7 +25,7 @@ class Reading(Enum):
     """Of the left operand: stored beforehand, tile after tile, as it is read."""
 
 
-class Ahead(Enum):
+class PanelPrefetch(Enum):
     """When the next panel of a packed right operand is asked for: it comes from far away."""
 
     NOTHING = "nothing"
@@ -126,7 +126,7 @@ class Tiling:
     """Tiles up to which, when it runs, all rows are one block, and each panel one by itself."""
     narrow: bool = False
     """Whether panels keep the operand's own, narrower type: fewer bytes, more instructions."""
-    ahead: Ahead = Ahead.NOTHING
+    prefetch: PanelPrefetch = PanelPrefetch.NOTHING
 
     def __str__(self) -> str:
         heights = "+".join(f"{each.count}·{each.rows}" for each in self.rows) or str(self.height)
@@ -142,6 +142,6 @@ class Tiling:
             parts.append(f"whole(up to {self.whole * self.height} rows)")
         if self.narrow:
             parts.append("narrow(right)")
-        if self.ahead is not Ahead.NOTHING:
-            parts.append(f"ahead({self.ahead.value})")
+        if self.prefetch is not PanelPrefetch.NOTHING:
+            parts.append(f"prefetch({self.prefetch.value})")
         return " ".join(parts)

@@ -31,7 +31,7 @@ from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.products.packing import STEPS_PER_WORD
 from monograph.targets.cpu.products.tiles import (
-    Ahead,
+    PanelPrefetch,
     Reading,
     Segment,
     Tiling,
@@ -331,7 +331,7 @@ class _Chooser:
             self.grain(columns, width * block_panels, block_tiles * height, row_work),
             self.whole_tiles(height, block_tiles),
             self.is_narrow(likely(rows)),
-            self.ahead(likely(rows), block_tiles),
+            self.choose_prefetch(likely(rows), block_tiles),
         )
 
     def tile(self, rows: Dim, columns: int, lanes: int) -> tuple[tuple[Segment, ...], int, int]:
@@ -386,13 +386,13 @@ class _Chooser:
         is_narrow = self.contraction.weights.is_narrow
         return is_narrow and self.weights is Weights.RIGHT and rows <= MAX_IN_PLACE_ROWS
 
-    def ahead(self, rows: int, tiles: int) -> Ahead:
+    def choose_prefetch(self, rows: int, tiles: int) -> PanelPrefetch:
         """When to ask for the next panel: one or two rows read panels as fast as they come."""
         if self.right is not Reading.PACKED or rows < MIN_TRANSPOSED_ROWS:
-            return Ahead.NOTHING
+            return PanelPrefetch.NOTHING
         if self.in_loop and not isinstance(self.contraction.size(self.contraction.m), int):
-            return Ahead.STEPS  # nobody knows how many tiles would share the asking
-        return Ahead.TILES if tiles >= TILES_PER_PREFETCH else Ahead.STEPS
+            return PanelPrefetch.STEPS  # nobody knows how many tiles would share the asking
+        return PanelPrefetch.TILES if tiles >= TILES_PER_PREFETCH else PanelPrefetch.STEPS
 
     def depth(self, rows: int) -> int:
         """Steps of k between two visits of the sums; 0 for all of them."""

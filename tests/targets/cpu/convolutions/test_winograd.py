@@ -118,7 +118,7 @@ def test_every_shape(shape: Any, outputs: int, padding: Any, tolerance: float | 
 def test_every_plan(
     monkeypatch: pytest.MonkeyPatch, transform: Transform, block: int, whole: bool
 ) -> None:
-    force(monkeypatch, transform, block=block, rows=6, whole=whole, ahead=block == 6)
+    force(monkeypatch, transform, block=block, rows=6, whole=whole, prefetch=block == 6)
     weight = draw(20, 16, 3, 3)
     x, stride = draw(2, 16, 11, 9), transform.stride
 
@@ -433,12 +433,12 @@ def test_few_blocks_share_the_channels_among_threads() -> None:
 
 def test_weights_that_come_from_far_are_asked_for_in_time() -> None:
     small, large = convolution(1, 64, 64, (56, 56)), convolution(1, 512, 512, (7, 7))
-    assert not plan_for(small, F2, MACHINE).ahead
+    assert not plan_for(small, F2, MACHINE).prefetch
     plan = plan_for(large, F2, MACHINE)
-    assert plan.ahead
+    assert plan.prefetch
     text = str(Winograd(large, plan).product_nest())
     assert "prefetch" in text
-    assert "prefetch" not in str(Winograd(large, replace(plan, ahead=False)).product_nest())
+    assert "prefetch" not in str(Winograd(large, replace(plan, prefetch=False)).product_nest())
 
 
 def test_a_block_of_tiles_fits_in_the_cache() -> None:

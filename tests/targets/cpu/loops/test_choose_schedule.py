@@ -104,7 +104,7 @@ def test_what_comes_from_far_is_turned_in_longer_runs() -> None:
             return F.transpose(x, (1, 0)) + (y if beside else 1.0)
 
         found = schedule(turned, f"f32[{columns}, {columns}]", f"f32[{columns}, {columns}]")
-        assert found.ahead == 0
+        assert found.prefetch_bytes == 0
         return found.tile // found.width
 
     assert (squares(500), squares(3000), squares(4096)) == (8, 16, 8)
@@ -160,7 +160,7 @@ def test_short_rows_are_reduced_side_by_side() -> None:
 
 def test_a_row_that_is_visited_again_is_kept() -> None:
     found = schedule(lambda x: F.softmax(x, -1), "f32[64, 100]")
-    assert found.keep
+    assert found.cache_row
     assert found.prefetch is None
 
 
@@ -176,25 +176,27 @@ def normalized(x: Any, y: Any) -> Any:
 
 def test_light_rows_from_memory_are_written_while_the_next_ones_are_read() -> None:
     found = schedule(normalized, *["f32[4096, 4096]"] * 2)
-    assert found.turns == GENERIC.pipelined_rows
+    assert found.pipelined_rows == GENERIC.pipelined_rows
     assert found.prefetch is None
 
 
 @pytest.mark.parametrize("shape", ("64, 64", "4096, 4093", "300, 100000", "4096, 32"))
 def test_rows_do_not_take_turns_where_that_would_not_pay(shape: str) -> None:
     """In the cache, off the lines of the cache, larger than a core's own, and very short."""
-    assert schedule(normalized, *[f"f32[{shape}]"] * 2).turns == 0
+    assert schedule(normalized, *[f"f32[{shape}]"] * 2).pipelined_rows == 0
 
 
 def test_heavy_rows_do_not_take_turns() -> None:
-    assert schedule(lambda x: F.softmax(x, -1), "f32[4096, 4096]").turns == 0
+    assert schedule(lambda x: F.softmax(x, -1), "f32[4096, 4096]").pipelined_rows == 0
 
 
 def test_long_rows_of_a_softmax_are_visited_in_parts() -> None:
-    assert schedule(lambda x: F.softmax(x, -1), "f32[64, 65536]").parts
-    assert not schedule(lambda x: F.softmax(x, -1), "f32[64, 1024]").parts
-    assert not schedule(lambda x: F.softmax(x, -1), "f16[64, 65536]").parts
-    assert not schedule(lambda x: x - F.sum(x, axis=1, keepdims=True), "f32[64, 65536]").parts
+    assert schedule(lambda x: F.softmax(x, -1), "f32[64, 65536]").softmax_block
+    assert not schedule(lambda x: F.softmax(x, -1), "f32[64, 1024]").softmax_block
+    assert not schedule(lambda x: F.softmax(x, -1), "f16[64, 65536]").softmax_block
+    assert not schedule(
+        lambda x: x - F.sum(x, axis=1, keepdims=True), "f32[64, 65536]"
+    ).softmax_block
 
 
 def test_a_portion_is_as_much_work_however_wide_its_vectors_are() -> None:
@@ -227,7 +229,7 @@ def test_a_small_result_of_a_large_input_does_not_stream() -> None:
 def test_rows_across_memory_that_are_written_along_are_visited_side_by_side() -> None:
     found = schedule(lambda x: F.softmax(x, 0), "f32[100, 64]")
     assert vector(found) == ["_i1"]
-    assert found.tile == found.width and found.keep
+    assert found.tile == found.width and found.cache_row
     kept = kernel_of(lambda x: F.softmax(x, 0), "f32[100, 64]").nest.scratch
     assert [buffer.shape for buffer in kept] == [(100 * found.width,)]
 
@@ -238,7 +240,7 @@ def test_a_few_columns_are_no_vector() -> None:
 
 def test_columns_too_long_to_keep_are_summed_in_parts() -> None:
     found = schedule(lambda x: F.softmax(x, 0), "f32[100000, 64]")
-    assert not found.keep and found.partial
+    assert not found.cache_row and found.partial
 
 
 def test_what_reads_nothing_is_packed_too() -> None:
@@ -311,17 +313,17 @@ def test_rows_that_may_be_empty_are_one_kernel() -> None:
 
 
 def test_what_comes_from_memory_is_asked_for_ahead() -> None:
-    assert schedule(lambda x, y: F.relu(x * y + x) * 0.5, *["f32[4096, 4096]"] * 2).ahead
+    assert schedule(lambda x, y: F.relu(x * y + x) * 0.5, *["f32[4096, 4096]"] * 2).prefetch_bytes
 
 
 def test_what_the_cache_holds_or_hardly_computes_is_not() -> None:
-    assert not schedule(lambda x, y: F.relu(x * y + x) * 0.5, *["f32[64, 64]"] * 2).ahead
-    assert not schedule(lambda x: x * 2.0, "f32[4096, 4096]").ahead
-    assert not schedule(lambda x: F.sum(x, 1), "f32[4096, 4096]").ahead
+    assert not schedule(lambda x, y: F.relu(x * y + x) * 0.5, *["f32[64, 64]"] * 2).prefetch_bytes
+    assert not schedule(lambda x: x * 2.0, "f32[4096, 4096]").prefetch_bytes
+    assert not schedule(lambda x: F.sum(x, 1), "f32[4096, 4096]").prefetch_bytes
 
 
 def test_looking_for_a_position_in_memory_asks_ahead() -> None:
-    assert schedule(lambda x: F.argmax(x, 1), "f32[4096, 4096]").ahead
+    assert schedule(lambda x: F.argmax(x, 1), "f32[4096, 4096]").prefetch_bytes
 
 
 def test_what_is_the_same_in_every_lane_does_not_narrow_the_vector() -> None:

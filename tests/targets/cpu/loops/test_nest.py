@@ -85,7 +85,7 @@ def test_what_is_of_a_row_is_written_once_a_row() -> None:
 
 def test_keeping_a_row_computes_its_exponentials_once() -> None:
     kernel = softmax()
-    nest = build_nest(kernel, rows(kernel, keep=True))
+    nest = build_nest(kernel, rows(kernel, cache_row=True))
     (scratch,) = nest.scratch
     assert scratch.shape == (128,)
     last = loops(nest.body)[2]
@@ -95,7 +95,7 @@ def test_keeping_a_row_computes_its_exponentials_once() -> None:
 
 def test_what_is_read_from_several_arrays_is_kept() -> None:
     kernel = flat(lambda x, y: (x + y) / F.sum(x + y, axis=1, keepdims=True), *["f32[64, 128]"] * 2)
-    nest = build_nest(kernel, rows(kernel, keep=True))
+    nest = build_nest(kernel, rows(kernel, cache_row=True))
     assert "row0[i1] = (b0[i1+128*_p] + b1[i1+128*_p])" in str(nest)
     assert str(loops(nest.body)[1].body[0]).count("b0") == 0
 
@@ -106,24 +106,24 @@ def test_what_is_kept_is_read_back_by_a_visit_along_other_axes() -> None:
         return F.exp(grouped) / F.sum(F.exp(grouped), axis=(1, 2), keepdims=True) * scale
 
     kernel = flat(normalized, "f32[64, 128]", "f32[4, 1]")
-    nest = build_nest(kernel, rows(kernel, keep=True))
+    nest = build_nest(kernel, rows(kernel, cache_row=True))
     assert re.search(r"row0\[(r\w+)\] = exp\(b0\[128\*_p\+\1\]\)", str(nest))
     assert "row0[32*i1+i2] / v0" in str(nest)
 
 
 def test_what_is_cheap_is_computed_again_rather_than_kept() -> None:
     kernel = flat(lambda x: (x + 1.0) / F.sum(x + 1.0, axis=1, keepdims=True), "f32[64, 128]")
-    assert build_nest(kernel, rows(kernel, keep=True)).scratch == ()
+    assert build_nest(kernel, rows(kernel, cache_row=True)).scratch == ()
 
 
 def test_a_row_that_no_cache_holds_is_not_kept() -> None:
     kernel = flat(lambda x: F.softmax(x, -1), "f32[64, 100000]")
-    assert build_nest(kernel, rows(kernel, keep=True)).scratch == ()
+    assert build_nest(kernel, rows(kernel, cache_row=True)).scratch == ()
 
 
 def test_a_row_of_unknown_length_is_not_kept() -> None:
     kernel = flat(lambda x: F.softmax(x, -1), "f32[64, n]")
-    assert build_nest(kernel, rows(kernel, keep=True)).scratch == ()
+    assert build_nest(kernel, rows(kernel, cache_row=True)).scratch == ()
 
 
 # Reciprocals.
@@ -131,19 +131,19 @@ def test_a_row_of_unknown_length_is_not_kept() -> None:
 
 def test_a_softmax_divides_once_a_row() -> None:
     kernel = softmax()
-    nest = build_nest(kernel, rows(kernel, keep=True))
+    nest = build_nest(kernel, rows(kernel, cache_row=True))
     assert str(nest).splitlines()[-1].endswith("(row0[i1] * (1.0:f32 / v1))")
 
 
 def test_a_sum_that_may_be_tiny_is_divided_by_each_time() -> None:
     kernel = flat(lambda x: x / F.sum(x, axis=1, keepdims=True), "f32[64, 128]")
-    nest = build_nest(kernel, rows(kernel, keep=True))
+    nest = build_nest(kernel, rows(kernel, cache_row=True))
     assert str(nest).splitlines()[-1].endswith("(b0[i1+128*_p] / v0)")
 
 
 def test_a_square_root_is_divided_by_once_a_row() -> None:
     kernel = flat(lambda x: x / F.sqrt(F.sum(x * x, axis=1, keepdims=True) + 1.0), "f32[64, 128]")
-    assert "* (1.0:f32 / sqrt(" in str(build_nest(kernel, rows(kernel, keep=True)))
+    assert "* (1.0:f32 / sqrt(" in str(build_nest(kernel, rows(kernel, cache_row=True)))
 
 
 # Prefetching.
@@ -160,7 +160,7 @@ def test_the_next_row_is_asked_for_in_the_second_visit() -> None:
 
 def test_elements_are_asked_for_that_many_bytes_before_they_are_read() -> None:
     kernel = softmax()
-    nest = build_nest(kernel, rows(kernel, ahead=256))
+    nest = build_nest(kernel, rows(kernel, prefetch_bytes=256))
     visits = [str(loop.body) for loop in loops(nest.body)]
     assert ["Prefetch" in visit for visit in visits] == [True, False, False]
     assert "prefetch b0[i1+128*_p+64]" in str(nest)

@@ -26,7 +26,7 @@ def softmax(columns: int) -> Kernel:
 
 def test_a_part_is_searched_and_summed_while_it_is_near() -> None:
     kernel = softmax(128)
-    lines = body(build_nest(kernel, rows(kernel, keep=True, parts=64))).splitlines()
+    lines = body(build_nest(kernel, rows(kernel, cache_row=True, softmax_block=64))).splitlines()
     assert lines[0] == "for _slice < 2:"
     assert "    v0_part = max_number(v0_part, b0[i1+128*_p])" in lines
     assert "    row0[i1] = decay((b0[i1+128*_p] - v0_held))" in lines
@@ -36,19 +36,21 @@ def test_a_part_is_searched_and_summed_while_it_is_near() -> None:
 
 def test_a_part_asks_for_the_next_one() -> None:
     kernel = softmax(128)
-    assert "prefetch b0[i1+128*_p+64]" in str(build_nest(kernel, rows(kernel, keep=True, parts=64)))
+    assert "prefetch b0[i1+128*_p+64]" in str(
+        build_nest(kernel, rows(kernel, cache_row=True, softmax_block=64))
+    )
 
 
 @pytest.mark.parametrize("columns", (65, 100, 128, 200))
 def test_parts_stay_inside_the_row(columns: int) -> None:
     kernel = softmax(columns)
-    assert verify_nest(build_nest(kernel, rows(kernel, keep=True, parts=64))) > 0
+    assert verify_nest(build_nest(kernel, rows(kernel, cache_row=True, softmax_block=64))) > 0
 
 
 def test_a_row_of_one_part_is_visited_as_a_whole() -> None:
     kernel = softmax(64)
-    with_parts = build_nest(kernel, rows(kernel, keep=True, parts=64))
-    assert str(with_parts) == str(build_nest(kernel, rows(kernel, keep=True)))
+    with_parts = build_nest(kernel, rows(kernel, cache_row=True, softmax_block=64))
+    assert str(with_parts) == str(build_nest(kernel, rows(kernel, cache_row=True)))
 
 
 def test_other_sums_are_not_taken_in_parts() -> None:
@@ -56,7 +58,7 @@ def test_other_sums_are_not_taken_in_parts() -> None:
         return F.sum(F.abs(x - F.max(x, axis=1, keepdims=True)), axis=1)
 
     kernel = flat(shifted, "f32[4, 128]")
-    assert "slice" not in str(build_nest(kernel, rows(kernel, keep=True, parts=64)))
+    assert "slice" not in str(build_nest(kernel, rows(kernel, cache_row=True, softmax_block=64)))
 
 
 def spoilt(value: float, places: slice) -> np.ndarray[Any, Any]:

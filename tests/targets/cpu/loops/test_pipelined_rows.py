@@ -42,7 +42,7 @@ def in_groups(x: Any, scale: Any) -> Any:
 
 def test_a_row_is_written_while_the_next_one_is_read() -> None:
     kernel = flat(scaled, "f32[64, 128]")
-    nest = build_nest(kernel, rows(kernel, turns=8))
+    nest = build_nest(kernel, rows(kernel, pipelined_rows=8))
     assert nest.extent == 8
     assert nest.volatile == {"turn_v0"}
     assert body(nest) == dedent("""\
@@ -64,7 +64,7 @@ def test_a_row_is_written_while_the_next_one_is_read() -> None:
 
 def test_the_last_group_may_have_fewer_rows() -> None:
     kernel = flat(normalized, TYPE, TYPE)
-    nest = build_nest(kernel, rows(kernel, turns=4, keep=True))
+    nest = build_nest(kernel, rows(kernel, pipelined_rows=4, cache_row=True))
     assert nest.extent == 3
     assert verify_nest(nest) > 0
 
@@ -76,7 +76,7 @@ def test_what_needs_no_sum_is_written_as_it_is_read() -> None:
 
     kernel = flat(added, TYPE, TYPE)
     streaming = frozenset(buffer.name for buffer in kernel.outputs)
-    nest = build_nest(kernel, rows(kernel, turns=4, keep=True, streaming=streaming))
+    nest = build_nest(kernel, rows(kernel, pipelined_rows=4, cache_row=True, streaming=streaming))
     assert nest.extent == 10, "two rows would be written past the cache at once"
     first, second = str(nest).split("vector")[1:]
     assert "o0[" in first and "o1[" not in first
@@ -85,7 +85,7 @@ def test_what_needs_no_sum_is_written_as_it_is_read() -> None:
 
 def test_rows_whose_sum_is_written_alone_take_no_turns() -> None:
     kernel = flat(lambda x: F.sum(x, axis=1), TYPE)
-    assert build_nest(kernel, rows(kernel, turns=4)).extent == 10
+    assert build_nest(kernel, rows(kernel, pipelined_rows=4)).extent == 10
 
 
 @pytest.mark.parametrize("count", (1, 3, 4, 5, 9))
@@ -123,7 +123,7 @@ def check(
             changed: list[Schedule] = changed,
             choose: Any = launches.choose,
         ) -> Schedule:
-            changed.append(replace(choose(kernel, machine), turns=turns))
+            changed.append(replace(choose(kernel, machine), pipelined_rows=turns))
             return changed[-1]
 
         with monkeypatch.context() as patched:

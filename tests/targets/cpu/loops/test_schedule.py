@@ -25,16 +25,17 @@ def test_every_directive_prints() -> None:
         tile=64,
         block=(COLUMN, 4),
         jam=((COLUMN, 2),),
-        keep=True,
+        cache_row=True,
         prefetch=COLUMN,
-        turns=16,
-        parts=2048,
-        ahead=1536,
+        pipelined_rows=16,
+        softmax_block=2048,
+        prefetch_bytes=1536,
         streaming=frozenset(("o1", "o0")),
     )
     assert str(schedule) == (
         "reorder(i1, i0) rows(i1) tile(i0, 64) block(i1, 4) parallelize(i1) vectorize(i0, 16) "
-        "jam(i1, 2) keep prefetch(i1) turns(16) parts(2048) ahead(1536) stream(o0, o1)"
+        "jam(i1, 2) cache_row prefetch(i1) pipelined_rows(16) softmax_block(2048) "
+        "prefetch_bytes(1536) stream(o0, o1)"
     )
 
 

@@ -19,7 +19,7 @@ from monograph.targets.cpu.knobs import edit
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.products.contract import is_in_network
 from monograph.targets.cpu.products.product import product_nest
-from monograph.targets.cpu.products.tiles import Ahead, Reading, Segment, Tiling
+from monograph.targets.cpu.products.tiles import PanelPrefetch, Reading, Segment, Tiling
 from monograph.targets.cpu.products.tiling import (
     Weights,
     choose_tiling,
@@ -275,12 +275,13 @@ def test_rows_packed_in_tiles_of_two_heights_are_right(rows: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "expected"), [(2, Ahead.NOTHING), (8, Ahead.STEPS), (64, Ahead.TILES)]
+    ("rows", "expected"),
+    [(2, PanelPrefetch.NOTHING), (8, PanelPrefetch.STEPS), (64, PanelPrefetch.TILES)],
 )
 def test_the_more_tiles_read_a_panel_the_less_each_asks_for_the_next(
-    rows: int, expected: Ahead
+    rows: int, expected: PanelPrefetch
 ) -> None:
-    assert tiling(rows, 768, 768).ahead is expected
+    assert tiling(rows, 768, 768).prefetch is expected
 
 
 def test_rows_that_would_share_the_lines_of_the_cache_are_not_read_in_place() -> None:

@@ -27,7 +27,7 @@ from monograph.targets.cpu.products.packing import (
     tiles_read,
 )
 from monograph.targets.cpu.products.product import product_nest
-from monograph.targets.cpu.products.tiles import Ahead, Reading, Segment, Tiling
+from monograph.targets.cpu.products.tiles import PanelPrefetch, Reading, Segment, Tiling
 from tests.kernel.build import flat
 from tests.kernel.test_contraction import windows
 
@@ -104,7 +104,9 @@ def test_tiles_ask_for_what_their_epilogue_reads_of_each_row() -> None:
 
 def test_tiles_ask_for_the_next_panel_together() -> None:
     found = contraction(lambda x, w: x @ w, "f32[12, 16]", "f32[16, 32]")
-    tiling = replace(PLAIN, right=Reading.PACKED, block_tiles=3, depth=8, ahead=Ahead.TILES)
+    tiling = replace(
+        PLAIN, right=Reading.PACKED, block_tiles=3, depth=8, prefetch=PanelPrefetch.TILES
+    )
     text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0]))
     assert text.count("(far)") == 1
     before = text[: text.index("(far)")].splitlines()[-2]
@@ -113,7 +115,9 @@ def test_tiles_ask_for_the_next_panel_together() -> None:
 
 def test_steps_that_are_left_over_ask_for_nothing() -> None:
     found = contraction(lambda x, w: x @ w, "f32[12, 21]", "f32[21, 32]")
-    tiling = replace(PLAIN, right=Reading.PACKED, block_tiles=3, depth=0, ahead=Ahead.TILES)
+    tiling = replace(
+        PLAIN, right=Reading.PACKED, block_tiles=3, depth=0, prefetch=PanelPrefetch.TILES
+    )
     nest = product_nest(found, tiling, None, panels_of(found, 8).outputs[0])
     assert verify_nest(nest) > 0
     assert "for r_several < 10" in str(nest)
@@ -122,7 +126,9 @@ def test_steps_that_are_left_over_ask_for_nothing() -> None:
 
 def test_few_tiles_ask_for_the_next_panel_with_every_step() -> None:
     found = contraction(lambda x, w: x @ w, "f32[4, 16]", "f32[16, 32]")
-    tiling = replace(PLAIN, rows=(Segment(0, 4, 1),), right=Reading.PACKED, ahead=Ahead.STEPS)
+    tiling = replace(
+        PLAIN, rows=(Segment(0, 4, 1),), right=Reading.PACKED, prefetch=PanelPrefetch.STEPS
+    )
     text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0]))
     asked = [line.strip() for line in text.splitlines() if "(far)" in line]
     assert asked[0] == "prefetch right[i_lane+128*i_panel+256*_p+32*r_several+128]  (far)"
