@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from monograph.errors import EvaluationError, MonographError, TimeLimitError, UnsupportedError
+from monograph.frontends.onnx.order import op_type_in
 
 
 class OnnxRuntimeError(Exception):
@@ -111,8 +112,24 @@ def unreadable(source: str | None, cause: MonographError) -> OnnxRuntimeError:
     return InvalidGraph(f"{where}This is an invalid model.\n{text}")
 
 
+ARGUMENT_CHECKERS = frozenset(
+    {
+        "BatchNormalization", "DepthToSpace", "Einsum", "Expand", "Gather", "GatherND", "Gemm",
+        "LayerNormalization", "OneHot", "Scatter", "ScatterElements", "ScatterND", "Slice", "Tile",
+        "Transpose",
+    }
+)  # fmt: skip
+"""Ops whose kernels call operands that do not fit invalid arguments in ONNX Runtime.
+
+Others say that they failed. There is no rule in it: this is what its version 1.31 does.
+"""
+
+
 def run_error(cause: MonographError) -> OnnxRuntimeError:
-    """The error for a run that failed."""
+    """The error for a run that failed: at a node, or on the inputs that it was given."""
+    op_type = op_type_in(cause.source or "") or op_type_in(cause.where or "")
+    if op_type is not None:
+        return (InvalidArgument if op_type in ARGUMENT_CHECKERS else Fail)(str(cause))
     if isinstance(cause, EvaluationError | TimeLimitError):
         return Fail(str(cause))
     return InvalidArgument(str(cause))

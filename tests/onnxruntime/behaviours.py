@@ -861,3 +861,36 @@ def the_compiled_modules_session_and_binding(ort: Any) -> Any:
     binding.bind_input("x", X + 1)
     outputs = [each.tolist() for each in binding.copy_outputs_to_cpu()]
     return type(vector).__name__, vector[0].numpy().tolist(), target.tolist(), outputs
+
+
+def node_of(op: str, *operands: Any, **attributes: Any) -> tuple[bytes, dict[str, Any]]:
+    """A model of one node whose operands have free sizes, and what to run it on."""
+    feed = {f"x{k}": np.asarray(each) for k, each in enumerate(operands)}
+    inputs = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(x.dtype), [f"{name}_{k}" for k in range(x.ndim)]
+        )
+        for name, x in feed.items()
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node(op, list(feed), ["y"], **attributes)
+    return _bytes(helper.make_graph([node], "one", inputs, [output])), feed
+
+
+@behaviour
+def what_a_node_refuses(ort: Any) -> Any:
+    far, row, column = np.array([0, 55]), X[0], np.array([[0], [55]])
+    refused = {
+        "Gather": node_of("Gather", row, far),
+        "GatherElements": node_of("GatherElements", row, far),
+        "ScatterND": node_of("ScatterND", row, column, row[:2]),
+        "Add": node_of("Add", row, row[:3]),
+        "Gemm": node_of("Gemm", X, X),
+        "Expand": node_of("Expand", row, np.array([7])),
+        "OneHot": node_of("OneHot", far, np.array([-1]), row[:2]),
+        "Tile": node_of("Tile", row, np.array([2, 2])),
+    }
+    return {
+        name: kind(lambda made=made, feed=feed: ort.InferenceSession(made).run(None, feed))  # type: ignore[misc]
+        for name, (made, feed) in refused.items()
+    }

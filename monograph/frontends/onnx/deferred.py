@@ -22,7 +22,7 @@ from monograph.frontends.onnx import functions
 from monograph.frontends.onnx.inference import infer_result_types
 from monograph.frontends.onnx.model import NEWEST, canonical_domain
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
-from monograph.frontends.onnx.order import facts_of, subgraphs
+from monograph.frontends.onnx.order import describe_node, facts_of, subgraphs
 from monograph.ir.deferred import DeferredOp, Undecided
 from monograph.ir.graph import Graph, Value, current_graph
 from monograph.ir.interpret import interpret
@@ -100,7 +100,11 @@ class Deferred(DeferredOp):
             raise
         except MonographError as error:
             raise EvaluationError(
-                error.message, expected=error.expected, found=error.found, hint=error.hint
+                error.message,
+                expected=error.expected,
+                found=error.found,
+                where=describe_node(self._proto().graph.node[0]),
+                hint=error.hint,
             ) from error
 
 

@@ -6,6 +6,7 @@ are sorted (stably), and what cannot be sorted is a cycle or lacks a value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -66,6 +67,15 @@ def describe_node(node: NodeProto, position: int | None = None) -> str:
     if made is not None:
         return f"{op} that makes {shorten(made)!r}"
     return op if position is None else f"{op} (node {position})"
+
+
+_NODE_IN_WORDS = re.compile(r"(?:^|[( ])(?:[\w.]+\.)?(?P<op>\w+) (?:that makes )?'")
+
+
+def op_type_in(text: str) -> str | None:
+    """The op of the first node that stands in a text in the words of ``describe_node``."""
+    found = _NODE_IN_WORDS.search(text)
+    return None if found is None else found["op"]
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:

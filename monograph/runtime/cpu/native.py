@@ -21,6 +21,7 @@ from monograph.ir.data import Data
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
+from monograph.ir.op import Trait
 from monograph.ir.types import Array
 from monograph.program.arena import ArenaPlan
 from monograph.program.code import (
@@ -265,8 +266,16 @@ class Native(LoadedProgram):
         raise EvaluationError(
             complaint or "an index is out of range",
             where=where,
+            source=self._sources(where),
             hint="interpret the graph on the same inputs to see where",
         )
+
+    def _sources(self, checked: str) -> str | None:
+        """The lines of the nodes that a kernel checks, of which elementwise ones cannot fail."""
+        known = {repr(node): node for node in self.graph.nodes}
+        nodes = [known[text] for text in checked.split("; ") if text in known]
+        places = (node.location for node in nodes if not node.op.has(Trait.ELEMENTWISE))
+        return "\n".join(dict.fromkeys(map(str, filter(None, places)))) or None
 
     def prepared(self) -> dict[int, Array]:
         """What depends on weights alone: packed operands, made by the first call for all calls."""
