@@ -1,10 +1,12 @@
 """Programs and models on a GPU beside torch: eager, Inductor in three modes, XLA, a plain copy.
 
     python -m benchmarks.gpu [WORD …] [--peers eager,default] [--seconds 20] [--json FILE]
+                             [--until 300] [--warm]
 
 A row is one program. Every contender is compiled and checked against float64, then all take turns:
 a block of calls between two device events, over the number of calls. The table has the median of
-the blocks. What takes longer than ``--seconds`` for a row to compile is left out, by name.
+the blocks. What takes longer than ``--seconds`` for a row to compile is left out, by name; no row
+is begun after ``--until`` seconds. ``--warm`` only compiles Inductor's, so that its cache has them.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from torch import nn
 
 import monograph
 from benchmarks.gpu.programs import ROWS, Row
+from monograph.tuning import gpu_contests
 
 Call = Callable[[], Any]
 MODES = {
@@ -63,6 +66,20 @@ def made(row: Row) -> tuple[nn.Module, tuple[Any, ...]]:
     return model.to(kind).eval(), given
 
 
+def warm(row: Row, peers: Sequence[str]) -> None:
+    """Let Inductor compile a row in these modes; its cache on disk has it then."""
+    model, inputs = made(row)
+    for name in peers:
+        if name in MODES:
+            started = time.perf_counter()
+            call = _compiled(name, model, inputs)
+            for _ in range(2):
+                call()
+            torch.cuda.synchronize()
+            seconds = time.perf_counter() - started
+            print(f"warm {row.name} {name}: {seconds:.1f} s", flush=True)
+
+
 def contenders(
     row: Row, peers: Sequence[str], seconds: float
 ) -> tuple[dict[str, Call], list[Result]]:
@@ -90,7 +107,7 @@ def contenders(
             begun = time.perf_counter()
             call = _compiled(name, model, inputs)
             for _ in range(3):
-                found = _flat(call())
+                found = [each.clone() for each in _flat(call())]
             torch.cuda.synchronize()
             result.compile_seconds = time.perf_counter() - begun
             result.peak_mib = torch.cuda.max_memory_allocated() / 2**20
@@ -120,13 +137,13 @@ def _compiled(name: str, model: nn.Module, inputs: Sequence[Any]) -> Call:
     return lambda: theirs(*inputs)
 
 
-def measure(calls: dict[str, Call], results: list[Result]) -> None:
+def measure(calls: dict[str, Call], results: list[Result], rounds: int = ROUNDS) -> None:
     """Blocks of calls by turns; medians go into the results."""
     by_name = {result.contender: result for result in results}
     counts = {
         name: max(1, min(200, round(BLOCK_MS / _block(call, 2)))) for name, call in calls.items()
     }
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, call in calls.items():
             by_name[name].blocks.append(_block(call, counts[name]))
     for name in calls:
@@ -179,6 +196,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("words", nargs="*", help="rows whose names contain a word; all without")
     parser.add_argument("--peers", default="eager,default,copy", help=", ".join(PEERS))
     parser.add_argument("--seconds", type=float, default=60.0, help="for compiling a row's peers")
+    parser.add_argument(
+        "--until", type=float, default=1e9, help="seconds after which no row begins"
+    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument(
+        "--warm", action="store_true", help="compile Inductor's and measure nothing"
+    )
+    parser.add_argument("--measurements", type=Path, help="where to write what choices measured")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--list", action="store_true")
     chosen = parser.parse_args(arguments)
@@ -187,20 +212,25 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     warnings.simplefilter("ignore")
     torch.backends.cudnn.allow_tf32 = False
-    rows = [
-        row for name, row in ROWS.items()
-        if not chosen.words or any(word in name for word in chosen.words)
-    ]  # fmt: skip
+    started = time.perf_counter()
+    words = chosen.words or [""]
+    rows = list(dict.fromkeys(row for word in words for row in ROWS.values() if word in row.name))
     if not torch.cuda.is_available():
         raise SystemExit("this measures on a GPU, and torch sees none here")
     print(torch.cuda.get_device_name(), f"torch {torch.__version__}", flush=True)
     results: list[Result] = []
     lost: list[str] = []
     for row in rows:
+        if time.perf_counter() - started > chosen.until:
+            lost.append(row.name)
+            continue
         try:
             with torch.no_grad():
+                if chosen.warm:
+                    warm(row, chosen.peers.split(","))
+                    continue
                 calls, found = contenders(row, chosen.peers.split(","), chosen.seconds)
-                measure(calls, found)
+                measure(calls, found, chosen.rounds)
         except Exception:  # the other rows are still worth their time; this one is named at the end
             traceback.print_exc(file=sys.stdout)
             lost.append(row.name)
@@ -212,11 +242,14 @@ def main(arguments: Sequence[str]) -> int:
                 f"first calls {each.compile_seconds:5.1f} s  peak {each.peak_mib:6.0f} MiB"
             )
             print(f"{each.row:34} {each.contender:16} {shown}", flush=True)
+        if chosen.measurements is not None:
+            tables = gpu_contests.known_tables()
+            chosen.measurements.write_text("\n".join(each.text() for each in tables))
         if chosen.json is not None:
             chosen.json.write_text(json.dumps([asdict(each) for each in results]))
     print("\n" + table(results))
     if lost:
-        print(f"not measured, since they failed: {', '.join(lost)}")
+        print(f"not measured, since they failed or there was no time: {', '.join(lost)}")
     return 1 if lost else 0
 
 

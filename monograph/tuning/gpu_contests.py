@@ -108,6 +108,11 @@ def measured_target(
     return contests.target
 
 
+def known_tables() -> tuple[Measurements, ...]:
+    """What this process has measured or read, a table for each machine."""
+    return tuple(_TABLES.values())
+
+
 def _has_torch() -> bool:
     """Whether torch is there, which measures: it computes what libraries do."""
     try:
@@ -220,16 +225,23 @@ class Contests:
             sequences = {plan.name: plan.write(()) for plan in plans}
             if not any(each.checks for x in sequences.values() for each in x.kernels):
                 tried[site] = sequences  # of drawn indices, some may be out of range
-        kernels = [
-            kernel for one in tried.values() for each in one.values() for kernel in each.kernels
-        ]
-        codes = iter(self.target.machine_codes(kernels))
-        for site, one in tried.items():
-            programs = {
-                name: program_of(each, [next(codes) for _ in each.kernels])
-                for name, each in one.items()
-            }
+        jobs = [(site, name, each) for site, one in tried.items() for name, each in one.items()]
+        with ThreadPoolExecutor(processor_count()) as threads:
+            codes = list(threads.map(lambda job: self.alone(job[2]), jobs))
+        compiled: dict[str, dict[str, Code]] = {}
+        for (site, name, _), code in zip(jobs, codes, strict=True):
+            if code is not None:
+                compiled.setdefault(site, {})[name] = code
+        for site, programs in compiled.items():
             self.contest(site, programs)
+
+    def alone(self, sequence: KernelSequence) -> Code | None:
+        """A program that only launches these kernels; None if they cannot be compiled."""
+        try:
+            return program_of(sequence, self.target.machine_codes(sequence.kernels))
+        except MonographError as problem:
+            _LOG.info("a contender cannot be compiled: %s", problem)
+            return None
 
     def worth_trying(
         self, plans: Sequence[PlannedSteps], most: int, bound: float | None = None
