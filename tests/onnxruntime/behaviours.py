@@ -872,7 +872,7 @@ def node_of(op: str, *operands: Any, **attributes: Any) -> tuple[bytes, dict[str
         )
         for name, x in feed.items()
     ]
-    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    output = helper.make_tensor_value_info("y", attributes.get("to", TensorProto.FLOAT), None)
     node = helper.make_node(op, list(feed), ["y"], **attributes)
     return _bytes(helper.make_graph([node], "one", inputs, [output])), feed
 
@@ -894,3 +894,13 @@ def what_a_node_refuses(ort: Any) -> Any:
         name: kind(lambda made=made, feed=feed: ort.InferenceSession(made).run(None, feed))  # type: ignore[misc]
         for name, (made, feed) in refused.items()
     }
+
+
+@behaviour
+def numbers_as_text(ort: Any) -> Any:
+    floats = [1, 1.5, -0.0, 0.1, 1 / 3, 1e-5, 123456.0, 1e10, np.nan, np.inf, -np.inf]
+    texts = []
+    for x in (np.float32(floats), np.float64(floats), np.array([-7, 300]), np.array([True, False])):
+        made, feed = node_of("Cast", x, to=TensorProto.STRING)
+        texts.append(ort.InferenceSession(made).run(None, feed)[0].tolist())
+    return texts

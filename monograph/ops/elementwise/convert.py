@@ -62,7 +62,8 @@ class Cast(Op):
       saturates at ±6 and holds NaN as zero. ``f8e8m0fnu`` holds powers of two alone: zero and
       negative numbers become NaN;
     - real to complex: the imaginary part is 0. The other way is refused: take ``real`` or ``abs``;
-    - strings to and from numbers, as Python reads and NumPy prints them.
+    - strings to numbers, as Python reads them, and back in eight digits, as ONNX Runtime writes
+      them: ``1``, ``0.33333333``, ``1e+10``, ``NaN``, ``-INF``; a bool is ``1`` or ``0``.
     """
 
     dtype: DType
@@ -90,7 +91,7 @@ class Cast(Op):
         if x.dtype == object:
             return _from_text(x, self.dtype)
         if self.dtype is string:
-            return x.astype(np.str_).astype(object)
+            return _to_text(x)
         if self.dtype is bool_:
             return np.not_equal(x, 0)
         if self.dtype.is_integer and dtype_of(x.dtype).is_float:
@@ -141,6 +142,14 @@ def _from_text(x: Array, dtype: DType) -> Array:
     if dtype.is_integer:
         return x.astype(np.int64 if dtype.kind is Kind.SIGNED else np.uint64).astype(dtype.numpy)
     return x if dtype is string else x.astype(np.float64).astype(dtype.numpy)
+
+
+def _to_text(x: Array) -> Array:
+    if dtype_of(x.dtype).is_float:
+        texts = [f"{float(each):.8g}" for each in x.reshape(-1)]
+        known = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
+        return np.array([known.get(text, text) for text in texts], object).reshape(x.shape)
+    return (x.astype(np.uint8) if x.dtype == np.bool_ else x).astype(np.str_).astype(object)
 
 
 @function
