@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from monograph.errors import EvaluationError
 from monograph.ir.build import Operand, apply, apply_many
 from monograph.ir.dims import dim_min
 from monograph.ir.graph import Node, Value
@@ -40,12 +41,21 @@ from monograph.ops.matrices import (
     with_diagonal,
 )
 from monograph.ops.reduce import as_float
-from monograph.ops.svd_loops import lower_singular_values, lower_svd
+from monograph.ops.svd_loops import UNCONVERGED, lower_singular_values, lower_svd
 
 
 def _scale_columns(x: Value, factors: Value) -> Value:
     """Each column times its factor."""
     return x * elementwise.cast(shape_ops.unsqueeze(factors, -2), x.dtype)
+
+
+def _finite(x: Array) -> Array:
+    """The matrices in double precision; with an infinity among them, LAPACK may never return."""
+    if not np.isfinite(x).all():
+        raise EvaluationError(
+            UNCONVERGED, expected="finite elements", found="NaN or an infinity among them"
+        )
+    return to_double(x)
 
 
 def _gaps(values: Value) -> Value:
@@ -272,7 +282,7 @@ class Svd(Op):
         )
 
     def evaluate(self, x: Array) -> tuple[Array, Array, Array]:
-        u, s, vh = np.linalg.svd(to_double(x), self.full_matrices)
+        u, s, vh = np.linalg.svd(_finite(x), self.full_matrices)
         return u, s, vh
 
     def lower_loops(self, b: LoopBuilder) -> None:
@@ -337,7 +347,7 @@ class SingularValues(Op):
         return x.with_shape(shape).with_dtype(real_dtype(x.dtype))
 
     def evaluate(self, x: Array) -> Array:
-        return np.asarray(np.linalg.svd(to_double(x), compute_uv=False))
+        return np.asarray(np.linalg.svd(_finite(x), compute_uv=False))
 
     def lower_loops(self, b: LoopBuilder) -> None:
         lower_singular_values(b)
