@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -17,6 +17,9 @@ from monograph.cli import common
 from monograph.deadline import time_limit
 from monograph.errors import InputError
 from monograph.ir.types import Array
+
+if TYPE_CHECKING:
+    from monograph.inspect.reference import Reference
 
 
 class Other(StrEnum):
@@ -62,7 +65,7 @@ def run(
     from monograph.inspect.inputs import make_inputs, parse_sizes, split_inputs
     from monograph.inspect.models import executable_of, find_model
     from monograph.inspect.peers import peer
-    from monograph.inspect.precise import double_precision
+    from monograph.inspect.reference import Reference
 
     ways, types = split_inputs(inputs or ())
     options = Options(
@@ -89,7 +92,7 @@ def run(
         return
     with common.showing_progress(f"running {compare.value}"):
         others = peer(compare.value, found, executable, arrays, threads)()
-        reference = double_precision(executable.graph, arrays)
+        reference = Reference(executable.graph, arrays)
     if not _compare(compare.value, names, results, others, reference):
         raise typer.Exit(1)
 
@@ -139,11 +142,9 @@ def _compare(
     names: Sequence[str],
     results: Sequence[Any],
     others: Sequence[Any],
-    reference: Sequence[Any] | None,
+    reference: Reference,
 ) -> bool:
     """Print the word for each output; whether none is wrong."""
-    from monograph.inspect.precise import judge
-
     if len(others) != len(results):
         raise InputError(f"{other} has {len(others)} outputs", expected=str(len(results)))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
@@ -151,15 +152,14 @@ def _compare(
         table.add_column(heading, overflow="fold")
     words = []
     for k, name in enumerate(names):
-        exact = None if reference is None else np.asarray(reference[k])
-        verdict = judge(np.asarray(results[k]), np.asarray(others[k]), exact)
+        verdict = reference.judge(k, results[k], others[k])
         errors = [_figure(verdict.difference), _figure(verdict.error), _figure(verdict.other_error)]
         table.add_row(name, verdict.word, *errors)
         words.append(verdict.word)
     console = Console(highlight=False)
     console.print()
     console.print(table)
-    if reference is not None:
+    if reference.answers is not None:
         console.print("errors are against the same graph in double precision")
     return "wrong" not in words
 

@@ -144,14 +144,17 @@ class _Search:
         for sample in samples:
             announce(f"sample {sample.name}")
             case = Case(self.subject.graph, sample.arrays)
-            found = self._as_given(case, sample)
-            if found is None and self._is_wrong(compilation, case):
+            refusal = _refusal_of(case)
+            found = None
+            if refusal is not None:
+                found = self._as_given(case, sample, refusal)
+            elif self._is_wrong(compilation, case):
                 found = self._in_passes(compilation, sample) or self._behind_passes(
                     compilation, case, sample
                 )
             if found is not None:
                 return found
-        found = self._in_cache(samples)
+        found = self._in_cache(samples, compilation.changing_specials)
         return found if found is not None else self._nothing()
 
     def gradient(self, samples: Sequence[Sample]) -> Bisection:
@@ -171,22 +174,18 @@ class _Search:
 
     # What is at fault -----------------------------------------------------------------------------
 
-    def _as_given(self, case: Case, sample: Sample) -> Bisection | None:
+    def _as_given(self, case: Case, sample: Sample, refusal: MonographError) -> Bisection | None:
         """An op whose type rule and evaluation do not agree: the graph cannot be interpreted.
 
         Only ordinary inputs count: others may be what an op refuses.
         """
         if not sample.name.startswith("given" if self.subject.given else "normal"):
             return None
-        try:
-            interpret(case.graph, case.inputs)
-        except MonographError as problem:
-            where = problem.where or ""
-            op = where.partition("= ")[2].partition("(")[0] or "an op"
-            rewrite = where.splitlines()[0] if where else ""
-            step = f"{op}'s own definition"
-            return self._make("as given", step, rewrite, case, sample, 0, symptom=problem.message)
-        return None
+        where = refusal.where or ""
+        op = where.partition("= ")[2].partition("(")[0] or "an op"
+        rewrite = where.splitlines()[0] if where else ""
+        step = f"{op}'s own definition"
+        return self._make("as given", step, rewrite, case, sample, 0, symptom=refusal.message)
 
     def _in_passes(self, compilation: Compilation, sample: Sample) -> Bisection | None:
         stages = compilation.stages
@@ -222,16 +221,13 @@ class _Search:
             "program", step, rewrite, small, sample, tried, cured_by=cures, options=options
         )
 
-    def _in_cache(self, samples: Sequence[Sample]) -> Bisection | None:
+    def _in_cache(self, samples: Sequence[Sample], later: Sequence[Graph]) -> Bisection | None:
         """A program that is right when it is compiled, and wrong when it comes from the disk."""
         cached = dataclasses.replace(self.options, cache=True)
         for sample in samples[:1]:
             case = Case(self.subject.graph, sample.arrays)
 
-            def fails(case: Case) -> str | None:
-                return check_program(cached, case) or check_program(cached, case)
-
-            if fails(case) is None:
+            if all(check_program(cached, case, later=later) is None for _ in range(2)):
                 return None
             step, cure = "the disk cache", ("cache=False",)
             where = "the program that the cache has for this graph is another's, or damaged"
@@ -242,7 +238,8 @@ class _Search:
         """Whether the program of the whole model fails on a sample."""
         if compilation.error is not None:
             return True
-        return wrong_answers(compilation.made, case, CALLS_AT_FIRST) is not None
+        later = compilation.changing_specials
+        return wrong_answers(compilation.made, case, CALLS_AT_FIRST, later) is not None
 
     def _fails(self, options: Options) -> Callable[[Case], str | None]:
         return lambda case: check_program(options, case)
@@ -330,6 +327,15 @@ class _Search:
         nodes = len(self.subject.graph)
         name = self.subject.name
         return Bisection(name, None, "", "", (), "", "", nodes, nodes, "", {}, 0, seconds)
+
+
+def _refusal_of(case: Case) -> MonographError | None:
+    """Why the graph itself cannot be interpreted on its inputs; None if it can."""
+    try:
+        interpret(case.graph, case.inputs)
+    except MonographError as problem:
+        return problem
+    return None
 
 
 def _guilty_rewrite(each: Pass, case: Case) -> str:

@@ -25,7 +25,8 @@ from monograph.inspect.jsonable import jsonable
 from monograph.inspect.measure import Timing, alternate
 from monograph.inspect.models import Model
 from monograph.inspect.peers import PEERS, peer
-from monograph.inspect.precise import double_precision, judge, relative_error
+from monograph.inspect.precise import judge, relative_error
+from monograph.inspect.reference import Reference
 from monograph.ir.types import Array
 from monograph.progress import announce
 from monograph.runtime.compiled import Executable
@@ -200,7 +201,7 @@ def compare(
             reasons[name] = reason_of(problem)
     timings = alternate({name: each.call for name, each in ready.items()}, rounds, until=until)
     announce("double precision")
-    reference = None if model.is_compiled else double_precision(made[0].graph, arrays)
+    reference = None if model.is_compiled else Reference(made[0].graph, arrays)
     found = [
         _contender(name, each, timings[name], timings[OURS], ready, reference)
         for name, each in ready.items()
@@ -232,9 +233,9 @@ def _contender(
     timing: Timing,
     ours: Timing,
     ready: dict[str, _Ready],
-    reference: list[Array] | None,
+    reference: Reference | None,
 ) -> Contender:
-    error = largest_error(own.answer, reference)
+    error = _error_of(own.answer, reference)
     word, remark = _verdict(name, ready, reference)
     return Contender(
         name,
@@ -249,7 +250,11 @@ def _contender(
     )
 
 
-def _verdict(name: str, ready: dict[str, _Ready], reference: list[Array] | None) -> tuple[str, str]:
+def _error_of(answer: list[Array], reference: Reference | None) -> float | None:
+    return largest_error(answer, None if reference is None else reference.answers)
+
+
+def _verdict(name: str, ready: dict[str, _Ready], reference: Reference | None) -> tuple[str, str]:
     """The word for an answer beside ours; ours is held against the most accurate of the others."""
     answer = ready[name].answer
     if name != OURS:
@@ -257,7 +262,7 @@ def _verdict(name: str, ready: dict[str, _Ready], reference: list[Array] | None)
     others = [each.answer for key, each in ready.items() if key != OURS]
     if not others:
         return "", ""
-    errors = [largest_error(each, reference) for each in others]
+    errors = [_error_of(each, reference) for each in others]
     ranked = sorted(zip(errors, range(len(others)), strict=True), key=_by_error)
     return worst_word(answer, others[ranked[0][1]], reference)
 
@@ -271,15 +276,17 @@ WORDS = ("exact", "more accurate", "within rounding", WRONG)
 
 
 def worst_word(
-    got: Sequence[Array], other: Sequence[Array], reference: Sequence[Array] | None
+    got: Sequence[Array], other: Sequence[Array], reference: Reference | None
 ) -> tuple[str, str]:
     """The worst word of an answer's outputs, and what is to be said of it."""
     if len(got) != len(other):
         return WRONG, f"{len(got)} outputs, not {len(other)}"
     worst, remark = WORDS[0], ""
     for k, (mine, its) in enumerate(zip(got, other, strict=True)):
-        exact = None if reference is None else np.asarray(reference[k])
-        verdict = judge(np.asarray(mine), np.asarray(its), exact)
+        if reference is None:
+            verdict = judge(np.asarray(mine), np.asarray(its), None)
+        else:
+            verdict = reference.judge(k, mine, its)
         if WORDS.index(verdict.word) > WORDS.index(worst):
             worst, remark = verdict.word, verdict.remark
     return worst, remark

@@ -14,12 +14,10 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from monograph.dataclass import dataclass
 from monograph.errors import InputError, MonographError
 from monograph.exporters.formats import FORMATS, Format, Run, Written
-from monograph.inspect.precise import double_precision, judge
+from monograph.inspect.reference import Reference
 from monograph.inspect.samples import Sample, draw_samples
 from monograph.inspect.subject import Subject
 from monograph.inspect.validate import worst_word
@@ -192,10 +190,9 @@ def _compare(
             found.refusals.append(_refusal(sample, f"the runtime of {format_.title}", error))
             continue
         found.samples += 1
-        reference = double_precision(graph, sample.arrays)
+        reference = Reference(graph, sample.arrays)
         for number, (got, other) in enumerate(zip(answers, expected, strict=True)):
-            exact = None if reference is None else np.asarray(reference[number])
-            verdict = judge(np.asarray(got), np.asarray(other), exact)
+            verdict = reference.judge(number, got, other)
             found.differences.append(verdict.difference)
             found.words.append(verdict.word)
             if verdict.word == "wrong":

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.deadline import call_limit
-from monograph.inspect.precise import precision_of, widen_graph
+from monograph.inspect.noise import NoisyRun
+from monograph.inspect.precise import widen_graph
 from monograph.ir.contents import contents_of
 from monograph.ir.data import Data, raw_bytes
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Node
 from monograph.ir.interpret import bind_inputs, check_results, evaluate_node, run_nodes
-from monograph.ir.op import Family
-from monograph.ir.types import Array, TensorType
+from monograph.ir.types import TensorType
 
 MOST_BYTES = 1 << 30
-NOISE_ULPS = 4
-"""By how much noise moves what a node computes."""
 
 
 @dataclass(frozen=True)
@@ -68,25 +66,13 @@ class Evaluator:
         return self.run(twin, _widen_inputs(twin, inputs))
 
     def run_noisy(self, graph: Graph, inputs: Sequence[Any], seed: int) -> list[Any]:
-        """In double precision again, with every float on the way rounded or moved by a few ulp.
-
-        What is a whole number stays: it may count or select something.
-        """
-        twin = widen_graph(graph, self._wide)
-        narrow = dict(zip(twin.nodes, graph.nodes, strict=True))
-        generator = np.random.default_rng(seed)
+        """In double precision again, with every float on the way rounded or moved (``noise``)."""
+        origins: dict[Node, Node] = {}
+        twin = widen_graph(graph, self._wide, origins)
         arrays, bindings = bind_inputs(twin, _widen_inputs(twin, inputs))
-
-        def evaluate(node: Node, operands: list[Any]) -> tuple[Any, ...]:
-            results = evaluate_node(node, operands, bindings)
-            if node.op.family is not Family.COMPUTE:
-                return results
-            types = [value.type for value in narrow[node].results]
-            pairs = zip(results, types, strict=True)
-            return tuple(_nudge(result, type_, generator) for result, type_ in pairs)
-
+        noise = NoisyRun(origins, np.random.default_rng(seed))
         with np.errstate(all="ignore"), call_limit():
-            return run_nodes(twin, arrays, evaluate)
+            return noise.run(twin, arrays, bindings)
 
     def _node(
         self, node: Node, items: Sequence[_Item], bindings: dict[Symbol, int]
@@ -120,20 +106,6 @@ class Evaluator:
             self._bytes -= _bytes_of(oldest)
 
 
-def noise_of(
-    evaluator: Evaluator, graph: Graph, inputs: Sequence[Any]
-) -> Callable[[int, int], list[Array]]:
-    """Noisy answers of one output, computed when they are first asked for: ``(output, draws)``."""
-    drawn: list[list[Any]] = []
-
-    def answers(output: int, draws: int) -> list[Array]:
-        while len(drawn) < draws:
-            drawn.append(evaluator.run_noisy(graph, inputs, seed=len(drawn)))
-        return [np.asarray(each[output]) for each in drawn[:draws]]
-
-    return answers
-
-
 def _item(value: Any) -> _Item:
     if not isinstance(value, np.ndarray):
         return _Item(value, None)
@@ -154,15 +126,3 @@ def _widen_inputs(twin: Graph, inputs: Sequence[Any]) -> list[Any]:
         np.asarray(item).astype(value.dtype.numpy) if isinstance(value.type, TensorType) else item
         for value, item in zip(twin.inputs, inputs, strict=True)
     ]
-
-
-def _nudge(array: Any, type_: Any, generator: np.random.Generator) -> Any:
-    """An array rounded to its own dtype, or moved by a few ulp of it, by the toss of a coin."""
-    if not isinstance(type_, TensorType) or not type_.dtype.is_float:
-        return array
-    if np.array_equal(array, np.rint(array), equal_nan=True):
-        return array
-    if type_.dtype.bits < 64 and generator.random() < 0.5:
-        return array.astype(type_.dtype.numpy).astype(array.dtype)
-    eps = precision_of(type_.dtype.numpy).eps
-    return array * (1 + NOISE_ULPS * eps * generator.uniform(-1, 1, array.shape))

@@ -17,10 +17,12 @@ from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.data import ArrayData, Data
 from monograph.ir.float_error import relative_norm_error
-from monograph.ir.graph import Graph, Value
+from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import interpret
 from monograph.ir.op import make
 from monograph.ir.types import Array, DType, TensorType, ValueType, bf16, c64, c128, f16, f32, f64
+from monograph.ops.distributions import Normal, Uniform
+from monograph.ops.elementwise.convert import Cast
 
 F32_ROUNDING = 1.2e-7
 MIN_RELIABLE_ELEMENTS = 1000
@@ -37,9 +39,13 @@ MORE_NOISE_DRAWS = 32
 """Before a few elements alone are called wrong: not every draw moves each of them."""
 MOST_FEW_WRONG = 0.1
 """The share of elements up to which they are few."""
+FEW_ELEMENTS = 64
+"""How many are few, whatever their share."""
 _WIDER = {f16: f64, bf16: f64, f32: f64, c64: c128}
 Noise: TypeAlias = "Callable[[int], Sequence[Array]]"
 """As many answers in double precision as are asked for, with every value on the way moved a bit."""
+Choices: TypeAlias = "Callable[[Array], Array]"
+"""Which elements of an answer, all of them indices, choose as good a number as another does."""
 
 
 @dataclass(frozen=True)
@@ -70,33 +76,55 @@ def double_precision(graph: Graph, inputs: Sequence[Any]) -> list[Array] | None:
         return None
 
 
-def widen_graph(graph: Graph, known: dict[Data, Data] | None = None) -> Graph:
-    """The graph with every float a double; ``known`` keeps contents that were widened before."""
+def widen_graph(
+    graph: Graph,
+    known: dict[Data, Data] | None = None,
+    origins: dict[Node, Node] | None = None,
+) -> Graph:
+    """The graph with every float a double; ``known`` keeps contents that were widened before.
+
+    Random numbers are drawn as the graph draws them: a double would be another number, made of
+    other bits. ``origins`` is told which node each new one is the twin of.
+    """
     known = {} if known is None else known
+    origins = {} if origins is None else origins
     result = Graph(graph.name)
     mapping: dict[Value, Value] = {}
     for value in graph.inputs:
         mapping[value] = result.add_input(value.name, _wider_type(value.type))
     for node in graph.nodes:
-        changed = {name: _wider(item, known) for name, item in node.op.attributes().items()}
+        is_drawn = isinstance(node.op, Uniform | Normal)
+        kept = node.op.attributes()
+        changed = kept if is_drawn else {name: _wider(kept[name], known) for name in kept}
         copy = result.create(
             make(node.op.name, **changed),
             [mapping[operand] for operand in node.operands],
-            regions=[widen_graph(region, known) for region in node.regions],
+            regions=[widen_graph(region, known, origins) for region in node.regions],
             names=[value.name for value in node.results],
             location=node.location,
         )
+        if is_drawn and copy.result.dtype in _WIDER:
+            cast = Cast(_WIDER[copy.result.dtype])
+            copy = result.create(cast, [copy.result], location=node.location)
+        origins[copy] = node
         mapping.update(zip(node.results, copy.results, strict=True))
     result.set_outputs([mapping[value] for value in graph.outputs])
     return result
 
 
-def judge(got: Array, other: Array, reference: Array | None, noisy: Noise | None = None) -> Verdict:
+def judge(
+    got: Array,
+    other: Array,
+    reference: Array | None,
+    noisy: Noise | None = None,
+    choices: Choices | None = None,
+) -> Verdict:
     """The word for an answer.
 
     NaN and infinities must stand where they do in one of the others. Before an answer is called
     wrong, ``noisy`` is asked whether the program magnifies rounding (a cancellation, a comparison
-    of nearly equal numbers) so much that neither answer says anything.
+    of nearly equal numbers) so much that neither answer says anything. Of an answer that is made of
+    indices, ``choices`` says which of them choose something as good as the reference's do.
     """
     if got.shape != other.shape or got.dtype != other.dtype:
         found = f"{got.dtype}{list(got.shape)}, not {other.dtype}{list(other.shape)}"
@@ -115,9 +143,11 @@ def judge(got: Array, other: Array, reference: Array | None, noisy: Noise | None
         word = "more accurate" if error <= other_error else "within rounding"
         return Verdict(word, difference, error, other_error)
     remark = "the program magnifies rounding"
-    if noisy is not None:
+    if choices is not None and wrong.any():
+        wrong &= ~choices(got)
+    elif noisy is not None and wrong.any():
         wrong &= ~_is_within_noise(got, reference, noisy(NOISE_DRAWS))
-        if 0 < wrong.mean() <= MOST_FEW_WRONG:
+        if 0 < wrong.sum() <= max(MOST_FEW_WRONG * wrong.size, FEW_ELEMENTS):
             wrong &= ~_is_within_noise(got, reference, noisy(MORE_NOISE_DRAWS))
     if wrong.any():
         remark = _first_of(wrong, got, other)
@@ -132,10 +162,11 @@ def _wrong_elements(got: Array, other: Array, reference: Array) -> Array:
     with np.errstate(over="ignore"):
         kinds = [_kinds(each) for each in (got, other, reference.astype(got.dtype))]
     wrong = (kinds[0] != kinds[1]) & (kinds[0] != kinds[2])
-    finite = np.isfinite(_wide(got)) & np.isfinite(_wide(other)) & np.isfinite(_wide(reference))
+    finite = np.isfinite(_wide(got)) & np.isfinite(_wide(reference))
     with np.errstate(invalid="ignore"):
         error = np.where(finite, abs(_wide(got) - _wide(reference)), 0)
-        other_error = np.where(finite, abs(_wide(other) - _wide(reference)), 0)
+        both = finite & np.isfinite(_wide(other))
+        other_error = np.where(both, abs(_wide(other) - _wide(reference)), 0)
         slack = np.where(finite, _slack(got, reference), 0)
     factor = 3 if got.size < MIN_RELIABLE_ELEMENTS or got.dtype.itemsize < 4 else 2
     apart = error > factor * other_error.max(initial=0.0) + slack
@@ -156,18 +187,33 @@ def _slack(got: Array, reference: Array) -> Array:
 
 
 def _is_within_noise(got: Array, reference: Array, draws: Sequence[Array]) -> Array:
-    """Where noise on the way moves the reference as far as an answer is from it."""
+    """Where noise on the way moves the reference as far as an answer is from it.
+
+    Near the edge of what has a value (a root of what should be zero), draws are numbers as well as
+    NaN or infinite. An answer may be either there, and a number must be like those drawn.
+    """
+    if not draws:
+        return np.zeros(got.shape, bool)
     if not _is_float(got):
-        same = [got == each.astype(got.dtype) for each in draws]
-        return np.asarray(np.any(same, axis=0)) if same else np.zeros(got.shape, bool)
+        return np.asarray(np.any([got == each.astype(got.dtype) for each in draws], axis=0))
+    kinds = _kinds(got)
+    with np.errstate(over="ignore"):
+        same = np.any([kinds == _kinds(each.astype(got.dtype)) for each in draws], axis=0)
+    exact, answer = _wide(reference), _wide(got)
     with np.errstate(invalid="ignore"):
-        moved = [abs(_wide(each) - _wide(reference)) for each in draws]
-        spread = np.max(moved, axis=0, initial=0.0) if moved else np.zeros(got.shape)
-        error = abs(_wide(got) - _wide(reference))
-        near = error <= NOISE_FACTOR * spread + _slack(got, reference)
-    same = [_kinds(got) == _kinds(each.astype(got.dtype)) for each in draws]
-    is_number = _kinds(got) == 0
-    return np.asarray(np.where(is_number, near, np.any(same, axis=0) if same else False))
+        spread = np.fmax.reduce([abs(_wide(each) - exact) for each in draws])
+        near = abs(answer - exact) <= NOISE_FACTOR * spread + _slack(got, reference)
+        if answer.dtype.kind != "c":
+            near |= ~np.isfinite(exact) & _among(answer, draws)
+    return np.asarray(np.where(kinds == 0, near, same))
+
+
+def _among(answer: Array, draws: Sequence[Array]) -> Array:
+    """Where an answer is among those draws that are numbers, or not far from them."""
+    numbers = [np.where(np.isfinite(_wide(each)), _wide(each), np.nan) for each in draws]
+    low, high = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
+    reach = (NOISE_FACTOR - 1) * (high - low)
+    return np.asarray((low - reach <= answer) & (answer <= high + reach))
 
 
 def _kinds(array: Array) -> Array:

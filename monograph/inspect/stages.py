@@ -7,14 +7,17 @@ to, and the error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from monograph.dataclass import dataclass
 from monograph.ir.compare import structurally_equal
-from monograph.ir.graph import Graph
+from monograph.ir.graph import Graph, Node, Value
 from monograph.passes.base import Pass
 from monograph.passes.instruments import Instrument, watching
+from monograph.rewrite.driver import watch_rewrites
+from monograph.rewrite.rule import Rule
 
 START = "as given"
 LOWERING = "lowering"
@@ -29,6 +32,8 @@ class StageGraph:
     seconds: float
     graph: Graph
     made_by: Pass | None = None
+    changes_specials: bool = False
+    """Whether a rule was applied that answers otherwise at NaN and infinities, as it says."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,11 @@ class Compilation:
     made: Any
     error: Exception | None
 
+    @property
+    def changing_specials(self) -> list[Graph]:
+        """The graph after each pass that answers otherwise at NaN and infinities."""
+        return [stage.graph for stage in self.stages if stage.changes_specials]
+
 
 class Recorder(Instrument):
     """Takes a copy of the graph after every pass that changed it."""
@@ -49,6 +59,12 @@ class Recorder(Instrument):
         self.stages: list[StageGraph] = []
         self.runs = 0
         self._graph: Graph | None = None
+        self._changes_specials = False
+
+    def see(self, rule: Rule, node: Node, values: tuple[Value, ...]) -> bool:
+        """Note what a rule says that it changes."""
+        self._changes_specials |= rule.changes_specials
+        return True
 
     def start(self, graph: Graph) -> None:
         """Take a copy of what a pipeline begins with; graphs that are parts of it do not count."""
@@ -64,7 +80,9 @@ class Recorder(Instrument):
             return
         self.runs += 1
         if changed:
-            self.stages.append(StageGraph(str(each), seconds, graph.clone(), each))
+            copy = graph.clone()
+            self.stages.append(StageGraph(str(each), seconds, copy, each, self._changes_specials))
+        self._changes_specials = False
 
 
 def record_stages(compile_it: Callable[[], Any]) -> Compilation:
@@ -74,9 +92,23 @@ def record_stages(compile_it: Callable[[], Any]) -> Compilation:
     """
     recorder = Recorder()
     made, error = None, None
-    with watching(recorder):
+    with watching(recorder), watch_rewrites(recorder.see):
         try:
             made = compile_it()
         except Exception as problem:
             error = problem
     return Compilation(tuple(recorder.stages), recorder.runs, made, error)
+
+
+@contextmanager
+def specials_changed() -> Iterator[list[bool]]:
+    """Not empty once a rule was applied that answers otherwise at NaN and infinities."""
+    found: list[bool] = []
+
+    def see(rule: Rule, node: Node, values: tuple[Value, ...]) -> bool:
+        if rule.changes_specials:
+            found.append(True)
+        return True
+
+    with watch_rewrites(see):
+        yield found

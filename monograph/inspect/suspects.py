@@ -16,9 +16,11 @@ import numpy as np
 from monograph.autodiff.vjp import grad
 from monograph.compiler import Options, compile_graph
 from monograph.errors import MonographError
-from monograph.inspect.evaluate import Evaluator, noise_of
+from monograph.inspect.evaluate import Evaluator
 from monograph.inspect.extract import Case
-from monograph.inspect.precise import judge, widen_graph
+from monograph.inspect.precise import widen_graph
+from monograph.inspect.reference import Reference
+from monograph.inspect.stages import record_stages, specials_changed
 from monograph.ir.data import raw_bytes
 from monograph.ir.graph import Graph
 from monograph.ir.verify import verify
@@ -40,7 +42,8 @@ def check_pass(each: Pass, case: Case) -> str | None:
     """What a pass does to the answer of a graph; None if it keeps it."""
     after = case.graph.clone()
     try:
-        each.run(after)
+        with specials_changed() as changed:
+            each.run(after)
         verify(after)
     except Exception as problem:  # whatever a pass raises is what was looked for
         return f"{type(problem).__name__}: {problem}".splitlines()[0]
@@ -49,21 +52,31 @@ def check_pass(each: Pass, case: Case) -> str | None:
         got = evaluator.run(after, case.inputs)
     except MonographError as problem:
         return problem.message
-    return _compare(evaluator, case, got)
+    return _compare(evaluator, case, got, [after] if changed else [])
 
 
-def check_program(options: Options, case: Case, calls: int = CALLS) -> str | None:
-    """What is wrong with the answers of a compiled program; None if they are right."""
-    try:
-        executable = compile_graph(case.graph, options)
-    except Exception as problem:  # whatever compiling raises is what was looked for
+def check_program(
+    options: Options, case: Case, calls: int = CALLS, later: Sequence[Graph] = ()
+) -> str | None:
+    """What is wrong with the answers of a compiled program; None if they are right.
+
+    ``later`` are forms of the graph as for ``wrong_answers``, beside those that compiling makes: a
+    program from the disk cache makes none.
+    """
+    compilation = record_stages(lambda: compile_graph(case.graph, options))
+    problem = compilation.error
+    if problem is not None:  # whatever compiling raises is what was looked for
         return f"{type(problem).__name__}: {problem}".splitlines()[0]
-    return wrong_answers(executable, case, calls)
+    later = [*later, *compilation.changing_specials]
+    return wrong_answers(compilation.made, case, calls, later)
 
 
-def wrong_answers(executable: Executable, case: Case, calls: int = CALLS) -> str | None:
+def wrong_answers(
+    executable: Executable, case: Case, calls: int = CALLS, later: Sequence[Graph] = ()
+) -> str | None:
     """What is wrong with the answers of a program in several calls; None if they are right.
 
+    ``later`` are forms of the graph that answer otherwise at NaN and infinities, as rules say.
     Before each, the program is called with other inputs: what a kernel forgets to write, or reads
     too early, is then left of those, and not by chance what it should be.
     """
@@ -78,7 +91,7 @@ def wrong_answers(executable: Executable, case: Case, calls: int = CALLS) -> str
         bits = [raw_bytes(each) for each in got]
         if bits == right:  # judged before: a large graph takes long in double precision
             continue
-        found = _compare(evaluator, case, got)
+        found = _compare(evaluator, case, got, later)
         if found is not None:
             return found
         right = bits
@@ -157,18 +170,16 @@ def _scalar(graph: Graph) -> Graph:
     return graph
 
 
-def _compare(evaluator: Evaluator, case: Case, got: Sequence[Any]) -> str | None:
+def _compare(
+    evaluator: Evaluator, case: Case, got: Sequence[Any], later: Sequence[Graph]
+) -> str | None:
     """What is wrong with answers, held against the interpreter's and double precision."""
     expected = evaluator.run(case.graph, case.inputs)
-    try:
-        wide: list[Any] | None = evaluator.run_wide(case.graph, case.inputs)
-    except MonographError:
-        wide = None
-    noise = noise_of(evaluator, case.graph, case.inputs)
+    reference = Reference(case.graph, case.inputs, evaluator)
+    for graph in later:
+        reference.allow_specials(graph)
     for k, (found, other) in enumerate(zip(got, expected, strict=True)):
-        reference = None if wide is None else np.asarray(wide[k])
-        noisy = None if wide is None else (lambda draws, k=k: noise(k, draws))
-        verdict = judge(np.asarray(found), np.asarray(other), reference, noisy)
+        verdict = reference.judge(k, found, other)
         if verdict.word == "wrong":
             return verdict.remark or f"off by {verdict.difference:.1e}"
     return None

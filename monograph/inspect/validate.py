@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,23 +19,17 @@ from monograph.api import as_pipeline
 from monograph.compiler import Options, compile_graph
 from monograph.dataclass import dataclass
 from monograph.errors import InputError, MonographError
-from monograph.inspect.evaluate import Evaluator, noise_of
+from monograph.inspect.evaluate import Evaluator
 from monograph.inspect.jsonable import jsonable
-from monograph.inspect.precise import (
-    NOISE_DRAWS,
-    NOISE_FACTOR,
-    Verdict,
-    judge,
-    precision_of,
-    relative_error,
-)
+from monograph.inspect.precise import NOISE_FACTOR, precision_of, relative_error
+from monograph.inspect.reference import Reference
 from monograph.inspect.samples import Sample, draw_samples, list_oversized
 from monograph.inspect.stages import Compilation, StageGraph, record_stages
 from monograph.inspect.subject import Subject, subject_from
 from monograph.inspect.suspects import leave_other_results
 from monograph.inspect.validate_text import validation_text
 from monograph.ir.graph import Graph
-from monograph.ir.types import Array, TensorType
+from monograph.ir.types import TensorType
 from monograph.passes.base import Pass
 from monograph.progress import announce
 from monograph.runtime.compiled import Executable
@@ -212,17 +206,20 @@ class _Checker:
             first = self._evaluator.run(graph, sample.arrays)
         except MonographError as refusal:
             return refusal.message
-        reference = self._reference(sample)
-        noise = noise_of(self._evaluator, graph, sample.arrays)
-        before, wide = first, reference
+        reference = Reference(graph, sample.arrays, self._evaluator)
+        before, wide = first, reference.answers
+        if reference.refusal:
+            self._note(f"no double precision to compare with: {reference.refusal}")
         for stage, found in zip(self.stages, self._found, strict=True):
             announce(f"sample {sample.name}, {stage.name}", number, total)
-            compare = _Comparison(self, stage.name, sample.name, reference, noise)
+            if stage.changes_specials:
+                reference.allow_specials(stage.graph)
+            compare = _Comparison(self, stage.name, sample.name, reference)
             verdict, before, wide = compare.stage(stage, before, wide, sample)
             found.append(verdict)
         if self.compilation.made is not None:
             announce(f"sample {sample.name}, the program", number, total)
-            compare = _Comparison(self, "compiled program", sample.name, reference, noise)
+            compare = _Comparison(self, "compiled program", sample.name, reference)
             self._program.append(compare.program(self._framework(sample, first), sample))
         return None
 
@@ -256,18 +253,16 @@ class _Checker:
         """The interpreter with a memory."""
         return self._evaluator
 
-    def _reference(self, sample: Sample) -> list[Any] | None:
-        try:
-            return self._evaluator.run_wide(self.subject.graph, sample.arrays)
-        except MonographError as problem:
-            self._note(f"no double precision to compare with: {problem.message}")
-            return None
-
     def _framework(self, sample: Sample, first: list[Any]) -> list[Any]:
         call = self.subject.framework
         if call is None:
             return first
-        answers = call(sample.arrays)
+        try:
+            answers = call(sample.arrays)
+        except Exception as problem:  # the framework's own: it may refuse what we compute
+            told = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            self._note(f"{self.subject.framework_name} refuses {sample.name} ({told})")
+            return first
         if len(answers) != len(first):
             self._note(f"{self.subject.framework_name} has {len(answers)} outputs: not compared")
             return first
@@ -285,8 +280,7 @@ class _Comparison:
     checker: _Checker
     step: str
     sample: str
-    reference: list[Any] | None
-    noise: Callable[[int, int], list[Array]]
+    reference: Reference
 
     def stage(
         self, stage: StageGraph, before: list[Any], wide_before: list[Any] | None, sample: Sample
@@ -315,14 +309,7 @@ class _Comparison:
         return _worst(found) if found else StepVerdict(self.step, "exact", sample=self.sample)
 
     def _judge(self, output: int, got: Any, other: Any) -> StepVerdict:
-        if not isinstance(got, np.ndarray) or got.dtype.kind in "OSU":
-            word = "exact" if np.array_equal(got, other) else "wrong"
-            return self._verdict(Verdict(word, 0.0, None, None), output)
-        wide = None if self.reference is None else np.asarray(self.reference[output])
-        noisy = None if wide is None else lambda draws: self.noise(output, draws)
-        return self._verdict(judge(got, np.asarray(other), wide, noisy), output)
-
-    def _verdict(self, verdict: Verdict, output: int) -> StepVerdict:
+        verdict = self.reference.judge(output, got, other)
         return StepVerdict(
             self.step,
             verdict.word,
@@ -352,17 +339,10 @@ class _Comparison:
         if drift <= self.checker.limit or verdict.word == "wrong":
             return verdict
         output = drifts.index(drift)
-        if not np.isfinite(drift) or drift <= NOISE_FACTOR * self._spread(output):
+        if not np.isfinite(drift) or drift <= NOISE_FACTOR * self.reference.spread(output):
             return verdict  # judged by element, in the graph's own precision
         remark = f"in double precision the answer moves by {drift:.1e}"
         return dataclasses.replace(verdict, word="wrong", remark=remark)
-
-    def _spread(self, output: int) -> float:
-        """How far noise moves an answer, relative to it."""
-        assert self.reference is not None
-        exact = np.asarray(self.reference[output])
-        draws = self.noise(output, NOISE_DRAWS)
-        return max(relative_error(each, exact) for each in draws)
 
 
 def narrowest_eps(graph: Graph) -> float:

@@ -66,10 +66,16 @@ _WATCHER: ContextVar[Watcher | None] = ContextVar("rewrite watcher", default=Non
 def watch_rewrites(watcher: Watcher) -> Iterator[None]:
     """See each rewrite before it happens, and veto it by returning False.
 
-    The watcher gets the rule, the node and the values about to replace its results: enough to
-    print a log, or to find the one application that changed a model's answer.
+    One that watches already is asked first. The watcher gets the rule, the node and the values
+    about to replace its results: enough to print a log, or to find the one application that changed
+    a model's answer.
     """
-    token = _WATCHER.set(watcher)
+    outer = _WATCHER.get()
+
+    def both(rule: Rule, node: Node, values: tuple[Value, ...]) -> bool:
+        return (outer is None or outer(rule, node, values)) and watcher(rule, node, values)
+
+    token = _WATCHER.set(both)
     try:
         yield
     finally:

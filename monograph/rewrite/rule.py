@@ -69,6 +69,8 @@ class Rule:
 
     - ``floats`` says what the rule assumes of floats: NaN, ±0, infinities, rounding. Rules that
       bend IEEE 754 have ``fast_math`` set and are off unless they are asked for.
+    - ``changes_specials`` is set where the replacement may answer otherwise at NaN and infinities,
+      or where the pattern overflows, as ``floats`` then says.
     - ``kinds`` are the kinds of number that the root's first operand may hold: by default all but
       complex ones, for which little of the algebra of reals is exact.
     - ``guard`` is a condition on the match, ``guard(match)``.
@@ -91,6 +93,7 @@ class Rule:
         kinds: frozenset[Kind] = ORDERED,
         guard: Callable[[Match], bool] | None = None,
         fast_math: bool = False,
+        changes_specials: bool = False,
         tolerance: float = 0.0,
         associative: bool = False,
         single_use: bool = False,
@@ -99,6 +102,7 @@ class Rule:
         self.name = name
         self.floats = floats
         self.fast_math = fast_math
+        self.changes_specials = changes_specials
         self.before = repr(root)
         self.roots = chain_roots(root) if associative else (type(root.op),)
         self._kinds = kinds
@@ -155,10 +159,12 @@ class FunctionRule(Rule):
         floats: str,
         traits: Trait,
         fast_math: bool,
+        changes_specials: bool,
     ) -> None:
         self.name = name
         self.floats = floats
         self.fast_math = fast_math
+        self.changes_specials = changes_specials
         self.roots = roots
         self.before = inspect.getdoc(function) or name
         self._function = function
@@ -185,6 +191,7 @@ def rewrite(
     floats: str,
     traits: Trait = Trait.NONE,
     fast_math: bool = False,
+    changes_specials: bool = False,
 ) -> Callable[[Callable[[Node], Replacement]], Rule]:
     """Make a function of a node a rule: it returns the replacement, or None to leave the node.
 
@@ -194,7 +201,7 @@ def rewrite(
     roots = root if isinstance(root, tuple) else (root,)
 
     def define(function: Callable[[Node], Replacement]) -> Rule:
-        return FunctionRule(name, function, roots, floats, traits, fast_math)
+        return FunctionRule(name, function, roots, floats, traits, fast_math, changes_specials)
 
     return define
 

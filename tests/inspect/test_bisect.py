@@ -11,7 +11,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.inspect import suspects
+from monograph.inspect import reference, suspects
 from monograph.inspect.bisect import bisect
 from monograph.inspect.extract import Case, all_values, extract
 from monograph.inspect.measure import busy_note
@@ -59,13 +59,13 @@ def test_a_model_without_a_fault_has_none() -> None:
 
 def test_equal_answers_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[bytes] = []
-    right = suspects.judge
+    right = reference.judge
 
     def judge(got: Any, *others: Any) -> Any:
         judged.append(got.tobytes())
         return right(got, *others)
 
-    monkeypatch.setattr(suspects, "judge", judge)
+    monkeypatch.setattr(reference, "judge", judge)
     executable = monograph.compile(lambda x: F.exp(x), "f32[40]", cache=False).executable
     case = Case(executable.graph, (np.linspace(-1, 1, 40, dtype="f4"),))
     assert suspects.wrong_answers(executable, case, calls=5) is None

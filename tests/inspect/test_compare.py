@@ -128,7 +128,7 @@ def test_the_command_prints_json_and_exits_with_3_if_we_are_wrong(
     done = invoke("compare", path, "--with", "nobody", "--rounds", "2")
     assert done.exit_code == 1 and "nobody" in str(done.exception)
     # A graph that is not the one that is compiled: then the compiled program is wrong.
-    monkeypatch.setattr("monograph.inspect.compare.judge", _always_wrong)
+    monkeypatch.setattr("monograph.inspect.reference.judge", _always_wrong)
     done = invoke("compare", path, "--with", "numpy", "--rounds", "2")
     assert done.exit_code == 3
 

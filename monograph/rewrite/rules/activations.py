@@ -50,6 +50,7 @@ def _spelling(
         associative=True,
         tolerance=FOUR_DIGITS,
         floats=floats,
+        changes_specials=True,
     )
 
 
@@ -184,6 +185,7 @@ SOFTPLUS = (
         replacement=lambda x: mish(x),
         kinds=FLOATS,
         floats="rounds once instead of three times; -0.0 at -inf, where the product was NaN",
+        changes_specials=True,
     ),
     Rule(
         "mish_product_of_threshold",
@@ -191,6 +193,7 @@ SOFTPLUS = (
         replacement=lambda x: mish(x),
         kinds=FLOATS,
         floats="rounds once instead of three times; -0.0 at -inf, where the product was NaN",
+        changes_specials=True,
     ),
 )
 

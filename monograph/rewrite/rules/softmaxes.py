@@ -25,7 +25,12 @@ ALL_NAN = "a row that holds +inf is all NaN"
 IMPROVED = "rounds otherwise; large elements no longer overflow where none was taken away"
 
 
-@rewrite("softmax_quotient", root=(Divide, Multiply), floats=f"{IMPROVED}; {ALL_NAN}")
+@rewrite(
+    "softmax_quotient",
+    root=(Divide, Multiply),
+    floats=f"{IMPROVED}; {ALL_NAN}",
+    changes_specials=True,
+)
 def softmax_quotient(node: Node) -> Value | None:
     """exp(x) / sum(exp(x)) → softmax(x); multiplied by 1 / sum as well."""
     for exponential, total in _quotients(node):
@@ -82,7 +87,12 @@ def softmax_exp(node: Node) -> Value | None:
     return softmax(inner.operands[0], inner.op.axis)
 
 
-@rewrite("log_softmax_log", root=Log, floats="rounds otherwise; finite where softmax underflows")
+@rewrite(
+    "log_softmax_log",
+    root=Log,
+    floats="rounds otherwise; finite where softmax underflows",
+    changes_specials=True,
+)
 def log_softmax_log(node: Node) -> Value | None:
     """log(softmax(x)) → log_softmax(x)."""
     inner = node.operands[0].producer
@@ -91,7 +101,12 @@ def log_softmax_log(node: Node) -> Value | None:
     return log_softmax(inner.operands[0], inner.op.axis)
 
 
-@rewrite("log_softmax_difference", root=(Subtract, Add), floats=f"rounds otherwise; {ALL_NAN}")
+@rewrite(
+    "log_softmax_difference",
+    root=(Subtract, Add),
+    floats=f"rounds otherwise; {ALL_NAN}",
+    changes_specials=True,
+)
 def log_softmax_difference(node: Node) -> Value | None:
     """x - logsumexp(x) → log_softmax(x)."""
     parts = difference(node.result)
@@ -102,7 +117,12 @@ def log_softmax_difference(node: Node) -> Value | None:
     return None if axis is None else log_softmax(x, axis)
 
 
-@rewrite("logsumexp_log", root=Log, floats=IMPROVED)
+@rewrite(
+    "logsumexp_log",
+    root=Log,
+    floats=IMPROVED,
+    changes_specials=True,
+)
 def logsumexp_log(node: Node) -> Value | None:
     """log(sum(exp(x))) → logsumexp(x)."""
     total = node.operands[0].producer

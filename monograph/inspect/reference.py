@@ -1,0 +1,108 @@
+"""What a graph should answer on some inputs, and how sure that is: answers are judged against it.
+
+The answers in double precision, draws of them with noise on the way, and what indices choose of are
+computed when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from monograph.errors import MonographError
+from monograph.inspect.evaluate import Evaluator
+from monograph.inspect.precise import NOISE_DRAWS, Choices, Verdict, judge, relative_error
+from monograph.inspect.selections import choices_of
+from monograph.ir.graph import Graph
+from monograph.ir.types import Array
+
+
+class Reference:
+    """The answers of one graph on one set of inputs."""
+
+    def __init__(
+        self, graph: Graph, inputs: Sequence[Any], evaluator: Evaluator | None = None
+    ) -> None:
+        self._graph = graph
+        self._inputs = inputs
+        self._evaluator = Evaluator() if evaluator is None else evaluator
+        self._drawn: list[list[Any]] = []
+        self._choices: dict[int, Choices | None] = {}
+        self._later: list[Graph] = []
+        self.refusal = ""
+        """Why there is no double precision: a graph may look at bits."""
+
+    @cached_property
+    def answers(self) -> list[Any] | None:
+        """The outputs in double precision."""
+        try:
+            return self._evaluator.run_wide(self._graph, self._inputs)
+        except MonographError as problem:
+            self.refusal = problem.message
+            return None
+
+    def judge(self, output: int, got: Any, other: Any) -> Verdict:
+        """The word for an answer of one output, beside another's."""
+        mine, its = np.asarray(got), np.asarray(other)
+        if mine.dtype.kind in "OSU":
+            word = "exact" if np.array_equal(mine, its) else "wrong"
+            return Verdict(word, 0.0, None, None)
+        if self.answers is None:
+            return judge(mine, its, None)
+        verdict = self._judged(output, mine, its, np.asarray(self.answers[output]))
+        for answers in self._later_answers if verdict.word == "wrong" else ():
+            specials = self._with_specials(output, np.asarray(answers[output]))
+            if specials is None:
+                continue
+            found = self._judged(output, mine, its, specials)
+            if found.word != "wrong":
+                return found
+        return verdict
+
+    def allow_specials(self, graph: Graph) -> None:
+        """Let answers be those of a later form of the graph where either has NaN or an infinity.
+
+        Its passes applied rules that say so of themselves: the logarithm of a softmax that
+        underflows is a number, for example.
+        """
+        self._later.append(graph)
+        self.__dict__.pop("_later_answers", None)
+
+    def draws(self, output: int, count: int) -> list[Array]:
+        """Answers of one output with noise on the way."""
+        while len(self._drawn) < count:
+            seed = len(self._drawn)
+            self._drawn.append(self._evaluator.run_noisy(self._graph, self._inputs, seed))
+        return [np.asarray(each[output]) for each in self._drawn[:count]]
+
+    def spread(self, output: int) -> float:
+        """How far noise moves an answer, relative to it."""
+        assert self.answers is not None
+        exact = np.asarray(self.answers[output])
+        return max(relative_error(each, exact) for each in self.draws(output, NOISE_DRAWS))
+
+    def _judged(self, output: int, got: Array, other: Array, exact: Array) -> Verdict:
+        choices = self._choices_of(output)
+        return judge(got, other, exact, lambda draws: self.draws(output, draws), choices)
+
+    @cached_property
+    def _later_answers(self) -> list[list[Any]]:
+        return [self._evaluator.run_wide(graph, self._inputs) for graph in self._later]
+
+    def _with_specials(self, output: int, later: Array) -> Array | None:
+        """The answer, with a later one where one of them is no number; None if all are numbers."""
+        assert self.answers is not None
+        exact = np.asarray(self.answers[output])
+        if exact.dtype.kind not in "fc" or later.shape != exact.shape:
+            return None
+        numbers = np.isfinite(exact) & np.isfinite(later)
+        return None if numbers.all() else np.where(numbers, exact, later)
+
+    def _choices_of(self, output: int) -> Choices | None:
+        if output not in self._choices:
+            found = choices_of(self._evaluator, self._graph, self._inputs, output)
+            self._choices[output] = found
+        return self._choices[output]
