@@ -43,6 +43,7 @@ from monograph.targets.gpu.choices import (
     CUBLASLT,
     OURS,
     Site,
+    site_of,
     sites_of,
 )
 from monograph.targets.gpu.cost import H200
@@ -264,9 +265,14 @@ class Contests:
         """Targets that choose one of a site's contenders each, by name."""
         made: dict[str, GpuTarget] = {}
         if isinstance(site.nodes[0].op, Attention):
-            made |= {name: self.choosing({site.key: name}) for name in ATTENTION_BACKENDS}
+            own = site_of(next(iter(alone.nodes)))
+            assert own is not None
+            key = own.key  # that of a turned site is another: alone, its operands are inputs
+            made |= {name: self.choosing({key: name}) for name in ATTENTION_BACKENDS}
+            if site.is_turned:
+                return made
             for name in attention_plans(site.nodes[0])[: self.effort.ours]:
-                made[f"{OURS} {name}"] = self.choosing({site.key: f"{OURS} {name}"})
+                made[f"{OURS} {name}"] = self.choosing({key: f"{OURS} {name}"})
             return made
         made[CUBLAS] = self.choosing({site.key: CUBLAS})
         if site.activation:

@@ -42,6 +42,8 @@ class Site:
     nodes: tuple[Node, ...]
     activation: str = ""
     """For a product with a bias: the activation behind it, or ``none``."""
+    is_turned: bool = False
+    """For an attention: whether operands are views, which a kernel of ours would want copied."""
 
 
 # The choice ---------------------------------------------------------------------------------------
@@ -115,7 +117,8 @@ def site_of(node: Node) -> Site | None:
         return None
     types = ", ".join(str(value.type) for value in node.operands)
     if isinstance(node.op, Attention):
-        return Site(f"attention {node.op} of {types}", (node,))
+        turned = ", read in place" if any(map(is_turned, node.operands)) else ""
+        return Site(f"attention {node.op} of {types}{turned}", (node,), is_turned=bool(turned))
     if not is_large_product(node, node.op):
         return None
     linear = _bias_of(node)
@@ -129,6 +132,14 @@ def site_of(node: Node) -> Site | None:
     name = "relu" if isinstance(activation.op, Relu) else "gelu_tanh"
     key = f"product {node.op} of {types}, bias, {name}"
     return Site(key, (node, linear, activation), name)
+
+
+def is_turned(value: Value) -> bool:
+    """Whether a value is a transpose or slice, perhaps in another shape."""
+    node = value.producer
+    while node is not None and isinstance(node.op, Reshape):
+        node = node.operands[0].producer
+    return node is not None and isinstance(node.op, Transpose | Slice)
 
 
 def joined_site_key(node: Node) -> str:

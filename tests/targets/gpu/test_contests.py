@@ -133,6 +133,18 @@ def test_the_fastest_attention_is_named(favourite: str, library: str | None) -> 
     assert getattr(step, "library", None) == library
 
 
+def test_an_attention_of_views_is_left_to_the_library() -> None:
+    def attend(x: Any) -> Any:
+        q, k, v = (F.transpose(each, (0, 2, 1, 3)) for each in (x, x * 2.0, x + 1.0))
+        return F.attention(q, k, v)
+
+    clock = Clock("flash")
+    table = measured(clock, "bf16[4, 512, 16, 64]", function=attend).chip.measured
+    assert ["cuDNN", "flash"] in clock.timed
+    steps = steps_with(table, "bf16[4, 512, 16, 64]", function=attend)
+    assert [each.library for each in steps if isinstance(each, LibraryCall)] == ["flash"]
+
+
 def test_tables_are_read_back_and_name_both_times() -> None:
     table = measured(Clock("ours"), *TYPES).chip.measured
     again = read_measurements(table.text())
