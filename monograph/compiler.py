@@ -183,9 +183,9 @@ def build_program(
     lowering = run_pipeline(graph, target.lowering(fusion=options.fusion), instruments)
     report.passes.steps += lowering.steps
     if target.can_measure and runs_here(target.record) and not options.listings:
-        from monograph.tuning.gpu_contests import measured_target  # few targets have a choice
+        from monograph.tuning.gpu_contests import measure_target  # few targets have a choice
 
-        target = measured_target(target, graph, options, report)
+        target = measure_target(target, graph, options, report)
     target.join_for_libraries(graph)
     report.seconds["lowering"] = time.perf_counter() - started
 

@@ -225,15 +225,15 @@ class _Writer:
         leaves = [self._leaf(slot, results) for slot in self.exported.outputs]
         if isinstance(self.original.graph._codegen, _PyTreeCodeGen):
             return leaves
-        return self._nested(_pytree.tree_unflatten(leaves, self.exported.output_spec))
+        return self._nest_result(_pytree.tree_unflatten(leaves, self.exported.output_spec))
 
-    def _nested(self, returned: Any) -> Any:
+    def _nest_result(self, returned: Any) -> Any:
         """A result in its own nesting, where calls make what is more than a list, tuple or dict."""
         kind = type(returned)
         if kind is dict:
-            return {key: self._nested(each) for key, each in returned.items()}
+            return {key: self._nest_result(each) for key, each in returned.items()}
         if isinstance(returned, list | tuple):
-            parts = [self._nested(each) for each in returned]
+            parts = [self._nest_result(each) for each in returned]
             if kind in (list, tuple):
                 return kind(parts)
             if hasattr(kind, "_fields"):  # a named tuple

@@ -60,11 +60,11 @@ class NoisyRun:
         if origin is None or node.op.family is not Family.COMPUTE:
             return evaluate_node(node, operands, bindings)
         if _sums(origin):
-            operands[0] = nudged(operands[0], origin.operands[0].type, self.generator)
-        results = _turned(node.op, evaluate_node(node, operands, bindings), self.generator)
+            operands[0] = nudge(operands[0], origin.operands[0].type, self.generator)
+        results = _rotate_vectors(node.op, evaluate_node(node, operands, bindings), self.generator)
         types = [value.type for value in origin.results]
         pairs = zip(results, types, strict=True)
-        return tuple(nudged(result, type_, self.generator) for result, type_ in pairs)
+        return tuple(nudge(result, type_, self.generator) for result, type_ in pairs)
 
     def _with_regions(
         self, node: Node, operands: list[Any], bindings: dict[Symbol, int]
@@ -88,7 +88,7 @@ class _NoisyRegions(RegionRunner):
         return self.noise.run(region, arrays, self.bindings_in(region, arrays))
 
 
-def nudged(array: Any, type_: Any, generator: np.random.Generator) -> Any:
+def nudge(array: Any, type_: Any, generator: np.random.Generator) -> Any:
     """An array moved by a few ulp of its own dtype, rounded to it, or both.
 
     Whole numbers stay where all are: they may count or select something. Those that the dtype
@@ -122,7 +122,9 @@ def _is_inexact(type_: TensorType) -> bool:
     return type_.dtype.is_float or type_.dtype.is_complex
 
 
-def _turned(op: Op, results: tuple[Any, ...], generator: np.random.Generator) -> tuple[Any, ...]:
+def _rotate_vectors(
+    op: Op, results: tuple[Any, ...], generator: np.random.Generator
+) -> tuple[Any, ...]:
     """Other eigenvectors or singular vectors, as right as these: their phases are free."""
     if isinstance(op, Eigh | Eig):
         values, vectors = results

@@ -52,12 +52,12 @@ class Reference:
             return Verdict(word, 0.0, None, None)
         if self.answers is None:
             return judge(mine, its, None)
-        verdict = self._judged(output, mine, its, np.asarray(self.answers[output]))
+        verdict = self._judge(output, mine, its, np.asarray(self.answers[output]))
         for answers in self._later_answers if verdict.word == "wrong" else ():
             specials = self._with_specials(output, np.asarray(answers[output]))
             if specials is None:
                 continue
-            found = self._judged(output, mine, its, specials)
+            found = self._judge(output, mine, its, specials)
             if found.word != "wrong":
                 return found
         return verdict
@@ -84,7 +84,7 @@ class Reference:
         exact = np.asarray(self.answers[output])
         return max(relative_error(each, exact) for each in self.draws(output, NOISE_DRAWS))
 
-    def _judged(self, output: int, got: Array, other: Array, exact: Array) -> Verdict:
+    def _judge(self, output: int, got: Array, other: Array, exact: Array) -> Verdict:
         choices = self._choices_of(output)
         return judge(got, other, exact, lambda draws: self.draws(output, draws), choices)
 

@@ -41,7 +41,7 @@ class Chosen:
     """From the choice to the output."""
 
 
-def chosen_by(output: Value) -> Chosen | None:
+def find_choice(output: Value) -> Chosen | None:
     """The choice that an output tells of; None if it is no index."""
     moves: list[Node] = []
     value = output
@@ -62,7 +62,7 @@ def choices_of(
     evaluator: Evaluator, graph: Graph, inputs: Sequence[Any], output: int
 ) -> Callable[[Array], Array] | None:
     """Says which elements of an output of indices choose well; None if it is not such an output."""
-    found = chosen_by(graph.outputs[output])
+    found = find_choice(graph.outputs[output])
     if found is None:
         return None
     known: list[_Choice] = []

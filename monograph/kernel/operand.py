@@ -45,7 +45,7 @@ class Operand:
     @property
     def bits(self) -> int:
         """Bits that memory takes for an element."""
-        return self.stored.dtype.bits if self.steps_per_byte > 1 else stored_bits(self.stored)
+        return self.stored.dtype.bits if self.steps_per_byte > 1 else count_stored_bits(self.stored)
 
     @property
     def steps_per_byte(self) -> int:
@@ -110,7 +110,7 @@ def _word(number: Dim) -> Expr:
     return e.literal(number, i32) if isinstance(number, int) else e.cast(e.index(number), i32)
 
 
-def stored_bits(part: Expr) -> int:
+def count_stored_bits(part: Expr) -> int:
     """Bits that memory takes for a number."""
     return max(part.dtype.bits, 8)
 
@@ -128,7 +128,7 @@ def _narrow_part(formula: Expr, step: Symbol) -> Expr:
         if len(changing) != 1 or spent > MAX_WIDENING_INSTRUCTIONS:
             break
         (part,) = changing
-        if stored_bits(part) < stored_bits(found):
+        if count_stored_bits(part) < count_stored_bits(found):
             found = part
     return found
 

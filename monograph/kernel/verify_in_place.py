@@ -171,11 +171,11 @@ def _is_one_to_one(nest: LoopNest, writes: Sequence[_Place]) -> bool:
         (each.base - known[0].base, dim_sum([1, *(s * (count - 1) for s, count in digits)]))
         for each, digits in zip(known, own, strict=True)
     ]
-    reach = _joined_reach(stretches)
+    reach = _join_reach(stretches)
     return reach is not None and is_mixed_radix([(1, reach), *shared])
 
 
-def _joined_reach(stretches: list[tuple[Dim, Dim]]) -> Dim | None:
+def _join_reach(stretches: list[tuple[Dim, Dim]]) -> Dim | None:
     """How many elements there are from the first stretch to the last; None if two may overlap."""
     ordered = sorted(stretches, key=lambda each: bounds_of(each[0])[0] or 0)
     for (first, reach), (second, _) in pairwise(ordered):
@@ -200,7 +200,7 @@ def _elements(
     for symbol, _, extent in ranges:
         if extent == 1:
             continue
-        count = _without_loops(_substituted(extent, single), variables)
+        count = _without_loops(_substitute_all(extent, single), variables)
         found = _digits(places[0], symbol, count)
         if found is None:
             return None
@@ -224,11 +224,11 @@ def _elements(
 def _from_starts(offset: Dim, ranges: Sequence[tuple[Symbol, Dim, Dim]]) -> Dim:
     """The offset in loop variables that count from 0, without those of a single iteration."""
     for symbol, start, extent in reversed(ranges):
-        offset = _substituted(offset, {symbol: start if extent == 1 else symbol + start})
+        offset = _substitute_all(offset, {symbol: start if extent == 1 else symbol + start})
     return offset
 
 
-def _substituted(dim: Dim, bindings: Mapping[Symbol, Dim]) -> Dim:
+def _substitute_all(dim: Dim, bindings: Mapping[Symbol, Dim]) -> Dim:
     return dim.substitute(bindings) if isinstance(dim, SymbolicDim) else dim
 
 

@@ -80,7 +80,7 @@ _TABLES: dict[str, Measurements] = {}
 """What this process has measured or read, by machine."""
 
 
-def measured_target(
+def measure_target(
     target: Target,
     graph: Graph,
     options: Options,

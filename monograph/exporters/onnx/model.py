@@ -53,7 +53,7 @@ def export(
         writer.write_nodes(real, writer.main)
     problems = writer.problems()
     if problems:
-        raise _unsupported_error(problems)
+        raise _make_unsupported_error(problems)
     outputs = _outputs(real, writer)
     separate = external.wants_own_file(writer.weights, path, external_data)
     model = _model(real, writer, inputs, outputs)
@@ -74,7 +74,7 @@ def _check_dtype(value: Value, opset: int) -> None:
         )
 
 
-def _unsupported_error(problems: Sequence[Problem]) -> UnsupportedError:
+def _make_unsupported_error(problems: Sequence[Problem]) -> UnsupportedError:
     count = sum(problem.count for problem in problems)
     nodes = "one node" if count == 1 else f"{count} nodes"
     return UnsupportedError(f"to_onnx: {nodes} cannot be written", problems)

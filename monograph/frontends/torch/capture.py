@@ -175,7 +175,7 @@ def _violations(complaint: str) -> str | None:
     return "\n".join(found) or None
 
 
-def _suggested_fixes(complaint: str) -> str | None:
+def _find_suggested_fixes(complaint: str) -> str | None:
     """What torch.export says would mend it: the lines after its heading, up to an empty one."""
     _, heading, after = complaint.partition("Suggested fixes:\n")
     if not heading:
@@ -197,7 +197,7 @@ def _advice(complaint: str) -> str | None:
             "torch.export cannot look into modules that torch.ao.quantization made: quantize the "
             "float module with monograph.quantize, or export PT2E's form of it"
         )
-    return _suggested_fixes(complaint)
+    return _find_suggested_fixes(complaint)
 
 
 def _name(target: Any) -> str:

@@ -75,14 +75,14 @@ def time_programs(codes: Mapping[str, Code], number: int = 0) -> dict[str, float
         ready: dict[str, _Replayed] = {}
         for name, code in codes.items():
             try:
-                ready[name] = _captured(Rotation(code, sets, number))
+                ready[name] = _capture(Rotation(code, sets, number))
             except Exception as problem:  # a backend that refuses is no contender
                 _LOG.info("%s cannot be measured: %s", name, problem)
                 torch.cuda.synchronize()
         times: dict[str, list[float]] = {name: [] for name in ready}
         for _ in range(TURNS):
             for name, each in ready.items():
-                times[name].append(_replayed(each))
+                times[name].append(_replay(each))
     return {name: min(found) for name, found in times.items()}
 
 
@@ -110,7 +110,7 @@ def _draw(shape: tuple[int, ...], kind: Any, device: Any) -> Any:
     return torch.zeros(shape, device=device, dtype=kind)
 
 
-def _captured(rotation: Rotation) -> _Replayed:
+def _capture(rotation: Rotation) -> _Replayed:
     """The program captured on each of its sets, after a first run that libraries begin in."""
     memory = rotation.held.memory
     assert isinstance(memory, TorchMemory)
@@ -130,7 +130,7 @@ def _captured(rotation: Rotation) -> _Replayed:
     return _Replayed(graph, runs, rotation)
 
 
-def _replayed(each: _Replayed) -> float:
+def _replay(each: _Replayed) -> float:
     """Microseconds of a run, in one replay of its graph."""
     memory = each.rotation.held.memory
     assert isinstance(memory, TorchMemory)

@@ -21,14 +21,14 @@ from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, LibraryCall, Slot, SlotKind
 from monograph.progress import announce
 from monograph.targets.gpu.chip import Chip
-from monograph.targets.gpu.choices import attention_backend, measured_times, why_library
+from monograph.targets.gpu.choices import attention_backend, read_times, why_library
 from monograph.targets.gpu.group_kernel import lower_flat, write_attention, write_lowered
 from monograph.targets.gpu.inline_producers import inline_producers
 from monograph.targets.gpu.joint_products import join_products
 from monograph.targets.gpu.layouts import choose_layouts
 from monograph.targets.gpu.libraries import library_of
 from monograph.targets.gpu.plan import KernelSequence
-from monograph.targets.gpu.side_by_side import gather_launches, joined_kernel
+from monograph.targets.gpu.side_by_side import gather_launches, join_kernels
 from monograph.targets.gpu.source import TritonKernel
 from monograph.targets.gpu.views import StridedView, is_read_in_place, view_of
 from monograph.targets.plan import KernelPlan, PlannedKernel
@@ -132,7 +132,7 @@ class StepBuilder(SlotBuilder):
         name = f"k{len(self.kernels)}_{parts[0].group.name}_beside"
         nodes = list(dict.fromkeys(node for part in parts for node in part.group.nodes))
         group = Group(nodes, GroupKind.POINTWISE, parts[0].group.space, {})
-        triton = joined_kernel(name, [part.triton for part in parts])
+        triton = join_kernels(name, [part.triton for part in parts])
         self.kernels[name] = GpuKernel(name, group, triton)
         return name
 
@@ -181,7 +181,7 @@ class StepBuilder(SlotBuilder):
         """The launches of a group, of kernels that there are already if one computes the same."""
         name = f"k{len(self.kernels)}_{group.name}"
         if isinstance(first.op, Attention):
-            sequence = write_attention(first, name, measured_times(first, self.chip))
+            sequence = write_attention(first, name, read_times(first, self.chip))
             digest = "\n".join(map(_without_name, sequence.kernels))
             self.launch(group, digest, sequence, first.operands, first.results)
             return
@@ -262,7 +262,7 @@ class StepBuilder(SlotBuilder):
         library = library_of(node) if self.chip.backend == "cuda" else None
         family = "interpreter" if library is None else "library"
         choice = None if library is None else attention_backend(node, self.chip) or library.name
-        times = {} if library is None else measured_times(node, self.chip)
+        times = {} if library is None else read_times(node, self.chip)
         plan = KernelPlan(family, why, choice, measured=times)
         self.planned.append(PlannedKernel(group.name, plan))
         if library is None:

@@ -58,7 +58,7 @@ def why_library(node: Node, chip: Chip) -> str | None:
     """Why a library computes a node; None if a kernel of ours had better."""
     if chip.backend != "cuda" or library_of(node) is None:
         return None
-    measured = _measured(node, chip)
+    measured = _find_winner(node, chip)
     if measured is not None:
         return None if measured.startswith(OURS) else f"measured: {measured} is the fastest"
     match node.op:
@@ -78,19 +78,19 @@ def why_library(node: Node, chip: Chip) -> str | None:
 
 def attention_backend(node: Node, chip: Chip) -> str | None:
     """Which of torch's backends computes an attention; None for torch to choose."""
-    found = _measured(node, chip) if isinstance(node.op, Attention) else None
+    found = _find_winner(node, chip) if isinstance(node.op, Attention) else None
     return found if found in ATTENTION_BACKENDS else None
 
 
-def measured_times(node: Node, chip: Chip) -> Mapping[str, float]:
+def read_times(node: Node, chip: Chip) -> Mapping[str, float]:
     """The times of a site's contenders, by the node that begins it; none if nothing is known."""
     site = site_of(node)
     if isinstance(node.op, LinearActivation):
-        return chip.measured.times(joined_site_key(node))
+        return chip.measured.times(key_of_joint_site(node))
     return {} if site is None else chip.measured.times(site.key)
 
 
-def _measured(node: Node, chip: Chip) -> str | None:
+def _find_winner(node: Node, chip: Chip) -> str | None:
     """The measured winner of the site that a node begins, if there is one."""
     if not chip.measured.sites:
         return None
@@ -142,7 +142,7 @@ def is_turned(value: Value) -> bool:
     return node is not None and isinstance(node.op, Transpose | Slice)
 
 
-def joined_site_key(node: Node) -> str:
+def key_of_joint_site(node: Node) -> str:
     """The key of the site that a node with its epilogue was made of."""
     op = node.op
     assert isinstance(op, LinearActivation)

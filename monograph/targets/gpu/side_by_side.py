@@ -83,7 +83,7 @@ def _is_small(kernel: TritonKernel | None) -> bool:
     return isinstance(programs, int) and 0 < programs * kernel.blocks["BLOCK"] <= MAX_ELEMENTS
 
 
-def joined_kernel(name: str, parts: Sequence[TritonKernel]) -> TritonKernel:
+def join_kernels(name: str, parts: Sequence[TritonKernel]) -> TritonKernel:
     """One kernel whose programs are those of several, one kernel's after the other's."""
     inputs, outputs = list[Buffer](), list[Buffer]()
     helpers: dict[str, None] = {}

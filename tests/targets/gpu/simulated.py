@@ -179,7 +179,7 @@ def contenders_agree(gpu: SimulatedDriver) -> str:
     try:
         with patch.object(contests, "machine_text", lambda: "a simulated GPU"):
             options = Options(target=CHIP, level="O3", cache=False)
-            chosen = contests.measured_target(target, graph, options, CompileReport(), run_each)
+            chosen = contests.measure_target(target, graph, options, CompileReport(), run_each)
     finally:
         contests._TABLES = before
     if not any("cuBLASLt" in times for times in chosen.chip.measured.sites.values()):

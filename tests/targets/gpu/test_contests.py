@@ -66,7 +66,7 @@ def measured(clock: Clock, *types: str, function: Any = mlp, level: str = "O3") 
 
     run_pipeline(lowered, target.lowering())
     options = Options(target=CHIP, level=level, cache=False)
-    return gpu_contests.measured_target(target, lowered, options, CompileReport(), clock)
+    return gpu_contests.measure_target(target, lowered, options, CompileReport(), clock)
 
 
 def steps_with(table: Measurements, *types: str, function: Any = mlp) -> tuple[Any, ...]:

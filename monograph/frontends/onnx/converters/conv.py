@@ -49,10 +49,10 @@ def conv_integer(node: OnnxNode) -> Value:
 @converter("QLinearConv")
 def qlinear_conv(node: OnnxNode) -> Value:
     """The convolution of quantized operands, quantized again; the bias has x's and w's scales."""
-    return quantized_conv(node, node.input(0))
+    return convolve_quantized(node, node.input(0))
 
 
-def quantized_conv(node: OnnxNode, x: Value) -> Value:
+def convolve_quantized(node: OnnxNode, x: Value) -> Value:
     """The quantized convolution of ``x`` that a node describes."""
     x_scale, x_point, weight, w_scale, w_point, y_scale, y_point = (
         node.input(index) for index in range(1, 8)

@@ -210,11 +210,11 @@ class _Loop:
         pairs = zip(self.initial, self.carries, strict=True)
         carried = [(value.name, carry.boundary) for value, carry in pairs]
         collected = [
-            (f"stacked{index}", self._stacked_type(index)) for index in range(self.stacked)
+            (f"stacked{index}", self._type_of_stack(index)) for index in range(self.stacked)
         ]
         return [("index", INDEX), ("goes_on", FLAG), *carried, *collected]
 
-    def _stacked_type(self, index: int) -> ValueType:
+    def _type_of_stack(self, index: int) -> ValueType:
         """The type that holds a stacked result of all steps so far."""
         rows = self._rows(index)
         return self._sequence(index) if rows is None else rows

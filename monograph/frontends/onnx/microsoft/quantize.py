@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from monograph import functional as F
-from monograph.frontends.onnx.converters.conv import quantized_conv
+from monograph.frontends.onnx.converters.conv import convolve_quantized
 from monograph.frontends.onnx.converters.matmul import (
     columns,
     multiply_quantized,
@@ -124,8 +124,8 @@ def qlinear_conv(node: OnnxNode) -> Value:
     """ONNX's own op, which here may have the channels last."""
     x = node.input(0)
     if not node.integer("channels_last", 0):
-        return quantized_conv(node, x)
-    y = quantized_conv(node, F.moveaxis(x, x.rank - 1, 1))
+        return convolve_quantized(node, x)
+    y = convolve_quantized(node, F.moveaxis(x, x.rank - 1, 1))
     return F.moveaxis(y, 1, y.rank - 1)
 
 

@@ -38,7 +38,7 @@ from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopNest, St
 from monograph.ops.blocked_linear import BlockedLinear
 from monograph.targets.cpu.machine import DotInstruction, Machine
 from monograph.targets.cpu.plans.plan import Launchable
-from monograph.targets.cpu.products.in_words import packed_word
+from monograph.targets.cpu.products.in_words import pack_word
 from monograph.targets.cpu.products.tile_terms import in_lanes, less
 from monograph.targets.plan import KernelPlan
 
@@ -181,7 +181,7 @@ def pack_words(product: BlockedProduct) -> Kernel:
         high = [e.apply("shift_left", each, four) for each in numbers[BYTES_PER_WORD:]]
         pairs = zip(numbers, high, strict=False)
         numbers = [e.apply("bitwise_or", low, above) for low, above in pairs]
-    return _packing("words", space, weight, _or_zero(product, column, packed_word(numbers)))
+    return _packing("words", space, weight, _or_zero(product, column, pack_word(numbers)))
 
 
 def pack_scales(product: BlockedProduct) -> Kernel:

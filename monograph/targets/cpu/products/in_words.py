@@ -85,7 +85,7 @@ def _in_pairs(contraction: Contraction, micro: MicroKernel, is_weight: bool) -> 
     ordered = with_k_ordered(contraction, contraction.left, merge=is_weight)
     if len(ordered.k) == 1:
         words, step, places = _to_pack(ordered, micro.steps)
-        return Words(_summed(ordered, micro, (step,), words, places), micro)
+        return Words(_sum_words(ordered, micro, (step,), words, places), micro)
     image = ordered.left
     if not is_weight or not isinstance(image, Load):
         return None
@@ -94,7 +94,7 @@ def _in_pairs(contraction: Contraction, micro: MicroKernel, is_weight: bool) -> 
         return None
     words, axes, places = found
     copy = _copy_in_halves(contraction.kernel.name, image.buffer)
-    return Words(_summed(ordered, micro, axes, words, places, (words.buffer,)), micro, (copy,))
+    return Words(_sum_words(ordered, micro, axes, words, places, (words.buffer,)), micro, (copy,))
 
 
 def _in_quadruples(contraction: Contraction, micro: MicroKernel) -> Words | None:
@@ -118,18 +118,18 @@ def _in_quadruples(contraction: Contraction, micro: MicroKernel) -> Words | None
         words, step, places = _to_pack(ordered, micro.steps)
         axes = (step,)
     if image.dtype is micro.left:
-        return Words(_summed(ordered, micro, axes, words, places, buffers), micro, more)
+        return Words(_sum_words(ordered, micro, axes, words, places, buffers), micro, more)
     words = e.apply("bitwise_xor", words, e.literal(SIGN_BITS, i32))
     columns = _columns(ordered)
     sums = Buffer(SUMS, i32, (ordered.size(columns),))
     column = e.load(sums, (e.index(flat_position(columns)),))
     moved = 128 if micro.left is u8 else -128
     lack = e.apply("multiply", column, e.literal(moved, i32))
-    found = _summed(ordered, micro, axes, words, places, (*buffers, sums), lack)
+    found = _sum_words(ordered, micro, axes, words, places, (*buffers, sums), lack)
     return Words(found, micro, (*more, column_sums(ordered)))
 
 
-def _summed(
+def _sum_words(
     contraction: Contraction,
     micro: MicroKernel,
     axes: tuple[Axis, ...],
@@ -151,7 +151,7 @@ def _or_zero(value: Expr, inside: Expr | None) -> Expr:
 # Words -------------------------------------------------------------------------------------------
 
 
-def packed_word(numbers: Sequence[Expr], dtype: DType = i32) -> Expr:
+def pack_word(numbers: Sequence[Expr], dtype: DType = i32) -> Expr:
     """Several numbers in a word of this dtype, the first in its lowest bits."""
     bits = dtype.bits // len(numbers)
     word: Expr | None = None
@@ -169,8 +169,8 @@ def packed_word(numbers: Sequence[Expr], dtype: DType = i32) -> Expr:
 def _right_word(numbers: Sequence[Expr]) -> Expr:
     """A word of the right operand; pairs that fit are stored as bytes, and widened in registers."""
     if len(numbers) == 2 and all(fits(each, i8) for each in numbers):
-        return e.apply("widen_pairs", packed_word(numbers, i16), dtype=i32)
-    return packed_word(numbers)
+        return e.apply("widen_pairs", pack_word(numbers, i16), dtype=i32)
+    return pack_word(numbers)
 
 
 def _in_place(
@@ -211,7 +211,7 @@ def _to_pack(contraction: Contraction, steps: int) -> tuple[Expr, Axis, list[Pla
             at = dim_min(at, depth - 1)
         places.append(({along.symbol: at}, inside))
     numbers = [e.substitute(contraction.left, at) for at, _ in places]
-    return packed_word(numbers), step, places
+    return pack_word(numbers), step, places
 
 
 def _copy_in_halves(name: str, image: Buffer) -> Kernel:

@@ -27,7 +27,7 @@ from monograph.kernel.contraction import (
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
-from monograph.targets.cpu.products.in_words import packed_word
+from monograph.targets.cpu.products.in_words import pack_word
 from monograph.targets.cpu.products.tiles import Segment, tile_count, tile_start
 
 STEPS_PER_WORD = 4
@@ -204,7 +204,7 @@ def panels_of(contraction: Contraction, columns: int, *, is_narrow: bool = False
         value = decode_position(value, contraction.k, k.symbol)
     else:
         places = [dim_min(k.symbol * together + step, steps - 1) for step in range(together)]
-        value = packed_word([decode_position(value, contraction.k, place) for place in places], u8)
+        value = pack_word([decode_position(value, contraction.k, place) for place in places], u8)
     if not whole:
         condition = e.apply("less", e.index(column), e.index(size), dtype=bool_)
         value = e.select(condition, value, e.literal(0, value.dtype))
