@@ -54,6 +54,8 @@ COLUMN_ELEMENTS = 8192
 
 MIN_VECTOR_PRODUCT = 1 << 20
 """Elements of a matrix from which several cuts of its rows are worth measuring."""
+MIN_TUNED = 20.0
+"""Microseconds from which other numbers of warps are worth measuring."""
 
 HELPER_OF = {"max": "nan_maximum", "min": "nan_minimum", "prod": "multiply"}
 POSITIONS = {"argmax": "first_maximum", "argmin": "first_minimum"}
@@ -91,8 +93,11 @@ def configure_rows(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
         return Configuration({"XBLOCK": rows, **blocks}, warps, 2, time)
 
     first = configuration(rows, warps)
-    if not _is_vector_product(kernel, space):
+    if _rows_are_neighbours(kernel, space):
         return (first,)
+    if not _is_vector_product(kernel, space):
+        other_warps = [2 * warps, warps // 2] if first.microseconds >= MIN_TUNED else []
+        return (first, *(configuration(rows, each) for each in other_warps if 1 <= each <= 16))
     others = [(1, 4), (1, 8), (2, 8), (4, 4), (4, 8), (8, 8)]
     fitting = [pair for pair in others if pair[0] * max(sizes) * width <= MAX_ROW_BYTES]
     return (first, *(configuration(*pair) for pair in fitting if pair != (rows, warps)))
