@@ -214,7 +214,8 @@ def main(arguments: Sequence[str]) -> int:
     torch.backends.cudnn.allow_tf32 = False
     started = time.perf_counter()
     words = chosen.words or [""]
-    rows = list(dict.fromkeys(row for word in words for row in ROWS.values() if word in row.name))
+    named = [[word] if word in ROWS else [x for x in ROWS if word in x] for word in words]
+    rows = list(dict.fromkeys(ROWS[name] for found in named for name in found))
     if not torch.cuda.is_available():
         raise SystemExit("this measures on a GPU, and torch sees none here")
     print(torch.cuda.get_device_name(), f"torch {torch.__version__}", flush=True)
