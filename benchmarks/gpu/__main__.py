@@ -244,7 +244,7 @@ def main(arguments: Sequence[str]) -> int:
             )
             print(f"{each.row:34} {each.contender:16} {shown}", flush=True)
         if chosen.measurements is not None:
-            tables = gpu_contests.known_tables()
+            tables = gpu_contests.list_tables()
             chosen.measurements.write_text("\n".join(each.text() for each in tables))
         if chosen.json is not None:
             chosen.json.write_text(json.dumps([asdict(each) for each in results]))

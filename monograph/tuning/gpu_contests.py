@@ -109,7 +109,7 @@ def measure_target(
     return contests.target
 
 
-def known_tables() -> tuple[Measurements, ...]:
+def list_tables() -> tuple[Measurements, ...]:
     """What this process has measured or read, a table for each machine."""
     return tuple(_TABLES.values())
 
