@@ -48,6 +48,8 @@ class Config:
     ``MONOGRAPH_TARGET=name`` compile for this target (``cpu:aarch64``); this machine's processor
                               unless it is set
     ``MONOGRAPH_TF32=1``      on a GPU, multiply f32 with 10 bits of precision, which is faster
+    ``MONOGRAPH_GPU_TIMES``   a file of what was measured on a GPU, which decides there between
+                              libraries and kernels of ours, also where there is no GPU
     ``MONOGRAPH_THREADS=n``   use at most ``n`` threads; see below if it is not set
     ``MONOGRAPH_CACHE=0``     keep no compiled programs on disk, and use none
     ``MONOGRAPH_CACHE_DIR``   the folder for them; the user's cache folder unless it is set
@@ -79,6 +81,7 @@ class Config:
     dump: str | None = None
     target: str | None = None
     tf32: bool = False
+    gpu_times: str | None = None
     threads: int = field(default_factory=processor_count)
     cache: bool = True
     cache_dir: str | None = None
@@ -95,7 +98,7 @@ class Config:
             *("MONOGRAPH_VERIFY", "MONOGRAPH_DUMP", "MONOGRAPH_TARGET", "MONOGRAPH_THREADS"),
             *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR", "MONOGRAPH_TIMEOUT", "MONOGRAPH_VARIANTS"),
             *("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS", "MONOGRAPH_FENCES"),
-            *("MONOGRAPH_LOG", "MONOGRAPH_TF32"),
+            *("MONOGRAPH_LOG", "MONOGRAPH_TF32", "MONOGRAPH_GPU_TIMES"),
         }
         unknown = [
             name for name in environment if name.startswith("MONOGRAPH_") and name not in known
@@ -107,6 +110,7 @@ class Config:
             dump=environment.get("MONOGRAPH_DUMP") or None,
             target=environment.get("MONOGRAPH_TARGET") or None,
             tf32=_flag("MONOGRAPH_TF32", environment),
+            gpu_times=environment.get("MONOGRAPH_GPU_TIMES") or None,
             threads=_threads("MONOGRAPH_THREADS", environment),
             cache=_flag("MONOGRAPH_CACHE", environment, default="1"),
             cache_dir=environment.get("MONOGRAPH_CACHE_DIR") or None,

@@ -7,6 +7,8 @@ asked what machine this is: whoever compiles, stores or loads is given a ``Targe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from monograph.config import Config
 from monograph.entry_points import entry_points, load_entry_point
@@ -23,14 +25,27 @@ def _cpu(chip: str) -> Target:
 
 def _gpu(chip: str) -> Target:
     from monograph.targets.gpu.chip import chip_named
+    from monograph.targets.gpu.measurements import read_measurements
     from monograph.targets.gpu.target import GpuTarget
 
-    if chip:
-        return GpuTarget(f"gpu:{chip}", chip_named(chip))
-    from monograph.targets.gpu.driver import driver
+    if not chip:
+        from monograph.targets.gpu.driver import driver
 
-    here = driver().device(0).architecture
-    return GpuTarget(f"gpu:{here}", chip_named(here))
+        chip = driver().device(0).architecture
+    kind, times = chip_named(chip), Config.from_environment().gpu_times
+    if times is not None:
+        kind = replace(kind, measured=read_measurements(_text_of(times)))
+    return GpuTarget(f"gpu:{chip}", kind)
+
+
+def _text_of(path: str) -> str:
+    """A file that a setting names, as text."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(
+            f"the file of MONOGRAPH_GPU_TIMES cannot be read: {problem}", found=repr(path)
+        ) from None
 
 
 def host_record() -> TargetRecord:

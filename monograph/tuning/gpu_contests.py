@@ -5,7 +5,7 @@
 Libraries and our kernels compete for products and attentions, configurations of ours for the other
 kernels. The cost model prunes: at O2 a few contenders of what takes long enough to matter, at O3
 more. Sites that are equal are measured once; results are kept in the disk cache for this GPU,
-driver and these libraries, and a file of them (``MONOGRAPH_GPU_MEASUREMENTS``) serves machines
+driver and these libraries, and a file of them (``MONOGRAPH_GPU_TIMES``) serves machines
 without a GPU.
 """
 

@@ -21,7 +21,7 @@ from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, LibraryCall, Slot, SlotKind
 from monograph.progress import announce
 from monograph.targets.gpu.chip import Chip
-from monograph.targets.gpu.choices import attention_backend, read_times, why_library
+from monograph.targets.gpu.choices import OURS, attention_backend, read_times, why_library
 from monograph.targets.gpu.group_kernel import lower_flat, write_attention, write_lowered
 from monograph.targets.gpu.inline_producers import inline_producers
 from monograph.targets.gpu.joint_products import join_products
@@ -193,12 +193,19 @@ class StepBuilder(SlotBuilder):
         digest = lowered.flat.digest
         found = self.known.get(digest)
         if found is None:
-            times = self.chip.measured.times(kernel_site(lowered.flat))
-            sequence = write_lowered(group, lowered, times)
+            sequence = write_lowered(group, lowered, self.measured_of(group, lowered.flat))
         else:
             sequence = found.sequence
         self.flat.setdefault(digest, (lowered.flat, []))[1].append(group)
         self.launch(group, digest, sequence, lowered.inputs, lowered.outputs)
+
+    def measured_of(self, group: Group, flat: Kernel) -> dict[str, float]:
+        """What a group's contenders were measured to take: libraries, and configurations."""
+        times = dict[str, float]()
+        for node in group.nodes:
+            for name, taken in read_times(node, self.chip).items():
+                times[name.removeprefix(f"{OURS} ")] = taken
+        return times | dict(self.chip.measured.times(kernel_site(flat)))
 
     def results(self, group: Group) -> list[Value]:
         """The results that a group computes: each memory once, and none that was there before."""

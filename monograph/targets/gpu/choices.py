@@ -84,6 +84,8 @@ def attention_backend(node: Node, chip: Chip) -> str | None:
 
 def read_times(node: Node, chip: Chip) -> Mapping[str, float]:
     """The times of a site's contenders, by the node that begins it; none if nothing is known."""
+    if not chip.measured.sites:
+        return {}
     site = site_of(node)
     if isinstance(node.op, LinearActivation):
         return chip.measured.times(key_of_joint_site(node))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.errors import ArtifactError
+from monograph.errors import ArtifactError, InputError
+from monograph.inspect.listings import write_listings
 from monograph.program.code import Code, Launch, LibraryCall
 from monograph.runtime.compile_report import CompileReport
 from monograph.runtime.options import Options
@@ -153,6 +155,25 @@ def test_tables_are_read_back_and_name_both_times() -> None:
     chip = resolve_target(CHIP).chip  # type: ignore[attr-defined]
     graph = monograph.compile(mlp, *TYPES, target=CHIP, cache=False).executable.lowered
     assert graph is not None and list(sites_of(graph, chip)) != []
+
+
+def test_a_file_of_times_decides_where_there_is_no_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = measured(Clock("ours"), *TYPES).chip.measured
+    path = tmp_path / "times.json"
+    path.write_text(table.text(), encoding="utf-8")
+    before = resolve_target(CHIP).description
+    monkeypatch.setenv("MONOGRAPH_GPU_TIMES", str(path))
+    assert resolve_target(CHIP).description != before, "programs of other choices are others"
+    compiled = monograph.compile(mlp, *TYPES, target=CHIP, cache=False)
+    steps = compiled.executable.code.steps
+    assert all(isinstance(step, Launch) for step in steps)
+    written = {x.name: x.read_text() for x in write_listings(compiled.executable, tmp_path)}
+    assert "µs by cuBLASLt" in written["plan.txt"] and "µs by product" in written["plan.txt"]
+    monkeypatch.setenv("MONOGRAPH_GPU_TIMES", str(tmp_path / "none.json"))
+    with pytest.raises(InputError, match="cannot be read"):
+        resolve_target(CHIP)
 
 
 @pytest.mark.parametrize(
