@@ -82,7 +82,7 @@ class KernelInputs:
             arrays.append(array)
             graph.add_input(f"y{number}", TensorType(slot.dtype, (elements,)))
             builder.slots.append(_slot(SlotKind.INPUT, slot.name, slot.dtype, elements, number))
-        self.site.launch(builder, choice, read, written)
+        self.site.plan.with_choice(choice).launch(builder, read, written)
         module, failures = module_of(builder, self.sizes)
         compiled = compile_text(module.text, self.machine)
         slots, steps = tuple(builder.slots), tuple(builder.steps)

@@ -5,7 +5,7 @@ A cost model chooses how every kernel is computed: a ``Schedule``, a ``Tiling``,
 ``Tuning`` maps sites to *edits*, plain numbers such as ``{"width": 16, "grain": 4}``, and a program
 that is built with the same tuning is the same program. A ``Recorder`` also remembers every site
 that it is asked about, with all that is needed to launch that one kernel alone: that is what a
-tuner measures.
+tuner measures. What a tuning edits are plans (``plans.plan``), and nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from monograph.dataclass import dataclass
 from monograph.program.code import Slot
@@ -23,30 +23,55 @@ from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.products.tiles import Tiling
 
 if TYPE_CHECKING:
+    from monograph.fusion.group import Group
     from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 
 Choice: TypeAlias = Schedule | Tiling | AttentionTile
 Chosen = TypeVar("Chosen", Schedule, Tiling, AttentionTile)
 Edits: TypeAlias = Mapping[str, int]
-Launcher: TypeAlias = Callable[["ProgramBuilder", Choice, Sequence[int], Sequence[int]], None]
-"""Launches a kernel in a program, as a choice says, on slots that it reads and writes."""
+
+
+class Tunable(Protocol):
+    """A plan of one kernel whose choice measurements may edit."""
+
+    @property
+    def digest(self) -> str:
+        """Names what is computed: the site."""
+
+    @property
+    def group(self) -> Group:
+        """The nodes that the kernel computes."""
+
+    @property
+    def choice(self) -> Choice:
+        """How it is computed."""
+
+    def with_choice(self, choice: Choice) -> Tunable:
+        """The plan with another choice."""
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Add it to a program, on slots that it reads and writes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """A kernel whose choice can be changed, and how to launch it alone.
+    """A plan whose choice can be changed, and the slots that it reads and writes.
 
     ``constant`` says which of its inputs are weights. ``launches`` is how often a call runs it.
     """
 
     digest: str
     name: str
-    choice: Choice
+    plan: Tunable
     inputs: tuple[Slot, ...]
     constant: tuple[bool, ...]
     outputs: tuple[Slot, ...]
-    launch: Launcher
     launches: int = 1
+
+    @property
+    def choice(self) -> Choice:
+        """How its kernel is computed, unless measurements prefer another way."""
+        return self.plan.choice
 
 
 @dataclass(frozen=True)

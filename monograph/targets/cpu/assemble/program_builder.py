@@ -24,7 +24,7 @@ from monograph.kernel.integer_range import holds_small, is_small
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout, make_layout
 from monograph.kernel.loops import LoopNest
-from monograph.kernel.rebased import rename_by_position, without_unread
+from monograph.kernel.rebased import rename_by_position
 from monograph.kernel.verify_in_place import overwrites_in_order
 from monograph.kernel.verify_kernel import verify_kernel
 from monograph.ops.shape import Transpose
@@ -33,17 +33,16 @@ from monograph.switches import is_on
 from monograph.targets.base import Conversion
 from monograph.targets.cpu.assemble.moves import Moved, Moves
 from monograph.targets.cpu.llvm.emit import NestEmitter
-from monograph.targets.cpu.loops.affine_pieces import cut_kernel
 from monograph.targets.cpu.loops.choose_schedule import choose
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
-from monograph.targets.cpu.loops.unroll_window import write_out_taps
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.parts import PartsInProgress
+from monograph.targets.cpu.plans.loops import LoopsPlan, plan_kernel, plan_whole
 from monograph.targets.cpu.products.packing import Tiles
 from monograph.targets.cpu.products.product import Product
 from monograph.targets.cpu.products.tiles import Tiling
-from monograph.targets.cpu.tuning import Chosen, Launcher, Recorder, Site, Tuning
+from monograph.targets.cpu.tuning import Recorder, Site, Tunable, Tuning
 from monograph.targets.slot_builder import SlotBuilder, is_view
 
 LOOKED_AT = 1 << 12
@@ -104,6 +103,8 @@ class ProgramBuilder(SlotBuilder):
         """Where kernels are compiled while others are made, if anywhere."""
         self._handed_over = 0
         self.declarations: set[str] = set()
+        self.schedules: dict[str, Schedule] = {}
+        """What was chosen for kernels, by their digests."""
         self.nests: dict[Hashable, LoopNest] = {}
         """Loops that a family made, by what they are made of."""
         self.converted: dict[tuple[Value, MemoryLayout, Value | None], int] = {}
@@ -226,6 +227,20 @@ class ProgramBuilder(SlotBuilder):
         self.slots.append(Slot(kind, buffer.name, buffer.dtype, buffer.shape, span=span))
         return len(self.slots) - 1
 
+    def plan_kernel(self, group: Group, flat: Kernel, outputs: Sequence[int] = ()) -> LoopsPlan:
+        """Loops over a kernel that is to write these slots, or memory of its own.
+
+        Schedules of what begins at any address are not for measurements to edit.
+        """
+        is_tunable = not self.is_any_view(outputs)
+        return plan_kernel(group, flat, self.choose, is_tunable=is_tunable)
+
+    def choose(self, kernel: Kernel) -> Schedule:
+        """The schedule of a kernel; equal ones have the same."""
+        if kernel.digest not in self.schedules:
+            self.schedules[kernel.digest] = choose(kernel, self.machine)
+        return self.schedules[kernel.digest]
+
     def launch_flat(
         self,
         group: Group,
@@ -234,17 +249,16 @@ class ProgramBuilder(SlotBuilder):
         outputs: Sequence[int],
         schedule: Schedule | None = None,
     ) -> None:
-        """Emit the kernel, unless an equal one is there, and a step that runs it.
+        """Plan a kernel that a family makes beside others, and launch it."""
+        if schedule is not None:
+            plan = plan_whole(group, flat, schedule, is_tunable=False)
+        else:
+            plan = self.edit_loops(self.plan_kernel(group, flat, outputs))
+        plan.launch(self, inputs, outputs)
 
-        One that is better cut into pieces has a step for each.
-        """
-        parts = [flat] if schedule is not None else cut_kernel(write_out_taps(flat))
-        if len(parts) == 1:
-            given = self.overwritable(parts[0], inputs, outputs)
-            self.launch_whole(group, parts[0], inputs, outputs, schedule, given)
-            return
-        for part in parts:
-            self.launch_part(group, part, inputs, outputs)
+    def edit_loops(self, plan: LoopsPlan) -> LoopsPlan:
+        """The plan as measurements prefer it; what runs once does not matter."""
+        return plan if self.steps is self.prepare else plan.with_edits(self.tuning)
 
     def overwritable(
         self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]
@@ -257,18 +271,20 @@ class ProgramBuilder(SlotBuilder):
             return ()
         return tuple(inputs[k] for k in overwritable_inputs(flat, inputs))
 
-    def launch_part(
-        self, group: Group, part: Kernel, inputs: Sequence[int], outputs: Sequence[int]
-    ) -> None:
-        """Emit what a kernel was cut into; most parts differ only in where they begin."""
-        flat, kept = without_unread(part)
-        read = [inputs[k] for k in kept]
-        moved = self.moved(flat, read, outputs)
+    def launch_part(self, plan: LoopsPlan, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Launch a piece of a kernel; most differ only in where they begin.
+
+        One that is taken for another is planned as that one.
+        """
+        moved = self.moved(plan.kernel, inputs, outputs)
         if moved is None:
-            self.launch_whole(group, flat, read, outputs)
+            self.launch_whole(plan, inputs, outputs)
             return
         with self.settling(moved):
-            self.launch_whole(group, moved.kernel, moved.read, moved.written)
+            is_tunable = not self.is_any_view(moved.written)
+            schedule = self.choose(moved.kernel)
+            other = plan_whole(plan.group, moved.kernel, schedule, is_tunable=is_tunable)
+            self.launch_whole(self.edit_loops(other), moved.read, moved.written)
 
     def moved(self, flat: Kernel, inputs: Sequence[int], outputs: Sequence[int]) -> Moved | None:
         """The kernel as one that was met before, if it differs so little (``moves``).
@@ -295,56 +311,41 @@ class ProgramBuilder(SlotBuilder):
 
     def launch_whole(
         self,
-        group: Group,
-        flat: Kernel,
+        plan: LoopsPlan,
         inputs: Sequence[int],
         outputs: Sequence[int],
-        schedule: Schedule | None = None,
         shared: tuple[int, ...] = (),
     ) -> None:
-        """Emit a kernel as it is; it may write its result over the inputs that are ``shared``."""
+        """Emit a kernel of one piece, unless an equal one is there, and a step that runs it.
+
+        It may write its result over the inputs that are ``shared``.
+        """
+        flat = plan.kernel
         aligned = not self.is_any_view(outputs)
         key = (flat.digest, bool(shared), aligned)
+        if plan.is_tunable:
+            self.record(plan, inputs, outputs)
         if key not in self.kernels:
-            chosen = choose(flat, self.machine) if schedule is None else schedule
-            if schedule is None and aligned:
-                chosen = self.decide(
-                    flat.digest, group, chosen, inputs, outputs, _alone(group, flat)
-                )
-            self.kernels[key] = self.built(group, flat, chosen, bool(shared), aligned)
-        else:
-            self.tuning.note(flat.digest)
+            self.kernels[key] = self.built(plan.group, flat, plan.choice, bool(shared), aligned)
         built = self.kernels[key]
         if shared:
             pairs = zip(inputs, built.nest.inputs, strict=True)
             names = {buffer.name for slot, buffer in pairs if slot in shared}
             shared = shared if overwrites_in_order(built.nest, names) else ()
-        self.launch_built(built, group, inputs, outputs, shared)
+        self.launch_built(built, plan.group, inputs, outputs, shared)
 
-    def decide(
-        self,
-        digest: str,
-        group: Group,
-        choice: Chosen,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        launch: Launcher,
-    ) -> Chosen:
-        """The choice, unless measurements prefer another for what the digest names.
-
-        A tuner that listens learns how to launch the kernel alone; what runs once does not matter.
-        """
+    def record(self, plan: Tunable, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Let a tuner that listens know of a choice, and how to launch the kernel alone."""
         if self.steps is self.prepare:
-            return choice
+            return
 
         def site() -> Site:
             given = tuple(self.slots[slot] for slot in inputs)
             constant = tuple(slot.kind is SlotKind.WEIGHT for slot in given)
             made = tuple(self.slots[slot] for slot in outputs)
-            return Site(digest, group.name, choice, given, constant, made, launch)
+            return Site(plan.digest, plan.group.name, plan, given, constant, made)
 
-        self.tuning.note(digest, site)
-        return self.tuning(digest, choice)
+        self.tuning.note(plan.digest, site)
 
     def launch_built(
         self,
@@ -420,15 +421,3 @@ class ProgramBuilder(SlotBuilder):
                 name, group, kernel, schedule, emitter.nest, text, emitter.has_checks, how
             )
         return self.kernels[key]
-
-
-def _alone(group: Group, flat: Kernel) -> Launcher:
-    """Launches a kernel with a schedule that somebody else chose."""
-
-    def launch(
-        builder: ProgramBuilder, choice: object, inputs: Sequence[int], outputs: Sequence[int]
-    ) -> None:
-        assert isinstance(choice, Schedule)
-        builder.launch_flat(group, flat, inputs, outputs, choice)
-
-    return launch

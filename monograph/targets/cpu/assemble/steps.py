@@ -137,6 +137,7 @@ class StepBuilder(ProgramBuilder):
             return
         attention = plan_attention(self, group)
         if attention is not None:
+            attention = attention.with_edits(self.tuning)
             with self.carrying_out(group, attention):
                 attention.launch(self, (), ())
             return
@@ -263,7 +264,7 @@ class StepBuilder(ProgramBuilder):
         self, group: Group, flat: Kernel, read: Sequence[int], written: Sequence[int]
     ) -> None:
         """Steps for a kernel, by the first family that has a plan for it."""
-        plan = choose_plan(KERNEL_FAMILIES, self, KernelRequest(group, flat, read))
+        plan = choose_plan(KERNEL_FAMILIES, self, KernelRequest(group, flat, read, written))
         assert isinstance(plan, Launchable), "the last family computes any kernel"
         with self.carrying_out(group, plan):
             plan.launch(self, read, written)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.ir.dims import Dim, Shape, dim_max, dim_min, shape_product
 from monograph.ir.graph import Node, Value
@@ -30,8 +32,10 @@ from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_
 from monograph.targets.cpu.attention.tiles import AttentionTile, stream
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import Launchable
-from monograph.targets.cpu.tuning import Launcher
 from monograph.targets.plan import KernelPlan
+
+if TYPE_CHECKING:
+    from monograph.targets.cpu.tuning import Tuning
 
 MIN_TASKS = 16
 """Tiles that there should be, so that threads finish together."""
@@ -59,22 +63,19 @@ def plan_attention(builder: ProgramBuilder, group: Group) -> Launchable | None:
         return None
     outputs = group.outputs()
     lowering = _Attended(group, node, builder.layouts)
-    is_whole = lowering.can_store(outputs)
-
-    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        if is_whole:
-            _launch(builder, group, lowering, outputs)
-        else:
-            _apart(builder, group, node)
-
-    rest = "" if is_whole else "; the rest of its group reads it in another arrangement"
-    plan = KernelPlan("attention", f"scores are streamed, never stored{rest}")
-    return Launchable(plan, launch)
+    if lowering.can_store(outputs):
+        return _plan(builder, group, lowering, outputs)
+    inner = Group(_with_operands(group, node), group.kind, node.result.shape, {node.result: None})
+    inner.exported = {node.result}
+    attention = _plan(builder, inner, _Attended(inner, node, builder.layouts), [node.result])
+    rest = "the rest of its group reads it in another arrangement"
+    plan = replace(attention.plan, reason=f"{attention.plan.reason}; {rest}")
+    return ApartPlan(plan, group, node, attention)
 
 
-def _launch(
+def _plan(
     builder: ProgramBuilder, group: Group, lowering: _Attended, outputs: Sequence[Value]
-) -> None:
+) -> AttentionPlan:
     """Few queries share what they read of a key; many stand side by side in the lanes.
 
     Where the number of queries is known only when it runs, and may be one, there are loops for
@@ -83,22 +84,143 @@ def _launch(
     attention = lowering.attention(outputs)
     queries = attention.queries
     few = isinstance(queries, int) and queries <= MAX_SPLIT_KV_QUERIES
+    written = {f"o{number}": value for number, value in enumerate(outputs)}
+    pieces: PiecesPlan | None = None
+    streamed: StreamedPlan | None = None
+    choice: AttentionPieces | AttentionTile
     if few or _may_be_one(attention):
         times = 1 if few else launches_by_queries(queries)[0]
         alone = attention if few else replace(attention, queries=1)
-        _launch_pieces(builder, group, lowering, outputs, alone, times)
-    if few:
-        return
-    attention, copies = copy_operands(attention)
-    tile = choose_tile(attention, builder.machine)
-    nest = _stream(builder, attention, tile)
-    names = [buffer.name for buffer in lowering.inputs.values()]
-    read = [builder.slot(value) for value in lowering.inputs]
-    written = [builder.slot(value) for value in outputs]
-    launch = _alone(group, attention, copies, names)
-    digest = " ".join((nest.digest, *(kernel.digest for kernel in copies)))
-    tile = builder.decide(digest, group, tile, read, written, launch)
-    launch(builder, tile, read, written)
+        choice = found = choose_pieces(alone, builder.machine)
+        nests = tuple(_repeat(nest, times) for nest in _in_pieces(builder, alone, found))
+        values = {buffer.name: value for value, buffer in lowering.inputs.items()}
+        pieces = PiecesPlan(group, found, nests, values | written)
+    if not few:
+        several = launches_by_queries(queries)[1] if _may_be_one(attention) else 1
+        attention, copies = copy_operands(attention)
+        choice = tile = choose_tile(attention, builder.machine)
+        nest = _stream(builder, attention, tile)
+        digest = " ".join((nest.digest, *(kernel.digest for kernel in copies)))
+        names = tuple(buffer.name for buffer in lowering.inputs.values())
+        streamed = StreamedPlan(digest, group, attention, copies, names, several, tile)
+    plan = KernelPlan("attention", "scores are streamed, never stored", choice)
+    values = {buffer.name: value for value, buffer in lowering.inputs.items()}
+    return AttentionPlan(plan, values, tuple(outputs), pieces, streamed)
+
+
+@dataclass(frozen=True)
+class PiecesPlan:
+    """Few queries: loops over pieces of the keys, and those that join what they gave."""
+
+    group: Group
+    choice: AttentionPieces
+    nests: tuple[LoopNest, ...]
+    values: Mapping[str, Value]
+    """What is read and written, by the names of buffers."""
+
+    def launch(self, builder: ProgramBuilder) -> None:
+        """The loops."""
+        scratch: dict[str, int] = {}
+        if len(self.nests) > 1:
+            scratch = {each.name: builder.add_scratch(each) for each in self.nests[0].outputs}
+
+        def slots(buffers: Sequence[Buffer]) -> list[int]:
+            own, values = scratch, self.values
+            return [own[b.name] if b.name in own else builder.slot(values[b.name]) for b in buffers]
+
+        says = f"online softmax of {self.choice.queries} queries × {self.choice.keys} keys"
+        for nest in self.nests:
+            first = nest is self.nests[0]
+            how = f"{says}, read in place" if first else "joins what the pieces of the keys gave"
+            built = builder.built_nest(self.group, nest, how=how)
+            builder.launch_built(built, self.group, slots(nest.inputs), slots(nest.outputs))
+
+
+@dataclass(frozen=True)
+class StreamedPlan:
+    """Many queries: keys and values that are not in memory are computed, then tiles streamed."""
+
+    digest: str
+    group: Group
+    attention: StreamedAttention
+    copies: tuple[Kernel, ...]
+    names: tuple[str, ...]
+    """What the loops and copies read."""
+    times: Dim
+    """How often the loops run: once, or not at all."""
+    choice: AttentionTile
+
+    def with_choice(self, choice: object) -> StreamedPlan:
+        """The same attention in other tiles."""
+        assert isinstance(choice, AttentionTile)
+        return replace(self, choice=choice)
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Copies and loops, on slots that are read and written."""
+        slots = dict(zip(self.names, read, strict=True))
+        slots |= {f"o{number}": slot for number, slot in enumerate(written)}
+        for kernel in self.copies:
+            inputs = tuple(slots[buffer.name] for buffer in kernel.inputs)
+            name = kernel.outputs[0].name
+            slots[name] = builder.packed(self.group, flatten(kernel), inputs)
+        tile = self.choice
+        nest = _repeat(_stream(builder, self.attention, tile), self.times)
+        says = f"online softmax of {tile.queries} queries × {tile.keys} keys"
+        how = f"{says}, {tile.rows}×{tile.columns} in registers"
+        built = builder.built_nest(self.group, nest, how=how)
+        inputs = tuple(slots[buffer.name] for buffer in nest.inputs)
+        builder.launch_built(built, self.group, inputs, [slots[b.name] for b in nest.outputs])
+
+
+@dataclass(frozen=True)
+class AttentionPlan(Launchable):
+    """An attention for few queries, for many, or for both, and the values that it is of."""
+
+    values: Mapping[str, Value]
+    """What is read, by the names of buffers."""
+    outputs: tuple[Value, ...]
+    pieces: PiecesPlan | None
+    streamed: StreamedPlan | None
+
+    def with_edits(self, tuning: Tuning) -> AttentionPlan:
+        """The plan with the tile that measurements prefer."""
+        if self.streamed is None:
+            return self
+        tile = tuning(self.streamed.digest, self.streamed.choice)
+        plan = replace(self.plan, choice=tile)
+        return replace(self, plan=plan, streamed=self.streamed.with_choice(tile))
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """The loops for few queries, then those for many."""
+        if self.pieces is not None:
+            self.pieces.launch(builder)
+        if self.streamed is not None:
+            names = self.streamed.names
+            inputs = [builder.slot(self.values[name]) for name in names]
+            made = [builder.slot(value) for value in self.outputs]
+            builder.record(self.streamed, inputs, made)
+            self.streamed.launch(builder, inputs, made)
+
+
+@dataclass(frozen=True)
+class ApartPlan(Launchable):
+    """An attention with what its operands are made of, then the rest of its group."""
+
+    group: Group
+    node: Node
+    attention: AttentionPlan
+
+    def with_edits(self, tuning: Tuning) -> ApartPlan:
+        """The plan with the tile that measurements prefer."""
+        attention = self.attention.with_edits(tuning)
+        return replace(
+            self, plan=replace(self.plan, choice=attention.plan.choice), attention=attention
+        )
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """The attention, then what reads it in another arrangement."""
+        self.attention.launch(builder, read, written)
+        _launch_rest(builder, self.group, self.node)
 
 
 def _may_be_one(attention: StreamedAttention) -> bool:
@@ -116,29 +238,6 @@ def launches_by_queries(queries: Dim) -> tuple[Dim, Dim]:
     return dim_min(1, queries) - several, several
 
 
-def _launch_pieces(
-    builder: ProgramBuilder,
-    group: Group,
-    lowering: _Attended,
-    outputs: Sequence[Value],
-    attention: StreamedAttention,
-    times: Dim,
-) -> None:
-    """The loops over pieces and those that join them: once, or not at all."""
-    pieces = choose_pieces(attention, builder.machine)
-    nests = [_repeat(nest, times) for nest in _in_pieces(builder, attention, pieces)]
-    slots: dict[str, int] = {}
-    if len(nests) > 1:
-        slots = {buffer.name: builder.add_scratch(buffer) for buffer in nests[0].outputs}
-    for nest in nests:
-        says = f"online softmax of {pieces.queries} queries × {pieces.keys} keys, read in place"
-        how = says if nest is nests[0] else "joins what the pieces of the keys gave"
-        built = builder.built_nest(group, nest, how=how)
-        inputs = _slots(builder, lowering, outputs, slots, nest.inputs)
-        written = _slots(builder, lowering, outputs, slots, nest.outputs)
-        builder.launch_built(built, group, inputs, written)
-
-
 def _repeat(nest: LoopNest, times: Dim) -> LoopNest:
     """The nest with its parallel loop, or with none of it."""
     if isinstance(times, int):
@@ -146,35 +245,6 @@ def _repeat(nest: LoopNest, times: Dim) -> LoopNest:
     sizes = {symbol.name: symbol for symbol in (*nest.sizes, *times.symbols())}
     ordered = tuple(sizes[name] for name in sorted(sizes))
     return replace(nest, extent=shape_product((nest.extent, times)), sizes=ordered)
-
-
-def _alone(
-    group: Group,
-    attention: StreamedAttention,
-    copies: Sequence[Kernel],
-    names: Sequence[str],
-) -> Launcher:
-    """Computes keys and values that are not in memory, and streams, in tiles somebody chose."""
-    several = launches_by_queries(attention.queries)[1] if _may_be_one(attention) else 1
-
-    def launch(
-        builder: ProgramBuilder, choice: object, inputs: Sequence[int], outputs: Sequence[int]
-    ) -> None:
-        assert isinstance(choice, AttentionTile)
-        slots = dict(zip(names, inputs, strict=True))
-        slots |= {f"o{number}": slot for number, slot in enumerate(outputs)}
-        for kernel in copies:
-            read = tuple(slots[buffer.name] for buffer in kernel.inputs)
-            slots[kernel.outputs[0].name] = builder.packed(group, flatten(kernel), read)
-        nest = _repeat(_stream(builder, attention, choice), several)
-        says = f"online softmax of {choice.queries} queries × {choice.keys} keys"
-        how = f"{says}, {choice.rows}×{choice.columns} in registers"
-        built = builder.built_nest(group, nest, how=how)
-        read = tuple(slots[buffer.name] for buffer in nest.inputs)
-        written = [slots[buffer.name] for buffer in nest.outputs]
-        builder.launch_built(built, group, read, written)
-
-    return launch
 
 
 def _stream(builder: ProgramBuilder, attention: StreamedAttention, tile: AttentionTile) -> LoopNest:
@@ -198,29 +268,11 @@ def _in_pieces(
     return [builder.nests[key] for key in keys if key in builder.nests]
 
 
-def _slots(
-    builder: ProgramBuilder,
-    lowering: _Attended,
-    outputs: Sequence[Value],
-    scratch: Mapping[str, int],
-    buffers: Sequence[Buffer],
-) -> list[int]:
-    """The slots of buffers: what kernels leave each other, outputs, and what is read."""
-    values = {buffer.name: value for value, buffer in lowering.inputs.items()}
-    values |= {f"o{number}": value for number, value in enumerate(outputs)}
-    return [
-        scratch[buffer.name] if buffer.name in scratch else builder.slot(values[buffer.name])
-        for buffer in buffers
-    ]
+def _launch_rest(builder: ProgramBuilder, group: Group, node: Node) -> None:
+    """The rest of a group, which reads its attention in another arrangement.
 
-
-def _apart(builder: ProgramBuilder, group: Group, node: Node) -> None:
-    """The attention with what its operands are made of, then the rest of its group, which reads it
-    in another arrangement.
+    What is the same memory, in another shape, is not computed.
     """
-    inner = Group(_with_operands(group, node), group.kind, node.result.shape, {node.result: None})
-    inner.exported = {node.result}
-    _launch(builder, inner, _Attended(inner, node, builder.layouts), [node.result])
     rest = [other for other in group.nodes if other is not node]
     places = {}
     for value in group.outputs():

@@ -56,6 +56,9 @@ class AttentionPieces:
     value_depth: int
     """Lanes of a vector along the depth of a value."""
 
+    def __str__(self) -> str:
+        return f"pieces({self.heads} heads, {self.queries} queries, {self.keys} keys)"
+
     @property
     def rows(self) -> int:
         """Queries that are computed together, of all those heads."""

@@ -55,6 +55,11 @@ class AttentionTile:
     copied: bool = False
     """Whether keys and values lie too far apart in memory, and are gathered for each tile."""
 
+    def __str__(self) -> str:
+        tile = f"tile({self.queries} queries, {self.keys} keys)"
+        copied = " gather(keys, values)" if self.copied else ""
+        return f"{tile} registers({self.rows} rows, {self.columns} columns){copied}"
+
     @property
     def square(self) -> int:
         """Lanes of one vector: squares of so many elements are turned in registers."""

@@ -39,6 +39,7 @@ from monograph.ir.dims import (
     shape_product,
     substitute_dim,
 )
+from monograph.ir.graph import Value
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load
 from monograph.kernel.flatten import flatten
@@ -77,14 +78,23 @@ def plan_depthwise(builder: ProgramBuilder, request: KernelRequest) -> Launchabl
     depthwise = as_depthwise(request.flat)
     if depthwise is None:
         return Refusal("it is no convolution of each channel by itself")
-    names = [buffer.name for buffer in request.flat.inputs]
-
-    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        slots = dict(zip(names, read, strict=True))
-        _launch(builder, request.group, depthwise, None, slots, written)
-
+    names = tuple(buffer.name for buffer in request.flat.inputs)
     reason = "each channel is convolved by itself, and neighbours share what they read"
-    return Launchable(KernelPlan("depthwise", reason), launch)
+    return DepthwisePlan(KernelPlan("depthwise", reason), request.group, depthwise, names)
+
+
+@dataclass(frozen=True)
+class DepthwisePlan(Launchable):
+    """A convolution of each channel by itself, and the names of what it reads."""
+
+    group: Group
+    depthwise: Depthwise
+    names: tuple[str, ...]
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Pack the weights, and convolve."""
+        slots = dict(zip(self.names, read, strict=True))
+        _launch(builder, self.group, self.depthwise, None, slots, written)
 
 
 def plan_planes(builder: ProgramBuilder, request: GroupRequest) -> Launchable | Refusal:
@@ -102,15 +112,27 @@ def plan_planes(builder: ProgramBuilder, request: GroupRequest) -> Launchable | 
     plane = as_plane(depthwise, x.shape, layout)
     if plane is None or depthwise.image.buffer.name != name:
         return Refusal("a channel with its border is too large to copy")
-
-    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        slots = {b.name: builder.slot(v) for b, v in zip(flat.inputs, values, strict=True)}
-        _launch(builder, request.group, depthwise, plane, slots, written)
-
     reason = "each channel of a row-major image is given its border on the way"
     layouts = {x.name: layout}
     planned = KernelPlan("depthwise planes", reason, scratch=(plane.target,), layouts=layouts)
-    return Launchable(planned, launch)
+    names = tuple(buffer.name for buffer in flat.inputs)
+    return PlanesPlan(planned, request.group, depthwise, plane, names, tuple(values))
+
+
+@dataclass(frozen=True)
+class PlanesPlan(Launchable):
+    """A convolution of channels that are copied with their border, and the values that it reads."""
+
+    group: Group
+    depthwise: Depthwise
+    plane: Plane
+    names: tuple[str, ...]
+    values: tuple[Value, ...]
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Pack the weights, copy the channels, and convolve."""
+        slots = {n: builder.slot(v) for n, v in zip(self.names, self.values, strict=True)}
+        _launch(builder, self.group, self.depthwise, self.plane, slots, written)
 
 
 def _launch(

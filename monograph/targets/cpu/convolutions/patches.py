@@ -63,17 +63,28 @@ def plan_patches(launches: StepBuilder, request: GroupRequest) -> Launchable | R
     found = gather_patches(group, request.kernels[0][0], inputs)
     if found is None:
         return Refusal("its image is read in more than one way")
-    (patches,) = found.gather.outputs
-
-    def launch(launches: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        slot = launches.add_scratch(patches)
-        launches.launch_flat(group, flatten(found.gather), [launches.slot(found.x)], [slot])
-        given = [slot if value is found.x else launches.slot(value) for value in inputs]
-        made = [launches.slot(value) for value in request.outputs]
-        launches.launch(group, flatten(found.product), given, made)
-
     reason = "its windows do not overlap: the pixels are gathered once, then multiplied"
-    return Launchable(KernelPlan("patches", reason, scratch=(patches,)), launch)
+    plan = KernelPlan("patches", reason, scratch=found.gather.outputs)
+    return PatchesPlan(plan, group, found, tuple(inputs), tuple(request.outputs))
+
+
+@dataclass(frozen=True)
+class PatchesPlan(Launchable):
+    """A convolution of gathered patches, by the values that it reads and makes."""
+
+    group: Group
+    found: Gathered
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    def launch(self, builder: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Gather, then compute the rest as any other kernel."""
+        group, found = self.group, self.found
+        slot = builder.add_scratch(found.gather.outputs[0])
+        builder.launch_flat(group, flatten(found.gather), [builder.slot(found.x)], [slot])
+        given = [slot if value is found.x else builder.slot(value) for value in self.inputs]
+        made = [builder.slot(value) for value in self.outputs]
+        builder.launch(group, flatten(found.product), given, made)
 
 
 def gather_patches(group: Group, kernel: Kernel, inputs: Sequence[Value]) -> Gathered | None:

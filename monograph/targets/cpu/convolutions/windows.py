@@ -29,7 +29,7 @@ from monograph.kernel.layout import MemoryLayout
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
-from monograph.targets.cpu.products.contract import launch_product
+from monograph.targets.cpu.products.contract import TiledProduct
 from monograph.targets.cpu.products.tiling import Weights, choose_tiling, is_worth_tiling
 from monograph.targets.plan import KernelPlan, Refusal
 
@@ -175,24 +175,35 @@ def plan_windows(builder: ProgramBuilder, request: GroupRequest) -> Launchable |
     if contraction is None or not is_worth_tiling(contraction, Weights.NONE):
         return Refusal("there is too little to multiply for tiles to pay")
     contraction, tiling = choose_tiling(_by_rows(contraction), builder.machine, Weights.NONE)
-    buffer = windows.windows
-
-    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        given = [builder.slot(value) for value in inputs]
-        made = [builder.slot(value) for value in request.outputs]
-        number = next(k for k, each in enumerate(flat.inputs) if each.name == buffer.name)
-        slot = builder.add_scratch(buffer)
-        for part in windows.rows:
-            builder.launch_flat(
-                group, flatten(part), [given[number]] if part.inputs else [], [slot]
-            )
-        slots = {each.name: one for each, one in zip(flat.inputs, given, strict=True)}
-        slots[buffer.name] = slot
-        group.joined.append("a picture's rows are laid out as its windows read them")
-        launch_product(builder, group, contraction, tiling, slots, made)
-
     reason = "a picture's rows are laid out as its windows read them, then multiplied"
-    return Launchable(KernelPlan("windows", reason, tiling, (buffer,)), launch)
+    plan = KernelPlan("windows", reason, tiling, (windows.windows,))
+    product = TiledProduct(flat.digest, group, contraction, tiling)
+    return WindowsPlan(plan, windows, product, tuple(inputs), tuple(request.outputs))
+
+
+@dataclass(frozen=True)
+class WindowsPlan(Launchable):
+    """Rows of a picture as windows read them, the product, and the values that both are of."""
+
+    windows: CopiedWindows
+    product: TiledProduct
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Lay out the rows, and multiply."""
+        group, buffer = self.product.group, self.windows.windows
+        given = [builder.slot(value) for value in self.inputs]
+        made = [builder.slot(value) for value in self.outputs]
+        names = [each.name for each in self.product.contraction.kernel.inputs]
+        picture = given[names.index(buffer.name)]
+        slot = builder.add_scratch(buffer)
+        for part in self.windows.rows:
+            source = [picture] if part.inputs else []
+            builder.launch_flat(group, flatten(part), source, [slot])
+        group.joined.append("a picture's rows are laid out as its windows read them")
+        given[names.index(buffer.name)] = slot
+        self.product.launch(builder, given, made)
 
 
 def _by_rows(contraction: Contraction) -> Contraction:

@@ -82,18 +82,29 @@ def plan_winograd(builder: StepBuilder, request: GroupRequest) -> Launchable | R
         return Refusal(choice.reason, weighed=True)
     kernels = Winograd(found.convolution, choice.plan)
 
-    def launch(builder: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        group.joined.append(choice.reason)
-        operands, results = builder.operands(request)
-        slots = {name: operands[value] for name, value in found.values.items()}
-        _launch(builder, group, kernels, slots, results)
-        builder.finish(request, results)
-
     scratch = (kernels.input_planes,) if choice.plan.whole else ()
     name = f"{choice.plan.transform.name}, {choice.plan.rows}×{choice.plan.columns} in registers"
     layouts = {value.name: layout for value, layout in wanted.items()}
     plan = KernelPlan("winograd", choice.reason, name, scratch, layouts, choice.share)
-    return Launchable(plan, launch)
+    return ConvolutionPlan(plan, request, kernels, found.values)
+
+
+@dataclass(frozen=True)
+class ConvolutionPlan(Launchable):
+    """A convolution by Winograd's method, and the values that its buffers are."""
+
+    request: GroupRequest
+    kernels: Winograd
+    values: Mapping[str, Value]
+
+    def launch(self, builder: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Bring operands into the layouts that are wanted, transform, multiply, transform back."""
+        request = self.request
+        request.group.joined.append(self.plan.reason)
+        operands, results = builder.operands(request)
+        slots = {name: operands[value] for name, value in self.values.items()}
+        _launch(builder, request.group, self.kernels, slots, results)
+        builder.finish(request, results)
 
 
 def _main(group: Group) -> Node | None:

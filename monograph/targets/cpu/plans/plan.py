@@ -1,15 +1,17 @@
-"""Asks the kernel families for a plan of each group, and chooses one.
+"""Plans as values: asks the kernel families for one of each group, and chooses.
 
 Families are tried in the order of a literal list (``families``). Each looks at a kernel and either
-plans it or refuses with a reason; neither emits anything. A plan that is chosen is then launched,
-which adds slots, kernels and steps to the program.
+plans it or refuses with a reason; neither emits anything. A plan is a value: which family, its
+choices, and the kernels that it is made of. Measurements edit it (``tuning``), and nothing else;
+then it is launched, which adds slots, kernels and steps to the program.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from monograph.dataclass import dataclass
 from monograph.fusion.axis_map import AxisMap
@@ -22,17 +24,29 @@ from monograph.targets.plan import KernelPlan, Refusal
 
 if TYPE_CHECKING:
     from monograph.targets.cpu.assemble.steps import StepBuilder
-
-Launching: TypeAlias = "Callable[[StepBuilder, Sequence[int], Sequence[int]], None]"
-"""Adds the steps of a plan that reads and writes these slots."""
+    from monograph.targets.cpu.tuning import Tuning
 
 
 @dataclass(frozen=True)
-class Launchable:
-    """A plan, and what carries it out."""
+class Launchable(ABC):
+    """A plan of one family: what people see of it, and in its fields all that it was chosen to be.
+
+    It is a value, which can be compared, printed and edited before anything is emitted.
+    """
 
     plan: KernelPlan
-    launch: Launching
+
+    @abstractmethod
+    def launch(self, builder: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Add the slots, kernels and steps of the plan, which reads and writes these slots."""
+
+    def with_edits(self, tuning: Tuning) -> Self:
+        """The plan with the choices that measurements prefer."""
+        return self
+
+    def with_refusals(self, refusals: tuple[Refusal, ...]) -> Self:
+        """The plan, with the families before its own and why each of them refused."""
+        return replace(self, plan=replace(self.plan, refusals=refusals))
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,7 @@ class KernelRequest:
     group: Group
     flat: Kernel
     read: Sequence[int]
+    written: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -86,7 +101,7 @@ def choose_plan(
             continue
         found = family.plan(builder, request)
         if isinstance(found, Launchable):
-            return replace(found, plan=replace(found.plan, refusals=tuple(refusals)))
+            return found.with_edits(builder.tuning).with_refusals(tuple(refusals))
         refusals.append(found.by(family.name))
         if found.weighed:
             request.group.apart.append(found.reason)

@@ -111,12 +111,21 @@ def plan_blocked_linear(machine: Machine, group: Group, node: Node) -> Launchabl
     if dot is None or node.operands[2].dtype.bits > widest_blocked_weights(machine):
         return None
     product = make_blocked_product(node, machine, dot)
-
-    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        _launch(builder, group, node, product)
-
     reason = "small integers are multiplied four to an instruction, and scaled once a block"
-    return Launchable(KernelPlan("blocked product", reason, product), launch)
+    return BlockedPlan(KernelPlan("blocked product", reason, product), group, node, product)
+
+
+@dataclass(frozen=True)
+class BlockedPlan(Launchable):
+    """A node that is a blocked product, and its tiles."""
+
+    group: Group
+    node: Node
+    product: BlockedProduct
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Pack, sum and multiply."""
+        _launch(builder, self.group, self.node, self.product)
 
 
 def widest_blocked_weights(machine: Machine) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.expr import Buffer, Load, walk
@@ -20,9 +21,10 @@ from monograph.kernel.shortening import with_short_formulas
 from monograph.ops.conv import Conv
 from monograph.program.code import Launch
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
+from monograph.targets.cpu.plans.loops import LoopsPlan
 from monograph.targets.cpu.plans.plan import KernelRequest, Launchable
 from monograph.targets.cpu.products.blocks import round_size
-from monograph.targets.cpu.products.in_words import Words, by_micro_kernel
+from monograph.targets.cpu.products.in_words import MoreInputs, Words, by_micro_kernel
 from monograph.targets.cpu.products.packing import panels_of, rows_of, tiles_of, tiles_read
 from monograph.targets.cpu.products.product import Product, product_nest
 from monograph.targets.cpu.products.split_k import SplitK, in_pieces
@@ -35,11 +37,10 @@ from monograph.targets.cpu.products.tiling import (
     is_worth_tiling,
     tile_packing,
 )
-from monograph.targets.cpu.tuning import Launcher
 from monograph.targets.plan import KernelPlan, Refusal
 
 if TYPE_CHECKING:
-    from monograph.targets.cpu.assemble.steps import StepBuilder
+    from monograph.targets.cpu.tuning import Tuning
 
 
 def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable | Refusal:
@@ -57,28 +58,14 @@ def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable 
     pieces = in_pieces(contraction, SPLIT_K_PARTS) if is_worth_cutting(contraction) else None
     if pieces is not None:
         parts = plan_product(builder, replace(request, flat=pieces.parts))
-        if isinstance(parts, Launchable):
-            return _split_k(group, pieces, parts)
+        if isinstance(parts, ProductPlan):
+            rest = builder.plan_kernel(group, pieces.rest, request.written)
+            return _split_k(pieces, parts, rest)
     found = _by_instruction(builder, contraction, inputs, weights)
     contraction, more = found.contraction, found.more
     contraction, tiling = choose_tiling(
         contraction, builder.machine, weights, is_in_network(group), builder.loop_depth > 0
     )
-
-    names = [buffer.name for buffer in flat.inputs]
-
-    def launch(builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        given = dict(zip(names, read, strict=True))
-        for each in more:
-            if isinstance(each, str):
-                read = [*read, given[each]]
-            else:
-                packed = builder.packed(group, each, tuple(given[b.name] for b in each.inputs))
-                read = [*read, packed]
-        alone = _alone(group, contraction)
-        chosen = builder.decide(flat.digest, group, tiling, read, written, alone)
-        alone(builder, chosen, read, written)
-
     held = {
         Weights.RIGHT: "its right operand is packed when it is loaded",
         Weights.LEFT: "its left operand is packed when it is loaded",
@@ -87,21 +74,89 @@ def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable 
     scratch = tuple(b for each in more if isinstance(each, Kernel) for b in each.outputs)
     several = f", by {found.micro}" if found.micro.steps > 1 else ""
     reason = f"a product that is worth tiles{several}; {held[weights]}"
-    return Launchable(KernelPlan("product", reason, tiling, scratch), launch)
+    plan = KernelPlan("product", reason, tiling, scratch)
+    names = tuple(buffer.name for buffer in flat.inputs)
+    product = TiledProduct(flat.digest, group, contraction, tiling)
+    return ProductPlan(plan, group, names, more, product)
 
 
-def _split_k(group: Group, pieces: SplitK, parts: Launchable) -> Launchable:
+@dataclass(frozen=True)
+class TiledProduct:
+    """A contraction and how it is cut up: what measurements may edit."""
+
+    digest: str
+    group: Group
+    contraction: Contraction
+    choice: Tiling
+
+    def with_choice(self, choice: object) -> TiledProduct:
+        """The same contraction, cut up in another way."""
+        assert isinstance(choice, Tiling)
+        return replace(self, choice=choice)
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Pack what the tiling wants packed, and multiply."""
+        names = (buffer.name for buffer in self.contraction.kernel.inputs)
+        slots = dict(zip(names, read, strict=True))
+        launch_product(builder, self.group, self.contraction, self.choice, slots, written)
+
+
+@dataclass(frozen=True)
+class ProductPlan(Launchable):
+    """A product in tiles, and what is made for it first."""
+
+    group: Group
+    names: tuple[str, ...]
+    """What the kernel reads."""
+    more: MoreInputs
+    product: TiledProduct
+
+    def with_edits(self, tuning: Tuning) -> ProductPlan:
+        """The plan with the tiling that measurements prefer."""
+        tiling = tuning(self.product.digest, self.product.choice)
+        plan = replace(self.plan, choice=tiling)
+        return replace(self, plan=plan, product=self.product.with_choice(tiling))
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """Make what else is read, and multiply."""
+        given = dict(zip(self.names, read, strict=True))
+        for each in self.more:
+            if isinstance(each, str):
+                read = [*read, given[each]]
+            else:
+                inputs = tuple(given[buffer.name] for buffer in each.inputs)
+                read = [*read, builder.packed(self.group, each, inputs)]
+        builder.record(self.product, read, written)
+        self.product.launch(builder, read, written)
+
+
+@dataclass(frozen=True)
+class SplitKPlan(Launchable):
     """Products over parts of k, and their sum."""
 
-    def launch(builder: StepBuilder, read: Sequence[int], written: Sequence[int]) -> None:
-        made = [builder.add_scratch(each) for each in pieces.parts.outputs]
-        parts.launch(builder, read, made)
-        rest = [*(read[k] for k in pieces.rest_inputs), *made]
-        builder.launch_flat(group, pieces.rest, rest, written)
+    pieces: SplitK
+    parts: ProductPlan
+    rest: LoopsPlan
 
+    def with_edits(self, tuning: Tuning) -> SplitKPlan:
+        """The plan with the choices that measurements prefer."""
+        parts = self.parts.with_edits(tuning)
+        plan = replace(self.plan, choice=parts.plan.choice)
+        return replace(self, plan=plan, parts=parts, rest=self.rest.with_edits(tuning))
+
+    def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
+        """The parts, then the rest."""
+        made = [builder.add_scratch(each) for each in self.pieces.parts.outputs]
+        self.parts.launch(builder, read, made)
+        rest = [*(read[k] for k in self.pieces.rest_inputs), *made]
+        self.rest.launch(builder, rest, written)
+
+
+def _split_k(pieces: SplitK, parts: ProductPlan, rest: LoopsPlan) -> SplitKPlan:
     scratch = (*pieces.parts.outputs, *parts.plan.scratch)
     reason = f"k is split in {SPLIT_K_PARTS}, since there are few results; {parts.plan.reason}"
-    return Launchable(KernelPlan("product", reason, parts.plan.choice, scratch), launch)
+    plan = KernelPlan("product", reason, parts.plan.choice, scratch)
+    return SplitKPlan(plan, pieces, parts, rest)
 
 
 def _weights(
@@ -133,20 +188,6 @@ def _by_instruction(
         for micro in builder.machine.micro_kernels
     )
     return next(found for found in tried if found is not None)
-
-
-def _alone(group: Group, contraction: Contraction) -> Launcher:
-    """Launches a contraction with a tiling that somebody else chose."""
-    names = [buffer.name for buffer in contraction.kernel.inputs]
-
-    def launch(
-        builder: ProgramBuilder, choice: object, inputs: Sequence[int], outputs: Sequence[int]
-    ) -> None:
-        assert isinstance(choice, Tiling)
-        slots = dict(zip(names, inputs, strict=True))
-        launch_product(builder, group, contraction, choice, slots, outputs)
-
-    return launch
 
 
 def launch_product(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, replace
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -10,10 +12,17 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.switches import switch_off
+from monograph.targets.cpu.assemble import steps
+from monograph.targets.cpu.assemble.steps import StepBuilder
+from monograph.targets.cpu.attention.attend import PiecesPlan, StreamedPlan, plan_attention
 from monograph.targets.cpu.build import Program, build
+from monograph.targets.cpu.knobs import edit, knobs
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
+from monograph.targets.cpu.plans.plan import Launchable, choose_plan
+from monograph.targets.cpu.products.contract import TiledProduct
 from monograph.targets.cpu.target import LOWER_COMPOSITES
+from monograph.targets.cpu.tuning import Recorder, Tuning
 from monograph.targets.plan import PlannedKernel, plan_text
 
 MACHINE = machine_named("x86-64")
@@ -94,3 +103,76 @@ def test_winograd_says_what_it_weighed_when_it_refuses() -> None:
     found = built(convolve(), "f32[1, 4, 30, 30]", "f32[4, 4, 3, 3]").planned
     (refusal,) = {r for each in found for r in each.plan.refusals if r.family == "winograd"}
     assert refusal.weighed and "too few" in refusal.reason
+
+
+PLANNED: dict[str, tuple[Any, ...]] = {
+    "loops": (lambda x: F.softmax(x), "f32[100, 70]"),
+    "loops in pieces": (lambda x, y: F.concat([x, y], 1), "f32[100, 70]", "f32[100, 70]"),
+    "product": (lambda x, y: x @ y, "f32[64, 64]", "f32[64, 64]"),
+    "split k": (lambda x, y: x @ y, "f32[16, 8192]", "f32[8192, 16]"),
+    "few queries": (F.attention, "f32[1, 2, 1, 64]", *["f32[1, 2, 600, 64]"] * 2),
+    "many queries": (F.attention, *["f32[1, 2, 128, 64]"] * 3),
+    "convolution": (convolve(), "f32[1, 64, 58, 58]", "f32[64, 64, 3, 3]"),
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_choosing_emits_nothing_and_gives_a_value(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is chosen, slots, steps and kernels are those from before until it is launched."""
+    function, *types = PLANNED[name]
+    seen: list[Launchable] = []
+
+    def emitted(builder: Any) -> tuple[int, ...]:
+        counted = (builder.slots, builder.steps, builder.prepare, builder.kernels, builder.prepared)
+        return tuple(map(len, counted))
+
+    def watched(choose: Callable[..., Any]) -> Callable[..., Any]:
+        def plan(*arguments: Any) -> Any:
+            builder = next(each for each in arguments if isinstance(each, StepBuilder))
+            before = emitted(builder)
+            found = choose(*arguments)
+            assert emitted(builder) == before
+            if isinstance(found, Launchable):
+                seen.append(found)
+            return found
+
+        return plan
+
+    for chooser in (choose_plan, plan_attention):
+        monkeypatch.setattr(steps, chooser.__name__, watched(chooser))
+    built(function, *types)
+    assert seen
+    for plan in seen:
+        assert not closures_in(plan), plan
+        assert plan == replace(plan)
+
+
+def closures_in(plan: object) -> list[str]:
+    """Fields of a plan, and of the plans in it, that hold a function."""
+    found = []
+    for each in fields(plan):  # type: ignore[arg-type]
+        value = getattr(plan, each.name)
+        if isinstance(value, FunctionType):
+            found.append(each.name)
+        elif isinstance(value, Launchable | TiledProduct | PiecesPlan | StreamedPlan):
+            found += closures_in(value)
+    return found
+
+
+@pytest.mark.parametrize("name", ["loops", "product", "many queries"])
+def test_measurements_edit_plans_before_they_are_launched(name: str) -> None:
+    function, *types = PLANNED[name]
+    graph = monograph.trace(function, *types)
+    LOWER_COMPOSITES.run(graph)
+    recorder = Recorder()
+    build(graph, MACHINE, tuning=recorder)
+    edits = {
+        digest: {knob: values[0]}
+        for digest, site in recorder.sites.items()
+        for knob, values in list(knobs(site.choice, MACHINE).items())[:1]
+    }
+    plans = build(graph, MACHINE, tuning=Tuning(edits, edit)).planned
+    changed = {str(edit(site.choice, edits[d])) for d, site in recorder.sites.items()}
+    assert changed & {str(each.plan.choice) for each in plans}
