@@ -21,6 +21,8 @@ from benchmarks.gpu.programs import ROWS, Row
 from monograph.program.code import Launch, LibraryCall
 
 REPEATS = 20
+_HELD: list[torch.cuda.CUDAGraph] = []
+"""Graphs whose memory steps may still read that a later graph leaves out the writer of."""
 
 
 def step_times(row: Row) -> list[tuple[float, int, str]]:
@@ -61,6 +63,7 @@ def _name(step: Any, program: Any) -> str:
 
 def _milliseconds(steps: Sequence[Any], frame: Any, held: Any) -> float:
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    _HELD.append(graph)
     torch.cuda.synchronize()
     frame.is_captured = True
     with (
