@@ -106,6 +106,23 @@ def _combinations(input: Any, r: int = 2, with_replacement: bool = False) -> tor
     return chosen
 
 
+def _unfold(x: Any, dimension: int, size: int, step: int) -> torch.Tensor:
+    """Windows of those elements alone that lie in one, where others are known to be left over.
+
+    Where windows are written, torch's functionalization gives what lies in none of them 0.
+    """
+    unfold = torch.Tensor.unfold
+    length = x.shape[dimension] if x.ndim else 1
+    if not isinstance(length, int) or step <= 0 or not 0 < size <= length:
+        return unfold(x, dimension, size, step)
+    count = (length - size) // step + 1
+    if step <= size and (count - 1) * step + size < length:
+        return unfold(x.narrow(dimension, 0, (count - 1) * step + size), dimension, size, step)
+    if step > size and count * step <= length:
+        return unfold(x.narrow(dimension, 0, count * step), dimension, step, step)[..., :size]
+    return unfold(x, dimension, size, step)
+
+
 def _reduce_loss(loss: torch.Tensor, reduction: str) -> torch.Tensor:
     if reduction == "none":
         return loss
@@ -140,6 +157,7 @@ _SPELLED: dict[Any, Callable[..., Any]] = {
     torch.combinations: _combinations,
     torch.tensor_split: _tensor_split,
     torch.Tensor.tensor_split: _tensor_split,
+    torch.Tensor.unfold: _unfold,
     # The same memory without a gradient: torch.export loses sight of what `data` returns.
     torch.Tensor.data.__get__: torch.Tensor.detach,  # type: ignore[attr-defined]  # a descriptor
 }

@@ -76,3 +76,14 @@ def test_combinations_agree_with_torch(repeats: bool) -> None:
         return torch.combinations(x, 2, repeats)
 
     torch.testing.assert_close(TorchModel(import_torch(pairs, x))(x), pairs(x))
+
+
+@pytest.mark.parametrize(("size", "step"), [(2, 2), (3, 3), (2, 3), (7, 9)])
+def test_writing_windows_leaves_what_lies_in_none_of_them(size: int, step: int) -> None:
+    def program(x: Any) -> Any:
+        y = x.clone()
+        y.unfold(0, size, step).mul_(3.0)
+        return y, y.unfold(-1, 2, 3) + 1.0
+
+    x = torch.arange(1.0, 36.0).reshape(7, 5)
+    torch.testing.assert_close(TorchModel(import_torch(program, x))(x), program(x))
