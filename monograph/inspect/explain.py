@@ -13,6 +13,7 @@ from typing import Any
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
+from monograph.fusion.group import Group
 from monograph.inspect.explain_text import explanation_text
 from monograph.inspect.flops import flops
 from monograph.inspect.inputs import choose_sizes
@@ -148,6 +149,8 @@ class Explanation:
     """What each pass bought, if that was looked at."""
     library_calls: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Calls of libraries, and how many of each."""
+    choices: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    """For groups whose contenders were measured: microseconds of each, the fastest first."""
     seconds: float | None = None
     """A call, measured; ``overhead`` is how many times as long measuring made it."""
     overhead: float | None = None
@@ -272,7 +275,17 @@ def explain_executable(
         served_by=_find_variant(executable, bindings),
         steps=tuple(steps),
         library_calls=_library_calls(executable.code),
+        choices={} if program is None else _choices(program),
     )
+
+
+def _choices(program: Program) -> dict[str, dict[str, float]]:
+    """The times of contenders, by the group that they could have computed."""
+    return {
+        each.group: dict(sorted(each.plan.measured.items(), key=lambda time: time[1]))
+        for each in program.planned
+        if each.plan.measured
+    }
 
 
 def _library_calls(code: Code | None) -> dict[str, int]:
@@ -389,6 +402,7 @@ def _kernels(
         if parts[id(built.group)] > 1 and built.kernel is not None:
             read = sum(bytes_of_buffer(each, sizes) for each in built.kernel.inputs)
             written = sum(bytes_of_buffer(each, sizes) for each in built.kernel.outputs)
+        note = dataclasses.replace(note, together=_savings_at(built.group, note, sizes))
         found.append(
             dataclasses.replace(
                 _explain_kernel(note, launches[built.name], read, written),
@@ -396,6 +410,12 @@ def _kernels(
             )
         )
     return _with_flops(program, found, sizes)
+
+
+def _savings_at(group: Group, note: KernelNote, sizes: Mapping[Symbol, int]) -> tuple[str, ...]:
+    """The reasons with bytes at these sizes; they were counted at likely ones."""
+    counted = dict(zip(group.savings(), group.savings(sizes), strict=True))
+    return tuple(counted.get(reason, reason) for reason in note.together)
 
 
 def _with_flops(

@@ -33,6 +33,7 @@ def explanation_text(explained: Explanation) -> str:
         _passes(explained),
         _steps(explained),
         _slowest(explained.kernels),
+        _choices(explained),
         _bytes(explained),
         _layouts(explained),
         _interpreter(explained),
@@ -118,6 +119,17 @@ def _step_row(name: str, seconds: float | None, figures: Figures) -> str:
     took = "" if seconds is None else f"{seconds * 1e3:.1f}"
     moved, alive = readable(figures.bytes_moved), readable(figures.peak)
     return f"  {name:<28}{took:>9}{figures.nodes:>8,}{figures.kernels:>9,}{moved:>12}{alive:>12}"
+
+
+def _choices(explained: Explanation) -> list[str]:
+    """What was measured, and what each contender took."""
+    if not explained.choices:
+        return []
+    lines = ["chosen by measurement, the fastest first, in µs"]
+    for group, times in explained.choices.items():
+        shown = ", ".join(f"{taken:.2f} {name}" for name, taken in times.items())
+        lines += _wrap(f"  {group}: ", shown)
+    return lines
 
 
 def _bytes(explained: Explanation) -> list[str]:

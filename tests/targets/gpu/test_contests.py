@@ -171,6 +171,8 @@ def test_a_file_of_times_decides_where_there_is_no_gpu(
     assert all(isinstance(step, Launch) for step in steps)
     written = {x.name: x.read_text() for x in write_listings(compiled.executable, tmp_path)}
     assert "µs by cuBLASLt" in written["plan.txt"] and "µs by product" in written["plan.txt"]
+    page = str(monograph.explain(compiled))
+    assert "chosen by measurement" in page and "cuBLASLt" in page
     monkeypatch.setenv("MONOGRAPH_GPU_TIMES", str(tmp_path / "none.json"))
     with pytest.raises(InputError, match="cannot be read"):
         resolve_target(CHIP)
