@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from monograph.ir.dims import Dim
+from collections.abc import Mapping
+
+from monograph.ir.dims import Dim, Symbol, evaluate_dim
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Family, Trait
 from monograph.ir.types import TensorType, i64
@@ -55,13 +57,13 @@ def is_position(node: Node | None, reach: int = MAX_PRODUCERS_VISITED) -> bool:
     return all(is_position(operand.producer, reach - 1) for operand in node.operands)
 
 
-def nbytes(value: Value) -> int:
-    """Bytes of a value; a symbolic dimension counts as its lower bound, or 64."""
+def nbytes(value: Value, sizes: Mapping[Symbol, int] | None = None) -> int:
+    """Bytes of a value; of a symbolic dimension without a size the lower bound counts, or 64."""
     if not isinstance(value.type, TensorType):
         return 0
     total = value.dtype.bits // 8 or 1
     for dim in value.shape:
-        total *= _likely(dim)
+        total *= _likely(dim) if sizes is None else evaluate_dim(dim, sizes)
     return total
 
 

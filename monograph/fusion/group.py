@@ -51,7 +51,7 @@ from monograph.fusion.prologue import (
     is_widened_for_products,
 )
 from monograph.fusion.prologue import is_stored as is_stored
-from monograph.ir.dims import Shape, provably_equal, shape_product
+from monograph.ir.dims import Shape, Symbol, provably_equal, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
@@ -127,13 +127,13 @@ class Group:
         """How long its formulas are, roughly: what lowering and emitting them takes."""
         return sum(max(1, work(node) // 2) for node in self.nodes)
 
-    def savings(self) -> list[str]:
+    def savings(self, sizes: Mapping[Symbol, int] | None = None) -> list[str]:
         """What each value that was taken in saves: its round trip, or the way back at least."""
         written = set(self.outputs())
         return [
-            f"%{value.name} is used as it is made: {amount(nbytes(value))} not read back"
+            f"%{value.name} is used as it is made: {amount(nbytes(value, sizes))} not read back"
             if value in written
-            else f"%{value.name} stays inside: {amount(nbytes(value))} not written"
+            else f"%{value.name} stays inside: {amount(nbytes(value, sizes))} not written"
             for value in dict.fromkeys(self.taken_in)
         ]
 

@@ -22,6 +22,8 @@ def test_sizes_are_counted_as_asked(tmp_path: Path) -> None:
     small = json.loads(output_of("explain", model, "--json", "--size", "batch=2"))
     large = json.loads(output_of("explain", model, "--json", "--size", "batch=200"))
     assert small["sizes"] == {"batch": 2}
+    reasons = [[kernel["together"] for kernel in each["kernels"]] for each in (small, large)]
+    assert reasons[0] != reasons[1], "bytes that are not written are those of the sizes, too"
     assert large["memory"]["peak"] > small["memory"]["peak"]
 
 
