@@ -52,7 +52,7 @@ def ablate(
     from monograph.inspect.measure import busy_note
     from monograph.inspect.models import executable_of, find_model
 
-    common.check_folder(chart)
+    common.check_file(chart)
     page = report_file.check_path(report)
     ways, types = split_inputs(inputs or ())
     options = Options(

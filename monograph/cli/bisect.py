@@ -50,7 +50,7 @@ def bisect(
     from monograph.inspect.models import find_model
     from monograph.inspect.subject import subject_of
 
-    common.check_folder(output)
+    common.check_file(output)
     page = report_file.check_path(report)
 
     options = Options(

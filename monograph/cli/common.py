@@ -15,7 +15,7 @@ from rich.table import Column
 
 from monograph.api import as_pipeline
 from monograph.cli import completion
-from monograph.errors import InputError
+from monograph.inspect.output_files import check_writable
 from monograph.passes.manager import Pipeline
 from monograph.progress import listening
 
@@ -129,10 +129,10 @@ ReportFile: TypeAlias = Annotated[
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of random inputs.")]
 
 
-def check_folder(path: Path | None) -> None:
+def check_file(path: Path | None) -> None:
     """That a file can be written there: said before minutes of work, not after them."""
-    if path is not None and not path.parent.is_dir():
-        raise InputError("there is no such folder", found=str(path.parent))
+    if path is not None:
+        check_writable(path)
 
 
 def pipeline_of(passes: str | None) -> Pipeline | None:

@@ -45,7 +45,7 @@ def convert(
     from monograph.inspect.subject import load_subject
 
     format_ = format_for(output, to)
-    common.check_folder(output)
+    common.check_file(output)
     with common.showing_progress("converting"):
         subject = load_subject(model, types or ())
         made = convert_model(subject, format_, parse_sizes(sizes or ()), seed)

@@ -53,14 +53,15 @@ def inspect(
             f"there is no IR {unknown[0]!r}" if unknown else "no IR is named",
             expected=", ".join(VIEWS),
         )
+    if output is not None and output.suffix != ".html":
+        raise InputError(f"{str(output)!r} is no HTML file", expected="a name that ends in .html")
+    common.check_file(output)
     with common.showing_progress("inspecting"):
         graph = load_subject(model, types or ()).graph
         views = views_of(graph, names, parse_sizes(sizes or ()))
     if output is None:
         print(text_of(model, views, None if everything else MOST_GROUPS))
         return
-    if output.suffix != ".html":
-        raise InputError(f"{str(output)!r} is no HTML file", expected="a name that ends in .html")
     small = len(graph) <= MOST_DRAWN
     page = page_of(model, views, graph.svg() if small else "")
     for path in write_files(output, {".html": page.encode()}):

@@ -47,7 +47,7 @@ def profile(
     from monograph.inspect.models import executable_of, find_model
     from monograph.inspect.profile import profile_calls
 
-    common.check_folder(output)
+    common.check_file(output)
     page = report_file.check_path(report)
     ways, types = split_inputs(inputs or ())
     options = Options(

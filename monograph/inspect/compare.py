@@ -212,7 +212,10 @@ def compare(
 
 def names_in(text: str) -> list[str]:
     """The names in a list like ``onnxruntime,torch``."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InputError("nobody is named to compare with", expected=", ".join(PEERS))
+    return names
 
 
 def _prepare(name: str, make: Callable[[], Call]) -> _Ready:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from monograph.errors import InputError
+from monograph.inspect.output_files import check_writable
 from monograph.report.data import executable_behind, record, report_data
 from monograph.report.findings import Finding, profile_in
 from monograph.report.measured import Measured, read_profile
@@ -56,6 +57,5 @@ def html_path(path: str | os.PathLike[str]) -> Path:
         raise InputError(
             "a report is an HTML file", expected="a path that ends in .html", found=str(path)
         )
-    if not target.parent.is_dir():
-        raise InputError("there is no such folder", found=str(target.parent))
+    check_writable(target)
     return target

@@ -13,7 +13,7 @@ import monograph.inspect.models
 from monograph.cli import main as command_line
 from monograph.cli.errors import error_text
 from monograph.errors import InputError, MonographError
-from tests.cli.running import invoke, output_of, write_graph
+from tests.cli.running import invoke, output_of, write_graph, write_perceptron
 
 NET = """\
 import torch
@@ -241,3 +241,30 @@ def test_a_place_that_is_not_there_is_said_before_the_work(
     monkeypatch.setattr(monograph.inspect.models, "find_model", None)  # is not come to
     text = told(folder, command, "graph.ir", option, f"nowhere/{name}", monkeypatch=monkeypatch)
     assert text.splitlines()[0] == "error: there is no such folder"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("bisect", "-o", "FOLDER"),
+        ("profile", "-o", "FOLDER"),
+        ("ablate", "--chart", "FOLDER"),
+        ("convert", "FOLDER", "--to", "onnx"),
+        ("inspect", "-o", "FOLDER.html"),
+        ("report", "-o", "FOLDER.html"),
+        ("explain", "--report", "FOLDER.html"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_folder_is_no_file_to_write(command: tuple[str, ...], tmp_path: Path) -> None:
+    folder = tmp_path / "folder.html"
+    folder.mkdir()
+    first, *rest = (each.replace("FOLDER.html", str(folder)) for each in command)
+    rest = [each.replace("FOLDER", str(tmp_path)) for each in rest]
+    result = invoke(first, write_perceptron(tmp_path), *rest)
+    assert result.exit_code == 1 and "is a folder" in str(result.exception)
+
+
+def test_nobody_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    result = invoke("compare", write_perceptron(tmp_path), "--with", "")
+    assert result.exit_code == 1 and "nobody is named" in str(result.exception)

@@ -288,7 +288,7 @@ def test_a_report_says_whether_the_model_is_right(tmp_path: Path) -> None:
         (("validate",), "validation"),
         (("bisect",), "bisection"),
         (("ablate", "--budget", "2", "--no-alone"), "ablation"),
-        (("compare", "--with", "", "--rounds", "1"), "comparison"),
+        (("compare", "--with", "numpy", "--rounds", "1"), "comparison"),
     ],
 )
 def test_commands_write_what_they_find_to_a_report(
