@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import logging
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from monograph.errors import InputError, MonographError
+from monograph.frontends.jax.static_arguments import is_jitted
 
 
 def split_name(model: str) -> tuple[Path, str] | None:
@@ -106,10 +108,50 @@ def uses_torch(namespace: ModuleType, target: Any, examples: Sequence[Any]) -> b
         return True
     if examples:
         return any(isinstance(example, torch.Tensor) for example in examples)
-    homes = (getattr(value, "__module__", "") for value in vars(namespace).values())
-    return torch in vars(namespace).values() or any(
-        isinstance(home, str) and home.split(".")[0] == "torch" for home in homes
-    )
+    named = _packages_named(target)
+    if named & {"torch", "jax", "monograph"}:
+        return "torch" in named
+    return any(_package_of(value) == "torch" for value in vars(namespace).values())
+
+
+def as_jax(target: Any) -> Any:
+    """A function that names JAX and not torch, in ``jax.jit``, by which it is known as JAX's."""
+    named = _packages_named(target)
+    if "jax" not in named or "torch" in named:
+        return target
+    import jax
+
+    return target if is_jitted(target) else jax.jit(target)
+
+
+def _packages_named(target: Any) -> set[str]:
+    """The packages that a function's code names, itself or in a function of its file."""
+    found: set[str] = set()
+    pending, seen = [inspect.unwrap(target)], set()
+    while pending:
+        function = pending.pop()
+        if not isinstance(function, FunctionType) or function in seen:
+            continue
+        seen.add(function)
+        for name in _names_in(function.__code__):
+            value = function.__globals__.get(name)
+            found.add(_package_of(value))
+            if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+                pending.append(value)
+    return found
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+def _package_of(value: Any) -> str:
+    """The package that a module is, or that something was defined in."""
+    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+    return home.partition(".")[0] if isinstance(home, str) else ""
 
 
 def read_examples(namespace: ModuleType, path: Path, model: str, target: Any) -> Sequence[Any]:

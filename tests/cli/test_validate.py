@@ -63,3 +63,34 @@ def test_nothing_compared_ends_with_the_code_of_a_finding(tmp_path: Path) -> Non
     done = invoke("validate", str(path))
     assert done.exit_code == FINDING
     assert "not checked" in done.stdout
+
+
+MIXED = """\
+import torch
+from monograph import functional as F
+
+def ours(x):
+    return helper(x) + 1.0
+
+def helper(x):
+    return F.softmax(x, axis=-1)
+
+def theirs(x):
+    return torch.softmax(x, -1) + 1.0
+
+def plain(x):
+    return x * 2.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"), [("ours", "the interpreter"), ("theirs", "torch"), ("plain", "torch")]
+)
+def test_a_function_is_of_the_package_that_its_code_names(
+    name: str, framework: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "mixed.py"
+    path.write_text(MIXED)
+    told = json.loads(output_of("validate", f"{path}:{name}", "--input", "f32[8, 16]", "--json"))
+    assert told["framework"] == framework
