@@ -72,7 +72,7 @@ class Quantize(Op):
             scaled = np.round(scaled)
         if zero_point is not None:
             scaled = scaled + _spread_array(self, zero_point.astype(dtype), x.shape)
-        low, high = _limits(self.dtype)
+        low, high = limits_of(self.dtype)
         held = np.clip(scaled, low, high)
         if self.dtype.is_integer:
             held = np.where(np.isnan(held), 0, held)
@@ -80,13 +80,16 @@ class Quantize(Op):
 
     def decompose(self, x: Value, scale: Value, zero_point: Value | None = None) -> Value:
         dtype = _computing(self.dtype, x.dtype, scale.dtype)
-        divisor = _spread(self, cast_to(scale, dtype), x)
-        scaled = elementwise.divide(cast_to(x, dtype), divisor)
+        scaled = cast_to(x, dtype)
+        if not _is_one(scale):
+            scaled = elementwise.divide(scaled, _spread(self, cast_to(scale, dtype), x))
         if self.dtype.is_integer:
             scaled = elementwise.round(scaled)
-        if zero_point is not None:
+        if zero_point is not None and not is_zero(zero_point):
             scaled = scaled + _spread(self, cast_to(zero_point, dtype), x)
-        return elementwise.cast(elementwise.clip(scaled, *_limits(self.dtype)), self.dtype)
+        if not (self.dtype.is_integer and self.dtype.bits >= 8):  # a cast to those saturates
+            scaled = elementwise.clip(scaled, *limits_of(self.dtype))
+        return elementwise.cast(scaled, self.dtype)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -167,7 +170,7 @@ class Dequantize(Op):
         numbers = np.random.default_rng(0).integers(-128, 128, (4, 6))
         scale = np.asarray(0.25, np.float32)
         for dtype in STORAGE_DTYPES:
-            low, high = _limits(dtype)
+            low, high = limits_of(dtype)
             x = np.clip(numbers, low, high).astype(dtype.numpy)
             yield Sample(cls(), (x, scale), dtype.name, dtype.is_integer)
         x = numbers.astype(np.int8)
@@ -307,6 +310,11 @@ def is_zero(zero_point: Value) -> bool:
     return isinstance(value.op, Constant | Weight) and not np.any(value.op.data.array())
 
 
+def _is_one(scale: Value) -> bool:
+    """Whether a scale is known to be 1: numbers are in steps already."""
+    return isinstance(scale.op, Constant) and scale.op.data.splat == 1
+
+
 def _parameters(
     name: str, x: Operand, scale: Operand, zero_point: Operand | None, stored: DType | None
 ) -> list[Value]:
@@ -322,7 +330,7 @@ def _parameters(
         (point,) = as_operands(graph, [zero_point])
         values.append(point if stored is None else cast_to(point, stored))
         return values
-    low, high = _limits(stored or dtype_of("i32"))
+    low, high = limits_of(stored or dtype_of("i32"))
     numbers = np.asarray(zero_point)
     require(
         bool(np.all((numbers >= low) & (numbers <= high))),
@@ -344,7 +352,7 @@ def _computing(*dtypes: DType) -> DType:
     return f64 if any(d is f64 or (d.is_integer and d.bits >= 32) for d in dtypes) else f32
 
 
-def _limits(dtype: DType) -> tuple[float, float]:
+def limits_of(dtype: DType) -> tuple[float, float]:
     """The smallest and largest finite numbers."""
     describe = ml_dtypes.iinfo if dtype.is_integer else ml_dtypes.finfo
     limits = describe(dtype.numpy)

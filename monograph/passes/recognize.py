@@ -12,6 +12,7 @@ from monograph.rewrite.rules import (
     linears,
     norms,
     quantized,
+    requantize,
     softmaxes,
 )
 
@@ -23,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     *linears.RULES,
     *convolutions.RULES,
     *quantized.RULES,
+    *requantize.RULES,
 )
 
 
