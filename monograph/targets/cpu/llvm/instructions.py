@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monograph.ir.types import DType, Kind, bf16, bool_, f16, f32, f64
+from monograph.kernel.expr import Apply, Expr, Literal
 from monograph.targets.cpu.llvm import bfloat
 from monograph.targets.cpu.llvm.assembly import (
     Builder,
@@ -495,14 +496,62 @@ def _to_small_integer(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lane
     A vector converts at once this way, where the saturating conversion goes lane by lane.
     """
     wide = x if dtype.bits >= 32 else b.convert("fpext", x, "float")
-    signed = result.kind is Kind.SIGNED
-    low = -(1 << (result.bits - 1)) if signed else 0
-    high = (1 << (result.bits - 1 if signed else result.bits)) - 1
-    number_ = b.select(b.compare("fcmp ord", wide, wide), wide, _like(0.0, wide))
+    low, high = _limits(result)
+    words = b.convert("fptosi", _held(b, wide, low, high), "i32")
+    return b.convert("trunc", _zero_if_nan(b, wide, words, low), element_type(result))
+
+
+def _limits(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest integer of a dtype."""
+    if dtype.kind is Kind.SIGNED:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def _held(b: Builder, x: Lanes, low: int, high: int) -> Lanes:
+    """A float within bounds; NaN becomes the lower one."""
     for bound, keeps in ((low, "ogt"), (high, "olt")):
-        limit = _like(float(bound), wide)
-        number_ = b.select(b.compare(f"fcmp {keeps}", number_, limit), number_, limit)
-    return b.convert("trunc", b.convert("fptosi", number_, "i32"), element_type(result))
+        limit = _like(float(bound), x)
+        x = b.select(b.compare(f"fcmp {keeps}", x, limit), x, limit)
+    return x
+
+
+def _zero_if_nan(b: Builder, x: Lanes, words: Lanes, low: int) -> Lanes:
+    """Words that were made of floats, of which NaN became ``low``."""
+    if low == 0:
+        return words
+    return b.select(b.compare("fcmp ord", x, x), words, _like(0, words))
+
+
+def rounded_whole(expr: Expr) -> tuple[Expr, int] | None:
+    """What ``cast(round(x))`` or ``cast(round(x) + z)`` to a small integer is of: x, and z."""
+    is_small = expr.dtype.is_integer and 8 <= expr.dtype.bits <= 16
+    if not isinstance(expr, Apply) or expr.function != "cast" or not is_small:
+        return None
+    (part,), added = expr.operands, 0
+    low, high = _limits(expr.dtype)
+    if isinstance(part, Apply) and part.function == "add":
+        part, literal_ = part.operands
+        if not isinstance(literal_, Literal) or not low <= literal_.value <= high:
+            return None
+        added = int(literal_.value)
+        if added != literal_.value:
+            return None
+    if not isinstance(part, Apply) or part.function != "round" or part.dtype is not f32:
+        return None
+    return part.operands[0], added
+
+
+def round_to_whole(b: Builder, x: Lanes, added: int, dtype: DType) -> Lanes:
+    """``cast(round(x) + added)`` for f32: held within the range, then rounded as it is converted.
+
+    Both orders agree, since the bounds are whole numbers.
+    """
+    low, high = _limits(dtype)
+    words = b.intrinsic("lrint", _held(b, x, low - added, high - added), element="i32")
+    if added:
+        words = b.binary("add", words, _like(added, words))
+    return b.convert("trunc", _zero_if_nan(b, x, words, low), element_type(dtype))
 
 
 def _f64_to_bf16(b: Builder, x: Lanes) -> Lanes:

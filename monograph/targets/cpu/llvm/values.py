@@ -175,6 +175,10 @@ class ValueEmitter(MemoryEmitter):
             narrow_position = self.narrow_position(expr.operands[0])
             if narrow_position is not None:
                 return instructions.cast(self.here, narrow_position, i32, expr.dtype)
+        whole = instructions.rounded_whole(expr)
+        if whole is not None:
+            x, added = whole
+            return instructions.round_to_whole(self.here, self.value(x), added, expr.dtype)
         operands = [self.value(operand) for operand in expr.operands]
         in_pairs = self.vector is not None and self.vector.in_pairs and operands[0].lanes > 1
         if in_pairs and expr.function in bfloat.CONVERSIONS:

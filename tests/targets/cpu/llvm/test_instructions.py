@@ -150,3 +150,19 @@ def test_a_row_divided_by_a_tiny_number_is_not_nan() -> None:
 def test_halves_are_compared_as_the_f32_that_they_are_read_as() -> None:
     text = kernel_of(lambda x: F.relu(x) * 2.0, "f16[4096]").text
     assert "llvm.arithmetic.fence.v32f32" in text
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16"])
+@pytest.mark.parametrize("added", [0, 3, 100, 0.5])
+def test_rounding_to_a_small_integer_is_one_conversion(dtype: str, added: float) -> None:
+    limits = np.iinfo(dtype_of(dtype).numpy)
+    edges = [end + off for end in (limits.min, limits.max, 0) for off in (-1, -0.5, 0, 0.5, 1, 1.5)]
+    x = np.array([*edges, *numbers("f32"), -added, 0.4 - added], np.float32)
+    graph = trace(lambda x: F.cast(F.round(x) + added, dtype), x)
+    (expected,) = interpret(graph, [x])
+    compiled = compile_graph(graph)
+    assert_same_bits(compiled(x)[0], expected)
+    assert_same_bits(
+        compile_graph(trace(lambda x: F.cast(F.round(x) + added, dtype), x[:1]))(x[-1:])[0],
+        expected[-1:],
+    )
