@@ -47,7 +47,7 @@ MAX_IN_PLACE_ROWS = 16
 """Rows up to which an array is read in place rather than packed first."""
 MIN_TRANSPOSED_ROWS = 3
 """Rows from which it is worth its while to turn a right operand, or to ask for it ahead of time."""
-TILES_PER_PREFETCH = 8
+TILES_PER_PREFETCH = 4
 """Tiles of a block that can ask for a panel together, a few lines each."""
 MAX_SINGLE_BLOCK_ROWS = 768
 """Rows up to which all of them are a block, so that packing the right operand for each block is
