@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from monograph.bindings.model_sources import refuse_suffix
+from monograph.bindings.models import is_jax
 from monograph.dataclass import dataclass
 from monograph.errors import Problem, UnsupportedError
+from monograph.frontends.jax import from_jax
 from monograph.frontends.onnx.external import AbsentData
 from monograph.frontends.trace import trace
 from monograph.inspect.python_files import (
+    as_jax,
     blaming,
     check_named,
     check_types,
@@ -133,16 +136,21 @@ def _check_python(
             examples = read_examples(namespace, path, model, target)
         # Types with free sizes stay types, and say nothing of whose model it is.
         if not (is_torch if inputs else uses_torch(namespace, target, examples)):
-            return _check_own(model, target, examples, path, pipeline)
+            return _check_own(model, as_jax(target), examples, path, pipeline)
         return _check_torch(model, spelled, target, examples, path, inputs, pipeline)
 
 
 def _check_own(
     model: str, target: Any, examples: Sequence[Any], path: Path, pipeline: Pipeline
 ) -> CheckReport:
-    """A graph, or a function of Monograph's own ops: what can be traced can be compiled."""
+    """A graph, or a function of JAX's or our own ops: what can be traced can be compiled."""
     with blaming(path, "the model cannot be traced"):
-        graph = target.clone() if isinstance(target, Graph) else trace(target, *examples)
+        if isinstance(target, Graph):
+            graph = target.clone()
+        elif is_jax(target, tuple(examples), None):
+            graph = from_jax(target, *examples)
+        else:
+            graph = trace(target, *examples)
     _check_graph(graph, pipeline)
     return CheckReport(model, (), f"monograph compile {shlex.quote(model)}")
 

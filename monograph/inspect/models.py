@@ -18,6 +18,7 @@ from monograph.compiler import Options
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.inspect.python_files import (
+    as_jax,
     blaming,
     check_named,
     check_types,
@@ -125,7 +126,7 @@ def _python_model(text: str, path: Path, name: str, types: Sequence[str]) -> Mod
             examples = tuple(read_examples(namespace, path, text, subject))
             return Model(text, path, subject, examples, uses_torch(namespace, subject, examples))
         if not uses_torch(namespace, subject, ()):
-            return Model(text, path, subject, tuple(types))
+            return Model(text, path, as_jax(subject), tuple(types))
         tensors, free = torch_examples(types)
         return Model(text, path, subject, tensors, is_torch=True, dynamic_shapes=free)
 

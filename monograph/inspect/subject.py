@@ -120,14 +120,15 @@ def _jax_subject(model: Model) -> Subject:
 
     graph = from_jax(model.subject, *model.examples)
     leaves, structure = jax.tree_util.tree_flatten(model.examples)
-    if any(isinstance(leaf, str) for leaf in leaves) or len(leaves) != len(graph.inputs):
+    if len(leaves) != len(graph.inputs):
         return Subject(model.name, graph)
+    given = () if any(isinstance(leaf, str) for leaf in leaves) else tuple(map(np.asarray, leaves))
 
     def call(arrays: Sequence[Any]) -> list[Array]:
         returned = model.subject(*jax.tree_util.tree_unflatten(structure, arrays))
         return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(returned)]
 
-    return Subject(model.name, graph, tuple(map(np.asarray, leaves)), {}, call, "JAX")
+    return Subject(model.name, graph, given, {}, call, "JAX")
 
 
 def _torch_subject(model: Model) -> Subject:

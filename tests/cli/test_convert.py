@@ -61,3 +61,35 @@ def test_a_folder_that_is_missing_is_named_before_the_work(model: Path) -> None:
     result = invoke("convert", str(model), str(model.parent / "missing" / "model.onnx"))
     assert result.exit_code == 1 and "no such folder" in str(result.exception)
     assert "ONNX:" not in result.output
+
+
+BOTH = """
+import jax
+import jax.numpy as jnp
+import torch
+
+def of_jax(x):
+    return jnp.tanh(x) * 2
+
+jitted = jax.jit(of_jax)
+
+def of_torch(x):
+    return torch.tanh(x) * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"), [("of_jax", "JAX"), ("jitted", "JAX"), ("of_torch", "torch")]
+)
+def test_a_function_in_a_file_of_several_frameworks_is_known_by_its_code(
+    tmp_path: Path, name: str, framework: str
+) -> None:
+    pytest.importorskip("jax")
+    pytest.importorskip("torch")
+    file = tmp_path / "both.py"
+    file.write_text(BOTH)
+    given = (f"{file}:{name}", "--input", "f32[batch, 4]")
+    result = invoke("convert", *given[:1], str(tmp_path / "out.ir"), *given[1:])
+    assert result.exit_code == 0 and f"beside {framework}" in result.output, result.output
+    checked = invoke("check", *given)
+    assert checked.exit_code == 0 and "every op is supported" in checked.output
