@@ -244,10 +244,13 @@ class _Program:
     def memory(self, lanes: Sequence[Lane]) -> list[tuple[float, int]]:
         """Bytes of the arena that are alive as each step of the program itself begins."""
         steps = self.native.program.steps
-        plans = list(self.native.plans.values())
-        if not plans:
+        sizes = list(self.native.calls_at)
+        if not sizes:
             return []
-        plan, times = plans[-1], dict(zip(map(id, steps), begin_times(steps), strict=True))
+        plan, times = (
+            self.native.plan_for(sizes[-1]),
+            dict(zip(map(id, steps), begin_times(steps), strict=True)),
+        )
         found, last = [], -1
         for lane in lanes:
             for record in lane.steps:

@@ -126,6 +126,13 @@ class Op(_Frozen):
         """The result type, or the tuple of result types, of operands of these types."""
         raise NotImplementedError(f"{self.name} has no type rule")
 
+    def holds_at_all_sizes(self, *operands: Any) -> bool:
+        """Whether the type rule, which takes these symbolic types, refuses no sizes of the symbols.
+
+        Where it is not known to, it is asked again at each new size, before a program runs there.
+        """
+        return False
+
     def evaluate(self, *operands: Any, **_: Any) -> Any:
         """The result array, or the tuple of them: the meaning of the op, in NumPy."""
         raise NotImplementedError(f"{self.name} has no evaluation")

@@ -42,6 +42,10 @@ class Cumulative(Op):
         normalize_axis(self.name, self.axis, x.rank)
         return x.with_shape(x.shape)
 
+    def holds_at_all_sizes(self, x: TensorType) -> bool:
+        """The rule asks for a number's type and an axis."""
+        return True
+
     def _lower_running(
         self,
         b: LoopBuilder,

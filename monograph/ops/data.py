@@ -29,7 +29,7 @@ from monograph.ir.types import (
 )
 from monograph.ops import elementwise
 from monograph.ops import shape as shape_ops
-from monograph.ops.rules import format_shape, normalize_axis, require
+from monograph.ops.rules import format_shape, is_never_negative, normalize_axis, require
 
 
 @op("constant", family=Family.DATA)
@@ -93,6 +93,9 @@ class Iota(Op):
         shape_ops.require_shape(self.name, self.shape)
         normalize_axis(self.name, self.axis, len(self.shape))
         return TensorType(self.dtype, self.shape)
+
+    def holds_at_all_sizes(self) -> bool:
+        return is_never_negative(self.shape)
 
     def evaluate(self) -> Array:
         sizes = static_sizes(self.name, self.shape)
@@ -165,6 +168,9 @@ class Full(Op):
         shape_ops.require_shape(self.name, self.shape)
         check_fill(self.name, self.value, self.dtype)
         return TensorType(self.dtype, self.shape)
+
+    def holds_at_all_sizes(self) -> bool:
+        return is_never_negative(self.shape)
 
     def evaluate(self) -> Array:
         return np.full(static_sizes(self.name, self.shape), self.value, self.dtype.numpy)

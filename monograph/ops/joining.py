@@ -68,6 +68,11 @@ class Concat(Op):
                     shape[position] = same_dim(self.name, what, shape[position], dim)
         return first.with_shape(tuple(shape))
 
+    def holds_at_all_sizes(self, *operands: TensorType) -> bool:
+        axis = self.axis % operands[0].rank
+        beside = {(*each.shape[:axis], *each.shape[axis + 1 :]) for each in operands}
+        return len(beside) == 1
+
     def evaluate(self, *operands: Array) -> Array:
         return np.concatenate(operands, self.axis)
 
@@ -132,6 +137,9 @@ class Stack(Op):
                 what = f"sizes of dimension {position}"
                 shape[position] = same_dim(self.name, what, shape[position], dim)
         return first.with_shape((*shape[:axis], len(operands), *shape[axis:]))
+
+    def holds_at_all_sizes(self, *operands: TensorType) -> bool:
+        return len({each.shape for each in operands}) == 1
 
     def evaluate(self, *operands: Array) -> Array:
         return np.stack(operands, self.axis)

@@ -23,6 +23,7 @@ from monograph.ir.types import Array, DType, TensorType, bool_, string
 from monograph.ops import reduce
 from monograph.ops.elementwise import conj
 from monograph.ops.rules import (
+    always_broadcasts,
     broadcast_shapes,
     normalize_axes,
     normalize_axis,
@@ -253,6 +254,10 @@ class Matmul(Op):
         columns = b.shape[-1:] if b.rank > 1 else ()
         return TensorType(dtype, (*batch, *rows, *columns), device=a.device)
 
+    def holds_at_all_sizes(self, a: TensorType, b: TensorType) -> bool:
+        meets = a.shape[-1] == b.shape[max(b.rank - 2, 0)]
+        return meets and always_broadcasts(a.shape[:-2], b.shape[:-2])
+
     def evaluate(self, a: Array, b: Array) -> Array:
         return np.asarray(np.matmul(a, b))
 
@@ -414,6 +419,12 @@ class Linear(Op):
             )
             outputs = same_dim(self.name, "sizes of weight and bias", outputs, bias.shape[0])
         return TensorType(dtype, (*x.shape[:-1], outputs), device=x.device)
+
+    def holds_at_all_sizes(
+        self, x: TensorType, weight: TensorType, bias: TensorType | None = None
+    ) -> bool:
+        added = () if bias is None else bias.shape
+        return x.shape[-1] == weight.shape[1] and all(dim == weight.shape[0] for dim in added)
 
     def evaluate(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         product = np.matmul(x, weight.T)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monograph.errors import TypeRuleError
-from monograph.ir.dims import Dim, Shape, Symbol, provably_different
+from monograph.ir.dims import Dim, Shape, Symbol, provably_at_least, provably_different
 from monograph.ir.types import DType, TensorType
 
 
@@ -38,6 +38,18 @@ def _broadcast_dim(name: str, dims: Sequence[Dim], shapes: Sequence[Shape]) -> D
                 found=" and ".join(map(format_shape, shapes)),
             )
     return chosen
+
+
+def always_broadcasts(*shapes: Shape) -> bool:
+    """Whether these meet at all sizes: all that is aligned is one and the same dimension, or 1."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return all(len({dim for dim in dims if dim != 1}) <= 1 for dims in zip(*aligned, strict=True))
+
+
+def is_never_negative(shape: Shape) -> bool:
+    """Whether all of it is 0 or more, at all sizes."""
+    return all(provably_at_least(dim, 0) for dim in shape)
 
 
 def _may_be_one(dim: Dim) -> bool:

@@ -30,6 +30,7 @@ from monograph.ops import reduce
 from monograph.ops.rules import (
     broadcast_shapes,
     format_shape,
+    is_never_negative,
     normalize_axes,
     normalize_axis,
     require,
@@ -66,6 +67,9 @@ class Reshape(Op):
             found=f"{format_shape(self.shape)} of {shape_product(self.shape)}, from {x}",
         )
         return x.with_shape(self.shape)
+
+    def holds_at_all_sizes(self, x: TensorType) -> bool:
+        return shape_product(x.shape) == shape_product(self.shape) and is_never_negative(self.shape)
 
     def evaluate(self, x: Array) -> Array:
         return x.reshape(self.shape)  # type: ignore[arg-type]  # symbols are bound by now
@@ -141,6 +145,11 @@ class Expand(Op):
             found=x,
         )
         return x.with_shape(self.shape)
+
+    def holds_at_all_sizes(self, x: TensorType) -> bool:
+        target = self.shape[len(self.shape) - x.rank :]
+        fits = all(dim in (1, wanted) for dim, wanted in zip(x.shape, target, strict=True))
+        return fits and is_never_negative(self.shape)
 
     def evaluate(self, x: Array) -> Array:
         return np.broadcast_to(x, self.shape)  # type: ignore[arg-type]  # symbols are bound by now
@@ -226,6 +235,9 @@ class Squeeze(Op):
             )
         return x.with_shape(tuple(x.shape[axis] for axis in range(x.rank) if axis not in dropped))
 
+    def holds_at_all_sizes(self, x: TensorType) -> bool:
+        return all(x.shape[axis] == 1 for axis in self.axes)
+
     def evaluate(self, x: Array) -> Array:
         return np.squeeze(x, self.axes)
 
@@ -263,6 +275,9 @@ class Unsqueeze(Op):
         added = normalize_axes(self.name, self.axes, rank)
         kept = iter(x.shape)
         return x.with_shape(tuple(1 if axis in added else next(kept) for axis in range(rank)))
+
+    def holds_at_all_sizes(self, x: TensorType) -> bool:
+        return True
 
     def evaluate(self, x: Array) -> Array:
         return np.expand_dims(x, self.axes)

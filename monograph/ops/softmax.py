@@ -40,6 +40,9 @@ class AlongAxis(Op):
         normalize_axis(self.name, self.axis, x.rank)
         return x
 
+    def holds_at_all_sizes(self, x: TensorType) -> bool:
+        return True
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Every axis, the edges of a row, and elements far apart."""

@@ -9,7 +9,6 @@ arena has that many times, once a thread.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, evaluate_dim
@@ -46,8 +45,11 @@ class SlotRequest:
 
     def at(self, bindings: Mapping[Symbol, int]) -> Request:
         """The request when the symbolic sizes are these."""
-        size = evaluate_dim(self.nbytes, bindings)
-        return Request(self.name, size, self.first, self.last, may_share=self.may_share)
+        return self.of(evaluate_dim(self.nbytes, bindings))
+
+    def of(self, nbytes: int) -> Request:
+        """The request for so many bytes."""
+        return Request(self.name, nbytes, self.first, self.last, may_share=self.may_share)
 
 
 @dataclass(frozen=True)
@@ -77,23 +79,41 @@ class Copies:
 def copies_of(program: Code, bindings: Mapping[Symbol, int], threads: int) -> dict[int, Copies]:
     """The copies of each step that spreads its runs, by the slot that holds them."""
     found = {}
-    for step in walk_steps(program.steps):
-        if not isinstance(step, ParallelFor):
-            continue
-        requests = _requests(program.slots, step.body, frozenset(step.own))
-        made = plan([each.at(bindings) for each in requests], effort=0)
-        times = evaluate_dim(step.times, bindings)
-        count = max(1, min(threads, times, MOST_COPIES))
-        places = zip(requests, made.offsets, strict=True)
-        offsets = {each.slot: offset for each, offset in places}
-        found[step.memory] = Copies(step, made, count, offsets)
+    for step in parallel_loops(program):
+        requests = own_requests(program, step)
+        nbytes = [evaluate_dim(each.nbytes, bindings) for each in requests]
+        count = count_copies(evaluate_dim(step.times, bindings), threads)
+        found[step.memory] = plan_copies(step, requests, nbytes, count)
     return found
+
+
+def parallel_loops(program: Code) -> list[ParallelFor]:
+    """The steps whose runs have memory for themselves."""
+    return [step for step in walk_steps(program.steps) if isinstance(step, ParallelFor)]
+
+
+def own_requests(program: Code, step: ParallelFor) -> list[SlotRequest]:
+    """What one run of a step needs for itself."""
+    return _requests(program.slots, step.body, frozenset(step.own))
+
+
+def count_copies(times: int, threads: int) -> int:
+    """How many runs of a step need memory at a time."""
+    return max(1, min(threads, times, MOST_COPIES))
+
+
+def plan_copies(
+    step: ParallelFor, requests: Sequence[SlotRequest], nbytes: Sequence[int], count: int
+) -> Copies:
+    """The copies of a step whose runs need so many bytes for each request."""
+    made = plan([each.of(n) for each, n in zip(requests, nbytes, strict=True)], effort=0)
+    offsets = {each.slot: offset for each, offset in zip(requests, made.offsets, strict=True)}
+    return Copies(step, made, count, offsets)
 
 
 def arena_requests(program: Code) -> list[SlotRequest]:
     """What the program needs of the arena, and when; what runs have for themselves aside."""
-    steps = [step for step in walk_steps(program.steps) if isinstance(step, ParallelFor)]
-    own = {slot for step in steps for slot in step.own}
+    own = {slot for step in parallel_loops(program) for slot in step.own}
     slots = range(len(program.slots))
     return _requests(program.slots, program.steps, frozenset(slots) - own)
 
@@ -102,11 +122,17 @@ def plan_arena(
     requests: Sequence[SlotRequest], bindings: Mapping[Symbol, int], copies: Mapping[int, Copies]
 ) -> ArenaPlan:
     """Where each slot lies at some sizes; one that is copied takes the memory of its copies."""
-    sized = (each.at(bindings) for each in requests)
+    return plan_bytes(requests, [evaluate_dim(each.nbytes, bindings) for each in requests], copies)
+
+
+def plan_bytes(
+    requests: Sequence[SlotRequest], nbytes: Sequence[int], copies: Mapping[int, Copies]
+) -> ArenaPlan:
+    """``plan_arena`` for requests of so many bytes each."""
     return plan(
         [
-            replace(each, size=copies[slot.slot].nbytes) if slot.slot in copies else each
-            for slot, each in zip(requests, sized, strict=True)
+            each.of(copies[each.slot].nbytes if each.slot in copies else n)
+            for each, n in zip(requests, nbytes, strict=True)
         ],
         effort=0,
     )

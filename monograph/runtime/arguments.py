@@ -14,9 +14,11 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
+from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import bind_inputs
 from monograph.ir.types import Array, TensorType
+from monograph.runtime.size_binding import SizeBinder
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,14 @@ MOST_SHAPES = 1024
 
 
 class Arguments:
-    """The inputs of one program."""
+    """The inputs of one program, whose sizes are those of ``symbols``, in order."""
 
-    def __init__(self, graph: Graph, strides: Mapping[int, tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        strides: Mapping[int, tuple[int, ...]],
+        symbols: Sequence[Symbol] = (),
+    ) -> None:
         self.graph = graph
         self.expected = [
             _expect(value.tensor, strides.get(k)) for k, value in enumerate(graph.inputs)
@@ -44,6 +51,7 @@ class Arguments:
         self._quick = [(each.dtype, each.shape, each.strides) for each in self.expected]
         self._is_static = all(each.shape is not None for each in self.expected)
         self._sizes: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}
+        self._binder = SizeBinder([value.tensor.shape for value in graph.inputs], symbols)
 
     def converted(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Array]:
         """The inputs as the program reads them; what does not fit is named."""
@@ -51,7 +59,7 @@ class Arguments:
         return [_arrange(*pair) for pair in zip(arrays, self.expected, strict=True)]
 
     def fitting(self, inputs: Sequence[Any]) -> tuple[int, ...] | None:
-        """The symbolic sizes, if the arrays can be passed as they are; None if not, or not yet."""
+        """The symbolic sizes, if the arrays can be passed as they are; None if not."""
         if len(inputs) != len(self._quick):
             return None
         for array, (dtype, shape, strides) in zip(inputs, self._quick, strict=True):
@@ -61,7 +69,19 @@ class Arguments:
                 return None
             if not array.flags.c_contiguous if strides is None else array.strides != strides:
                 return None
-        return self.known_sizes(inputs)
+        return self.find_sizes(inputs)
+
+    def find_sizes(self, inputs: Sequence[Any]) -> tuple[int, ...] | None:
+        """The symbolic sizes for inputs of these shapes; None if they do not fit, or if that is
+        hard to tell.
+        """
+        found = self.known_sizes(inputs)
+        if found is not None:
+            return found
+        found = self._binder.sizes([each.shape for each in inputs])
+        if found is not None:
+            self.remember(inputs, found)
+        return found
 
     def known_sizes(self, inputs: Sequence[Any]) -> tuple[int, ...] | None:
         """The symbolic sizes for inputs of these shapes, if they have been seen before."""

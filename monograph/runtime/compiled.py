@@ -120,7 +120,9 @@ class Executable(Profilable):
         self._program = program
         self._recompile = recompile
         self._outputs = outputs
-        self.arguments = None if native is None else Arguments(graph, native.strides)
+        self.arguments = (
+            None if native is None else Arguments(graph, native.strides, native.program.sizes)
+        )
         self._tensor_calls: TensorCalls | None = None
         self._quick_lists: Callable[..., Any] | None = None
         self._has_warned = False

@@ -142,16 +142,28 @@ def _depends_on_sizes(node: Node) -> bool:
 
 
 def _is_safe(node: Node) -> bool:
-    """Whether the rule cannot fail: elements at the same places, or a plain permutation."""
+    """Whether the rule cannot fail, whatever the sizes."""
     from monograph.ops.elementwise.convert import Cast  # not loaded with programs: they have guards
+    from monograph.ops.rules import always_broadcasts
     from monograph.ops.shape import Transpose
 
     if isinstance(node.op, Transpose | Output | Cast):
         return True
-    if not node.op.has(Trait.ELEMENTWISE):
-        return False
-    shape = node.results[0].shape
-    return all(operand.shape in (shape, ()) for operand in node.operands)
+    if node.op.has(Trait.ELEMENTWISE):
+        shape = node.results[0].shape
+        shapes = [operand.shape for operand in node.operands]
+        if all(each in (shape, ()) for each in shapes):
+            return True
+        aligned_at_the_right = "axis" not in node.op.attribute_names
+        return aligned_at_the_right and always_broadcasts(shape, *shapes) and _is_as_inferred(node)
+    operands = [value.type for value in node.operands]
+    return node.op.holds_at_all_sizes(*operands) and _is_as_inferred(node)
+
+
+def _is_as_inferred(node: Node) -> bool:
+    """Whether the results have the very types that the rule gives, and are so at all sizes."""
+    inferred = infer_types(node.op, [value.type for value in node.operands], ())
+    return [value.type for value in node.results] == list(inferred)
 
 
 def _check(node: Node, values: DimValues) -> None:

@@ -48,7 +48,7 @@ def test_every_run_is_made_once_on_any_number_of_threads(times: int, threads: in
 
 def test_any_number_of_runs_may_be_asked_for() -> None:
     run, graph = compiled("times", 2)
-    for times in (1, 4, 7):
+    for times in (1, 4, 7, 2, 30):
         (got,), (want,) = run.run(draw(times)), interpret(graph, draw(times))
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 

@@ -119,6 +119,9 @@ class Take(Op):
         axis = normalize_axis(self.name, self.axis, x.rank)
         return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
+    def holds_at_all_sizes(self, x: TensorType, indices: TensorType) -> bool:
+        return True  # indices are checked as they are read
+
     def evaluate(self, x: Array, indices: Array) -> Array:
         axis = self.axis % x.ndim
         return np.take(x, check_index(self.name, indices, x.shape[axis], axis), axis)

@@ -30,6 +30,10 @@ class Reduction(Op):
         """The operand's dtype without the reduced axes."""
         return x.with_shape(reduce_shape(self.name, x.shape, self.axes, self.keepdims))
 
+    def holds_at_all_sizes(self, x: TensorType) -> bool:
+        """The rules of all of them ask for a kind of number and for axes."""
+        return True
+
 
 def lower_reduction(
     b: Lowering,

@@ -16,6 +16,7 @@ import numpy as np
 import monograph.ops as ops  # whole, because the files that are used here import this one
 from monograph.dataclass import dataclass
 from monograph.ir.build import Operand, apply, cast_to
+from monograph.ir.dims import provably_at_least
 from monograph.ir.graph import Node, Value
 from monograph.ir.lower import Lowering, Position, Scalar
 from monograph.ir.op import Gradients, Op, Sample, Trait, op
@@ -66,6 +67,10 @@ class Extremum(Reduction):
             for axis in normalize_axes(self.name, self.axes, x.rank):
                 require_elements(self.name, x, axis)
         return super().infer(x)
+
+    def holds_at_all_sizes(self, x: TensorType) -> bool:
+        """Whether there is always something to take the largest or smallest of."""
+        return self.may_be_empty or all(provably_at_least(x.shape[axis], 1) for axis in self.axes)
 
     def _options(self, x: Array, lowest: bool) -> dict[str, Any]:
         """NumPy's options: the axes, and the element to begin with where that is asked for."""

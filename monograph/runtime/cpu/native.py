@@ -8,8 +8,10 @@ calls from several threads each have a frame of their own.
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from monograph.dataclass import dataclass
 from monograph.errors import EvaluationError
 from monograph.ir.data import Data
 from monograph.ir.dims import Symbol, evaluate_dim
+from monograph.ir.dims.size_table import SizeTable
 from monograph.ir.graph import Graph, Value
 from monograph.ir.interpret import bind_inputs, evaluate_node
 from monograph.ir.op import Trait
@@ -33,7 +36,8 @@ from monograph.program.code import (
     has_loops,
     walk_steps,
 )
-from monograph.program.liveness import Copies, arena_requests, copies_of, plan_arena
+from monograph.program.layouts import ArenaLayout, ArenaLayouts
+from monograph.program.liveness import arena_requests, copies_of, plan_arena
 from monograph.runtime.addresses import address_of
 from monograph.runtime.cpu import interrupts
 from monograph.runtime.cpu.fences import FencedCall, Fences
@@ -55,15 +59,16 @@ if TYPE_CHECKING:
     from monograph.runtime.cpu.accesses import AccessVerifier
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-MOST_SIZES = 8
-"""For how many sizes of its symbolic dimensions a program keeps frames and their arenas."""
 MOST_PLANS = 256
-"""For how many it remembers the layout of the arena, which is small."""
+"""For how many sizes of its symbolic dimensions a program remembers what a call needs to know."""
 
 
 @dataclass
 class Frame:
-    """The addresses for one call at a time, and the arena that some of them point into."""
+    """The addresses for one call at a time, and the arena that some of them point into.
+
+    It serves all sizes of its layout: its last sizes stand in the table.
+    """
 
     table: Array
     words: memoryview
@@ -73,9 +78,8 @@ class Frame:
     status: Any
     status_address: int
     sizes: tuple[int, ...]
-    shapes: dict[int, tuple[int, ...]]
-    outputs: list[tuple[int, int, np.dtype[Any], tuple[int, ...]]]
-    """Slot, bytes, dtype and shape of each output, in order."""
+    size_words: slice
+    """Where those are in the table."""
     watch: Array
     """What loops look at, to see whether the call is to be broken off."""
     native: weakref.ref[Native]
@@ -85,6 +89,22 @@ class Frame:
         native = self.native()
         assert native is not None
         native.interpret(self, number)
+
+    def resize(self, sizes: tuple[int, ...]) -> None:
+        """Let the next call be of these sizes."""
+        self.table[self.size_words] = sizes
+        self.sizes = sizes
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """What a call needs to know at some sizes."""
+
+    layout: ArenaLayout
+    outputs: list[tuple[int, int, np.dtype[Any], tuple[int, ...]]]
+    """Slot, bytes, dtype and shape of each output, in order."""
+    free: list[Frame]
+    """Frames of the layout that no call uses."""
 
 
 class Native(LoadedProgram):
@@ -123,7 +143,8 @@ class Native(LoadedProgram):
         self.pool = OutputPool()
         self.fences = _fences(program) if verify else None
         """What puts fences around memory; None unless a test wants it (``runtime.cpu.fences``)."""
-        self.frames: dict[tuple[int, ...], list[Frame]] = {}
+        self.frames: dict[ArenaLayout, list[Frame]] = {}
+        """Frames that no call uses, of each layout."""
         self.needed = read_by_calls(program)
         self.weights = {k: in_order(program.weights[k].array()) for k in sorted(self.needed)}
         if self.fences is not None:
@@ -134,6 +155,7 @@ class Native(LoadedProgram):
         self.has_let_go = False
         """Whether weights have been released."""
         self._preparing = ForkedLock()
+        self._planning = ForkedLock()
         self.inputs = [
             (k, slot.number) for k, slot in enumerate(program.slots) if slot.kind is SlotKind.INPUT
         ]
@@ -142,7 +164,12 @@ class Native(LoadedProgram):
         self.calls = {s.call: s for s in walk_steps(program.steps) if isinstance(s, Interpret)}
         self.static = not program.sizes
         self.requests = arena_requests(program)
-        self.plans: dict[tuple[int, ...], ArenaPlan] = {}
+        self.layouts = ArenaLayouts(program, self.requests, self.threads)
+        self.calls_at: dict[tuple[int, ...], CallPlan] = {}
+        """By sizes; those that were met last."""
+        self._output_sizes = SizeTable(
+            [dim for _, slot in self.outputs for dim in slot.shape], program.sizes
+        )
         if guards is None:  # a loaded program brings its own: its graph has no nodes
             guards = () if self.static else guards_of(graph)
         self.guards = guards
@@ -199,18 +226,21 @@ class Native(LoadedProgram):
             return variant.run(addresses, ())
         if self.fences is not None:
             return self._run_fenced(self.fences, addresses, sizes)
-        free = self.frames.get(sizes)
-        if free is None:
-            free = self._frames_for(sizes)
+        plan = self.calls_at.get(sizes)
+        if plan is None:
+            plan = self.call_plan(sizes)
+        free = plan.free
         try:
             frame = free.pop()
         except IndexError:  # several threads at once, or the first call
-            frame = self._new_frame(sizes)
+            frame = self._new_frame(plan.layout, sizes)
+        if frame.sizes != sizes:
+            frame.resize(sizes)
         words = frame.words
         for slot, number in self.inputs:
             words[slot] = addresses[number]
         results = []
-        for slot, nbytes, dtype, shape in frame.outputs:
+        for slot, nbytes, dtype, shape in plan.outputs:
             if nbytes <= MAX_MALLOC_BYTES:
                 result: Array = np.empty(shape, dtype)
                 words[slot] = address_of(result)
@@ -229,14 +259,15 @@ class Native(LoadedProgram):
         self, fences: Fences, addresses: Sequence[int], sizes: tuple[int, ...]
     ) -> list[Array]:
         """The same with fences around all memory, which is checked after the call."""
-        frame = self._new_frame(sizes)
+        plan = self.call_plan(sizes)
+        frame = self._new_frame(plan.layout, sizes)
         bindings = dict(zip(self.program.sizes, sizes, strict=True))
         slots = [each.slot for each in self.requests]
         spread = copies_of(self.program, bindings, self.threads)
         call = FencedCall(fences, bindings, (slots, self.plan_for(sizes)), spread)
         for slot, number in self.inputs:
             call.input(slot, addresses[number])
-        results = [call.output(slot, dtype, shape) for slot, _, dtype, shape in frame.outputs]
+        results = [call.output(slot, dtype, shape) for slot, _, dtype, shape in plan.outputs]
         for slot, word in call.words.items():
             frame.words[slot] = word
         code = self.entry(frame.address, frame.status_address, self.threads)
@@ -308,37 +339,61 @@ class Native(LoadedProgram):
 
     # Frames ---------------------------------------------------------------------------------------
 
-    def _frames_for(self, sizes: tuple[int, ...]) -> list[Frame]:
-        """The free frames for some sizes; those of sizes that came long before are let go."""
-        self.plan_for(sizes)
-        free = self.frames.setdefault(sizes, [])
-        for oldest in list(self.frames)[:-MOST_SIZES]:
-            self.frames.pop(oldest, None)
-        return free
-
     def take_frame(self, sizes: tuple[int, ...]) -> Frame:
         """A frame for somebody who keeps it; one that an earlier call has left, if there is one."""
-        free = self._frames_for(sizes)
-        return free.pop() if free else self._new_frame(sizes)
+        plan = self.call_plan(sizes)
+        frame = plan.free.pop() if plan.free else self._new_frame(plan.layout, sizes)
+        frame.resize(sizes)
+        return frame
 
-    def plan_for(self, sizes: tuple[int, ...]) -> ArenaPlan:
-        """The arena's layout when the symbolic sizes are these."""
-        found = self.plans.get(sizes)
+    def call_plan(self, sizes: tuple[int, ...]) -> CallPlan:
+        """What a call of these sizes needs to know; an error if they do not fit."""
+        found = self.calls_at.get(sizes)
         if found is None:
-            bindings = dict(zip(self.program.sizes, sizes, strict=True))
-            self._size_checks.check(bindings)
-            copies = copies_of(self.program, bindings, self.threads)
-            found = plan_arena(self.requests, bindings, copies)
-            if self._is_verified:
-                self._verify(bindings, found, copies)
-            for oldest in list(self.plans)[: 1 - MOST_PLANS]:
-                self.plans.pop(oldest, None)
-            self.plans[sizes] = found
+            with self._planning:
+                found = self._plan(sizes)
         return found
 
-    def _verify(
-        self, bindings: Mapping[Symbol, int], found: ArenaPlan, copies: Mapping[int, Copies]
-    ) -> None:
+    def _plan(self, sizes: tuple[int, ...]) -> CallPlan:
+        if self.guards:
+            self._size_checks.check(dict(zip(self.program.sizes, sizes, strict=True)))
+        layout = self.layouts.find(sizes)
+        if self._is_verified:
+            self._verify(dict(zip(self.program.sizes, sizes, strict=True)), layout)
+        if layout not in self.frames:
+            self._keep(layout)
+        for oldest in list(self.calls_at)[: 1 - MOST_PLANS]:
+            del self.calls_at[oldest]
+        found = CallPlan(layout, self._output_rows(sizes), self.frames[layout])
+        self.calls_at[sizes] = found
+        return found
+
+    def _keep(self, layout: ArenaLayout) -> None:
+        """Have frames of a layout, and let go of those of layouts that went for it."""
+        self.frames[layout] = []
+        for old in set(self.frames).difference(self.layouts.kept):
+            del self.frames[old]
+        for sizes, each in list(self.calls_at.items()):
+            if each.layout not in self.frames:
+                del self.calls_at[sizes]
+
+    def _output_rows(
+        self, sizes: tuple[int, ...]
+    ) -> list[tuple[int, int, np.dtype[Any], tuple[int, ...]]]:
+        dims = iter(self._output_sizes.values(sizes))
+        rows = []
+        for k, slot in self.outputs:
+            shape = tuple(islice(dims, len(slot.shape)))
+            dtype = slot.dtype.numpy
+            rows.append((k, dtype.itemsize * math.prod(shape), dtype, shape))
+        return rows
+
+    def plan_for(self, sizes: tuple[int, ...]) -> ArenaPlan:
+        """The arena as it is packed for just these sizes; calls may use one with room to spare."""
+        bindings = dict(zip(self.program.sizes, sizes, strict=True))
+        return plan_arena(self.requests, bindings, copies_of(self.program, bindings, self.threads))
+
+    def _verify(self, bindings: Mapping[Symbol, int], layout: ArenaLayout) -> None:
         """Check a plan and the accesses, for whoever asks for it (``MONOGRAPH_VERIFY``)."""
         if self._verifies is None:
             from monograph.program.verify import ProgramVerifier
@@ -347,41 +402,29 @@ class Native(LoadedProgram):
             plans = ProgramVerifier(self.program, self.requests)
             self._verifies = (plans, AccessVerifier(self.program))
         plans, accesses = self._verifies
-        plans.verify(bindings, found, copies)
+        plans.verify(bindings, layout.plan, layout.copies)
         accesses.verify(bindings)
 
-    def _new_frame(self, sizes: tuple[int, ...]) -> Frame:
+    def _new_frame(self, layout: ArenaLayout, sizes: tuple[int, ...]) -> Frame:
         program = self.program
         prepared = self.prepared()
-        bindings = dict(zip(program.sizes, sizes, strict=True))
-        layout = self.plan_for(sizes)
-        arena = self.pool.acquire(max(layout.peak, 1))
+        arena = self.pool.acquire(max(layout.plan.peak, 1))
         table = np.zeros(len(program.slots) + len(program.sizes) + 2, np.int64)
-        offsets = {
-            each.slot: offset for each, offset in zip(self.requests, layout.offsets, strict=True)
-        }
-        shapes: dict[int, tuple[int, ...]] = {}
         for k, slot in enumerate(program.slots):
-            shapes[k] = tuple(evaluate_dim(dim, bindings) for dim in slot.shape)
             if slot.kind is SlotKind.WEIGHT and slot.number in self.needed:
                 table[k] = self.weights[slot.number].ctypes.data
             elif slot.kind is SlotKind.PREPARED:
                 table[k] = prepared[k].ctypes.data
-            elif slot.kind is SlotKind.ARENA and k in offsets:
-                table[k] = arena.address + offsets[k]
-        for memory, copies in copies_of(program, bindings, self.threads).items():
+            elif slot.kind is SlotKind.ARENA and k in layout.offsets:
+                table[k] = arena.address + layout.offsets[k]
+        for memory, copies in layout.copies.items():
             words = copies.numbers() | copies.addresses(int(table[memory]))
             for k, word in words.items():
                 table[k] = word
-        table[len(program.slots) : -2] = sizes
         watch = interrupts.new_watch()
         table[-2] = interrupts.call_back_address() if program.fallbacks else 0
         table[-1] = watch.ctypes.data
         status = ctypes.c_int32(0)
-        outputs = [
-            (k, slot.dtype.numpy.itemsize * _count(shapes[k]), slot.dtype.numpy, shapes[k])
-            for k, slot in self.outputs
-        ]
         frame = Frame(
             table,
             memoryview(table.data),
@@ -390,11 +433,11 @@ class Native(LoadedProgram):
             status,
             ctypes.addressof(status),
             sizes,
-            shapes,
-            outputs,
+            slice(len(program.slots), len(program.slots) + len(program.sizes)),
             watch,
             weakref.ref(self),
         )
+        frame.resize(sizes)
         interrupts.receivers[frame.address] = frame
         return frame
 
@@ -425,15 +468,8 @@ def _fences(program: Code) -> Fences | None:
 def _view(frame: Frame, slot: int, value: Value, shape: tuple[int, ...]) -> Array:
     """The memory of a slot as an array."""
     dtype = value.dtype.numpy
-    nbytes = dtype.itemsize * _count(shape)
+    nbytes = dtype.itemsize * math.prod(shape)
     if nbytes == 0:
         return np.empty(shape, dtype)
     memory = (ctypes.c_char * nbytes).from_address(int(frame.table[slot]))
     return np.ndarray(shape, dtype, memoryview(memory))
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total

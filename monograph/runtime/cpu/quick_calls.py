@@ -248,7 +248,9 @@ def _is_simple(native: Native, sizes: tuple[int, ...]) -> bool:
 
     Memory with fences is made for each call by ``Native.run``.
     """
-    if native.fences is not None or native.calls or native.plan_for(sizes).peak > LARGEST_ARENA:
+    if native.fences is not None or native.calls:
+        return False
+    if native.call_plan(sizes).layout.plan.peak > LARGEST_ARENA:
         return False
     numbers = sorted(number for _, number in native.inputs)
     return numbers == list(range(len(native.graph.inputs)))

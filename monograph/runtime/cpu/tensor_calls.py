@@ -39,7 +39,7 @@ class TensorCalls:
 
     def __init__(self, native: Native, arguments: Arguments) -> None:
         self._run = native.run
-        self._known_sizes = arguments.known_sizes
+        self._find_sizes = arguments.find_sizes
         dtypes = [value.tensor.dtype for value in arguments.graph.inputs]
         self._is_left_out = not all(map(_is_taken, dtypes))
         self._may_be_conjugate = any(dtype.is_complex for dtype in dtypes)
@@ -74,7 +74,7 @@ class TensorCalls:
             if self._may_be_conjugate and tensor.is_conj():
                 return None
             addresses.append(tensor.data_ptr() or _NOWHERE.ctypes.data)
-        sizes = self._known_sizes(tensors)
+        sizes = self._find_sizes(tensors)
         if sizes is None:
             return None
         results: list[Any] = self._run(addresses, sizes)

@@ -27,9 +27,11 @@ from monograph.ops import (
     shape,
     slicing,
 )
+from monograph.program.layouts import MAX_LAYOUTS
 from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu import interrupts
 from monograph.runtime.cpu import native as executable_module
+from monograph.runtime.cpu.quick_calls import MOST_KNOWN
 from tests.ops.opaque import opaque
 from tests.runtime.together import on_threads
 
@@ -320,14 +322,14 @@ def test_only_the_latest_sizes_keep_their_memory() -> None:
     for n in range(1, 40):
         x = np.ones((n, 64), np.float32)
         np.testing.assert_allclose(run(x)[0], n * np.e, rtol=1e-5)
-    assert len(run.native.frames) <= executable_module.MOST_SIZES
+    assert len(run.native.frames) <= MAX_LAYOUTS
     gc.collect()
     frames = [
         each
         for each in interrupts.receivers.values()
         if isinstance(each, executable_module.Frame) and each.native() is run.native
     ]
-    assert len(frames) <= executable_module.MOST_SIZES
+    assert len(frames) <= MAX_LAYOUTS + MOST_KNOWN  # those that built-in functions have
 
 
 def test_it_says_in_a_line_what_it_is() -> None:
