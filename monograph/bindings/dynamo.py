@@ -35,9 +35,9 @@ from monograph.frontends.torch.program import (
 )
 from monograph.frontends.torch.result_views import split_results, view_results
 from monograph.frontends.torch.runner import TorchModel
-from monograph.runtime.cpu.quick_calls import cannot
-from monograph.runtime.cpu.thread_pool import torch_threads
-from monograph.targets.cpu.entry_point.python_call import LIST
+from monograph.program.return_forms import LIST
+from monograph.runtime.device import cannot
+from monograph.runtime.thread_count import torch_threads
 
 LEVELS = ("O0", "O1", "O2", "O3")
 MODES = {

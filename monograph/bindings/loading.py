@@ -19,8 +19,6 @@ from monograph.runtime.bundle import Bundle, Json
 from monograph.runtime.compile_report import CompileReport, read_report
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, Executable
 from monograph.runtime.convention import Convention, LoadedModule, read_convention
-from monograph.runtime.cpu.native import Native
-from monograph.runtime.cpu.thread_pool import check_threads
 from monograph.runtime.device import Loading, device_for
 from monograph.runtime.storage import (
     read_code,
@@ -31,6 +29,7 @@ from monograph.runtime.storage import (
     read_signature,
     read_structure,
 )
+from monograph.runtime.thread_count import check_threads
 
 if TYPE_CHECKING:
     from monograph.specialize.staged import Stage
@@ -120,10 +119,12 @@ def _executable(bundle: Bundle, threads: int | None) -> Executable:
     code = read_code(bundle)
     loading = Loading(threads, read_guards(bundle), read_prepared(bundle, code))
     native = device.load(code, signature, loading)
-    if bundle.manifest.get("variants") and isinstance(native, Native):
+    if bundle.manifest.get("variants") and native.takes_variants:
         from monograph.specialize.stored_variants import read_variants  # few files have any
 
-        native.variants = read_variants(bundle, native, threads, outputs)
+        native.variants = read_variants(
+            bundle, signature, code.sizes, device.load, threads, outputs
+        )
     made = Executable(signature, native, report, outputs=outputs)
     made.target = record
     return made

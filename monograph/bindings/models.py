@@ -30,7 +30,7 @@ from monograph.ir.graph import Graph
 from monograph.ir.tree import Structure, flatten
 from monograph.runtime.arguments import element_strides
 from monograph.runtime.compiled import CompiledFunction, CompiledModel, CompiledModule, Executable
-from monograph.runtime.cpu.thread_pool import torch_threads
+from monograph.runtime.thread_count import torch_threads
 
 if TYPE_CHECKING:
     from monograph.runtime.pretrained_calls import CompiledPretrained

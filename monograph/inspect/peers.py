@@ -22,7 +22,7 @@ from monograph.inspect.runtimes import RUNTIMES, Call
 from monograph.ir.interpret import interpret
 from monograph.ir.types import Array
 from monograph.runtime.compiled import Executable
-from monograph.runtime.cpu.thread_pool import thread_count
+from monograph.runtime.thread_count import thread_count
 
 PEERS = ("interpreter", "numpy", "torch", "inductor", *RUNTIMES)
 

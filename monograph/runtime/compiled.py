@@ -23,6 +23,7 @@ from monograph.ir.interpret import interpret
 from monograph.ir.tree import Structure, flatten, unflatten
 from monograph.ir.types import Array
 from monograph.program.code import Code
+from monograph.program.return_forms import LIST, ONE, TUPLE
 from monograph.runtime.addresses import address_of
 from monograph.runtime.arguments import Arguments
 from monograph.runtime.artifact import describe_target, write_artifact
@@ -32,12 +33,11 @@ from monograph.runtime.cpu.native import Native
 from monograph.runtime.cpu.quick_calls import (
     ArrayKind,
     SizedCalls,
-    cannot,
     quick_call,
     unless_limited,
 )
 from monograph.runtime.cpu.torch_ranges import torch_profiler
-from monograph.runtime.device import LoadedProgram
+from monograph.runtime.device import LoadedProgram, cannot
 from monograph.runtime.sizes import guards_of
 from monograph.runtime.storage import (
     BundleParts,
@@ -48,7 +48,6 @@ from monograph.runtime.storage import (
     write_structure,
 )
 from monograph.targets.base import TargetRecord
-from monograph.targets.cpu.entry_point.python_call import LIST, ONE, TUPLE
 from monograph.targets.names import host_record
 
 if TYPE_CHECKING:

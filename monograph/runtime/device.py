@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from monograph.dataclass import dataclass
 from monograph.entry_points import load_entry_point
@@ -44,6 +44,10 @@ class Loading:
     """Whether weights belong to the program, which releases those that no call reads."""
 
 
+def cannot(*_: Any) -> None:
+    """What stands for the quick call of a program that has none: it takes no arguments."""
+
+
 class LoadedProgram(ABC):
     """A program on a device, ready to be called."""
 
@@ -53,6 +57,8 @@ class LoadedProgram(ABC):
     """Whether no size is symbolic."""
     variants: Variants | None = None
     """Programs for sizes that came back; None where one program serves all sizes."""
+    takes_variants: ClassVar[bool] = False
+    """Whether it can have programs for sizes that come back."""
 
     @abstractmethod
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:

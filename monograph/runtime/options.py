@@ -12,9 +12,9 @@ from monograph.passes.manager import Pipeline, flat_passes
 from monograph.passes.pipeline import pipeline_for
 from monograph.program.records import require_type
 from monograph.runtime.bundle import Json
-from monograph.runtime.cpu.thread_pool import check_threads
 from monograph.runtime.device import runs_here
 from monograph.runtime.specialization import VariantLimit
+from monograph.runtime.thread_count import check_threads
 from monograph.switches import any_off
 from monograph.targets.base import Target, Tuning
 from monograph.targets.names import resolve_target

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from monograph.program.records import Json
     from monograph.runtime.compiled import Executable
-    from monograph.runtime.cpu.native import Native
+    from monograph.runtime.device import LoadedProgram
     from monograph.runtime.storage import BundleParts
 
 Sizes = tuple[int, ...]
@@ -29,7 +29,7 @@ class Variants(Protocol):
     def version(self) -> int:
         """Changes whenever another program serves some sizes."""
 
-    def find(self, sizes: Sizes) -> Native | None:
+    def find(self, sizes: Sizes) -> LoadedProgram | None:
         """The variant for these sizes, if it is there; this call counts as one of these sizes."""
 
     def ready(self, sizes: Sizes) -> Executable | None:

@@ -18,7 +18,6 @@ from monograph.ir.specialize import specialize
 from monograph.program.code import Code
 from monograph.runtime.compile_report import CompileReport
 from monograph.runtime.compiled import Executable
-from monograph.runtime.cpu.native import Native
 from monograph.runtime.device import LoadedProgram, Loading, device_for
 from monograph.runtime.options import Options
 from monograph.runtime.weight_ownership import Held, weights_of
@@ -44,7 +43,7 @@ def load_program(
     device = device_for(options.resolved_target.name)
     native = device.load(code, graph, Loading(options.threads, snapshot=True, lets_go=lets_go))
     native.prepared()
-    if options.variants and isinstance(native, Native) and not native.static:
+    if options.variants and native.takes_variants and not native.static:
         snapshot(graph.walk())
         make = _specializer(native, graph, options, compile_graph)
         limit = options.variant_limit
@@ -76,7 +75,7 @@ def _most_variants(options: Options) -> int:
 
 
 def _specializer(
-    native: Native, graph: Graph, options: Options, compile_graph: Compile
+    native: LoadedProgram, graph: Graph, options: Options, compile_graph: Compile
 ) -> Callable[[tuple[int, ...]], Executable]:
     """Compiles the graph for some sizes; it holds the symbolic program no longer than others do."""
     held, symbols = weakref.ref(native), native.program.sizes

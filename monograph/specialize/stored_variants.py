@@ -8,17 +8,19 @@ that it was saved with, and the program for all sizes at others.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.ir.specialize import specialize
 from monograph.ir.types import Array
+from monograph.program.code import Code
 from monograph.program.records import require_type, unreadable
 from monograph.runtime.bundle import Bundle, Json
-from monograph.runtime.cpu.native import Native
+from monograph.runtime.device import LoadedProgram, Loading
 from monograph.runtime.storage import BundleParts, Named, read_code, read_prepared, write_code
 from monograph.specialize.variants import Variants
 
@@ -72,7 +74,12 @@ def write_variants(variants: Variants, parts: BundleParts) -> list[Json]:
 
 
 def read_variants(
-    bundle: Bundle, native: Native, threads: int | None, outputs: Sequence[Named]
+    bundle: Bundle,
+    signature: Graph,
+    symbols: Sequence[Symbol],
+    load: Callable[[Code, Graph, Loading], LoadedProgram],
+    threads: int | None,
+    outputs: Sequence[Named],
 ) -> Variants | None:
     """The variants that were stored with a program; None if there are none."""
     stored = require_type(bundle.manifest.get("variants", []), list)
@@ -84,34 +91,26 @@ def read_variants(
     for number, each in enumerate(stored):
         given = require_type(each, dict)
         sizes = tuple(require_type(size, int) for size in require_type(given.get("sizes"), list))
-        same = _specialize(native, sizes)
-        found.add(sizes, _executable(bundle, number, same, given, threads, outputs))
+        same = _specialize(signature, symbols, sizes)
+        own, code = _stored(bundle, number)
+        loaded = load(code, same, Loading(threads, (), read_prepared(own, code)))
+        found.add(sizes, _executable(loaded, same, given, outputs))
     return found
 
 
-def _specialize(native: Native, sizes: tuple[int, ...]) -> Graph:
+def _specialize(signature: Graph, symbols: Sequence[Symbol], sizes: tuple[int, ...]) -> Graph:
     """The signature for these sizes."""
-    symbols = native.program.sizes
     fit = len(sizes) == len(symbols) and all(
         symbol.lower <= size and (symbol.upper is None or size <= symbol.upper)
         for symbol, size in zip(symbols, sizes, strict=False)
     )
     if not fit:
         raise unreadable(f"it has a variant for sizes that it cannot have: {list(sizes)}")
-    return specialize(native.graph, dict(zip(symbols, sizes, strict=True)))
+    return specialize(signature, dict(zip(symbols, sizes, strict=True)))
 
 
-def _executable(
-    bundle: Bundle,
-    number: int,
-    graph: Graph,
-    given: dict[str, Json],
-    threads: int | None,
-    outputs: Sequence[Named],
-) -> Executable:
-    from monograph.runtime.compile_report import read_report
-    from monograph.runtime.compiled import Executable
-
+def _stored(bundle: Bundle, number: int) -> tuple[Bundle, Code]:
+    """What is stored of a variant, and its code."""
     folder = _folder(number)
     blobs = {
         name.removeprefix(folder): blob
@@ -122,8 +121,16 @@ def _executable(
     code = read_code(own)
     if code.sizes:
         raise unreadable("a variant has sizes that are not known")
-    native = Native(code, graph, threads, (), prepared=read_prepared(own, code))
-    return Executable(graph, native, read_report(given.get("report")), outputs=outputs)
+    return own, code
+
+
+def _executable(
+    loaded: LoadedProgram, graph: Graph, given: dict[str, Json], outputs: Sequence[Named]
+) -> Executable:
+    from monograph.runtime.compile_report import read_report
+    from monograph.runtime.compiled import Executable
+
+    return Executable(graph, loaded, read_report(given.get("report")), outputs=outputs)
 
 
 def _folder(number: int) -> str:

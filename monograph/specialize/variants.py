@@ -37,7 +37,7 @@ from monograph.specialize.recent import Recent
 if TYPE_CHECKING:
     from monograph.program.records import Json
     from monograph.runtime.compiled import Executable
-    from monograph.runtime.cpu.native import Native
+    from monograph.runtime.device import LoadedProgram
     from monograph.runtime.storage import BundleParts
 
 CALLS_BEFORE = 2
@@ -124,7 +124,7 @@ class Variants:
         """How many are kept."""
         return self._variants.most
 
-    def find(self, sizes: Sizes) -> Native | None:
+    def find(self, sizes: Sizes) -> LoadedProgram | None:
         """The variant for these sizes, if it is there; this call counts as one of these sizes."""
         variant = self._variants.get(sizes)
         if variant is None:

@@ -28,7 +28,7 @@ from monograph.ir.graph import Value
 from monograph.ir.types import Array
 from monograph.program.arena import readable
 from monograph.runtime.compiled import Executable
-from monograph.runtime.cpu.thread_pool import thread_count
+from monograph.runtime.thread_count import thread_count
 
 TOKENS, WIDTH, HEADS, HIDDEN = 64, 128, 4, 512
 ROUNDS = 15

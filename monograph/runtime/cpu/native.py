@@ -42,7 +42,6 @@ from monograph.runtime.addresses import address_of
 from monograph.runtime.cpu import interrupts
 from monograph.runtime.cpu.fences import FencedCall, Fences
 from monograph.runtime.cpu.thread_pool import symbols as register_pool_symbols
-from monograph.runtime.cpu.thread_pool import thread_count
 from monograph.runtime.cpu.torch_ranges import KernelRanges, is_profiling
 from monograph.runtime.cpu.weight_packing import Packing, in_order
 from monograph.runtime.device import LoadedProgram
@@ -50,6 +49,7 @@ from monograph.runtime.locks import ForkedLock
 from monograph.runtime.output_memory import MAX_MALLOC_BYTES, OutputPool
 from monograph.runtime.sizes import Guard, SizeChecks, guards_of
 from monograph.runtime.specialization import Variants
+from monograph.runtime.thread_count import thread_count
 from monograph.runtime.weight_ownership import Held, read_by_calls, weights_of
 from monograph.targets.cpu.machine import Library
 from monograph.targets.cpu.parts import objects_in
@@ -115,6 +115,8 @@ class Native(LoadedProgram):
     ``verify=False`` is for programs that are not like others, whatever ``MONOGRAPH_VERIFY`` and
     ``MONOGRAPH_FENCES`` say: a kernel that is measured alone writes to memory that it is given.
     """
+
+    takes_variants = True
 
     def __init__(
         self,
@@ -223,6 +225,7 @@ class Native(LoadedProgram):
     def _run(self, addresses: Sequence[int], sizes: tuple[int, ...]) -> list[Array]:
         variant = None if self.variants is None else self.variants.find(sizes)
         if variant is not None:
+            assert isinstance(variant, Native), "variants are of the same kind"
             return variant.run(addresses, ())
         if self.fences is not None:
             return self._run_fenced(self.fences, addresses, sizes)

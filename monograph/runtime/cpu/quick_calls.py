@@ -23,17 +23,18 @@ from monograph.config import timeout_setting
 from monograph.deadline import has_deadline
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.types import Array, DType
+from monograph.program.return_forms import ONE
 from monograph.runtime.arguments import Arguments, Expected
 from monograph.runtime.cpu.array_layout import array_layout
 from monograph.runtime.cpu.native import Native
 from monograph.runtime.cpu.shared_code import compile_quickly, load_for_good, load_or_compile
+from monograph.runtime.device import cannot
 from monograph.runtime.locks import ForkedLock
 from monograph.runtime.output_memory import MAX_MALLOC_BYTES, OutputPool
 from monograph.targets.cpu.entry_point.python_call import (
     FUNCTIONS,
     INPUT_WORDS,
     MOST_AXES,
-    ONE,
     OUTPUT_WORDS,
     TensorLayout,
     call_module,
@@ -50,10 +51,6 @@ MOST_RECENT = 8
 _FASTCALL = 0x80
 """Python's name for functions that take an array of arguments and their number."""
 _PYTHON_FUNCTIONS = FUNCTIONS[: FUNCTIONS.index("empty")]
-
-
-def cannot(*_: Any) -> None:
-    """What stands for the built-in function of a program that has none."""
 
 
 class _Method(ctypes.Structure):

@@ -1,8 +1,8 @@
 """The threads that programs run on: one pool a process, compiled and created on first use.
 
 The pool itself is native code (:mod:`monograph.targets.cpu.threads`). This module compiles it,
-makes its functions known to programs that are linked later, decides how many threads there may be,
-and sees to it that nothing is left hanging when the process forks or ends.
+makes its functions known to programs that are linked later, and sees to it that nothing is left
+hanging when the process forks or ends.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import threading
 
 import llvmlite.binding as llvm
 
-from monograph.config import MOST_THREADS, Config, processor_count
+from monograph.config import MOST_THREADS, processor_count
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.runtime.cpu.shared_code import compile_quickly, load_for_good, load_or_compile
+from monograph.runtime.thread_count import thread_count
 from monograph.targets.cpu.threads.pool import (
     CONFIGURE,
     PARALLEL_FOR,
@@ -41,34 +42,6 @@ _CONFIGURE_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
 _START_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _STOP_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32)
 _RESET_TYPE = ctypes.CFUNCTYPE(None)
-
-
-def thread_count() -> int:
-    """How many threads a program uses unless it is told otherwise: ``MONOGRAPH_THREADS``."""
-    return Config.from_environment().threads
-
-
-def torch_threads(threads: int | None) -> int | None:
-    """How many threads a model from torch uses: as many as torch, unless it is told otherwise.
-
-    ``threads`` is what whoever compiles it says, and ``MONOGRAPH_THREADS`` comes before torch too.
-    """
-    if threads is not None or os.environ.get("MONOGRAPH_THREADS", "").strip():
-        return threads
-    import torch
-
-    return min(torch.get_num_threads(), processor_count())
-
-
-def check_threads(threads: object) -> None:
-    """Refuse what is no number of threads; None is as many as ``thread_count`` says."""
-    if threads is None or (type(threads) is int and 1 <= threads <= MOST_THREADS):
-        return
-    raise InputError(
-        "threads is not a number of threads",
-        expected=f"a whole number from 1 to {MOST_THREADS}, or None",
-        found=repr(threads),
-    )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.config import Config
 from monograph.errors import MonographError
+from monograph.program.return_forms import LIST, ONE, TUPLE
 from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu.quick_calls import (
     MOST_KNOWN,
@@ -23,7 +24,6 @@ from monograph.runtime.cpu.quick_calls import (
     SizedCalls,
     cannot,
 )
-from monograph.targets.cpu.entry_point.python_call import LIST, ONE, TUPLE
 from tests.runtime.together import on_threads
 
 pytestmark = pytest.mark.skipif(

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from monograph.errors import InputError
-from monograph.runtime.cpu.thread_pool import pool, symbols, thread_count, torch_threads
+from monograph.runtime.cpu.thread_pool import pool, symbols
+from monograph.runtime.thread_count import thread_count, torch_threads
 from monograph.targets.cpu.threads.pool import PARALLEL_FOR
 from tests.targets.cpu.bodies import covers_once, repeat
 

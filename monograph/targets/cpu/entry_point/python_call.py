@@ -24,6 +24,7 @@ from __future__ import annotations
 from string import Template
 
 from monograph.dataclass import dataclass
+from monograph.program.return_forms import ONE, TUPLE
 
 MOST_AXES = 5
 """Sizes up to this number stand inside a tensor; those of more axes stand elsewhere."""
@@ -32,7 +33,6 @@ INPUT_WORDS = 6 + 2 * MOST_AXES
 OUTPUT_WORDS = 7
 """Slot, dtype, number of axes, sizes (an address, or a tuple), address of strides, the object, and
 what is called instead to make it, or 0."""
-ONE, TUPLE, LIST = range(3)
 FUNCTIONS = (
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
