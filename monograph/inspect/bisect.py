@@ -76,6 +76,8 @@ class Bisection:
     """What the repro reads from a file beside it; empty for most."""
     tried: int
     seconds: float
+    searched: str = ""
+    """Where a fault was looked for, and on which inputs, if there is none."""
 
     @property
     def is_found(self) -> bool:
@@ -141,6 +143,7 @@ class _Search:
         """Look at every sample: the graph itself, each pass, the program, the cache."""
         announce("compiling")
         compilation = record_stages(lambda: compile_graph(self.subject.graph, self.options))
+        run_on: list[str] = []
         for sample in samples:
             announce(f"sample {sample.name}")
             case = Case(self.subject.graph, sample.arrays)
@@ -148,20 +151,24 @@ class _Search:
             found = None
             if refusal is not None:
                 found = self._as_given(case, sample, refusal)
-            elif self._is_wrong(compilation, case):
-                found = self._in_passes(compilation, sample) or self._behind_passes(
-                    compilation, case, sample
-                )
+            else:
+                run_on.append(sample.name)
+                if self._is_wrong(compilation, case):
+                    found = self._in_passes(compilation, sample) or self._behind_passes(
+                        compilation, case, sample
+                    )
             if found is not None:
                 return found
         found = self._in_cache(samples, compilation.changing_specials)
-        return found if found is not None else self._nothing()
+        return found or self._nothing("the passes, the kernels and the disk cache", run_on)
 
     def gradient(self, samples: Sequence[Sample]) -> Bisection:
         """Look for an op whose gradient is not its slope."""
+        run_on: list[str] = []
         for sample in samples:
             if sample.name.startswith(("specials", "zeros", "equal", "ends")):
                 continue  # kinks, where there is no slope
+            run_on.append(sample.name)
             case = Case(self.subject.graph, sample.arrays)
             symptom = check_gradient(case)
             if symptom is None:
@@ -170,7 +177,7 @@ class _Search:
             ops = " and ".join(dict.fromkeys(node.op.name for node in _computing(small.graph)))
             step = f"the gradient of {ops}"
             return self._make("gradient", step, _nodes_text(small.graph), small, sample, tried)
-        return self._nothing()
+        return self._nothing("the gradients alone", run_on)
 
     # What is at fault -----------------------------------------------------------------------------
 
@@ -322,11 +329,13 @@ class _Search:
             return check_pass(each, case) or ""
         return check_program(options, case) or "wrong when it comes from the cache"
 
-    def _nothing(self) -> Bisection:
+    def _nothing(self, where: str, samples: Sequence[str]) -> Bisection:
         seconds = time.perf_counter() - self.started
         nodes = len(self.subject.graph)
         name = self.subject.name
-        return Bisection(name, None, "", "", (), "", "", nodes, nodes, "", {}, 0, seconds)
+        count = "1 sample" if len(samples) == 1 else f"{len(samples)} samples"
+        searched = f"{where}, on {count}" + (f": {', '.join(samples)}" if samples else "")
+        return Bisection(name, None, "", "", (), "", "", nodes, nodes, "", {}, 0, seconds, searched)
 
 
 def _refusal_of(case: Case) -> MonographError | None:

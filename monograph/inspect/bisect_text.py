@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def bisection_text(found: Bisection) -> str:
     """The page."""
     if not found.is_found:
-        lines = [found.model, *row("verdict", "nothing is wrong: no pass, no kernel, no gradient")]
-        return "\n".join([*lines, *row("searched", f"{found.seconds:.1f} s")])
+        lines = [found.model, *row("verdict", "no fault was found")]
+        return "\n".join([*lines, *row("searched", f"{found.searched}; {found.seconds:.1f} s")])
     lines = [found.model, *row("at fault", found.step), *row("rewrite", found.rewrite)]
     lines += row("symptom", f"{found.symptom} (inputs: {found.sample})")
     if found.cured_by:
