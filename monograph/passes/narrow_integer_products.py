@@ -27,14 +27,16 @@ from monograph.ops.conv import Conv, IntegerConv
 from monograph.ops.data import Constant, Weight
 from monograph.ops.elementwise import Add, Cast, Subtract
 from monograph.ops.linalg import DotGeneral
+from monograph.ops.slicing import Pad
 from monograph.passes.base import RewritePass
 from monograph.rewrite.constants import splat
 from monograph.rewrite.rule import Rule, rewrite
 
 BYTES: tuple[DType, ...] = (u8, i8)
 FLOATS = "exact: sums of integers, in whatever order"
-FEWEST_CHANNELS = 4
-"""Channels of a group from which its bytes are worth multiplying several at a time."""
+CHANNELS_PER_WORD = 4
+"""Bytes that are multiplied at a time: an image with fewer channels, or with some left over, gets
+more, which meet weights of 0."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +100,17 @@ def narrow_conv(node: Node) -> Value | None:
     if image is None or taps is None:
         return None
     is_depthwise = taps.shape[1] == 1 and op.groups == taps.shape[0] > 1
-    if not is_depthwise and taps.shape[1] % FEWEST_CHANNELS:
+    missing = 0 if is_depthwise else -taps.shape[1] % CHANNELS_PER_WORD
+    if missing and op.groups != 1:
         return None
     known, padding = _to_signed_weights(taps), image.padding()
     if known is None or padding is None or (known.moved and op.groups != 1):
         return None
-    stored = node.graph.add_weight(f"{_label(weight)}.bytes", ArrayData(known.stored))
+    spatial = [(0, 0)] * len(op.stride)
+    filled = np.pad(known.stored, [(0, 0), (0, missing), *spatial])
+    stored = node.graph.add_weight(f"{_label(weight)}.bytes", ArrayData(filled))
     narrow = IntegerConv(op.stride, op.padding, op.dilation, op.groups)
-    total = apply(narrow, image.stored, stored, padding)
+    total = apply(narrow, _pad_channels(image.stored, missing), stored, padding)
     sums = known.stored.reshape(len(taps), -1).sum(1, dtype=np.int32)
     column = (len(taps), *(1,) * (taps.ndim - 2))
     total = _correct_sums(total, image.zero_point, sums.reshape(column))
@@ -145,6 +150,14 @@ def narrow_dot(node: Node) -> Value | None:
         rows = shape_ops.reshape(seen, (*seen.shape, *(1,) * sums.ndim))
         total = elementwise.add(total, elementwise.multiply(rows, known.moved))
     return total
+
+
+def _pad_channels(image: Value, more: int) -> Value:
+    """An image with more channels, whatever is in them."""
+    if not more:
+        return image
+    high = (0, more, *(0,) * (image.rank - 2))
+    return apply(Pad((0,) * image.rank, high), image)
 
 
 def _correct_sums(total: Value, zero_point: Value | None, sums: Array) -> Value:

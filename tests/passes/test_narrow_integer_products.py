@@ -59,6 +59,25 @@ def test_a_convolution_of_bytes_has_the_same_sums(name: str) -> None:
     assert np.array_equal(interpret(graph, inputs)[0], expected[0])
 
 
+@pytest.mark.parametrize("channels", [1, 3, 5])
+@pytest.mark.parametrize("kind, moved", [("int8", 0), ("uint8", 127)])
+def test_channels_that_fill_no_word_are_multiplied_too(
+    channels: int, kind: str, moved: int
+) -> None:
+    weight = draw((9, channels, 3, 3), kind)
+
+    def model(x: Value) -> Value:
+        image = F.cast(F.quantize(x, 0.25, 99, "u8"), "i32") - 99
+        return F.conv(image, F.cast(weight, "i32") - moved, stride=2, padding=1)
+
+    graph = trace(model, f"f32[2, {channels}, 9, 37]")
+    image = np.random.default_rng(0).normal(size=(2, channels, 9, 37)).astype("f4") * 16
+    (expected,) = interpret(graph, [image])
+    assert np.array_equal(monograph.compile(graph)(image)[0], expected)
+    assert NarrowIntegerProducts().run(graph).changed
+    assert np.array_equal(interpret(graph, [image])[0], expected)
+
+
 @pytest.mark.parametrize("depth", [32, 30])
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 def test_a_product_of_bytes_has_the_same_sums(kind: str, depth: int) -> None:

@@ -2,8 +2,9 @@
 
 The lanes of a strided write go to places far apart, one by one. But where neighbours are written
 too, they can change places in registers first: two writes at ``2i`` and ``2i + 1`` (the parts of
-complex numbers) are one contiguous store of twice as many lanes, and n writes at ``p, p + 1, …``,
-each strided over the n lanes, are a square whose rows are contiguous once it is turned.
+complex numbers), or four at ``4i`` to ``4i + 3`` (the channels of a pixel), are one contiguous
+store of two or four times as many lanes, and n writes at ``p, p + 1, …``, each strided over the n
+lanes, are a square whose rows are contiguous once it is turned.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from monograph.kernel.loops import Let, Prefetch, Statement, Write
 from monograph.targets.cpu.llvm.assembly import Builder, Lanes, transpose_square
 
 PAIR_ELEMENTS = 2
+INTERLEAVED_STEPS = (2, 4)
+"""Distances from lane to lane at which as many writes are interleaved."""
 
 
 @dataclass
@@ -38,8 +41,13 @@ class Join:
         """(how far from the first lane's first place, what is stored there)."""
         values = [self.values[id(write)] for write in self.writes]
         self.values.clear()
-        if len(values) == PAIR_ELEMENTS == self.step:
-            yield 0, _interleave(b, *values)
+        if len(values) == self.step in INTERLEAVED_STEPS:
+            while len(values) > 1:
+                half = len(values) // 2
+                values = [
+                    _interleave(b, *pair) for pair in zip(values[:half], values[half:], strict=True)
+                ]
+            yield 0, values[0]
             return
         for lane, row in enumerate(transpose_square(b, values)):
             yield lane * self.step, row
@@ -69,7 +77,7 @@ def join_writes(body: Sequence[Statement], symbol: Symbol, width: int) -> dict[i
     read = {each.buffer.name for each in walk(values) if isinstance(each, Load)}
     found: dict[int, Join] = {}
     for step, run in _runs([each for each in writes if each.buffer.name not in read], symbol):
-        size = PAIR_ELEMENTS if step == PAIR_ELEMENTS else width
+        size = step if step in INTERLEAVED_STEPS else width
         if size & (size - 1):
             continue
         for first in range(0, len(run) - size + 1, size):

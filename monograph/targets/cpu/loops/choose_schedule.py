@@ -30,6 +30,8 @@ MAX_ELEMENTS_PER_SUM = 2048
 """Elements that a running sum takes at most, whatever the vectors: its error grows with them."""
 MIN_VECTOR_ELEMENTS = 4
 """Elements under which an axis is no vector's, if another one would do."""
+PIXEL_CHANNELS = 4
+"""Channels that are computed side by side and stored together."""
 MIN_SHARED_INSTRUCTIONS = 4
 """Instructions that rows have in common from which on several are worth visiting at once."""
 SOFTMAX_BLOCK_ELEMENTS = 2048
@@ -57,6 +59,9 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     if not symbols:
         return Schedule((), 0, 0)
     extents = {axis.symbol: axis.extent for axis in kernel.axes}
+    along_pixels = _schedule_pixels(kernel, machine, extents)
+    if along_pixels is not None:
+        return along_pixels
     vector = _vector_axis(kernel, symbols, extents)
     order = (*(s for s in symbols if s is not vector), vector)
     width = _width(kernel, machine, extents[vector], {vector})
@@ -102,6 +107,44 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
         else 0,
         streaming=_streaming(kernel, machine),
         grain=max(1, machine.costs.task_instructions // max(per_iteration, 1)),
+    )
+
+
+def _schedule_pixels(
+    kernel: Kernel, machine: Machine, extents: dict[Symbol, Dim]
+) -> Schedule | None:
+    """Vectors along the pixels of an image, where its channels are read apart and stored together.
+
+    The few channels of each pixel are computed side by side, and one store interleaves them.
+    """
+    places = [store.position[0] for store in kernel.stores]
+    steps = [
+        {s: coefficient(place.dim, s) for s in extents} if isinstance(place, Index) else {}
+        for place in places
+    ]
+
+    def is_everywhere(symbol: Symbol, step: int) -> bool:
+        return all(each.get(symbol) == step for each in steps)
+
+    few = (s for s, n in extents.items() if n == PIXEL_CHANNELS and is_everywhere(s, 1))
+    channel = next(few, None)
+    vector = next((s for s in extents if is_everywhere(s, PIXEL_CHANNELS)), None)
+    if channel is None or vector is None or likely(extents[vector]) < MIN_VECTOR_ELEMENTS:
+        return None
+    read = [_score(load.operands[0], vector) for load in _without_tables(kernel.loads())]
+    if min(read, default=0) < 0 or max(read, default=0) == 0:
+        return None
+    order = (*(s for s in extents if s not in (channel, vector)), channel, vector)
+    lanes = _lanes(kernel, machine, {vector})
+    per_row = PIXEL_CHANNELS * work_of(kernel) * likely(extents[vector]) // lanes
+    return Schedule(
+        order,
+        rows=len(order) - 1,
+        parallel=len(order) - 2,
+        vector=(vector,),
+        width=lanes,
+        jam=((channel, PIXEL_CHANNELS),),
+        grain=max(1, machine.costs.task_instructions // max(per_row, 1)),
     )
 
 

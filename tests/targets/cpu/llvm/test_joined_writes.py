@@ -27,6 +27,15 @@ def test_the_parts_of_complex_numbers_are_one_store() -> None:
     assert join.step == 2
 
 
+def test_the_channels_of_a_pixel_are_one_store() -> None:
+    body = tuple(write(4 * AT + k) for k in (2, 0, 3, 1))
+    joins = join_writes(body, AT, 16)
+    assert {id(each) for each in body} == joins.keys()
+    (join,) = {id(each): each for each in joins.values()}.values()
+    assert join.step == 4
+    assert join.writes == (body[1], body[3], body[0], body[2])
+
+
 def test_a_square_is_turned() -> None:
     body = tuple(write(64 * AT + k) for k in range(16))
     joins = join_writes(body, AT, 8)

@@ -84,6 +84,13 @@ def test_a_transpose_is_visited_in_squares() -> None:
     assert found.block is not None and found.block[1] == 2
 
 
+def test_few_channels_of_pixels_are_computed_side_by_side() -> None:
+    pixels = schedule(lambda x: F.transpose(x, (1, 2, 0)), "f32[4, 40, 50]")
+    ((channel, copies),) = pixels.jam
+    assert (channel.name, copies) == ("_i2", 4)
+    assert pixels.vector[0].name == "_i1"
+
+
 def test_the_last_square_of_a_ragged_axis_is_not_alone_in_its_block() -> None:
     for size in (9, 14, 17, 49, 196, 999):
         found = schedule(lambda x: F.transpose(x, (1, 0)), f"f32[64, {size}]")
