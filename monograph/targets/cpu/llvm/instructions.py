@@ -497,7 +497,7 @@ def _to_small_integer(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lane
     """
     wide = x if dtype.bits >= 32 else b.convert("fpext", x, "float")
     low, high = _limits(result)
-    words = b.convert("fptosi", _held(b, wide, low, high), "i32")
+    words = b.convert("fptosi", _clamp(b, wide, low, high), "i32")
     return b.convert("trunc", _zero_if_nan(b, wide, words, low), element_type(result))
 
 
@@ -508,7 +508,7 @@ def _limits(dtype: DType) -> tuple[int, int]:
     return 0, (1 << dtype.bits) - 1
 
 
-def _held(b: Builder, x: Lanes, low: int, high: int) -> Lanes:
+def _clamp(b: Builder, x: Lanes, low: int, high: int) -> Lanes:
     """A float within bounds; NaN becomes the lower one."""
     for bound, keeps in ((low, "ogt"), (high, "olt")):
         limit = _like(float(bound), x)
@@ -523,7 +523,7 @@ def _zero_if_nan(b: Builder, x: Lanes, words: Lanes, low: int) -> Lanes:
     return b.select(b.compare("fcmp ord", x, x), words, _like(0, words))
 
 
-def rounded_whole(expr: Expr) -> tuple[Expr, int] | None:
+def match_rounding(expr: Expr) -> tuple[Expr, int] | None:
     """What ``cast(round(x))`` or ``cast(round(x) + z)`` to a small integer is of: x, and z."""
     is_small = expr.dtype.is_integer and 8 <= expr.dtype.bits <= 16
     if not isinstance(expr, Apply) or expr.function != "cast" or not is_small:
@@ -548,7 +548,7 @@ def round_to_whole(b: Builder, x: Lanes, added: int, dtype: DType) -> Lanes:
     Both orders agree, since the bounds are whole numbers.
     """
     low, high = _limits(dtype)
-    words = b.intrinsic("lrint", _held(b, x, low - added, high - added), element="i32")
+    words = b.intrinsic("lrint", _clamp(b, x, low - added, high - added), element="i32")
     if added:
         words = b.binary("add", words, _like(added, words))
     return b.convert("trunc", _zero_if_nan(b, x, words, low), element_type(dtype))

@@ -175,7 +175,7 @@ class ValueEmitter(MemoryEmitter):
             narrow_position = self.narrow_position(expr.operands[0])
             if narrow_position is not None:
                 return instructions.cast(self.here, narrow_position, i32, expr.dtype)
-        whole = instructions.rounded_whole(expr)
+        whole = instructions.match_rounding(expr)
         if whole is not None:
             x, added = whole
             return instructions.round_to_whole(self.here, self.value(x), added, expr.dtype)
