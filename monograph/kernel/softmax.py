@@ -7,6 +7,8 @@
                                               0 for what a mask of -inf leaves out
 
 Both hold for whatever is made of such a sum by arithmetic: softmax, its logarithm, cross entropy.
+So they do where the maximum and the sum are replaced by a number if they are less, as where zeros
+stand for a row of nothing but -inf.
 """
 
 from __future__ import annotations
@@ -50,15 +52,29 @@ def is_decay(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.function in DECAYS
 
 
-def is_sum_of_decays(expr: Expr) -> bool:
-    """Whether it is the sum of ``decay(x - max(x))``, of which one term is 1 (or it is NaN)."""
+def is_sum_of_decays(expr: Expr, *, has_one: bool = True) -> bool:
+    """Whether it is the sum of ``decay(x - max(x))``, of which one term is 1 (or it is NaN).
+
+    If it need not have one, something larger than the maximum may be subtracted.
+    """
     if not isinstance(expr, Reduce) or expr.kind != "sum":
         return False
     term = expr.body
     if not isinstance(term, Apply) or not is_decay(term):
         return False
     largest = _largest(term)
-    return largest is not None and largest.axes == expr.axes
+    if largest is None or largest.axes != expr.axes:
+        return False
+    return not has_one or term.operands[0].operands[1] is largest
+
+
+def without_lower_bound(expr: Expr) -> Expr:
+    """x, if it is ``where(x < number, number, x)``; NaN is not less than anything."""
+    if not isinstance(expr, Apply) or expr.function != "where":
+        return expr
+    condition, bound, x = expr.operands
+    is_bounded = isinstance(condition, Apply) and condition.function == "less"
+    return x if is_bounded and condition.operands == (x, bound) else expr
 
 
 def _largest(decay: Apply) -> Reduce | None:
@@ -66,7 +82,7 @@ def _largest(decay: Apply) -> Reduce | None:
     (difference,) = decay.operands
     if not isinstance(difference, Apply) or difference.function != "subtract":
         return None
-    largest = difference.operands[1]
+    largest = without_lower_bound(difference.operands[1])
     is_largest = isinstance(largest, Reduce) and largest.kind in ("max", LARGEST_NUMBER)
     return largest if is_largest and isinstance(largest, Reduce) else None
 
@@ -109,9 +125,10 @@ def _replace_reductions(kernel: Kernel, replaced: dict[Expr, Expr]) -> Kernel:
 
 def _without_care_for_nan(kernel: Kernel) -> Kernel:
     """Maxima whose NaN shows in every result by way of the sum of the decays."""
-    sums = [x for x in kernel.expressions() if isinstance(x, Reduce) and is_sum_of_decays(x)]
+    sums = [x for x in kernel.expressions() if is_sum_of_decays(x, has_one=False)]
     replaced: dict[Expr, Expr] = {}
     for each in sums:
+        assert isinstance(each, Reduce)
         assert isinstance(each.body, Apply)
         largest = _largest(each.body)
         if largest is None or not _starts_before(each.axes):
@@ -144,6 +161,7 @@ def _shows(value: Expr, cause: Expr, largest: Expr) -> bool:
 
 def _is_nan_with(value: Expr, cause: Expr) -> bool:
     """Whether a value is NaN whenever ``cause`` is."""
+    value = without_lower_bound(value)
     if value is cause:
         return True
     if isinstance(value, Reduce):

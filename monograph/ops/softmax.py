@@ -105,10 +105,9 @@ class Softmax(AlongAxis):
             exponentials = math_ops.exp(exact - largest)
             total = reduce.sum(exponentials, self.axis, keepdims=True)
         else:
-            blind = elementwise.equal(largest, -np.inf)
-            exponentials = math_ops.exp(exact - elementwise.where(blind, 0.0, largest))
-            total = reduce.sum(exponentials, self.axis, keepdims=True)
-            total = elementwise.where(blind, 1.0, total)
+            lowest = float(elementwise.float_facts(exact.dtype).min)
+            exponentials = math_ops.exp(exact - _at_least(largest, lowest))
+            total = _at_least(reduce.sum(exponentials, self.axis, keepdims=True), 1.0)
         return cast_to(exponentials / total, x.dtype)
 
     def vjp(self, node: Node, grad: Value) -> Gradients:
@@ -167,6 +166,11 @@ def log_softmax(x: Operand, axis: int = -1) -> Value:
     """log(softmax(x)) along ``axis``, accurate where softmax is tiny."""
     value = reduce.as_float(x)
     return apply(LogSoftmax(normalize_axis("log_softmax", axis, value.rank)), value)
+
+
+def _at_least(x: Value, bound: float) -> Value:
+    """x or, where it is less, a number: one instruction that lets NaN through."""
+    return elementwise.where(elementwise.less(x, bound), bound, x)
 
 
 def require_fully_masked(op: str, fully_masked: str) -> None:

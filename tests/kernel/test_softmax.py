@@ -29,9 +29,15 @@ def maxima(kernel: Kernel) -> set[str]:
     return kinds - {"sum"}
 
 
+def softmax_or_zeros(x: Any, axis: int) -> Any:
+    """A softmax that gives zeros for a row of -inf."""
+    return F.softmax(x, axis, "zeros")
+
+
+@pytest.mark.parametrize("function", (F.softmax, softmax_or_zeros))
 @pytest.mark.parametrize("axis", (0, 1))
-def test_a_softmax_is_made_of_decays(axis: int) -> None:
-    kernel = with_decays(flat(lambda x: F.softmax(x, axis), LOGITS))
+def test_a_softmax_is_made_of_decays(axis: int, function: Callable[..., Any]) -> None:
+    kernel = with_decays(flat(lambda x: function(x, axis), LOGITS))
     assert "decay" in functions(kernel)
     assert "exp" not in functions(kernel)
     assert maxima(kernel) == {LARGEST_NUMBER}
@@ -67,7 +73,7 @@ def spoilt(value: float, places: slice) -> np.ndarray[Any, Any]:
     return x
 
 
-@pytest.mark.parametrize("function", (F.softmax, F.log_softmax))
+@pytest.mark.parametrize("function", (F.softmax, F.log_softmax, softmax_or_zeros))
 @pytest.mark.parametrize(
     "x",
     (
@@ -88,3 +94,21 @@ def test_special_values_are_the_interpreters(
     found = monograph.compile(lambda x: function(x, 1), x, strict=True)(x)
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
     np.testing.assert_array_equal(found == 0, expected == 0)
+
+
+@pytest.mark.parametrize("bound", (1.0, 1e-38))
+def test_what_is_less_than_a_maximum_by_much_has_no_reciprocal(bound: float) -> None:
+    """Sums of what is left of it may be 0 or subnormal: 0 / 1e-40 is 0, 0 * (1 / 1e-40) is NaN."""
+
+    def program(x: Any) -> Any:
+        largest = F.max(x, axis=1, keepdims=True)
+        weights = F.exp(x - F.where(largest < 5.0, 5.0, largest))
+        total = F.sum(weights, axis=1, keepdims=True)
+        return weights / F.where(total < bound, bound, total), weights / total
+
+    x = np.full((3, 40), -82.0, np.float32)
+    x[:, 1::2] = -np.inf
+    (bounded, plain) = monograph.compile(program, x, strict=True)(x)
+    (known, exact) = monograph.interpret(monograph.trace(program, x), [x])
+    np.testing.assert_allclose(bounded, known, rtol=1e-5)
+    np.testing.assert_array_equal(plain == 0, exact == 0)

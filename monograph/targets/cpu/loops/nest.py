@@ -119,8 +119,9 @@ class _NestBuilder:
         kept = self.cache_rows(visits) if self.schedule.cache_row else []
         if self.schedule.cache_row:
             sums = {known[x] for x in known if is_sum_of_decays(x)}
+            small = {known[x] for x in known if is_sum_of_decays(x, has_one=False)}
             for visit in visits:
-                multiply_by_reciprocals(visit, sums)
+                multiply_by_reciprocals(visit, sums, small)
         if self.schedule.pipelined_rows and bound and not here and can_pipeline(visits, kept):
             return self.pipeline_rows(visits, kept)
         statements: list[Statement] = []

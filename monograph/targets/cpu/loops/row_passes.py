@@ -8,9 +8,10 @@ from dataclasses import field
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, shape_product
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Apply, Axis, Expr, Index, Load, Reduce, Variable
+from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal, Load, Reduce, Variable
 from monograph.kernel.loops import Write
 from monograph.kernel.scalar import cost
+from monograph.kernel.softmax import without_lower_bound
 
 
 @dataclass
@@ -74,11 +75,14 @@ def worth_keeping(first: Visit, later: Sequence[tuple[Visit, Mapping[Symbol, Dim
     return chosen
 
 
-def multiply_by_reciprocals(visit: Visit, sums: Collection[Expr]) -> None:
+def multiply_by_reciprocals(
+    visit: Visit, sums: Collection[Expr], small: Collection[Expr] = ()
+) -> None:
     """Divide once a row instead of once an element, where the divisor is the same for all.
 
     Only by what has a reciprocal that is neither subnormal nor infinite (a softmax's sum, a square
-    root): ``0 / 1e-40`` is 0, but ``0 * (1 / 1e-40)`` is NaN.
+    root): ``0 / 1e-40`` is 0, but ``0 * (1 / 1e-40)`` is NaN. Sums that may be ``small`` have one
+    where 1 stands for those that are less.
     """
     own = {axis.symbol for axis in visit.axes}
     replaced: dict[Expr, Expr] = {}
@@ -89,13 +93,22 @@ def multiply_by_reciprocals(visit: Visit, sums: Collection[Expr]) -> None:
         if own & divisor.symbols or not own & numerator.symbols:
             continue
         is_root = isinstance(divisor, Apply) and divisor.function == "sqrt"
-        if not is_root and divisor not in sums:
+        if not is_root and divisor not in sums and not _is_at_least_one(divisor, small):
             continue
         one = e.literal(1.0, expr.dtype)
         inverse = e.apply("divide", one, divisor)
         replaced[expr] = e.apply("multiply", e.replace(numerator, replaced), inverse)
     if replaced:
         visit.rewrite(replaced)
+
+
+def _is_at_least_one(divisor: Expr, sums: Collection[Expr]) -> bool:
+    """Whether it is one of some sums, and 1 or more where that is less."""
+    total = without_lower_bound(divisor)
+    if total is divisor or total not in sums:
+        return False
+    bound = divisor.operands[1]
+    return isinstance(bound, Literal) and float(bound.value) >= 1.0
 
 
 def _work(parts: Iterable[Expr]) -> int:
