@@ -101,6 +101,8 @@ def unreadable(source: str | None, cause: MonographError) -> OnnxRuntimeError:
     text = str(cause)
     if source is not None and not Path(source).exists():
         return NoSuchFile(f"{where}Load model {source} failed. File doesn't exist")
+    if "external data of tensor" in cause.message:
+        return Fail(f"{where}{text}")
     if "not an ONNX model" in cause.message or "ordinary file" in (cause.expected or ""):
         return InvalidProtobuf(f"{where}Protobuf parsing failed.\n{text}")
     if "holds no graph" in cause.message:

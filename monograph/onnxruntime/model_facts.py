@@ -72,6 +72,10 @@ def node_arg(value: ValueInfoProto) -> NodeArg:
     )
 
 
+NO_VERSION = 2**63 - 1
+"""What stands for the version of a model that has none."""
+
+
 def metadata(model: ModelProto) -> ModelMetadata:
     """What a model says of itself."""
     return ModelMetadata(
@@ -80,7 +84,7 @@ def metadata(model: ModelProto) -> ModelMetadata:
         model.domain,
         model.doc_string,
         model.graph.doc_string,
-        model.model_version,
+        model.model_version if model.HasField("model_version") else NO_VERSION,
         {each.key: each.value for each in model.metadata_props},
     )
 

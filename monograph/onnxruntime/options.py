@@ -18,6 +18,7 @@ from monograph.onnxruntime.assignment import RECORD
 if TYPE_CHECKING:
     from monograph.onnxruntime.values import OrtValue
 
+WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 EXTERNAL_FILE = "session.optimized_model_external_initializers_file_name"
 EXTERNAL_SIZE = "session.optimized_model_external_initializers_min_size_in_bytes"
 
@@ -166,9 +167,8 @@ class SessionOptions(_Options):
         ]
         if global_threads() is not None and "use_per_session_threads" in changed:
             changed.remove("use_per_session_threads")
-        return changed + [
-            name for name in self.entries if name not in (EXTERNAL_FILE, EXTERNAL_SIZE, RECORD)
-        ]
+        known = (EXTERNAL_FILE, EXTERNAL_SIZE, RECORD, WEIGHTS_FOLDER)
+        return changed + [name for name in self.entries if name not in known]
 
     @property
     def threads(self) -> int | None:

@@ -6,6 +6,7 @@ to its ``ModelProto`` before it is imported.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +23,13 @@ from monograph.frontends.onnx.model import LoadedModel, load_model
 from monograph.ir.types import Array
 from monograph.onnxruntime.exceptions import InvalidArgument
 from monograph.onnxruntime.model_facts import NodeArg, node_arg
-from monograph.onnxruntime.options import EXTERNAL_FILE, EXTERNAL_SIZE, LEVELS, SessionOptions
+from monograph.onnxruntime.options import (
+    EXTERNAL_FILE,
+    EXTERNAL_SIZE,
+    LEVELS,
+    WEIGHTS_FOLDER,
+    SessionOptions,
+)
 from monograph.runtime.compiled import Executable
 
 OLDEST_OVERRIDABLE = 4
@@ -72,8 +79,10 @@ class Programs:
         return found
 
     def _load(self) -> LoadedModel:
-        model = load_model(self._source)
-        options = self._options
+        options, folder = self._options, None
+        if isinstance(self._source, bytes):
+            folder = options.entries.get(WEIGHTS_FOLDER, os.curdir)
+        model = load_model(self._source, folder)
         _fix_sizes(model.proto, options.sizes_by_name, options.sizes_by_denotation)
         return _with_contents(model, options.initializers, options.files)
 

@@ -904,3 +904,22 @@ def numbers_as_text(ort: Any) -> Any:
         made, feed = node_of("Cast", x, to=TensorProto.STRING)
         texts.append(ort.InferenceSession(made).run(None, feed)[0].tolist())
     return texts
+
+
+@behaviour
+def weights_of_a_model_in_bytes_lie_in_a_folder_that_an_option_names(ort: Any) -> Any:
+    made = ModelProto.FromString(model())
+    made.ClearField("model_version")
+    options = ort.SessionOptions()
+    with TemporaryDirectory() as folder:
+        (weight,) = made.graph.initializer
+        Path(folder, "weights.bin").write_bytes(weight.raw_data)
+        weight.ClearField("raw_data")
+        weight.data_location = TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value="weights.bin")
+        absent = kind(lambda: ort.InferenceSession(made.SerializeToString()))
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", folder
+        )
+        session = ort.InferenceSession(made.SerializeToString(), options)
+        return session.run(["z"], {"x": X})[0].tolist(), absent, session.get_modelmeta().version
