@@ -41,6 +41,35 @@ class WinogradCosts:
 
 
 @dataclass(frozen=True)
+class ProductCosts:
+    """Sizes of products from which a way to read their operands pays (``matmul``)."""
+
+    max_in_place_rows: int = 16
+    """Rows up to which an array is read in place rather than packed first."""
+    min_transposed_rows: int = 3
+    """Rows from which it is worth its while to turn a right operand, or to ask for it ahead of
+    time."""
+    tiles_per_prefetch: int = 4
+    """Tiles of a block that can ask for a panel together, a few lines each."""
+    max_single_block_rows: int = 768
+    """Rows up to which all of them are a block, so that packing the right operand for each block
+    is packing it once, if they lie in tiles."""
+    max_single_block_rows_in_place: int = 512
+    """The same for rows that do not, and had better stay in the second cache."""
+    min_shared_rows: int = 96
+    """Rows from which threads can share them, a few tiles each."""
+    min_packed_across_rows: int = 24
+    """Rows that lie side by side from which they are packed in tiles."""
+    min_tiled_rows: int = 96
+    min_tiled_columns: int = 384
+    """Rows and columns from which the left operand is packed in tiles."""
+    min_packed_weight_columns: int = 32
+    """Columns from which weights are stored in tiles."""
+    max_short_steps: int = 64
+    """Steps of k that are over so soon that what comes before and after them counts."""
+
+
+@dataclass(frozen=True)
 class Costs:
     """A row of the table: what one kind of processor is quick and slow at."""
 
@@ -62,6 +91,8 @@ class Costs:
     """The same for what comes from far: memory likes longer runs."""
     aliased_transposed_squares: int = 32
     """The same where lines fall on few sets anyway, and others are read beside them."""
+    softmax_block_elements: int = 2048
+    """Elements of a long row that a softmax finds the largest and the sum of at a time."""
     pipelined_rows: int = 16
     """Rows of a group in which one is written while the next one is read."""
 
@@ -110,8 +141,14 @@ class Costs:
     masked_tile_keys: int = 128
     """The same where a mask may hide all of them from the queries of a panel."""
 
+    split_keys: int = 512
+    """Keys that one thread streams, where few queries share what they read."""
+    product: ProductCosts = ProductCosts()
+
     # Convolutions: `convolution`.
 
+    plane_bytes: int = 1 << 17
+    """Bytes of the largest channel that is copied on the way: it should stay near."""
     winograd: WinogradCosts = WinogradCosts()
 
 

@@ -43,8 +43,6 @@ MAX_SPLIT_KV_QUERIES = 8
 """Queries up to which they would not fill the lanes of a panel."""
 MAX_QUERIES_PER_ROW_TILE = 12
 """Queries, of heads that share their keys, that are computed together."""
-SPLIT_KEYS = 512
-"""Keys of a piece."""
 
 DECOMPOSE_ATTENTION = DecomposeUnsupportedAttention(head_size=512, scores=1 << 6)
 """Attentions that have no kernel here: those of heads so large that a tile of queries and its
@@ -450,7 +448,7 @@ def choose_pieces(attention: StreamedAttention, machine: Machine) -> AttentionPi
     return AttentionPieces(
         heads=together,
         queries=queries,
-        keys=_divide_in_units(attention.keys, SPLIT_KEYS, 2 * lanes),
+        keys=_divide_in_units(attention.keys, machine.costs.split_keys, 2 * lanes),
         columns=2 * lanes,
         depth=_lanes(attention.depth, lanes, min(8, vectors)),
         value_depth=_lanes(attention.value_depth, lanes, min(8, vectors)),

@@ -63,8 +63,6 @@ from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import GroupRequest, KernelRequest, Launchable
 from monograph.targets.plan import KernelPlan, Refusal
 
-MAX_COPIED_PLANE_BYTES = 1 << 17
-"""The largest channel that is copied on the way: it should stay near."""
 BANDS_PER_IMAGE = (4, 3, 2)
 """Into how many bands the rows of an image are cut, if they can be."""
 MIN_LANES = 4
@@ -109,7 +107,7 @@ def plan_planes(builder: ProgramBuilder, request: GroupRequest) -> Launchable | 
         return Refusal("its border may hold another number than zero")
     ((x, layout),) = wanted.items()
     name = flat.inputs[values.index(x)].name
-    plane = as_plane(depthwise, x.shape, layout)
+    plane = as_plane(depthwise, x.shape, layout, builder.machine)
     if plane is None or depthwise.image.buffer.name != name:
         return Refusal("a channel with its border is too large to copy")
     reason = "each channel of a row-major image is given its border on the way"
@@ -222,14 +220,17 @@ class Plane:
     """Zeros before its first element."""
 
 
-def as_plane(depthwise: Depthwise, shape: Shape, layout: MemoryLayout) -> Plane | None:
+def as_plane(
+    depthwise: Depthwise, shape: Shape, layout: MemoryLayout, machine: Machine
+) -> Plane | None:
     """A channel of a row-major image of ``shape`` that is read in a bordered ``layout``."""
     if layout.order != (0, 1, 2, 3) or not is_static(shape) or not is_static(layout.strides):
         return None
     *_, height, width = shape
     _, whole, pitch, _ = layout.strides
     size = layout.offset + whole
-    if not isinstance(size, int) or size * depthwise.image.dtype.bits // 8 > MAX_COPIED_PLANE_BYTES:
+    element = depthwise.image.dtype.bits // 8
+    if not isinstance(size, int) or size * element > machine.costs.plane_bytes:
         return None
     if not _stays_in(depthwise, whole, size):
         return None

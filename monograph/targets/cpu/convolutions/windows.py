@@ -172,7 +172,7 @@ def plan_windows(builder: ProgramBuilder, request: GroupRequest) -> Launchable |
         return Refusal("its picture is read in more than one way")
     flat = flatten(windows.product)
     contraction = as_contraction(flat)
-    if contraction is None or not is_worth_tiling(contraction, Weights.NONE):
+    if contraction is None or not is_worth_tiling(contraction, Weights.NONE, builder.machine):
         return Refusal("there is too little to multiply for tiles to pay")
     contraction, tiling = choose_tiling(_by_rows(contraction), builder.machine, Weights.NONE)
     reason = "a picture's rows are laid out as its windows read them, then multiplied"

@@ -34,8 +34,6 @@ PIXEL_CHANNELS = 4
 """Channels that are computed side by side and stored together."""
 MIN_SHARED_INSTRUCTIONS = 4
 """Instructions that rows have in common from which on several are worth visiting at once."""
-SOFTMAX_BLOCK_ELEMENTS = 2048
-"""Elements of a long row that are visited twice while they are near."""
 
 
 def choose(kernel: Kernel, machine: Machine) -> Schedule:
@@ -314,7 +312,11 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
         cache_row=True,
         prefetch=prefetch,
         pipelined_rows=pipelined,
-        softmax_block=SOFTMAX_BLOCK_ELEMENTS if _is_far_apart(kernel, machine, reductions) else 0,
+        softmax_block=(
+            machine.costs.softmax_block_elements
+            if _is_far_apart(kernel, machine, reductions)
+            else 0
+        ),
         prefetch_bytes=machine.costs.prefetch_bytes
         if _from_memory(kernel, machine) and _finds_places(reductions)
         else 0,

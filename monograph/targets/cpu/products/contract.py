@@ -53,7 +53,7 @@ def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable 
         return Refusal(f"no instruction adds up products in {contraction.summed}")
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
     weights = _weights(builder, contraction, slots)
-    if not is_worth_tiling(contraction, weights):
+    if not is_worth_tiling(contraction, weights, builder.machine):
         return Refusal("there is too little to multiply for tiles to pay")
     pieces = in_pieces(contraction, SPLIT_K_PARTS) if is_worth_cutting(contraction) else None
     if pieces is not None:

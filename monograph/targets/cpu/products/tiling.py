@@ -43,36 +43,14 @@ MIN_BLOCKS = 16
 """Blocks that a large product is cut into at least, so that threads end together."""
 MIN_PORTIONS = 16
 """Portions that the columns of one block of rows are handed out in at least."""
-MAX_IN_PLACE_ROWS = 16
-"""Rows up to which an array is read in place rather than packed first."""
-MIN_TRANSPOSED_ROWS = 3
-"""Rows from which it is worth its while to turn a right operand, or to ask for it ahead of time."""
-TILES_PER_PREFETCH = 4
-"""Tiles of a block that can ask for a panel together, a few lines each."""
-MAX_SINGLE_BLOCK_ROWS = 768
-"""Rows up to which all of them are a block, so that packing the right operand for each block is
-packing it once, if they lie in tiles."""
-MAX_SINGLE_BLOCK_ROWS_IN_PLACE = 512
-"""The same for rows that do not, and had better stay in the second cache."""
 MAX_EVEN_BLOCKS = 8
 """Blocks among which the most equal ones are looked for, where few would do."""
-MIN_SHARED_ROWS = 96
-"""Rows from which threads can share them, a few tiles each."""
-MIN_PACKED_ACROSS_ROWS = 24
-"""Rows from which those that lie side by side are packed in tiles."""
-MIN_TILED_ROWS = 96
-MIN_TILED_COLUMNS = 384
-"""Rows and columns from which the left operand is packed in tiles."""
-MIN_PACKED_WEIGHT_COLUMNS = 32
-"""Columns from which weights are stored in tiles."""
 ACROSS_STEPS = 4
 """Steps that are packed at a time where rows lie side by side."""
 MAX_SPLIT_K_RESULTS = 64
 MIN_SPLIT_K_STEPS = 4096
 """A product of at most so many rows and columns, with k at least this long, is cut along k."""
 SPLIT_K_PARTS = 8
-MAX_SHORT_STEPS = 64
-"""Steps of k that are over so soon that what comes before and after them counts."""
 
 
 class Weights(Enum):
@@ -83,7 +61,7 @@ class Weights(Enum):
     RIGHT = "right"
 
 
-def is_worth_tiling(contraction: Contraction, weights: Weights) -> bool:
+def is_worth_tiling(contraction: Contraction, weights: Weights, machine: Machine) -> bool:
     """Whether a contraction is large enough for tiles, and not better off as plain rows."""
     sides = (contraction.m, contraction.n, contraction.k)
     m, n, k = (likely(contraction.size(axes)) for axes in sides)
@@ -92,7 +70,8 @@ def is_worth_tiling(contraction: Contraction, weights: Weights) -> bool:
         return False
     if not provably_at_least(contraction.size(contraction.k), 1):
         return False  # the sum of nothing is stored by no round of k
-    return weights is Weights.RIGHT or m >= MIN_TRANSPOSED_ROWS or _lies_along(contraction)
+    is_tall = m >= machine.costs.product.min_transposed_rows
+    return weights is Weights.RIGHT or is_tall or _lies_along(contraction)
 
 
 def is_worth_cutting(contraction: Contraction) -> bool:
@@ -129,14 +108,14 @@ def choose_tiling(
     guide = contraction.left if left is Reading.IN_PLACE else contraction.right
     contraction = with_k_ordered(contraction, guide, merge=in_panels)
     is_open = in_loop and not isinstance(contraction.size(contraction.m), int)
-    in_tiles = is_worth_packing(contraction, weights) and not (in_panels and is_open)
-    if in_tiles or (left is Reading.PACKED and lies_across(contraction)):
+    in_tiles = is_worth_packing(contraction, weights, machine) and not (in_panels and is_open)
+    if in_tiles or (left is Reading.PACKED and lies_across(contraction, machine)):
         left = Reading.TILES
     right = Reading.PACKED if in_panels else choose_right(contraction, machine, weights)
     if (
         in_panels
         and left is not Reading.TILES
-        and likely(contraction.size(contraction.m)) <= MAX_IN_PLACE_ROWS
+        and likely(contraction.size(contraction.m)) <= machine.costs.product.max_in_place_rows
     ):
         contraction = with_scale_groups(contraction)
     chooser = _Chooser(contraction, machine, left, right, weights, in_network, in_loop)
@@ -179,13 +158,13 @@ def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
     return step * contraction.reduction.dtype.bits // 8 % machine.costs.set_bytes == 0
 
 
-def is_worth_packing(contraction: Contraction, weights: Weights) -> bool:
+def is_worth_packing(contraction: Contraction, weights: Weights, machine: Machine) -> bool:
     """Whether so many columns read the left operand's rows that copying them into tiles pays.
 
     A tile is then one run of memory: it comes in time, whatever the distance between its rows.
     Weights are copied once for all calls.
     """
-    held = weights is Weights.LEFT
+    held, sizes = weights is Weights.LEFT, machine.costs.product
     if (contraction.outer and not held) or not runs_along_k(contraction):
         return False
     depth = contraction.k[0].extent
@@ -197,11 +176,11 @@ def is_worth_packing(contraction: Contraction, weights: Weights) -> bool:
         return False
     rows, columns = (likely(contraction.size(axes)) for axes in (contraction.m, contraction.n))
     if held:
-        return rows > MAX_IN_PLACE_ROWS and columns >= MIN_PACKED_WEIGHT_COLUMNS
-    return rows >= MIN_TILED_ROWS and columns >= MIN_TILED_COLUMNS
+        return rows > sizes.max_in_place_rows and columns >= sizes.min_packed_weight_columns
+    return rows >= sizes.min_tiled_rows and columns >= sizes.min_tiled_columns
 
 
-def lies_across(contraction: Contraction) -> bool:
+def lies_across(contraction: Contraction, machine: Machine) -> bool:
     """Whether rows lie side by side at each step of k: tiles of them are quicker made than rows."""
     if contraction.outer or not runs_across_k(contraction):
         return False
@@ -210,7 +189,7 @@ def lies_across(contraction: Contraction) -> bool:
         return False
     return (
         contraction.reduction.dtype.is_float
-        and rows >= MIN_PACKED_ACROSS_ROWS
+        and rows >= machine.costs.product.min_packed_across_rows
         and depth % STEPS_PER_WORD == 0
     )
 
@@ -223,10 +202,11 @@ def choose_right(contraction: Contraction, machine: Machine, weights: Weights) -
     nbytes = likely(contraction.size((*contraction.n, *contraction.k)))
     nbytes = nbytes * contraction.reduction.dtype.bits // 8
     is_small = nbytes <= 2 * machine.l1 and not _is_crowded(contraction, machine)
-    if _lies_along(contraction) and (rows <= MAX_IN_PLACE_ROWS or is_small):
+    sizes = machine.costs.product
+    if _lies_along(contraction) and (rows <= sizes.max_in_place_rows or is_small):
         return Reading.IN_PLACE
-    in_tiles = is_worth_packing(contraction, weights) or lies_across(contraction)
-    most = MAX_SINGLE_BLOCK_ROWS if in_tiles else MAX_SINGLE_BLOCK_ROWS_IN_PLACE
+    in_tiles = is_worth_packing(contraction, weights, machine) or lies_across(contraction, machine)
+    most = sizes.max_single_block_rows if in_tiles else sizes.max_single_block_rows_in_place
     return Reading.BLOCK if rows <= most else Reading.PACKED
 
 
@@ -235,7 +215,7 @@ def is_beside_weights(contraction: Contraction, machine: Machine, weights: Weigh
 
     Threads then share the weights, each reads its part of them once, and nobody copies columns.
     """
-    if weights is not Weights.LEFT or not is_worth_packing(contraction, weights):
+    if weights is not Weights.LEFT or not is_worth_packing(contraction, weights, machine):
         return False
     columns = contraction.size(contraction.n)
     if not isinstance(columns, int) or contraction.outer or contraction.batch:
@@ -370,7 +350,7 @@ class _Chooser:
         if (
             not isinstance(columns, int)
             or columns % (3 * lanes)
-            or likely(rows) <= MAX_IN_PLACE_ROWS
+            or likely(rows) <= self.costs.product.max_in_place_rows
         ):
             return False
         if (
@@ -378,21 +358,26 @@ class _Chooser:
             or tallest(self.machine, 3) < self.costs.fma_latency_vectors // 2
         ):
             return False
-        is_short = likely(contraction.size(contraction.k)) <= MAX_SHORT_STEPS
+        is_short = likely(contraction.size(contraction.k)) <= self.costs.product.max_short_steps
         return columns % (2 * lanes) != 0 or (is_short and self.left is Reading.IN_PLACE)
 
     def is_narrow(self, rows: int) -> bool:
         """Whether panels come from memory so seldom used that their bytes are what takes time."""
         is_narrow = self.contraction.weights.is_narrow
-        return is_narrow and self.weights is Weights.RIGHT and rows <= MAX_IN_PLACE_ROWS
+        return (
+            is_narrow
+            and self.weights is Weights.RIGHT
+            and rows <= self.costs.product.max_in_place_rows
+        )
 
     def choose_prefetch(self, rows: int, tiles: int) -> PanelPrefetch:
         """When to ask for the next panel: one or two rows read panels as fast as they come."""
-        if self.right is not Reading.PACKED or rows < MIN_TRANSPOSED_ROWS:
+        if self.right is not Reading.PACKED or rows < self.costs.product.min_transposed_rows:
             return PanelPrefetch.NOTHING
         if self.in_loop and not isinstance(self.contraction.size(self.contraction.m), int):
             return PanelPrefetch.STEPS  # nobody knows how many tiles would share the asking
-        return PanelPrefetch.TILES if tiles >= TILES_PER_PREFETCH else PanelPrefetch.STEPS
+        together = self.costs.product.tiles_per_prefetch
+        return PanelPrefetch.TILES if tiles >= together else PanelPrefetch.STEPS
 
     def depth(self, rows: int) -> int:
         """Steps of k between two visits of the sums; 0 for all of them."""
@@ -456,7 +441,7 @@ class _Chooser:
         if not self.in_network or not is_packed:
             return False
         is_plain = not contraction.batch and not contraction.outer
-        if not isinstance(rows, int) or rows < MIN_SHARED_ROWS or not is_plain:
+        if not isinstance(rows, int) or rows < self.costs.product.min_shared_rows or not is_plain:
             return False
         weights = likely(contraction.size((*contraction.n, *contraction.k))) * self.element
         return weights <= self.machine.l2 // 2
@@ -476,7 +461,7 @@ class _Chooser:
         """Blocks of so many columns that a thread takes at a time, where they have all rows."""
         contraction = self.contraction
         rows = likely(contraction.size(contraction.m))
-        if not self.is_whole() or rows < MIN_TRANSPOSED_ROWS:
+        if not self.is_whole() or rows < self.costs.product.min_transposed_rows:
             return 1
         blocks = groups_of(columns, width)
         blocks *= likely(contraction.size((*contraction.batch, *contraction.outer)))
@@ -538,7 +523,7 @@ def is_one_tile(contraction: Contraction, machine: Machine) -> bool:
     Weights come from memory then no slower than they are multiplied, and one tile reads them once.
     """
     rows = contraction.size(contraction.m)
-    most = min(machine.registers - 6, MAX_IN_PLACE_ROWS)
+    most = min(machine.registers - 6, machine.costs.product.max_in_place_rows)
     return isinstance(rows, int) and tallest(machine, 2) < rows <= most
 
 

@@ -164,7 +164,7 @@ def test_every_access_is_inside(case: tuple[int, ...], stride: int) -> None:
 )
 def test_every_access_to_a_plane_is_inside(shape: tuple[int, ...], stride: int, size: int) -> None:
     found, layout = row_major(*shape, stride=stride, size=size)
-    plane = as_plane(found, shape, layout)
+    plane = as_plane(found, shape, layout, MACHINE)
     assert plane is not None
     (weight,) = pack_weight(found).outputs
     assert verify_nest(depthwise_nest(found, weight, MACHINE, plane)) > 0
@@ -235,7 +235,7 @@ def test_two_threads_have_equal_shares() -> None:
 def test_short_rows_fill_their_vectors(columns: int, stride: int) -> None:
     side = columns * stride
     found, layout = row_major(1, 3, side, side, stride=stride)
-    plane = as_plane(found, (1, 3, side, side), layout)
+    plane = as_plane(found, (1, 3, side, side), layout, MACHINE)
     (weight,) = pack_weight(found).outputs
     nest = depthwise_nest(found, weight, MACHINE, plane)
     assert verify_nest(nest) > 0

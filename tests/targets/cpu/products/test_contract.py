@@ -291,7 +291,7 @@ def test_rows_that_would_share_the_lines_of_the_cache_are_not_read_in_place() ->
 
 def test_tiles_have_to_pay() -> None:
     small = contraction(lambda x, w: x @ w, "f32[4, 8]", "f32[8, 16]")
-    assert not is_worth_tiling(small, Weights.RIGHT)
+    assert not is_worth_tiling(small, Weights.RIGHT, MACHINE)
 
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
