@@ -92,7 +92,7 @@ def read_variants(
         given = require_type(each, dict)
         sizes = tuple(require_type(size, int) for size in require_type(given.get("sizes"), list))
         same = _specialize(signature, symbols, sizes)
-        own, code = _stored(bundle, number)
+        own, code = _read_variant(bundle, number)
         loaded = load(code, same, Loading(threads, (), read_prepared(own, code)))
         found.add(sizes, _executable(loaded, same, given, outputs))
     return found
@@ -109,7 +109,7 @@ def _specialize(signature: Graph, symbols: Sequence[Symbol], sizes: tuple[int, .
     return specialize(signature, dict(zip(symbols, sizes, strict=True)))
 
 
-def _stored(bundle: Bundle, number: int) -> tuple[Bundle, Code]:
+def _read_variant(bundle: Bundle, number: int) -> tuple[Bundle, Code]:
     """What is stored of a variant, and its code."""
     folder = _folder(number)
     blobs = {
