@@ -20,6 +20,7 @@ from typing import Any
 
 from monograph.errors import InputError, MonographError
 from monograph.frontends.jax.static_arguments import is_jitted
+from monograph.logs import STAGES, stage_logger
 
 
 def split_name(model: str) -> tuple[Path, str] | None:
@@ -221,12 +222,22 @@ def folder_on_path(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_notices() -> Iterator[None]:
-    """Keep torch from logging the tracebacks of errors that are reported anyway."""
+    """Keep torch from logging the tracebacks of errors that are reported anyway.
+
+    Monograph's own messages, which ``MONOGRAPH_LOG`` asks for, are let through.
+    """
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
+    own = logging.Manager(logging.root)
+    own.disable = before
+    loggers = [stage_logger(stage) for stage in STAGES]
+    for logger in loggers:
+        logger.manager = own
     try:
         yield
     finally:
+        for logger in loggers:
+            logger.manager = logging.root.manager
         logging.disable(before)
 
 

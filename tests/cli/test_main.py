@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from monograph.cli import exit_codes
 from monograph.cli import main as command_line
+from tests.cli.running import output_of, write_perceptron
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "import sys; sys.argv[0] = 'monograph'; from monograph.cli.main import main; main()"
@@ -95,3 +97,11 @@ def test_completion_knows_commands_options_and_values(words: str, expected: list
         COMP_CWORD=str(len(words.split()) - 1),
     )
     assert sorted(done.stdout.split()) == sorted(expected), done.stderr
+
+
+def test_messages_of_stages_are_printed_of_python_models_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="monograph.passes"):
+        output_of("run", write_perceptron(tmp_path), "--no-cache")
+    assert any(record.message.startswith("lower_composites") for record in caplog.records)
