@@ -68,6 +68,10 @@ class LoadedProgram(ABC):
         """What is made of weights alone, by slot: made now, if it was not before."""
         return {}
 
+    def share_prepared(self, equal: Mapping[int, Array]) -> None:
+        """Read these of another program in place of equal ones, before the first call."""
+        self.prepared().update(equal)
+
     def stored(self) -> tuple[Code, dict[int, Array] | None]:
         """The code as an artifact stores it, with what was prepared (or None: it is not stored)."""
         return self.program, None

@@ -32,6 +32,12 @@ class Variants(Protocol):
     def find(self, sizes: Sizes) -> LoadedProgram | None:
         """The variant for these sizes, if it is there; this call counts as one of these sizes."""
 
+    def may_compile(self, sizes: Sizes) -> bool:
+        """Whether more calls of these sizes may have a variant compiled that nobody asked for."""
+
+    def programs(self) -> Sequence[LoadedProgram]:
+        """The programs of those that are there."""
+
     def ready(self, sizes: Sizes) -> Executable | None:
         """The variant for these sizes, if it is there."""
 

@@ -46,6 +46,11 @@ class Held(Data):
         for each in self.followers:
             each.release()
 
+    def unload(self) -> None:
+        """Give back memory that reading took, but for what cannot be read again."""
+        if self._source is not None:
+            self._source.unload()
+
     def own(self) -> None:
         """Hold the contents as they are now, whoever writes to the model's after this."""
         self._source = self.source.snapshot()

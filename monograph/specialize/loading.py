@@ -21,7 +21,7 @@ from monograph.runtime.compiled import Executable
 from monograph.runtime.device import LoadedProgram, Loading, device_for
 from monograph.runtime.options import Options
 from monograph.runtime.weight_ownership import Held, weights_of
-from monograph.specialize.variants import VariantLimit, Variants, share_panels
+from monograph.specialize.variants import VariantLimit, Variants, equal_panels
 
 if TYPE_CHECKING:
     from monograph.specialize.staged import Stage
@@ -49,7 +49,14 @@ def load_program(
         limit = options.variant_limit
         assert limit is None or isinstance(limit, VariantLimit), "made here, for all parts"
         native.variants = Variants(options.variants, make, limit)
+        _unload_weights(graph)
     return native
+
+
+def _unload_weights(graph: Graph) -> None:
+    """Let what is packed be in memory once: variants read it again where it came from."""
+    for data in weights_of(graph):
+        data.unload()
 
 
 def keep_what_variants_need(graph: Graph, options: Options, owned: bool) -> Options:
@@ -87,8 +94,11 @@ def _specializer(
         if made.native is None:
             raise UnsupportedError(made.report.specialised or "it has no native code")
         symbolic = held()
-        if symbolic is not None:
-            share_panels(made.native.prepared(), symbolic.prepared())
+        if symbolic is not None and symbolic.variants is not None:
+            programs = [symbolic, *symbolic.variants.programs()]
+            others = [each.prepared() for each in programs]
+            made.native.share_prepared(equal_panels(made.native.prepared(), others))
+        _unload_weights(graph)
         return made
 
     return specialized

@@ -3,10 +3,11 @@
 A program with symbolic sizes runs at any of them, but its schedules, layouts and algorithms have to
 hold for all. When the same sizes come a second time, a *variant* is compiled for just those, by a
 thread of its own, while calls go on with the symbolic program; once it is there, calls of these
-sizes run it. No call waits for it, and results may then differ in their last bits. At most
-``MONOGRAPH_VARIANTS`` are kept (4 unless it is set, 0 for none), the least recently used one is
-dropped, and from then on sizes have to come twice as often before they get one, so that many sizes
-in turns do not keep a processor busy. Packed weights that are the same are held once.
+sizes run it. No call waits for it, and results may then differ in their last bits. Sizes that are
+rare among many others get none: they would not pay for it. At most ``MONOGRAPH_VARIANTS`` are kept
+(4 unless it is set, 0 for none), the least recently used one is dropped, and from then on sizes
+have to come twice as often before they get one, so that many sizes in turns do not keep a processor
+busy. Packed weights that are the same are held once.
 
 The parts of a program that calls complete (``specialize.staged``) have variants as well: so many
 each, and ``MAX_PARTS`` times as many in all.
@@ -21,7 +22,8 @@ import itertools
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
 
 CALLS_BEFORE = 2
 """How often sizes have to come before a variant is compiled for them."""
+CALLS_WATCHED = 64
+"""Among how many of the last calls sizes have to be frequent, too."""
+MIN_SHARE = 8
+"""They are so where one call in so many is of these sizes."""
 MAX_PARTS = 4
 """The parts of a program together may keep as many variants as so many programs."""
 
@@ -107,6 +113,8 @@ class Variants:
         self._limit = limit or VariantLimit(most)
         self._lock = self._limit.lock
         self._variants: Recent[Sizes, Variant] = Recent(most, CALLS_BEFORE, self._limit.clock)
+        self._last_calls: deque[Sizes] = deque(maxlen=CALLS_WATCHED)
+        """The sizes of those that no variant served."""
         self._limit.join(self)
         _everyone.add(self)
 
@@ -136,10 +144,19 @@ class Variants:
             return None
         return variant.executable.native
 
+    def may_compile(self, sizes: Sizes) -> bool:
+        """Whether more calls of these sizes may have a variant compiled that nobody asked for."""
+        return self._make is not None and sizes not in self._variants
+
     def ready(self, sizes: Sizes) -> Executable | None:
         """The variant for these sizes, if it is there."""
         variant = self._variants.peek(sizes)
         return None if variant is None else variant.executable
+
+    def programs(self) -> list[LoadedProgram]:
+        """The programs of those that are there."""
+        made = [each.executable for each in self.states().values()]
+        return [each.native for each in made if each is not None and each.native is not None]
 
     def states(self) -> Mapping[Sizes, Variant]:
         """What there is, the least recently used first."""
@@ -156,7 +173,8 @@ class Variants:
             return f"the program for all sizes (a variant is {said})"
         if self._make is None:
             return "the program for all sizes (a loaded program cannot be specialized)"
-        calls = self._variants.calls_left(sizes)
+        frequent = self._calls_until_frequent(sizes)
+        calls = max(frequent, self._variants.calls_left(sizes))
         return f"the program for all sizes (a variant is compiled after {calls} more calls)"
 
     def wait(self, seconds: float) -> bool:
@@ -194,7 +212,10 @@ class Variants:
         self.version += dropped is not None and dropped.executable is not None
 
     def _count(self, sizes: Sizes) -> None:
-        if self._make is None or not self._variants.comes_often(sizes):
+        if self._make is None:
+            return
+        self._last_calls.append(sizes)
+        if self._calls_until_frequent(sizes) or not self._variants.comes_often(sizes):
             return
         with self._lock:
             if sizes in self._variants:
@@ -202,6 +223,11 @@ class Variants:
             variant = Variant()
             self._keep(sizes, variant)
         self._submit(sizes, variant)
+
+    def _calls_until_frequent(self, sizes: Sizes) -> int:
+        """How many more calls of these sizes make a good part of the last ones."""
+        wanted = -(-len(self._last_calls) // MIN_SHARE)
+        return max(0, wanted - self._last_calls.count(sizes))
 
     def _keep(self, sizes: Sizes, variant: Variant) -> None:
         for dropped in self._variants.put(sizes, variant):
@@ -263,13 +289,19 @@ def _compile(held: weakref.ref[Variants], sizes: Sizes) -> None:
         variants.compile(sizes)
 
 
-def share_panels(made: dict[int, Array], others: Mapping[int, Array]) -> None:
-    """Replace packed weights by equal ones that another program holds already."""
+def equal_panels(
+    made: Mapping[int, Array], others: Iterable[Mapping[int, Array]]
+) -> dict[int, Array]:
+    """For packed weights, by slot, those of other programs that have the same bytes."""
     by_size: dict[tuple[int, str], list[Array]] = {}
-    for array in others.values():
-        by_size.setdefault((array.nbytes, array.dtype.str), []).append(array)
+    for panels in others:
+        for array in panels.values():
+            by_size.setdefault((array.nbytes, array.dtype.str), []).append(array)
+    found = {}
     for slot, array in made.items():
+        content = array.view(np.uint8)
         for other in by_size.get((array.nbytes, array.dtype.str), ()):
-            if other is not array and np.array_equal(other.view(np.uint8), array.view(np.uint8)):
-                made[slot] = other
+            if np.array_equal(other.view(np.uint8), content):
+                found[slot] = other
                 break
+    return found

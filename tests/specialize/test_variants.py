@@ -18,8 +18,9 @@ from monograph.compiler import Options, compile_graph
 from monograph.errors import UnsupportedError
 from monograph.ir.interpret import interpret
 from monograph.runtime.compiled import Executable
+from monograph.runtime.cpu.native import Native
 from monograph.specialize import background
-from monograph.specialize.variants import MAX_PARTS, State, VariantLimit, Variants, share_panels
+from monograph.specialize.variants import MAX_PARTS, State, VariantLimit, Variants, equal_panels
 
 WEIGHT = np.random.default_rng(0).normal(size=(48, 40)).astype(np.float32)
 BACK = np.ascontiguousarray(WEIGHT.T)
@@ -296,9 +297,42 @@ def test_a_variant_has_the_weights_that_the_program_was_compiled_with() -> None:
 
 def test_packed_weights_that_are_equal_are_held_once() -> None:
     a, b, c = np.ones(64, np.float32), np.ones(64, np.float32), np.zeros(64, np.float32)
-    made = {3: b, 4: c}
-    share_panels(made, {7: a})
-    assert made[3] is a and made[4] is c
+    found = equal_panels({3: b, 4: c}, [{7: a}, {}])
+    assert found.keys() == {3} and found[3] is a
+
+
+def test_variants_hold_their_packed_weights_together() -> None:
+    weight = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32)
+    program = monograph.compile(
+        lambda x: F.tanh(x @ weight) @ weight, "f32[n, 256]", cache=False, variants=3
+    )
+    natives = []
+    for n in (64, 96, 128):
+        program.executable.add_variant({"n": n})
+        found = variants_of(program).ready((n,))
+        assert found is not None and isinstance(found.native, Native)
+        natives.append(found.native)
+    held = [{a.ctypes.data for a in each.prepared().values()} for each in natives]
+    assert held[0] and held[1] & held[0]
+    own = [each.pool.owned_bytes for each in natives]
+    assert own[1] < own[0] or own[0] < weight.nbytes, own
+    x = np.random.default_rng(1).normal(size=(96, 256)).astype(np.float32)
+    want = np.tanh(x @ weight) @ weight
+    np.testing.assert_allclose(program(x), want, rtol=1e-3, atol=1e-3)
+
+
+def test_sizes_that_are_rare_among_many_others_get_no_variant() -> None:
+    model = compiled()
+    for _ in range(3):
+        for n in range(2, 22):
+            model(draw(n))
+    variants = variants_of(model)
+    assert variants.wait(60)
+    assert not variants.states()
+    for _ in range(12):
+        model(draw(5))
+    assert variants.wait(60)
+    assert variants.ready((5,)) is not None
 
 
 def test_explain_says_which_there_are() -> None:

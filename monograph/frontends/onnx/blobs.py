@@ -73,24 +73,40 @@ class Blob(NamedTuple):
 
 
 class BlobData(Data):
-    """Contents that are read when they are first asked for, and kept."""
+    """Contents that are read when they are first asked for, and kept until they are unloaded."""
 
     def __init__(self, blob: Blob, dtype: DType, shape: tuple[int, ...]) -> None:
         self.dtype = dtype
         self.shape = shape
         self._blob: Blob | None = blob
         self._array: Array | None = None
+        self._last: weakref.ref[Array] | None = None
+        """What was read last, which somebody may still hold."""
 
     def array(self) -> Array:
         """The contents, read-only."""
         blob, made = self._blob, self._array
-        if made is None or blob is not None:
+        if made is None and self._last is not None:
+            made = self._last()
+        if made is None:
             assert blob is not None
             made = _as_elements(blob.read(), self.dtype, self.shape)
             made.flags.writeable = False
-            self._array = made
+            self._last = weakref.ref(made)
+        self._array = made
+        if blob is not None and isinstance(blob.source, bytes):
             self._blob = None  # after the array is there: another thread may be here too
         return made
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it keeps them in memory now."""
+        return self._array is not None
+
+    def unload(self) -> None:
+        """Let go of what was read from a file; it is read again if nobody holds it then."""
+        if self._blob is not None:
+            self._array = None
 
     @property
     def is_private(self) -> bool:

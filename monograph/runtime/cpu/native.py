@@ -322,6 +322,24 @@ class Native(LoadedProgram):
                     self._let_go_but([self.program.weights[k] for k in self.needed])
             return self._prepared
 
+    def share_prepared(self, equal: Mapping[int, Array]) -> None:
+        """Read these in place of equal ones.
+
+        All panels lie in one piece of memory: those that are left move, so that it can go.
+        """
+        panels = self.prepared()
+        if not equal or self.fences is not None:
+            return
+        for slot in panels:
+            if slot in equal:
+                panels[slot] = equal[slot]
+            else:
+                memory = self.pool.acquire(max(panels[slot].nbytes, 1))
+                copy = memory.as_array(panels[slot].dtype, panels[slot].shape)
+                copy[...] = panels[slot]
+                panels[slot] = copy
+        self.pool.clear()
+
     def stored(self) -> tuple[Code, dict[int, Array] | None]:
         """The code, with what was packed in place of the weights that no call reads."""
         return self.program, self.prepared()

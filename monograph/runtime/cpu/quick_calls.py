@@ -190,6 +190,8 @@ class SizedCalls:
         sizes = arguments.known_sizes(inputs)
         if sizes is None or (len(self._functions) == MOST_KNOWN and not self._is_recent(sizes)):
             return
+        if self._variants is not None and self._variants.may_compile(sizes):
+            return  # these calls are counted, and such a function would soon be another's
         self._left -= 1
         variant = None if self._variants is None else self._variants.ready(sizes)
         if variant is None or variant.native is None or variant.arguments is None:

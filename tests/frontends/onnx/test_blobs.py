@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 pytest.importorskip("onnx")
 
 import onnx
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import monograph
 from monograph.errors import EvaluationError, InputError
 from monograph.frontends.onnx import from_onnx
 from monograph.frontends.onnx.blobs import BlobData
@@ -20,6 +22,7 @@ from monograph.ir.data import Data
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.types import DTYPES
+from monograph.runtime.weight_ownership import Held
 from tests.frontends.onnx.models import assert_equal, model
 
 COUNT = 40_000
@@ -104,3 +107,36 @@ def test_a_file_that_was_replaced_stays_readable(tmp_path: Path) -> None:
     (tmp_path / "new").write_bytes(b"something else")
     (tmp_path / "new").rename(path)
     assert interpret(graph, [np.zeros(1, np.float32)])[0].sum() == COUNT / 2
+
+
+def test_what_was_unloaded_is_read_again_unless_somebody_holds_it(tmp_path: Path) -> None:
+    graph = from_onnx(save(tmp_path, large_model()))
+    data = weight_of(graph)
+    assert isinstance(data, BlobData)
+    held = data.array()
+    data.unload()
+    assert data.array() is held
+    data.unload()
+    gone = weakref.ref(held)
+    del held
+    assert gone() is None
+    assert data.array().sum() == COUNT / 2
+
+
+def test_a_program_whose_variants_may_come_keeps_no_weights_that_it_has_packed(
+    tmp_path: Path,
+) -> None:
+    weight = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 256])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 256])]
+    graph = helper.make_graph([node], "g", inputs, outputs, [numpy_helper.from_array(weight, "w")])
+    path = save(tmp_path, helper.make_model(graph))
+    program = monograph.compile(path, variants=2, cache=False)
+    data = weight_of(program.graph)
+    source = data.source if isinstance(data, Held) else data
+    assert isinstance(source, BlobData) and not source.is_read
+    program.add_variant({"n": 3})
+    assert not source.is_read
+    x = np.random.default_rng(1).normal(size=(3, 256)).astype(np.float32)
+    np.testing.assert_allclose(program(x)[0], x @ weight, rtol=1e-4, atol=1e-4)
