@@ -65,6 +65,7 @@ def bisect(
             seed=seed,
             gradient=gradient,
             trials=trials,
+            plugins=plugins or (),
         )
         report_file.write(page, named, options, sizes, found)
     if found.is_found:

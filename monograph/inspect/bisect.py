@@ -117,14 +117,15 @@ def bisect(
     gradient: bool = False,
     trials: int = MOST_TRIALS,
     dynamic_shapes: Any = None,
+    plugins: Sequence[str] = (),
 ) -> Bisection:
     """Find the rewrite, group or kernel that makes a compiled model's answer wrong.
 
     With ``gradient``, the rules of differentiation are searched instead. ``trials`` bounds how many
-    smaller cases are tried.
+    smaller cases are tried. The repro loads the ``plugins``, which may hold the fault.
     """
     subject = subject_from(model, inputs, dynamic_shapes=dynamic_shapes)
-    search = _Search(subject, options or options_for(level, passes, target), trials)
+    search = _Search(subject, options or options_for(level, passes, target), trials, plugins)
     samples = draw_samples(subject.graph, subject.given, sizes, seed, subject.state)
     return search.gradient(list(samples)) if gradient else search.run(list(samples))
 
@@ -132,11 +133,14 @@ def bisect(
 class _Search:
     """One search: the options that it compiles with, and what it has found out."""
 
-    def __init__(self, subject: Subject, options: Options, trials: int) -> None:
+    def __init__(
+        self, subject: Subject, options: Options, trials: int, plugins: Sequence[str] = ()
+    ) -> None:
         self.subject = subject
         self.given_options = options
         self.options = compile_options(options)
         self.trials = trials
+        self.plugins = plugins
         self.started = time.perf_counter()
 
     def run(self, samples: Sequence[Sample]) -> Bisection:
@@ -305,7 +309,9 @@ class _Search:
         told = "" if used.passes is None else f", passes={list(map(str, used.passes))!r}"
         told += f", threads={used.threads}" if used.threads else ""
         title = f"{step}: {symptom}"[:90].replace('"', "'")
-        text, arrays = repro_text(title, kind, case, step=str(each or ""), options=told)
+        text, arrays = repro_text(
+            title, kind, case, step=str(each or ""), options=told, plugins=self.plugins
+        )
         return Bisection(
             self.subject.name,
             kind,

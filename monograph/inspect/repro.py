@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from textwrap import indent
 from typing import Any
 
@@ -32,17 +34,26 @@ for _ in range(3):
 """
 _GRADIENT = """\
 from monograph.inspect.extract import Case
-from monograph.inspect.suspects import broken_gradient
+from monograph.inspect.suspects import check_gradient
 
-problem = broken_gradient(Case(graph, tuple(inputs)))
+problem = check_gradient(Case(graph, tuple(inputs)))
 assert problem is None, problem
 """
 
 
 def repro_text(
-    title: str, kind: str, case: Case, *, step: str = "", options: str = ""
+    title: str,
+    kind: str,
+    case: Case,
+    *,
+    step: str = "",
+    options: str = "",
+    plugins: Sequence[str] = (),
 ) -> tuple[str, dict[str, Any]]:
-    """The program, and the arrays that it reads from a file beside it (none, mostly)."""
+    """The program, and the arrays that it reads from a file beside it (none, mostly).
+
+    ``plugins`` may hold the fault, or an op that it is seen in.
+    """
     saved: dict[str, Any] = {}
     inputs = [
         _array_text(value.name, np.asarray(array), saved)
@@ -57,9 +68,10 @@ def repro_text(
     given = ", ".join(f'"{name}": {text}' for name, text in weights.items())
     loaded = 'arrays = np.load("repro.npz")\n' if saved else ""
     tools = "from monograph.inspect.suspects import leave_other_results\n"
+    imported = (tools if kind == "program" else "") + _load_plugins(plugins)
     lines = [
         f'"""{title}"""',
-        f"import numpy as np\n\nimport monograph\n{tools if kind == 'program' else ''}",
+        f"import numpy as np\n\nimport monograph\n{imported}",
         f'{loaded}graph = monograph.parse("""\\\n{print_graph(case.graph).strip()}',
         f'"""{f", weights={{{given}}}" if given else ""})',
         f"inputs = [{', '.join(inputs)}]",
@@ -72,6 +84,11 @@ def repro_text(
     else:
         lines += [_CHECKS[kind].format(step=step, options=options), _COMPARE]
     return "\n".join(lines), saved
+
+
+def _load_plugins(names: Sequence[str]) -> str:
+    told = "from monograph.inspect.plugins import load_plugin\n\n" if names else ""
+    return told + "".join(f"load_plugin({json.dumps(name)})\n" for name in names)
 
 
 def _array_text(name: str, array: Any, saved: dict[str, Any]) -> str:

@@ -28,3 +28,4 @@ def test_a_wrong_pass_is_named_with_a_repro(tmp_path: Path) -> None:
     assert done.exit_code == FINDING
     assert "at fault     doubled_for_a_test" in done.stdout
     assert "monograph.parse" in repro.read_text()
+    assert f'load_plugin("{plugin}")' in repro.read_text(), "the fault is in it"
