@@ -31,6 +31,7 @@ from monograph.program.code import (
     Copy,
     Interpret,
     Launch,
+    LibraryCall,
     Slot,
     SlotKind,
     Step,
@@ -210,7 +211,11 @@ class _Planner:
             return f"{' and '.join(kernels)}{', in ' if places else ''}{', '.join(places)}"
         if not turn.steps:
             return f"a view of {', '.join(places)}"
-        way = "in the interpreter" if isinstance(turn.steps[-1], Interpret) else "control flow"
+        way = "control flow"
+        if isinstance(turn.steps[-1], Interpret):
+            way = "in the interpreter"
+        elif isinstance(turn.steps[-1], LibraryCall):
+            way = f"by {turn.steps[-1].library}"
         return f"{way}, in {', '.join(self._where(value) for value in turn.group.nodes[0].results)}"
 
     def _where(self, value: Value) -> str:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
-from monograph.program.code import Copy, Interpret, Launch, walk_steps
+from monograph.program.code import Copy, Interpret, Launch, LibraryCall, walk_steps
 from monograph.program.liveness import alive_bytes, begin_times
 from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu.native import Native
@@ -210,6 +210,9 @@ class _Program:
         if isinstance(step, Interpret):
             node = self.native.program.fallbacks[step.call]
             return f"{self._label}interpreter: {node.op.name}", False
+        if isinstance(step, LibraryCall):
+            node = self.native.program.fallbacks[step.call]
+            return f"{self._label}{step.library}: {node.op.name}", False
         return (self._label + COPY, False) if isinstance(step, Copy) else (SIDE_BY_SIDE, True)
 
     def named(self, lanes: Sequence[Lane]) -> Mapping[KernelRecord, str]:

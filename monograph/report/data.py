@@ -203,6 +203,7 @@ def _summary(explained: Explanation) -> dict[str, Json]:
         "bytes_apart": explained.bytes_apart,
         "bytes_moved": explained.bytes_moved,
         "fallbacks": dict(explained.fallbacks),
+        "libraries": dict(explained.library_calls),
         "stages": {stage: round(seconds * 1e3, 2) for stage, seconds in explained.stages.items()},
         "cache": explained.cache,
         "specialised": explained.specialised,

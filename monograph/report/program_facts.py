@@ -8,7 +8,7 @@ from monograph.fusion.group import Group
 from monograph.inspect.explain import Explanation, arena_plan
 from monograph.inspect.inputs import choose_sizes
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.program.code import Copy, Interpret, Launch, Step, walk_steps
+from monograph.program.code import Copy, Interpret, Launch, LibraryCall, Step, walk_steps
 from monograph.report.history import History
 from monograph.runtime.bundle import Json
 from monograph.runtime.compiled import Executable
@@ -54,7 +54,7 @@ def _writers(steps: Sequence[Step]) -> dict[int, set[int]]:
         for each in walk_steps((step,)):
             if isinstance(each, Launch):
                 written = each.slots[-each.outputs :]
-            elif isinstance(each, Interpret):
+            elif isinstance(each, Interpret | LibraryCall):
                 written = each.outputs
             else:
                 continue

@@ -13,7 +13,7 @@ from monograph.ir.data import Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import TensorType
 from monograph.ops.shape import Reshape
-from monograph.program.code import Copy, Interpret, Slot, SlotKind, Step
+from monograph.program.code import Copy, Interpret, LibraryCall, Slot, SlotKind, Step
 
 
 class SlotBuilder:
@@ -96,6 +96,13 @@ class SlotBuilder:
         inputs = tuple(self.slot(value) for value in node.operands)
         outputs = tuple(self.slot(value) for value in node.results)
         self.steps.append(Interpret(len(self.fallbacks), inputs, outputs))
+        self.fallbacks.append(node)
+
+    def call_library(self, node: Node, library: str) -> None:
+        """A step that a library computes, on row-major operands."""
+        inputs = tuple(self.slot(value) for value in node.operands)
+        outputs = tuple(self.slot(value) for value in node.results)
+        self.steps.append(LibraryCall(len(self.fallbacks), inputs, outputs, library))
         self.fallbacks.append(node)
 
 

@@ -43,6 +43,7 @@ from monograph.program.code import (
     Copy,
     Interpret,
     Launch,
+    LibraryCall,
     SliceView,
     Slot,
     SlotKind,
@@ -278,6 +279,8 @@ class Fences:
                     found.append(step.kernel)
                 case Interpret(call, _, outputs) if written.intersection(outputs):
                     found.append(f"{self.program.fallbacks[call].op.name} (interpreted)")
+                case LibraryCall(call, _, outputs, library) if written.intersection(outputs):
+                    found.append(f"{self.program.fallbacks[call].op.name} ({library})")
                 case Copy(_, target, _) if target in written:
                     found.append("a copy")
         return list(dict.fromkeys(found))

@@ -31,6 +31,7 @@ from monograph.program.code import (
     Code,
     Interpret,
     Launch,
+    LibraryCall,
     SlotKind,
     WhileLoop,
     has_loops,
@@ -163,7 +164,8 @@ class Native(LoadedProgram):
         ]
         outputs = [(k, s) for k, s in enumerate(program.slots) if s.kind is SlotKind.OUTPUT]
         self.outputs = sorted(outputs, key=lambda each: each[1].number)
-        self.calls = {s.call: s for s in walk_steps(program.steps) if isinstance(s, Interpret)}
+        steps = walk_steps(program.steps)
+        self.calls = {s.call: s for s in steps if isinstance(s, Interpret | LibraryCall)}
         self.static = not program.sizes
         self.requests = arena_requests(program)
         self.layouts = ArenaLayouts(program, self.requests, self.threads)
@@ -465,7 +467,7 @@ class Native(LoadedProgram):
     # The interpreter ------------------------------------------------------------------------------
 
     def interpret(self, frame: Frame, call: int) -> None:
-        """Run one node in Python, on the memory of its slots."""
+        """Run one node in Python, or in a library of NumPy's, on the memory of its slots."""
         node = self.program.fallbacks[call]
         step = self.calls[call]
         bindings = dict(zip(self.program.sizes, frame.sizes, strict=True))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from monograph.program.code import Copy, Interpret, Launch, Step
+from monograph.program.code import Copy, Interpret, Launch, LibraryCall, Step
 from monograph.runtime.cpu.recording import Recorder
 
 if TYPE_CHECKING:
@@ -74,4 +74,6 @@ class KernelRanges:
             return step.kernel
         if isinstance(step, Interpret):
             return f"interpreter: {self._fallbacks[step.call].op.name}"
+        if isinstance(step, LibraryCall):
+            return f"{step.library}: {self._fallbacks[step.call].op.name}"
         return "copy" if isinstance(step, Copy) else "side by side"

@@ -124,6 +124,7 @@ export interface Facts {
     bytes_apart: number;
     bytes_moved: number;
     fallbacks: Record<string, number>;
+    libraries?: Record<string, number>;
     stages: Record<string, number>;
     cache: string;
     specialised: string | null;

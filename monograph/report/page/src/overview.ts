@@ -19,11 +19,12 @@ export function overview(model: Model, go: Go): HTMLElement {
     call(model),
   ];
   const fallbacks = Object.entries(summary.fallbacks);
+  const libraries = Object.entries(summary.libraries ?? {});
   return h(
     "section",
     { class: "view overview", "aria-label": "Overview" },
     h("div", { class: "cards" }, ...cards.map(([label, value, note]) => h("div", { class: "card" }, h("h3", {}, label), h("p", { class: "value" }, value), h("p", { class: "meta" }, note)))),
-    h("div", { class: "columns" }, h("div", {}, passes(model, go), slowest(model, go)), h("div", {}, found(model, go), stages(model), facts.measured.busy ? notice("Timed beside other programs", `${facts.measured.busy.charAt(0).toUpperCase()}${facts.measured.busy.slice(1)}.`) : null, facts.missing ? notice("Not shown", facts.missing) : null, summary.specialised ? notice("Not shown", `Calls complete this program, since ${summary.specialised}`) : null, fallbacks.length ? interpreted(fallbacks) : null, machine(model))),
+    h("div", { class: "columns" }, h("div", {}, passes(model, go), slowest(model, go)), h("div", {}, found(model, go), stages(model), facts.measured.busy ? notice("Timed beside other programs", `${facts.measured.busy.charAt(0).toUpperCase()}${facts.measured.busy.slice(1)}.`) : null, facts.missing ? notice("Not shown", facts.missing) : null, summary.specialised ? notice("Not shown", `Calls complete this program, since ${summary.specialised}`) : null, libraries.length ? counted("By a library", libraries) : null, fallbacks.length ? counted("In the interpreter", fallbacks) : null, machine(model))),
   );
 }
 
@@ -132,8 +133,9 @@ function installed(facts: Record<string, string> | undefined): HTMLElement | nul
   return h("details", {}, h("summary", {}, "Versions and hardware"), h("dl", { class: "told" }, ...topics.flatMap(([topic, text]) => [h("dt", {}, topic), h("dd", {}, text)])));
 }
 
-function interpreted(fallbacks: [string, number][]): HTMLElement {
-  return h("div", { class: "panel" }, h("h2", {}, "In the interpreter"), h("ul", { class: "links" }, ...fallbacks.map(([op, count]) => h("li", {}, `${count} × ${op}`))));
+/** Ops that no kernel of ours computes, and how many nodes each is. */
+function counted(title: string, ops: [string, number][]): HTMLElement {
+  return h("div", { class: "panel" }, h("h2", {}, title), h("ul", { class: "links" }, ...ops.map(([op, count]) => h("li", {}, `${count} × ${op}`))));
 }
 
 function notice(title: string, text: string): HTMLElement {

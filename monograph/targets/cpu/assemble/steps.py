@@ -56,6 +56,7 @@ from monograph.targets.cpu.layouts.choose_layouts import (
     plan_layouts,
 )
 from monograph.targets.cpu.layouts.convert import convert_back, convert_layout, fill_border
+from monograph.targets.cpu.libraries import plan_library
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
 from monograph.targets.cpu.plans.plan import (
@@ -285,6 +286,9 @@ class StepBuilder(ProgramBuilder):
                 assert plan is not None, "the target decomposes what it has no instruction for"
                 with self.carrying_out(group, plan):
                     plan.launch(self, (), ())
+            case _ if (library := plan_library(self.machine, group, node)) is not None:
+                with self.carrying_out(group, library):
+                    library.launch(self, (), ())
             case _ if has_loops(node):
                 self.loops(group, node)
             case _:

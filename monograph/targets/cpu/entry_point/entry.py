@@ -28,6 +28,7 @@ from monograph.program.code import (
     ForLoop,
     Interpret,
     Launch,
+    LibraryCall,
     ParallelFor,
     Sections,
     SliceView,
@@ -106,7 +107,7 @@ class EntryEmitter(TableFunction):
             match step:
                 case Launch():
                     self.launch(step)
-                case Interpret():
+                case Interpret() | LibraryCall():
                     self.interpret(step)
                 case Copy(source, target, nbytes):
                     self.copy(source, target, nbytes)
@@ -208,8 +209,8 @@ class EntryEmitter(TableFunction):
         self.function, self.b = outer
         return name
 
-    def interpret(self, step: Interpret) -> None:
-        """Run a node in Python."""
+    def interpret(self, step: Interpret | LibraryCall) -> None:
+        """Run a node in Python, or a library that is called from there."""
         self.fail_if(self.call_back(step.call), step)
 
     def call_back(self, number: int) -> Lanes:

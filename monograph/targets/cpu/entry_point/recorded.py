@@ -30,6 +30,7 @@ from monograph.program.code import (
     Copy,
     Interpret,
     Launch,
+    LibraryCall,
     ParallelFor,
     Sections,
     Step,
@@ -114,7 +115,7 @@ class _RecordedEmitter(EntryEmitter):
         """Every step, between two looks at the clock; those in others, too."""
         for step in steps:
             number, parallel = self._numbers[id(step)], isinstance(step, ParallelFor | Sections)
-            if not parallel and not isinstance(step, Launch | Interpret | Copy):
+            if not parallel and not isinstance(step, Launch | Interpret | LibraryCall | Copy):
                 super().steps([step])
                 continue
             observed = self._observed and not self._side_by_side
