@@ -29,6 +29,7 @@ SWITCHES: Mapping[str, str] = {
     "vector_loops": "loops over several elements at a time, their tails, and rows in parts",
     "channels_last": "images with their channels last in memory",
     "split_reductions": "long sums in pieces, one for each thread",
+    "overlapped_launches": "kernels of a GPU that load weights before the one before has ended",
     "in_place": "results that are written over an operand",
     "arena_reuse": "intermediates that share memory when they are not alive together",
 }

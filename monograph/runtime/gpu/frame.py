@@ -89,6 +89,8 @@ class Frame:
         self._kept: list[Any] = []
         self.is_captured = False
         """Whether its steps are noted for a graph now, and not run."""
+        self.follows_kernel = False
+        """Whether the step before the one that is prepared is a kernel of ours."""
         self.steps = self.prepared_steps(checked)
 
     def scratch_bytes(self) -> int:
@@ -125,9 +127,11 @@ class Frame:
         found = []
         for step in self.program.steps:
             made = self.prepared(step)
+            self.follows_kernel = made is not None and isinstance(step, Launch)
             found += [] if made is None else [made]
             if checked and step is checked[-1]:
                 found.append(PreparedStep(self.fetch_flags, frozenset(), None))
+                self.follows_kernel = False
         return found
 
     def fetch_flags(self, stream: int) -> None:
@@ -167,13 +171,25 @@ class Frame:
         )  # fmt: skip
         pointers = ctypes.addressof(parameters)
         launch, driver = self.held.driver.launch_function, self.held.driver
+        io = self.io(step.slots)
+        if (
+            code.begins_early and self.follows_kernel and not io
+        ):  # a graph changes the addresses of those that have any
+            early = driver.early_launch(
+                self.held.functions[step.kernel], (x, y, z), code.threads, code.shared, pointers
+            )
+
+            def run_early(stream: int) -> None:
+                driver.check(early(stream), f"launching {step.kernel}")
+
+            return PreparedStep(run_early, io, pointers)
 
         def run(stream: int) -> None:
             result = launch(*arguments, stream, pointers, None)
             if result:
                 driver.check(result, f"launching {step.kernel}")
 
-        return PreparedStep(run, self.io(step.slots), pointers)
+        return PreparedStep(run, io, pointers)
 
     def parameters(self, step: Launch, code: MachineCode) -> ctypes.Array[ctypes.c_void_p]:
         """Pointers to the words of a kernel's parameters.

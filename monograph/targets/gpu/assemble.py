@@ -20,6 +20,7 @@ from monograph.ops.attention import Attention
 from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, LibraryCall, Slot, SlotKind
 from monograph.progress import announce
+from monograph.switches import is_on
 from monograph.targets.gpu.chip import Chip
 from monograph.targets.gpu.choices import OURS, attention_backend, read_times, why_library
 from monograph.targets.gpu.group_kernel import lower_flat, write_attention, write_lowered
@@ -27,6 +28,7 @@ from monograph.targets.gpu.inline_producers import inline_producers
 from monograph.targets.gpu.joint_products import join_products
 from monograph.targets.gpu.layouts import choose_layouts
 from monograph.targets.gpu.libraries import library_of
+from monograph.targets.gpu.overlap import overlap
 from monograph.targets.gpu.plan import KernelSequence
 from monograph.targets.gpu.side_by_side import gather_launches, join_kernels
 from monograph.targets.gpu.source import TritonKernel
@@ -190,13 +192,20 @@ class StepBuilder(SlotBuilder):
         lowered = lower_flat(group, name, self.results(group), self.layouts)
         if not lowered.flat.stores:
             return
-        digest = lowered.flat.digest
+        self.flat.setdefault(lowered.flat.digest, (lowered.flat, []))[1].append(group)
+        weights = frozenset(
+            f"b{k}" for k, value in enumerate(lowered.inputs)
+            if value.producer is not None and is_stored(value.producer)
+        )  # fmt: skip
+        digest = f"{lowered.flat.digest} {sorted(weights)}"
         found = self.known.get(digest)
         if found is None:
             sequence = write_lowered(group, lowered, self.measured_of(group, lowered.flat))
+            if is_on("overlapped_launches"):
+                kernels = tuple(overlap(each, weights, self.chip) for each in sequence.kernels)
+                sequence = replace(sequence, kernels=kernels)
         else:
             sequence = found.sequence
-        self.flat.setdefault(digest, (lowered.flat, []))[1].append(group)
         self.launch(group, digest, sequence, lowered.inputs, lowered.outputs)
 
     def measured_of(self, group: Group, flat: Kernel) -> dict[str, float]:

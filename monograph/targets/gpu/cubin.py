@@ -25,6 +25,7 @@ from monograph.ir.types import DType, Kind
 from monograph.targets.gpu.chip import Chip
 from monograph.targets.gpu.expressions import index_type
 from monograph.targets.gpu.modules import MachineCode
+from monograph.targets.gpu.overlap import begins_early
 from monograph.targets.gpu.source import TritonKernel
 
 ALIGNMENT = 16
@@ -135,6 +136,7 @@ def _compile(chip: Chip, kernel: TritonKernel, function: Any) -> MachineCode:
         found.shared,
         parameter_kinds(kernel),
         scratch,
+        begins_early(kernel),
     )
 
 

@@ -9,9 +9,19 @@ than success raises ``GpuError`` with the driver's own words.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    byref,
+    c_char_p,
+    c_int,
+    c_size_t,
+    c_uint,
+    c_uint64,
+    c_void_p,
+    pointer,
+)
 from functools import cache
 from typing import Any
 
@@ -28,6 +38,8 @@ RELAXED = 2
 """How a stream is captured: other threads may call whatever they like."""
 HOST_PORTABLE_AND_MAPPED = 3
 NO_TIMING = 2
+BEGINS_EARLY = 6
+"""The attribute of a launch that need not wait for the one before (programmatic serialization)."""
 EXTERNAL_EVENT = 1
 """An event that is recorded in a graph, and that the host waits for."""
 
@@ -44,6 +56,30 @@ class KernelNode(ctypes.Structure):
         ("extra", c_void_p),
         ("kernel", c_void_p),
         ("context", c_void_p),
+    )
+
+
+class LaunchAttribute(ctypes.Structure):
+    """``CUlaunchAttribute``: a union of 64 bytes, of which an ``int`` is set."""
+
+    _fields_ = (
+        ("kind", c_int),
+        ("padding", c_uint),
+        ("value", c_int),
+        ("rest", c_uint * 15),
+    )
+
+
+class LaunchConfiguration(ctypes.Structure):
+    """``CUlaunchConfig``."""
+
+    _fields_ = (
+        ("grid", c_uint * 3),
+        ("block", c_uint * 3),
+        ("shared", c_uint),
+        ("stream", c_void_p),
+        ("attributes", POINTER(LaunchAttribute)),
+        ("count", c_uint),
     )
 
 
@@ -81,6 +117,10 @@ class Driver:
         self.launch_function.argtypes = [
             c_void_p, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
             c_void_p, c_void_p, c_void_p,
+        ]  # fmt: skip
+        self.early_launch_function = library.cuLaunchKernelEx
+        self.early_launch_function.argtypes = [
+            POINTER(LaunchConfiguration), c_void_p, c_void_p, c_void_p,
         ]  # fmt: skip
         self.graph_launch_function = library.cuGraphLaunch
         self.graph_launch_function.argtypes = [c_void_p, c_void_p]
@@ -161,6 +201,23 @@ class Driver:
             function, *grid, threads, 1, 1, shared, stream, parameters, None
         )
         return code
+
+    def early_launch(
+        self, function: int, grid: tuple[int, int, int], threads: int, shared: int, parameters: int
+    ) -> Callable[[int], int]:
+        """A launch that may begin before the one before it has ended, given a stream."""
+        attribute = LaunchAttribute(kind=BEGINS_EARLY, value=1)
+        configuration = LaunchConfiguration(
+            (c_uint * 3)(*grid), (c_uint * 3)(threads, 1, 1), shared, None, pointer(attribute), 1
+        )
+        launch = self.early_launch_function
+
+        def run(stream: int) -> int:
+            configuration.stream = stream
+            code: int = launch(byref(configuration), function, parameters, None)
+            return code
+
+        return run
 
     # Memory ---------------------------------------------------------------------------------------
 

@@ -33,6 +33,8 @@ class MachineCode:
     """What it is given, in order: ``buffer``, ``error``, ``i32`` and ``i64`` for sizes."""
     scratch: int = 0
     """Bytes that each program wants for tensor descriptors (Triton's global scratch)."""
+    begins_early: bool = False
+    """Whether it may be launched while the kernel before it runs, for which it waits itself."""
 
 
 def write_modules(kernels: Mapping[str, MachineCode]) -> bytes:
@@ -49,6 +51,7 @@ def write_modules(kernels: Mapping[str, MachineCode]) -> bytes:
                 "shared": code.shared,
                 "parameters": list(code.parameters),
                 "scratch": code.scratch,
+                "begins_early": code.begins_early,
             }
             for name, code in kernels.items()
         ],
@@ -90,6 +93,7 @@ def read_modules(data: bytes) -> dict[str, MachineCode]:
             _within(given.get("shared"), 1 << 20),
             parameters,
             _within(given.get("scratch"), MAX_SCRATCH),
+            require_type(given.get("begins_early", False), bool),
         )
     return found
 

@@ -272,15 +272,16 @@ class _Rows:
         return self.writer.finish("rows", (divide_up(total, rows),), self.configuration, comment)
 
     def _load_early(self) -> None:
-        """Begin to load the rows before a reduction that their use waits for.
+        """Begin to load the rows before what their use waits for.
 
-        A norm that every program computes for itself is over when they are there.
+        That is a norm that every program computes for itself, or the vector of a product.
         """
         if not all(map(self._is_whole, self.space.extents)):
             return
         reductions = reductions_of(self.kernel)
         inside = {x for each in reductions for x in e.walk((each.body,)) if x is not each}
-        if not any(each in inside for each in reductions):
+        is_nested = any(each in inside for each in reductions)
+        if not is_nested and not _is_vector_product(self.kernel, self.space):
             return
         rows = {axis.symbol for axis in self.kernel.axes}
         columns = {axis.symbol for each in reductions for axis in each.axes}

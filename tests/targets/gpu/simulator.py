@@ -28,6 +28,7 @@ from monograph.targets.gpu.chip import Chip
 from monograph.targets.gpu.cubin import import_kernel, parameter_kinds
 from monograph.targets.gpu.driver import DeviceInfo, KernelNode
 from monograph.targets.gpu.modules import MachineCode
+from monograph.targets.gpu.overlap import CONSTANT
 from monograph.targets.gpu.source import TritonKernel
 
 KERNELS: list[TritonKernel] = []
@@ -127,7 +128,9 @@ class SimulatedDriver:
                 arguments.append(_at(word, torch.int32))
             else:
                 arguments.append(word)
-        function[node.grid](*arguments, **kernel.blocks)
+        # Nothing overlaps on a host, and the interpreter has no word for waiting.
+        blocks = kernel.blocks | ({CONSTANT: 0} if CONSTANT in kernel.blocks else {})
+        function[node.grid](*arguments, **blocks)
 
     def call_library(self, library: Any, task: Any) -> Any:
         """Libraries run now; in a graph, again whenever it is launched, into the same memory."""
