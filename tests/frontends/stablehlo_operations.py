@@ -40,6 +40,15 @@ REGION = (
     "({{ ^bb0(%x: tensor<f32>, %y: tensor<f32>): %z = stablehlo.{0} %x, %y : tensor<f32>\n"
     "stablehlo.return %z : tensor<f32> }})"
 )
+
+
+def alone(name: str, attributes: str = "", region: str = "") -> str:
+    """A collective among the one device that there is."""
+    groups = "replica_groups = dense<0> : tensor<1x1xi64>"
+    body = f'%r = "stablehlo.{name}"(%a) {region} {{{groups}{attributes}}} : ({A}) -> {A}'
+    return module(body, A, A)
+
+
 ZERO = "%zero = stablehlo.constant dense<0.0> : tensor<f32>\n"
 LESS = (
     "({ ^bb0(%x: tensor<f32>, %y: tensor<f32>): %z = stablehlo.compare LT, %x, %y : "
@@ -273,31 +282,33 @@ MODULES: dict[str, str] = {
     "custom_call": module(
         f'%r = stablehlo.custom_call @Sharding(%a) : ({A}) -> {A}', A, A
     ),
+    **{name: module(f"%r = stablehlo.{name} : tensor<ui32>", "tensor<ui32>")
+       for name in ("partition_id", "replica_id")},
+    "all_gather": alone("all_gather", ", all_gather_dim = 1 : i64"),
+    "all_reduce": alone("all_reduce", "", REGION.format("add")),
+    "all_to_all": alone(
+        "all_to_all", ", split_dimension = 1 : i64, concat_dimension = 0 : i64, "
+        "split_count = 1 : i64",
+    ),
+    "reduce_scatter": alone(
+        "reduce_scatter", ", scatter_dimension = 1 : i64", REGION.format("add")
+    ),
+    "collective_permute": module(
+        '%r = "stablehlo.collective_permute"(%a) {source_target_pairs = dense<[[0, 0]]> : '
+        f"tensor<1x2xi64>}} : ({A}) -> {A}", A, A,
+    ),
 }  # fmt: skip
 
-DISTRIBUTED = "it speaks of several devices, which a graph read from StableHLO has not"
 TOKENS = "it orders effects, of which a graph has none"
 TUPLES = "tuples of values are not values here; StableHLO itself gives several results"
 QUANTIZED = "quantized element types of StableHLO are not read"
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
-        [
-            "all_gather",
-            "all_reduce",
-            "all_to_all",
-            "collective_broadcast",
-            "collective_permute",
-            "reduce_scatter",
-            "partition_id",
-            "replica_id",
-        ],
-        DISTRIBUTED,
-    ),
-    **dict.fromkeys(
         ["after_all", "async_done", "async_start", "infeed", "outfeed", "recv", "send"], TOKENS
     ),
     **dict.fromkeys(("get_tuple_element", "tuple"), TUPLES),
     **dict.fromkeys(("uniform_dequantize", "uniform_quantize"), QUANTIZED),
+    "collective_broadcast": "XLA has it on no processor, so that nothing could tell what is right",
     "rng": "its numbers are the implementation's own; rng_bit_generator has defined ones",
 }
 """Operations of the specification that are not read, and why."""

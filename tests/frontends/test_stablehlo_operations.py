@@ -11,6 +11,7 @@ pytest.importorskip("jax")
 from jaxlib.mlir.dialects import stablehlo
 
 import monograph
+from monograph.errors import UnsupportedError
 from monograph.exporters.runtimes import run_stablehlo
 from monograph.frontends.stablehlo import from_stablehlo
 from monograph.frontends.stablehlo.operation import CONVERTERS
@@ -40,6 +41,20 @@ def test_an_operation_computes_what_xla_does(name: str) -> None:
     for mine, theirs in zip(compiled, expected, strict=True):
         assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
         np.testing.assert_allclose(mine, theirs, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "two"),
+    [
+        ("all_gather", "dense<0> : tensor<1x1xi64>", "dense<[[0, 1]]> : tensor<1x2xi64>"),
+        ("collective_permute", "dense<[[0, 0]]>", "dense<[[0, 1]]>"),
+    ],
+)
+def test_a_collective_of_several_devices_is_refused(name: str, one: str, two: str) -> None:
+    text = MODULES[name].replace(one, two)
+    assert text != MODULES[name]
+    with pytest.raises(UnsupportedError, match=f"{name} of several devices"):
+        from_stablehlo(text)
 
 
 def test_every_operation_of_the_specification_is_read_or_has_a_reason() -> None:

@@ -19,6 +19,7 @@ from monograph import functional as F
 from monograph.errors import GraphError, InputError, MonographError, UnsupportedError
 from monograph.frontends.stablehlo import (  # noqa: F401  # converters
     composites,
+    one_device,
     operations,
     structured,
 )
