@@ -55,6 +55,31 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (X, I),
     ),
+    "without NaN": (
+        lambda x: (
+            np.nansum(np.log(x)), np.nanmean(np.log(x), 1), np.nanstd(np.log(x)),
+            np.nanvar(np.log(x), ddof=1, keepdims=True), np.nanmax(np.log(x), 1),
+            np.nanmin(np.log(x)), np.nanprod(np.log(x), 0), np.nansum(np.log(x * 0 - 1), 0),
+        ),
+        (X,),
+    ),
+    "statistics": (
+        lambda x, i: (
+            np.cov(x), np.cov(x, rowvar=False, bias=True), np.cov(x[0]), np.polyval([1.0, 2], x),
+            np.digitize(x, np.float32([-1, 0, 1])), np.isin(i, [1, 2, -3]),
+            np.isin(i, i[0], invert=True), np.select([x > 0, x < -1], [x, -x], 5.0),
+            np.array(0) + np.allclose(x, x),
+        ),
+        (X, I),
+    ),
+    "other shapes": (
+        lambda x, y: (
+            np.dstack([x, y]), np.column_stack([x[0], x[1], y.T]), np.append(x, y, 0),
+            np.append(x, [1.0, 2.0]), np.rot90(x), np.rot90(x, 2), np.rot90(x, 3, (1, 0)),
+            np.atleast_3d(x[0]), np.matrix_transpose(x), np.empty_like(x) * 0,
+        ),
+        (X, Y),
+    ),
     "quantiles of shares with a dtype": (
         lambda x: (np.quantile(x, np.float64(0.3)), np.percentile(x, [30, 60], 0),
                    np.quantile(x, np.float32([0.3]))),

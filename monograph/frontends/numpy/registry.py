@@ -25,6 +25,6 @@ def implements(*functions: Any) -> Callable[[FunctionType], FunctionType]:
 @cache
 def implementations() -> Mapping[Any, Callable[..., Any]]:
     """Every function that can be traced."""
-    for name in ("functions", "linalg", "shapes"):
+    for name in ("functions", "linalg", "shapes", "statistics"):
         importlib.import_module(f"monograph.frontends.numpy.{name}")
     return _IMPLEMENTATIONS

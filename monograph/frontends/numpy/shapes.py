@@ -96,6 +96,13 @@ def atleast_2d(x: Any) -> Value:
     return value if value.rank > 1 else F.unsqueeze(value, 0)
 
 
+@implements(np.atleast_3d)
+def atleast_3d(x: Any) -> Value:
+    """With three axes or more."""
+    value = atleast_2d(x)
+    return value if value.rank > 2 else F.unsqueeze(value, 2)
+
+
 @implements(np.concatenate, np.concat)
 def concatenate(arrays: Any, axis: int | None = 0) -> Value:
     """Joined along an axis; all elements in a row, if there is none."""
@@ -121,6 +128,25 @@ def hstack(tup: Any) -> Value:
     """Joined as columns, or in a row."""
     parts = [atleast_1d(each) for each in tup]
     return F.concat(parts, 0 if parts[0].rank == 1 else 1)
+
+
+@implements(np.dstack)
+def dstack(tup: Any) -> Value:
+    """Joined along the third axis."""
+    return F.concat([atleast_3d(each) for each in tup], 2)
+
+
+@implements(np.column_stack)
+def column_stack(tup: Any) -> Value:
+    """Joined as columns."""
+    parts = [value_of(each) for each in tup]
+    return F.concat([F.reshape(x, (-1, 1)) if x.rank < 2 else x for x in parts], 1)
+
+
+@implements(np.append)
+def append(arr: Any, values: Any, axis: int | None = None) -> Value:
+    """Joined at the end."""
+    return concatenate([value_of(arr), value_of(values)], axis)
 
 
 @implements(np.split, np.array_split)
@@ -168,6 +194,24 @@ def flipud(m: Any) -> Value:
 def fliplr(m: Any) -> Value:
     """Columns in reverse order."""
     return F.flip(value_of(m), 1)
+
+
+@implements(np.rot90)
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Value:
+    """Turned by quarters of a circle in the plane of two axes."""
+    x, (first, second) = value_of(m), axes
+    turns = k % 4
+    if turns == 2:
+        return F.flip(x, (first, second))
+    if turns == 1:
+        return F.swapaxes(F.flip(x, second), first, second)
+    return x if turns == 0 else F.flip(F.swapaxes(x, first, second), second)
+
+
+@implements(np.matrix_transpose, np.linalg.matrix_transpose)
+def matrix_transpose(x: Any) -> Value:
+    """The last two axes exchanged."""
+    return F.swapaxes(value_of(x), -1, -2)
 
 
 @implements(np.roll)
@@ -223,6 +267,12 @@ def triu(m: Any, k: int = 0) -> Value:
 def zeros_like(a: Any, dtype: Any = None) -> Value:
     """Zeros of the same shape."""
     return as_dtype(F.zeros_like(value_of(a)), dtype)
+
+
+@implements(np.empty_like)
+def empty_like(prototype: Any, dtype: Any = None) -> Value:
+    """Anything of the same shape: zeros."""
+    return zeros_like(prototype, dtype)
 
 
 @implements(np.ones_like)
