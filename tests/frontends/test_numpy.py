@@ -80,6 +80,20 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (X, Y),
     ),
+    "products of others": (
+        lambda x, y, w: (
+            np.cross(x[:, :3], y[:, 1:]), np.cross(x, y, axis=0), np.kron(x, y), np.kron(x[0], y),
+            np.linalg.multi_dot([x, w, w.T]), np.linalg.matmul(x, w), np.linalg.outer(x[0], y[1]),
+        ),
+        (X, Y, W),
+    ),
+    "frequencies": (
+        lambda x: (
+            np.abs(np.fft.fftn(x)), np.abs(np.fft.ifftn(x, axes=(0,))), np.fft.fftshift(x),
+            np.fft.ifftshift(x, 0), np.fft.ifftshift(x[:3]),
+        ),
+        (X,),
+    ),
     "quantiles of shares with a dtype": (
         lambda x: (np.quantile(x, np.float64(0.3)), np.percentile(x, [30, 60], 0),
                    np.quantile(x, np.float32([0.3]))),

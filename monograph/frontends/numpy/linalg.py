@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def inner(a: Any, b: Any) -> Value:
     return F.inner(*promote_operands(value_of(a), value_of(b)))
 
 
-@implements(np.outer)
+@implements(np.outer, np.linalg.outer)
 def outer(a: Any, b: Any) -> Value:
     """All products of two elements."""
     x, y = promote_operands(value_of(a), value_of(b))
@@ -79,6 +80,42 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     return F.squeeze(
         F.take_along_axis(taken, F.broadcast_to(index, (*taken.shape[:-1], 1)), -1), -1
     )
+
+
+@implements(np.cross, np.linalg.cross)
+def cross(a: Any, b: Any, axis: int = -1) -> Value:
+    """The cross product of vectors of three elements along an axis."""
+    x, y = F.moveaxis(value_of(a), axis, 0), F.moveaxis(value_of(b), axis, 0)
+    if x.shape[0] != 3 or y.shape[0] != 3:
+        raise UnsupportedError("numpy.cross can be traced for vectors of three elements")
+    ahead, behind = [1, 2, 0], [2, 0, 1]
+    product = F.subtract(F.multiply(x[ahead], y[behind]), F.multiply(x[behind], y[ahead]))
+    return F.moveaxis(product, 0, axis)
+
+
+@implements(np.kron)
+def kron(a: Any, b: Any) -> Value:
+    """Each element of one, times all of the other."""
+    x, y = value_of(a), value_of(b)
+    rank = max(x.rank, y.rank)
+    x = F.reshape(x, (*(1,) * (rank - x.rank), *x.shape))
+    y = F.reshape(y, (*(1,) * (rank - y.rank), *y.shape))
+    sizes = [m * n for m, n in zip(x.shape, y.shape, strict=True)]
+    spread = F.reshape(x, [each for size in x.shape for each in (size, 1)])
+    beside = F.reshape(y, [each for size in y.shape for each in (1, size)])
+    return F.reshape(F.multiply(spread, beside), sizes)
+
+
+@implements(np.linalg.multi_dot)
+def multi_dot(arrays: Sequence[Any]) -> Value:
+    """The product of several matrices, from the left."""
+    return reduce(dot, arrays)
+
+
+@implements(np.linalg.matmul)
+def matmul(x1: Any, x2: Any) -> Value:
+    """Matrix products."""
+    return F.matmul(value_of(x1), value_of(x2))
 
 
 @implements(np.linalg.norm)
@@ -213,3 +250,39 @@ def ifft2(
 ) -> Value:
     """Its inverse."""
     return F.ifftn(as_inexact(a), s, axes, norm or "backward")
+
+
+@implements(np.fft.fftn)
+def fftn(
+    a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = None
+) -> Value:
+    """The transform over several axes, all of them if none are named."""
+    x = as_inexact(a)
+    return F.fftn(x, s, tuple(range(x.rank)) if axes is None else axes, norm or "backward")
+
+
+@implements(np.fft.ifftn)
+def ifftn(
+    a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = None
+) -> Value:
+    """Its inverse."""
+    x = as_inexact(a)
+    return F.ifftn(x, s, tuple(range(x.rank)) if axes is None else axes, norm or "backward")
+
+
+@implements(np.fft.fftshift)
+def fftshift(x: Any, axes: Any = None) -> Value:
+    """Frequencies with zero in the middle."""
+    return _shift(value_of(x), axes, 1)
+
+
+@implements(np.fft.ifftshift)
+def ifftshift(x: Any, axes: Any = None) -> Value:
+    """Its inverse."""
+    return _shift(value_of(x), axes, -1)
+
+
+def _shift(x: Value, axes: Any, sign: int) -> Value:
+    chosen = range(x.rank) if axes is None else (axes,) if isinstance(axes, int) else axes
+    halves = [sign * (x.shape[axis] // 2) for axis in chosen]
+    return F.roll(x, halves, list(chosen))
