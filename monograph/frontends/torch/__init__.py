@@ -19,7 +19,7 @@ from monograph.frontends.torch import capture
 from monograph.frontends.torch.check import find_unsupported
 from monograph.frontends.torch.custom_ops import Opaque
 from monograph.frontends.torch.frame import NeedsFunctionalization
-from monograph.frontends.torch.functionalize import functionalize_program
+from monograph.frontends.torch.functionalize import functionalize_program, unwrap_subclasses
 from monograph.frontends.torch.notices import warn_of_training
 from monograph.frontends.torch.program import (
     ImportedModel,
@@ -125,6 +125,7 @@ def _import(
     ranges: Mapping[Any, Any] | None = None,
 ) -> ImportedModel:
     read = partial(import_program, training=training, names=names, opaque=opaque, ranges=ranges)
+    program = unwrap_subclasses(program)
     try:
         return read(program)
     except NeedsFunctionalization:

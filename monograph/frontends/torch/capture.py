@@ -9,7 +9,7 @@ import re
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -417,7 +417,8 @@ def _pair_leaves(value: Any, spec: Any) -> Iterator[tuple[Any, Any]]:
 def _mode(module: Any, training: bool) -> Iterator[None]:
     """The module in eval or training mode; every part is put back as it was afterwards."""
     before = {part: part.training for part in module.modules()}
-    module.train(training)
+    with suppress(NotImplementedError):  # what was exported has one mode alone, and may say so
+        module.train(training)
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
-"""torch's own functionalization, for programs that write through views.
+"""torch's own rewriting of programs: writes through views, and tensor subclasses, made explicit.
 
-It costs seconds on a large model and most programs do not need it: plain writes in place are
-handled as they are read (see ``frame``). So it runs only when a value is read that was written
-through another view of its memory.
+Functionalization costs seconds on a large model and most programs do not need it: plain writes in
+place are handled as they are read (see ``frame``). So it runs only when a value is read that was
+written through another view of its memory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from monograph.errors import UnsupportedError
 
@@ -21,6 +22,26 @@ def functionalize_program(program: Any) -> Any:
         return program.run_decompositions({})
     except Exception as error:  # torch raises errors of every kind here
         raise _refusal(error) from error
+
+
+def unwrap_subclasses(program: Any) -> Any:
+    """An exported program whose parameters are the plain tensors inside tensor subclasses.
+
+    Quantized weights of torchao are such: integers, scales and zero points that call themselves one
+    tensor of floats.
+    """
+    held = (*program.state_dict.values(), *program.constants.values())
+    if not any(is_traceable_wrapper_subclass(each) for each in held):
+        return program
+    try:
+        return program.run_decompositions({})
+    except Exception as error:  # torch raises errors of every kind here
+        kinds = {type(each).__name__ for each in held if is_traceable_wrapper_subclass(each)}
+        line = str(error).strip().split("\n", 1)[0]
+        raise UnsupportedError(
+            f"torch could not unwrap parameters that are {', '.join(sorted(kinds))}: {line}",
+            hint="torchao.utils.unwrap_tensor_subclass(model) before exporting may",
+        ) from error
 
 
 def functionalize_module(module: Any) -> Any:

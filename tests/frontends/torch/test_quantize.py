@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -78,3 +79,62 @@ def test_products_of_bytes() -> None:
     expected, real = module(a, b, x, scales)
     assert torch.equal(summed, expected)
     torch.testing.assert_close(scaled, real, rtol=2**-7, atol=1e-2)
+
+
+class StoredWeight(torch.Tensor):
+    """Bytes and scales that call themselves one tensor of floats, as torchao's weights do."""
+
+    @staticmethod
+    def __new__(cls, stored: Tensor, scale: Tensor) -> StoredWeight:
+        return torch.Tensor._make_wrapper_subclass(cls, stored.shape, dtype=scale.dtype)  # type: ignore[attr-defined,no-any-return]  # torch's protocol
+
+    def __init__(self, stored: Tensor, scale: Tensor) -> None:
+        self.stored, self.scale = stored, scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["stored", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(
+        cls, inner: dict[str, Tensor], context: None, size: Any, stride: Any
+    ) -> StoredWeight:
+        return cls(inner["stored"], inner["scale"])
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function is torch.ops.aten.detach.default:
+            return cls(args[0].stored.detach(), args[0].scale.detach())
+        plain = [x.stored.float() * x.scale if isinstance(x, cls) else x for x in args]
+        return function(*plain, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_weights_that_are_tensor_subclasses_are_read_as_what_they_hold(exported: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 5)).eval()
+    for layer in (model[0], model[2]):
+        rows = layer.weight.shape[0]
+        stored = torch.randint(-127, 128, layer.weight.shape, dtype=torch.int8)
+        weight = StoredWeight(stored, torch.rand(rows, 1) / 100)
+        layer.weight = nn.Parameter(weight, requires_grad=False)
+    x = torch.randn(3, 64)
+    expected = model(x)
+    source = torch.export.export(model, (x,)) if exported else model
+    graph = monograph.from_torch(source, *(() if exported else (x,)))
+    assert [type(layer.weight.data) for layer in (model[0], model[2])] == [StoredWeight] * 2
+    weights = [str(node.result.type) for node in graph.nodes if node.op.name == "weight"]
+    assert "i8[48, 64]" in weights
+    (got,) = monograph.compile(graph)(x.numpy())
+    torch.testing.assert_close(torch.from_numpy(got), expected)
+
+
+def test_a_model_that_refuses_another_mode_is_read_in_its_own() -> None:
+    class Exported(nn.Linear):
+        def train(self, mode: bool = True) -> Exported:
+            raise NotImplementedError("Calling train() or eval() is not supported")
+
+    model, x = Exported(8, 3), torch.ones(2, 8)
+    (got,) = monograph.compile(monograph.from_torch(model, x))(x.numpy())
+    torch.testing.assert_close(torch.from_numpy(got), model(x).detach())
