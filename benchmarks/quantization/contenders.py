@@ -19,7 +19,7 @@ import monograph
 from benchmarks import peers
 from benchmarks.contender import Peer, Prepared
 from benchmarks.peers import Monograph, OnnxRuntime, OpenVino, exported
-from benchmarks.quantization.peers import conversions
+from benchmarks.quantization.peers import conversions, executed_conversions
 from benchmarks.workloads import Case, Inputs
 
 OPSET = 18
@@ -46,7 +46,7 @@ class QuantizedMonograph(Peer):
         compiled: Any = monograph.compile(quantized, threads=peers.THREADS)
         arrays_in = [each.numpy() for each in case.inputs]
         interpreted = len(compiled.report.fallbacks)
-        remark = f"{report.quantizes + report.dequantizes} conversions"
+        remark = f"{report.quantizes + report.dequantizes} conversions, {report.alone} executed"
         remark += f", {interpreted} nodes in the interpreter" if interpreted else ""
         return Prepared(lambda: compiled(*arrays_in), _from_arrays, remark=remark)
 
@@ -63,7 +63,7 @@ class QuantizedOnnxRuntime(OnnxRuntime):
         model = exported(case, OPSET)
         if self.bits == 8:
             made = _quantize_statically(model, self.batches)
-            remark = f"{conversions(made)} conversions"
+            remark = f"{conversions(made)} conversions, {executed_conversions(made)} executed"
         else:
             made, remark = _store_four_bits(model), None
         quantized = replace(case, exports={OPSET: made.SerializeToString()})
@@ -99,7 +99,11 @@ class QuantizedOpenVino(OpenVino):
             path = Path(folder, "quantized.xml")
             openvino.save_model(made, path, compress_to_fp16=False)
             prepared = self.compiled(case, path)
-        return replace(prepared, remark=f"{kinds.count('FakeQuantize')} fake quantizations")
+            runs = openvino.Core().compile_model(path, "CPU").get_runtime_model().get_ops()
+        layers = [op.get_rt_info()["layerType"] for op in runs]
+        executed = sum(layers.count(kind) for kind in ("FakeQuantize", "Quantize", "Convert"))
+        remark = f"{kinds.count('FakeQuantize')} fake quantizations, {executed} executed"
+        return replace(prepared, remark=remark)
 
 
 def contenders(case: Case, batches: Sequence[Inputs], decode: bool) -> Iterator[Peer]:

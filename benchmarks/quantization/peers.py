@@ -62,6 +62,18 @@ def session(model: Any) -> Callable[[np.ndarray], np.ndarray]:
     return lambda batch: np.asarray(made.run(None, {name: batch})[0])
 
 
+def executed_conversions(model: onnx.ModelProto) -> int:
+    """Conversions that are nodes of their own in what ONNX Runtime makes of a model and runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, optimized = Path(folder, "given.onnx"), Path(folder, "optimized.onnx")
+        onnx.save(model, source)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.optimized_model_filepath = str(optimized)
+        onnxruntime.InferenceSession(source, options, ["CPUExecutionProvider"])
+        return conversions(onnx.load(optimized))
+
+
 def conversions(model: onnx.ModelProto) -> int:
     """QuantizeLinear nodes, and DequantizeLinear nodes of activations."""
     stored = {each.name for each in model.graph.initializer}
