@@ -27,6 +27,7 @@ from monograph.ir.interpret import (
 )
 from monograph.ir.op import Family, Op, Trait
 from monograph.ir.types import Array, TensorType
+from monograph.ops.softmax import LogSoftmax
 from monograph.ops.spectral import Eig, Eigh, Svd
 
 NOISE_ULPS = (1, 4)
@@ -63,8 +64,15 @@ class NoisyRun:
             operands[0] = nudge(operands[0], origin.operands[0].type, self.generator)
         results = _rotate_vectors(node.op, evaluate_node(node, operands, bindings), self.generator)
         types = [value.type for value in origin.results]
+        if isinstance(node.op, LogSoftmax):
+            results = (self._move_by_share(results[0], types[0]),)
         pairs = zip(results, types, strict=True)
         return tuple(nudge(result, type_, self.generator) for result, type_ in pairs)
+
+    def _move_by_share(self, logarithm: Array, type_: Any) -> Array:
+        """Logarithms of shares, moved as a share is by rounding: however near to 0 they are."""
+        reach = max(NOISE_ULPS) * precision_of(type_.dtype.numpy).eps
+        return logarithm + reach * self.generator.uniform(-1, 1, logarithm.shape)
 
     def _with_regions(
         self, node: Node, operands: list[Any], bindings: dict[Symbol, int]

@@ -37,6 +37,8 @@ NOISE_FACTOR = 2
 NOISE_DRAWS = 8
 MORE_NOISE_DRAWS = 32
 """Before a few elements alone are called wrong: not every draw moves each of them."""
+MOST_NOISE_DRAWS = 128
+"""Before some are called wrong beside others that draws explained."""
 MOST_FEW_WRONG = 0.1
 """The share of elements up to which they are few."""
 FEW_ELEMENTS = 64
@@ -146,9 +148,7 @@ def judge(
     if choices is not None and wrong.any():
         wrong &= ~choices(got)
     elif noisy is not None and wrong.any():
-        wrong &= ~_is_within_noise(got, reference, noisy(NOISE_DRAWS))
-        if 0 < wrong.sum() <= max(MOST_FEW_WRONG * wrong.size, FEW_ELEMENTS):
-            wrong &= ~_is_within_noise(got, reference, noisy(MORE_NOISE_DRAWS))
+        wrong &= ~_is_explained(got, reference, wrong, noisy)
     if wrong.any():
         remark = _first_of(wrong, got, other)
     word = "wrong" if wrong.any() else "within rounding"
@@ -184,6 +184,23 @@ def _slack(got: Array, reference: Array) -> Array:
     usual = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
     each = SLACK_ULPS * eps * (exact + tiny)
     return np.asarray(each + ACCUMULATION_ULPS * eps * (usual if np.isfinite(usual) else 0.0))
+
+
+def _is_explained(got: Array, reference: Array, wrong: Array, noisy: Noise) -> Array:
+    """Where noise explains what is wrong, with more draws for the few elements that are left.
+
+    Most draws are made only where some explained something: noise that does nothing to a program
+    does not begin to.
+    """
+    found = _is_within_noise(got, reference, noisy(NOISE_DRAWS))
+    for draws in (MORE_NOISE_DRAWS, MOST_NOISE_DRAWS):
+        left = int((wrong & ~found).sum())
+        if not 0 < left <= max(MOST_FEW_WRONG * wrong.size, FEW_ELEMENTS):
+            break
+        if draws == MOST_NOISE_DRAWS and not (wrong & found).any():
+            break
+        found |= _is_within_noise(got, reference, noisy(draws))
+    return found
 
 
 def _is_within_noise(got: Array, reference: Array, draws: Sequence[Array]) -> Array:

@@ -6,6 +6,7 @@ computed when they are first asked for.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,9 @@ from monograph.inspect.selections import choices_of
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array
 
+MAX_NOISE_SECONDS = 20.0
+"""After which no more than the least number of draws is made."""
+
 
 class Reference:
     """The answers of one graph on one set of inputs."""
@@ -31,7 +35,8 @@ class Reference:
         self._evaluator = Evaluator() if evaluator is None else evaluator
         self._drawn: list[list[Any]] = []
         self._choices: dict[int, Choices | None] = {}
-        self._later: list[Graph] = []
+        self._later: list[Reference] = []
+        self._seconds = 0.0
         self.refusal = ""
         """Why there is no double precision: a graph may look at bits."""
 
@@ -52,13 +57,12 @@ class Reference:
             return Verdict(word, 0.0, None, None)
         if self.answers is None:
             return judge(mine, its, None)
-        verdict = self._judge(output, mine, its, np.asarray(self.answers[output]))
-        for answers in self._later_answers if verdict.word == "wrong" else ():
-            specials = self._with_specials(output, np.asarray(answers[output]))
-            if specials is None:
-                continue
-            found = self._judge(output, mine, its, specials)
-            if found.word != "wrong":
+        exact = np.asarray(self.answers[output])
+        choices = self._choices_of(output)
+        verdict = judge(mine, its, exact, lambda count: self.draws(output, count), choices)
+        for later in self._later if verdict.word == "wrong" else ():
+            found = self._judge_specials(later, output, mine, its)
+            if found is not None and found.word != "wrong":
                 return found
         return verdict
 
@@ -68,14 +72,16 @@ class Reference:
         Its passes applied rules that say so of themselves: the logarithm of a softmax that
         underflows is a number, for example.
         """
-        self._later.append(graph)
-        self.__dict__.pop("_later_answers", None)
+        self._later.append(Reference(graph, self._inputs, self._evaluator))
 
     def draws(self, output: int, count: int) -> list[Array]:
-        """Answers of one output with noise on the way."""
+        """Answers of one output with noise on the way: so many, or what there is time for."""
         while len(self._drawn) < count:
-            seed = len(self._drawn)
+            if len(self._drawn) >= NOISE_DRAWS and self._seconds > MAX_NOISE_SECONDS:
+                break
+            started, seed = time.perf_counter(), len(self._drawn)
             self._drawn.append(self._evaluator.run_noisy(self._graph, self._inputs, seed))
+            self._seconds += time.perf_counter() - started
         return [np.asarray(each[output]) for each in self._drawn[:count]]
 
     def spread(self, output: int) -> float:
@@ -84,22 +90,24 @@ class Reference:
         exact = np.asarray(self.answers[output])
         return max(relative_error(each, exact) for each in self.draws(output, NOISE_DRAWS))
 
-    def _judge(self, output: int, got: Array, other: Array, exact: Array) -> Verdict:
-        choices = self._choices_of(output)
-        return judge(got, other, exact, lambda draws: self.draws(output, draws), choices)
-
-    @cached_property
-    def _later_answers(self) -> list[list[Any]]:
-        return [self._evaluator.run_wide(graph, self._inputs) for graph in self._later]
-
-    def _with_specials(self, output: int, later: Array) -> Array | None:
-        """The answer, with a later one where one of them is no number; None if all are numbers."""
-        assert self.answers is not None
-        exact = np.asarray(self.answers[output])
-        if exact.dtype.kind not in "fc" or later.shape != exact.shape:
+    def _judge_specials(
+        self, later: Reference, output: int, got: Array, other: Array
+    ) -> Verdict | None:
+        """The word beside a later form's answers where one is no number; None if all are."""
+        if self.answers is None or later.answers is None:
             return None
-        numbers = np.isfinite(exact) & np.isfinite(later)
-        return None if numbers.all() else np.where(numbers, exact, later)
+        exact, instead = np.asarray(self.answers[output]), np.asarray(later.answers[output])
+        if exact.dtype.kind not in "fc" or instead.shape != exact.shape:
+            return None
+        numbers = np.isfinite(exact) & np.isfinite(instead)
+        if numbers.all():
+            return None
+
+        def draws(count: int) -> list[Array]:
+            pairs = zip(self.draws(output, count), later.draws(output, count), strict=False)
+            return [np.where(numbers, each, its) for each, its in pairs]
+
+        return judge(got, other, np.where(numbers, exact, instead), draws)
 
     def _choices_of(self, output: int) -> Choices | None:
         if output not in self._choices:

@@ -58,6 +58,11 @@ def _chaos(x: Value) -> Any:
     return F.scan(step, F.sigmoid(F.exp(x)), F.zeros((30, *x.shape), x.dtype))[0]
 
 
+def _entropy(x: Value) -> Value:
+    shares = F.softmax(x * 50.0, axis=-1)
+    return -F.sum(shares * F.log(shares), axis=-1)
+
+
 RIGHT: dict[str, Callable[[Value], Any]] = {
     "large numbers that cancel": _narrow_difference,
     "the root of what should be zero": lambda x: F.sqrt(1.0 - _total(x)),
@@ -80,6 +85,10 @@ RIGHT: dict[str, Callable[[Value], Any]] = {
     "softplus, spelled out": lambda x: F.log(1.0 + F.exp(x)),
     "softmax, spelled out": lambda x: F.exp(x) / F.sum(F.exp(x), axis=-1, keepdims=True),
     "the logarithm of a softmax": lambda x: F.log(F.softmax(x, axis=-1)),
+    "the entropy of a softmax": _entropy,
+    "eigenvectors of a matrix of lower rank": lambda x: F.eigh(
+        F.matmul(x[:, :4], F.transpose(x[:, :4], (1, 0)))
+    ),
 }
 
 
@@ -92,6 +101,9 @@ def test_a_right_model_is_not_called_wrong(name: str) -> None:
 
 
 TORCH: dict[str, Callable[[Any, Any], Any]] = {
+    "what LAPACK does not look for": lambda torch, x: torch.linalg.cholesky(
+        torch.cov(x) + torch.eye(4)
+    ),
     "random numbers": lambda torch, x: x + torch.rand_like(x) * torch.randn(x.shape),
     "a mask drawn by chance": lambda torch, x: x * torch.bernoulli(torch.sigmoid(x)),
     "what torch refuses of odd inputs": lambda torch, x: torch.nn.functional.binary_cross_entropy(
