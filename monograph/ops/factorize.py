@@ -67,7 +67,10 @@ class Cholesky(Op):
         return square_type(self.name, x)
 
     def evaluate(self, x: Array) -> Array:
-        return np.linalg.cholesky(to_double(x), upper=self.upper)
+        factor: Array = np.linalg.cholesky(to_double(x), upper=self.upper)
+        if np.isnan(factor).any():  # which LAPACK may not look for
+            raise EvaluationError("the matrix is not positive definite", found="NaN in it")
+        return factor
 
     def lower_loops(self, b: LoopBuilder) -> None:
         matrix_loops.lower_cholesky(b, self.upper)
