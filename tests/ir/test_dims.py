@@ -419,7 +419,9 @@ def test_bad_and_hostile_text_is_refused_quickly(text: str, message: str) -> Non
 def test_definitions_in_front_of_an_expression_are_read() -> None:
     assert parse_dim("let(x, a*b, y, x+1, 2*x*y)", SYMBOLS) == 2 * a * b * (a * b + 1)
     assert parse_dim("max(let(x, a+1, x*x), 2)", SYMBOLS) == (a + 1) * (a + 1)
-    assert parse_dim("opaque(a+b)-b", SYMBOLS) == a
+    unknown = parse_dim("opaque(a+b)-b", SYMBOLS)
+    assert evaluate_dim(unknown, {a: 5, b: 2}) == 5
+    assert parse_dim(str(unknown), SYMBOLS) is unknown
 
 
 def test_sharing_does_not_grow_text_exponentially() -> None:

@@ -69,7 +69,7 @@ def check_text(dim: Dim) -> None:
     assert parse_dim(text, {symbol.name: symbol for symbol in SYMBOLS}) == dim
 
 
-def run_chain(seed: int) -> int:
+def run_chain(seed: int, length: int = LENGTH, compared_every: int = 1) -> int:
     """Apply operations at random; how many were refused, for a number beyond all sizes."""
     draw = random.Random(seed)
     symbols = SYMBOLS[: draw.randint(1, 4)]
@@ -77,7 +77,7 @@ def run_chain(seed: int) -> int:
     known: list[Known] = [(symbol, [sizes[symbol] for sizes in bindings]) for symbol in symbols]
     names = [*draw.choices(list(OPERATIONS), k=4), "+"]
     refused = 0
-    for step in range(LENGTH):
+    for step in range(length):
         name = draw.choice(names)
         left, left_values = draw.choice(known[-6:])
         number = draw.choice(NUMBERS)
@@ -96,10 +96,12 @@ def run_chain(seed: int) -> int:
             assert "number too large" in str(problem)
             refused += 1
             continue
-        check(dim, values, bindings)
+        if step % compared_every == 0:
+            check(dim, values, bindings)
         if step % CHECKED_EVERY == 0:
             check_text(dim)
         known.append((dim, values))
+    check(*known[-1], bindings)
     check_text(known[-1][0])
     return refused
 
@@ -109,6 +111,18 @@ def test_long_chains_of_sizes_agree_with_integers(seed: int) -> None:
     start = time.process_time()
     assert run_chain(seed) < LENGTH // 2
     assert time.process_time() - start < 60
+
+
+@pytest.mark.parametrize(("seed", "length"), [(144, 200), (192, 200), (7, 600)])
+def test_chains_of_very_large_sizes_never_grow_too_large(seed: int, length: int) -> None:
+    assert run_chain(seed, length, compared_every=100) < length // 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_many_chains_of_a_thousand_steps_never_grow_too_large(part: int) -> None:
+    for seed in range(part * 10, part * 10 + 10):
+        assert run_chain(seed, 1000, compared_every=200) < 500, f"seed {seed}"
 
 
 @pytest.mark.slow

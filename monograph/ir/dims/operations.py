@@ -16,6 +16,7 @@ from monograph.ir.dims import intervals
 from monograph.ir.dims.definitions import mark_of, merge_definitions
 from monograph.ir.dims.intervals import Interval
 from monograph.ir.dims.polynomial import (
+    HUGE_TOTAL,
     MAX_INLINE,
     MAX_SIZE,
     MAX_TERMS,
@@ -29,7 +30,7 @@ from monograph.ir.dims.polynomial import (
     Terms,
     bounds_of,
     check_integers,
-    check_total,
+    checked_total,
     constant_of,
     fill,
     from_coefficients,
@@ -39,6 +40,7 @@ from monograph.ir.dims.polynomial import (
     monomial_product,
     ranges_of,
     remembered,
+    shortened,
     term_order,
     terms_of,
 )
@@ -205,10 +207,15 @@ def opaque(dim: Dim) -> Dim:
 
     The sign stays outside: what is opaque of ``-x`` cancels what is opaque of ``x``.
     """
-    if isinstance(dim, int) or dim._size <= MAX_INLINE:
+    return dim if isinstance(dim, int) or dim._size <= MAX_INLINE else as_opaque(dim)
+
+
+def as_opaque(dim: Dim) -> Dim:
+    """The same dimension as a single unknown, however large it is."""
+    if isinstance(dim, int | Atom):
         return dim
     if dim.terms()[0][1] < 0:
-        return -opaque(-dim)
+        return -as_opaque(-dim)
     return _operation(Opaque, (dim,))
 
 
@@ -233,7 +240,7 @@ def _build_operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Opera
     size = len(arguments) + sum(argument._size for argument in symbolic)
     depth = 1 + max(argument._depth for argument in symbolic)
     definitions = merge_definitions(symbolic)
-    check_total(size, definitions)
+    total = checked_total(size, definitions)
     text = kind.text(*arguments)
     ranges = tuple(bound for argument in symbolic for bound in ranges_of(argument))
     named = kind is Opaque or size > MAX_INLINE or depth > MAX_DEPTH
@@ -247,6 +254,7 @@ def _build_operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Opera
         _depth=0 if named else depth,
         _size=1 if named else size,
         _symbols=merge_symbols(symbolic),
+        _total=total,
         _key=(mark_of(text, ranges), ()) if named else (text, ranges),
     )
     return atom
@@ -332,6 +340,7 @@ def exact_quotient(numerator: Dim, denominator: Dim) -> Dim:
 
 @remembered
 def _floordiv(numerator: Dim, denominator: Dim) -> Dim:
+    numerator, denominator = shortened(numerator), shortened(denominator)
     if isinstance(denominator, int):
         return _floordiv_by_integer(numerator, denominator)
     if not intervals.excludes_zero(denominator._bounds):
@@ -395,6 +404,7 @@ def _fold_or_atom(kind: type[Operation], numerator: Dim, denominator: Dim) -> Di
 
 @remembered
 def _mod(numerator: Dim, denominator: Dim) -> Dim:
+    numerator, denominator = shortened(numerator), shortened(denominator)
     if isinstance(denominator, int):
         return _mod_by_integer(numerator, denominator)
     if not intervals.excludes_zero(denominator._bounds):
@@ -423,7 +433,7 @@ def _mod_by_integer(numerator: Dim, divisor: int) -> Dim:
     return _operation(Mod, (remainder, divisor))
 
 
-OPERATIONS.update({"//": _floordiv, "%": _mod, "opaque": opaque})
+OPERATIONS.update({"//": _floordiv, "%": _mod, "opaque": opaque, "as opaque": as_opaque})
 
 
 # Maximum and minimum ------------------------------------------------------------------------------
@@ -434,7 +444,7 @@ def _extremum(kind: type[Operation], dims: tuple[Dim, ...]) -> Dim:
     """The symbolic half of `dim_max` and `dim_min`."""
     if not dims:
         raise ValueError(f"{kind.__name__.lower()} of no dimensions")
-
+    dims = tuple(shortened(dim) for dim in dims)
     compared = next((set(dim.arguments) for dim in dims if isinstance(dim, kind)), set())
 
     def dominates(a: Dim, b: Dim) -> bool:
@@ -458,7 +468,11 @@ def _extremum(kind: type[Operation], dims: tuple[Dim, ...]) -> Dim:
 
 def _flatten(kind: type[Operation], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """max(max(a, b), c) as max(a, b, c), if that is not too long."""
-    flat = tuple(x for dim in dims for x in (dim.arguments if isinstance(dim, kind) else (dim,)))
+    flat = tuple(
+        x
+        for dim in dims
+        for x in (dim.arguments if isinstance(dim, kind) and dim._total <= HUGE_TOTAL else (dim,))
+    )
     return flat if len(flat) <= MAX_ARGUMENTS else dims
 
 

@@ -26,6 +26,9 @@ MAX_DEGREE = 64  # factors in one term
 MAX_SIZE = 512  # symbols and numbers in one polynomial; larger ones are cut into opaque parts
 MAX_INLINE = 64  # symbols and numbers of an atom that prints where it stands; larger ones are named
 MAX_TOTAL = 2**16  # symbols and numbers in an expression, with the definitions of all named parts
+GROWN_TOTAL = MAX_TOTAL // 8  # from here on, sums of many terms are single unknowns to arithmetic
+HUGE_TOTAL = MAX_TOTAL // 2  # from here on, all sums are
+MAX_GROWN_TERMS = 16  # terms of a sum that arithmetic still looks into, from GROWN_TOTAL on
 MAX_INTEGER = 10**19 - 1  # what the parser accepts, so that all that prints parses back
 
 Dim: TypeAlias = Union[int, "SymbolicDim"]
@@ -36,7 +39,7 @@ Enclosure: TypeAlias = tuple[int, tuple[Dim, ...], tuple[Dim, ...]]
 Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
 
 OPERATIONS: dict[str, Callable[..., Dim]] = {}
-"""``//``, ``%`` and ``opaque``, which are no matter of polynomials: `operations` enters them."""
+"""``//``, ``%`` and opaque parts, which are no matter of polynomials: `operations` enters them."""
 
 
 class SymbolicDim:
@@ -46,13 +49,14 @@ class SymbolicDim:
     conversion to int, so that code which quietly assumes static shapes fails where it stands.
     """
 
-    __slots__ = ("__weakref__", "_bounds", "_definitions", "_depth", "_size", "_symbols")
+    __slots__ = ("__weakref__", "_bounds", "_definitions", "_depth", "_size", "_symbols", "_total")
 
     _bounds: Interval
     _definitions: tuple[Atom, ...]  # the named atoms inside, each after those that it refers to
     _depth: int
     _size: int
     _symbols: tuple[Symbol, ...]
+    _total: int  # its size, and that of the definitions of all named atoms inside
 
     def terms(self) -> Terms:
         """The canonical sum: (factors, coefficient) pairs, in printing order."""
@@ -260,7 +264,7 @@ class Symbol(Atom):
         symbol = object.__new__(cls)
         key = (name, (lower, -1 if upper is None else upper))
         fill(symbol, _bounds=(lower, upper), _depth=0, _size=1, _symbols=(symbol,), _key=key)
-        fill(symbol, _definition=None, _definitions=())
+        fill(symbol, _definition=None, _definitions=(), _total=1)
         return symbol
 
     @property
@@ -358,7 +362,7 @@ def _build_polynomial(terms: Terms) -> Polynomial:
     atoms = [atom for factors, _ in terms for atom in factors]
     size = _size_of(terms)
     definitions = merge_definitions(atoms)
-    check_total(size, definitions)
+    total = checked_total(size, definitions)
     polynomial = object.__new__(Polynomial)
     fill(
         polynomial,
@@ -368,6 +372,7 @@ def _build_polynomial(terms: Terms) -> Polynomial:
         _depth=max(atom._depth for atom in atoms),
         _size=size,
         _symbols=merge_symbols(atoms),
+        _total=total,
     )
     return polynomial
 
@@ -378,13 +383,14 @@ def check_integers(integers: Iterable[int]) -> None:
         raise DimensionError(f"number too large in a symbolic dimension (more than {MAX_INTEGER})")
 
 
-def check_total(size: int, definitions: Iterable[Atom]) -> None:
-    """Refuse what, with the definitions of its parts, could not be printed and parsed back."""
+def checked_total(size: int, definitions: Iterable[Atom]) -> int:
+    """The size with the definitions of all parts; what could not be parsed back is refused."""
     total = size + sum(atom._definition[1] for atom in definitions if atom._definition is not None)
     if total > MAX_TOTAL:
         raise DimensionError(
             f"symbolic dimension too large (more than {MAX_TOTAL} symbols and numbers)"
         )
+    return total
 
 
 def _size_of(terms: Terms) -> int:
@@ -465,9 +471,27 @@ def constant_of(dim: Dim) -> int:
     return 0 if atoms else coefficient
 
 
+def shortened(dim: Dim) -> Dim:
+    """An operand of arithmetic: a sum is one unknown where the expression has grown very large.
+
+    A long computation of sizes then grows by a few numbers a step, and never beyond the limit. The
+    constant stays outside. What is shortened once is short, so that equal operands stay equal.
+    """
+    if isinstance(dim, int) or dim._total <= GROWN_TOTAL:
+        return dim
+    constant = constant_of(dim)
+    varying = [term for term in dim.terms() if term[0]]
+    if len(varying) <= (1 if dim._total > HUGE_TOTAL else MAX_GROWN_TERMS):
+        return dim
+    unknown = OPERATIONS["as opaque"](from_coefficients(dict(varying)))
+    return from_coefficients({**dict(terms_of(unknown)), (): constant})
+
+
 @remembered
 def _add(left: Dim, right: Dim, factor: int) -> Dim:
     """``left + factor * right``."""
+    if not (isinstance(left, int) or isinstance(right, int)):
+        left, right = shortened(left), shortened(right)
     coefficients = dict(terms_of(left))
     for atoms, coefficient in terms_of(right):
         coefficients[atoms] = coefficients.get(atoms, 0) + factor * coefficient
@@ -487,6 +511,7 @@ def dim_sum(dims: Iterable[Dim]) -> Dim:
 def _multiply(left: SymbolicDim, right: Dim) -> Dim:
     if isinstance(right, int):
         return left if right == 1 else from_coefficients({m: c * right for m, c in left.terms()})
+    left, right = _shortened_factor(left, right), _shortened_factor(right, left)
     if len(left.terms()) * len(right.terms()) > 16 * MAX_TERMS:
         opaque = OPERATIONS["opaque"]
         return opaque(left) * opaque(right)  # each is now short enough, or a single unknown
@@ -497,6 +522,16 @@ def _multiply(left: SymbolicDim, right: Dim) -> Dim:
             product = left_coefficient * right_coefficient
             coefficients[atoms] = coefficients.get(atoms, 0) + product
     return from_coefficients(coefficients)
+
+
+def _shortened_factor(factor: SymbolicDim, other: SymbolicDim) -> SymbolicDim:
+    """A factor, as one unknown where the expression has grown and the product has many terms."""
+    has_grown = max(factor._total, other._total) > GROWN_TOTAL
+    if not has_grown or len(factor.terms()) * len(other.terms()) <= MAX_GROWN_TERMS:
+        return factor
+    found = OPERATIONS["as opaque"](factor)
+    assert isinstance(found, SymbolicDim)
+    return found
 
 
 def monomial_product(left: Monomial, right: Monomial) -> Monomial:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from monograph.ir.dims.operations import dim_max, dim_min, opaque
+from monograph.ir.dims.operations import as_opaque, dim_max, dim_min
 from monograph.ir.dims.polynomial import Dim, Symbol, dim_sum
 
 MAX_NESTING = 64
@@ -24,7 +24,7 @@ _EXCERPT = 60
 _FUNCTIONS: dict[str, Callable[..., Dim]] = {
     "max": dim_max,
     "min": dim_min,
-    "opaque": opaque,
+    "opaque": as_opaque,
 }
 
 
