@@ -164,8 +164,11 @@ class ConvTranspose(Op):
         apart = stride // common
         inverse = pow(dilation // common, -1, apart)
         first = (place + self.padding[axis][0]) // common * inverse % apart
-        count = b.most((kernel[axis] + (apart - 1) - first) // apart)
-        return _Turns(first, apart, kernel[axis] if count is None else count)
+        taps = kernel[axis]
+        if not isinstance(taps, int):  # the most that it may be would be far too many
+            return _Turns(first, apart, (taps + (apart - 1)) // apart)
+        count = b.most((taps + (apart - 1) - first) // apart)
+        return _Turns(first, apart, taps if count is None else count)
 
     def reach(self, kernel: Shape) -> tuple[int | None, ...]:
         """How far past either end of ``x`` windows would have to lie; None if it is not known."""

@@ -11,7 +11,9 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.ir.build import apply
+from monograph.ir.dims import Symbol, evaluate_dim, shape_product
 from monograph.ir.interpret import interpret
+from monograph.ir.types import TensorType, f32
 from monograph.ops.conv import ConvWeightGradient
 from monograph.targets.cpu.build import Program
 from monograph.targets.cpu.products.tiles import Tiling
@@ -28,7 +30,7 @@ def check(function: Any, *types: str, inputs: list[Array]) -> Program:
     return check_each(function, *types, calls=[inputs])
 
 
-def check_each(function: Any, *types: str, calls: list[list[Array]]) -> Program:
+def check_each(function: Any, *types: str | TensorType, calls: list[list[Array]]) -> Program:
     """Compile once, and compare every call with the interpreter."""
     graph = monograph.trace(function, *types)
     executable = compile_graph(graph, Options(cache=False))
@@ -102,6 +104,22 @@ def test_transposed_convolutions_have_one_to_three_dimensions(spatial: tuple[int
         f"f32[2, 8, {sizes}]",
         inputs=[draw(2, 8, *spatial)],
     )
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(2, 2), (3, 2), (2, 1)])
+def test_windows_of_any_size_take_no_more_memory_than_they_have_taps(
+    stride: int, dilation: int
+) -> None:
+    n = Symbol("n", 2, 4096)
+
+    def net(x: Any, weight: Any) -> Any:
+        return F.conv_transpose(x, weight, stride=stride, dilation=dilation, padding=1)
+
+    types = (TensorType(f32, (2, 3, 6, 5)), TensorType(f32, (3, 4, n, n)))
+    inputs = [[draw(2, 3, 6, 5), draw(3, 4, taps, taps)] for taps in (2, 5)]
+    program = check_each(net, *types, calls=inputs)
+    sizes = [shape_product(slot.shape) for slot in program.slots]
+    assert max(evaluate_dim(size, {n: 5}) for size in sizes) < 1 << 20
 
 
 def test_one_program_serves_every_size() -> None:
