@@ -356,7 +356,39 @@ def _judge_error(case: Case, problem: BaseException) -> Verdict:
         return Verdict("invalid", text)
     if isinstance(root, REFUSALS):
         return Verdict("refused", text)
+    misrecorded = _misrecorded_shape(case)
+    if misrecorded is not None:
+        return Verdict("torch", f"torch records another shape than {misrecorded} gives")
     return Verdict("error", f"{text} ({_place(root)})")
+
+
+class _Shapes(torch.fx.Interpreter):  # type: ignore[misc]
+    """Runs an exported program and notes the first op whose result is not as it was recorded."""
+
+    found: str | None = None
+
+    def run_node(self, node: torch.fx.Node) -> Any:
+        result, recorded = super().run_node(node), node.meta.get("val")
+        if isinstance(result, Tensor) and isinstance(recorded, Tensor) and self.found is None:
+            sizes = [None if isinstance(size, torch.SymInt) else size for size in recorded.shape]
+            same = len(sizes) == result.dim() and all(
+                size in (None, own) for size, own in zip(sizes, result.shape, strict=True)
+            )
+            self.found = None if same else str(node.target)
+        return result
+
+
+def _misrecorded_shape(case: Case) -> str | None:
+    """The op of which torch records another shape than it has (a norm along axes of one, in 2.11).
+
+    What is made of it has another shape, too, in the program that we are given.
+    """
+    try:
+        shapes = _Shapes(_exported(case.program, case.mode))
+        shapes.run(*case.program.arguments())
+    except Exception:  # torch gets no further: it does not explain our error
+        return None
+    return shapes.found
 
 
 def _torch_refuses(case: Case) -> bool:

@@ -1,8 +1,9 @@
 """Some of torch's functions, computed as they are defined.
 
 Torch's own kernels take means of squares, which overflow or cancel; multiply a neighbour by a
-weight of zero, which makes NaN of an infinity; and accumulate in wider numbers than they take. With
-these in the reference and torch's own in eager, either is right.
+weight of zero, which makes NaN of an infinity; lose the NaN of a score where an attention has fewer
+keys than a vector lanes; and accumulate in wider numbers than they take. With these in the
+reference and torch's own in eager, either is right.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -101,13 +103,24 @@ def _group_norm(
 
 
 def _interpolate(x: Tensor, *rest: Any, **options: Any) -> Tensor:
-    """What has no weight is not there."""
+    """What has no weight is not there: not even where the same element has all of it."""
     plain = functional.interpolate(x, *rest, **options)
     if bool(x.isfinite().all()):
         return plain
     clean = functional.interpolate(x.nan_to_num(0.0, 0.0, 0.0), *rest, **options)
-    weight = functional.interpolate((~x.isfinite()).to(x.dtype), *rest, **options)
-    return torch.where(weight == 0, clean, plain)
+    masks = (~x.isfinite(), x == torch.inf, x == -torch.inf, x.isnan())
+    weights = [functional.interpolate(mask.to(x.dtype), *rest, **options) for mask in masks]
+    if "cubic" in str(options.get("mode", "")):  # weights below zero
+        return torch.where(weights[0] == 0, clean, plain)
+    above, below, nan = (weight > 0 for weight in weights[1:])
+    found = clean.masked_fill(above, torch.inf).masked_fill(below, -torch.inf)
+    return found.masked_fill(nan | (above & below), torch.nan)
+
+
+def _attention(x: Tensor, *rest: Any, **options: Any) -> Tensor:
+    """Products and a softmax, one after the other."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return functional.scaled_dot_product_attention(x, *rest, **options)
 
 
 _DEFINITIONS: dict[Any, Callable[..., Tensor]] = {
@@ -118,4 +131,5 @@ _DEFINITIONS: dict[Any, Callable[..., Tensor]] = {
     functional.layer_norm: _layer_norm,
     functional.group_norm: _group_norm,
     functional.interpolate: _interpolate,
+    functional.scaled_dot_product_attention: _attention,
 }

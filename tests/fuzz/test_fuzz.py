@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tests.fuzz import check as fuzz_check
 from tests.fuzz import layers, pointwise, reductions, views
 from tests.fuzz.check import Case, Verdict, check, draw_case
 from tests.fuzz.definitions import Definitions
@@ -171,33 +172,67 @@ def test_what_is_not_broken_is_right() -> None:
 CRASHES = """
 import os, signal
 from tests.fuzz import check, workers
-def crash(case):
+def crash(case, compile_case):
+    compile_case(case.program, case.mode)
     os.kill(os.getpid(), signal.SIGSEGV)
-def hang(case):
+def hang(case, compile_case):
     while True:
         pass
-def fail(case):
+def fail(case, compile_case):
     raise LookupError("a fault of the fuzzer")
+def crash_early(case, compile_case):
+    with open("{attempts}", "a") as file:
+        file.write("begun ")
+    os.kill(os.getpid(), signal.SIGABRT)
+workers.compiled = lambda program, mode: None
 case = check.draw_case(3)
-for workers.check in (crash, hang, fail):
+for workers.check in (crash, hang, fail, crash_early):
     outcome = workers.run_case(case, 1)
     assert outcome.case == case
     print(outcome.verdict.status, outcome.verdict.message)
 """
 
 
-def test_a_crash_an_endless_loop_and_a_fault_end_no_more_than_their_own_case() -> None:
-    ended = run_python("-c", CRASHES)
+def test_a_crash_an_endless_loop_and_a_fault_end_no_more_than_their_own_case(
+    tmp_path: Path,
+) -> None:
+    attempts = tmp_path / "attempts"
+    ended = run_python("-c", CRASHES.replace("{attempts}", str(attempts)))
     assert "crash SIGSEGV" in ended.stdout, ended.stderr
     assert "timeout no answer" in ended.stdout, ended.stderr
     assert "LookupError: a fault of the fuzzer" in ended.stdout, ended.stderr
+    assert "torch torch ended the process before anything was compiled: SIGABRT" in ended.stdout
+    assert attempts.read_text().split() == ["begun"] * 4
+
+
+def test_an_error_where_torch_records_a_wrong_shape_is_torch_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def compile_case(program: Program, mode: Mode, threads: int = 1) -> Model:
+        raise AssertionError("the shapes do not fit")
+
+    norm = Statement("v0", "{0}.norm(dim=-1)", ("x0",))
+    case = Case(Program((Source("x0", (5, 1), "float32"),), (norm,), ("v0",)), Mode())
+    assert check(case, compile_case).status == "error"
+    exported = fuzz_check._exported
+
+    def misrecorded(program: Program, mode: Mode) -> Model:
+        model: Any = exported(program, mode)
+        for node in model.graph.nodes:
+            if "norm" in str(node.target):
+                node.meta["val"] = node.meta["val"].unsqueeze(-1)
+        return model
+
+    monkeypatch.setattr(fuzz_check, "_exported", misrecorded)
+    verdict = check(case, compile_case)
+    assert verdict.status == "torch" and "norm" in verdict.message
 
 
 VERIFIED = """
 import os
 from monograph.config import Config
 from tests.fuzz import check, workers
-workers.check = lambda case: check.Verdict(f"verified={Config.from_environment().verify}")
+workers.check = lambda case, _: check.Verdict(f"verified={Config.from_environment().verify}")
 del os.environ["MONOGRAPH_VERIFY"]
 print("unset", workers.run_case(check.draw_case(3), 10).verdict.status)
 os.environ["MONOGRAPH_VERIFY"] = "0"
@@ -314,6 +349,7 @@ def test_definitions_are_those_of_torch_where_nothing_overflows() -> None:
         lambda x: torch.nn.functional.layer_norm(x, (5,)),
         lambda x: torch.nn.functional.group_norm(x, 2, weight, weight),
         lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="linear"),
+        lambda x: torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]),
     ]
     for function in functions:
         with Definitions():
@@ -322,3 +358,9 @@ def test_definitions_are_those_of_torch_where_nothing_overflows() -> None:
     large = torch.tensor([3e20, -3e20, 0.0])
     with Definitions():
         assert large.std().isinf() and not large.double().std().isinf()
+        edge = torch.tensor([torch.inf, -torch.inf, 1.0, torch.nan]).view(1, 4, 1)
+        wider = torch.nn.functional.interpolate(edge, scale_factor=2, mode="linear")
+        scores = torch.full((1, 1, 2, 3), torch.nan)
+        lost = torch.nn.functional.scaled_dot_product_attention(scores, scores, scores)
+    torch.testing.assert_close(wider, edge.expand(1, 4, 2), equal_nan=True)
+    assert lost.isnan().all()

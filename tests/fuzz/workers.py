@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 import torch._dynamo
@@ -34,11 +35,17 @@ import monograph.bindings.models
 import monograph.compiler
 import monograph.frontends.torch
 from tests.fuzz.check import Case, Verdict, check
-from tests.fuzz.programs import Program
-from tests.fuzz.routes import Mode
+from tests.fuzz.programs import Model, Program
+from tests.fuzz.routes import Mode, compiled
 
 MEMORY_LIMIT = 24 << 30
 """Bytes of addresses that a child may have: one that asks for more fails alone."""
+
+ATTEMPTS = 4
+"""How often a case is begun whose process torch ends before anything is compiled: with CUDA, the
+threads of its autograd fail in some of the children of a process."""
+
+EARLY = "torch ended the process before anything was compiled"
 
 PATIENCE = 10.0
 """How many times its processor time a child may take by the clock: other processes run as well."""
@@ -52,6 +59,8 @@ class Outcome:
     verdict: Verdict
     seconds: float
     seed: int
+    ended_early: bool = False
+    """Whether a signal ended it before anything was compiled."""
 
 
 def prepare() -> None:
@@ -84,6 +93,7 @@ class _Child:
     deadline: float
     folder: TemporaryDirectory[str]
     seed: int
+    attempt: int = 1
 
     def path(self, name: str) -> Path:
         return Path(self.folder.name) / name
@@ -92,14 +102,16 @@ class _Child:
         return self.path("log").read_text(errors="replace").strip()
 
 
-def _start(make_case: Callable[[], Case], seed: int, timeout: float, patience: float) -> _Child:
+def _start(
+    make_case: Callable[[], Case], seed: int, timeout: float, patience: float, attempt: int = 1
+) -> _Child:
     folder = TemporaryDirectory(prefix="fuzz-")
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     now = time.monotonic()
     if pid:
-        return _Child(pid, now, now + patience * timeout, folder, seed)
+        return _Child(pid, now, now + patience * timeout, folder, seed, attempt)
     status = 1
     try:
         seconds = int(timeout) + 1
@@ -126,7 +138,12 @@ def _run(make_case: Callable[[], Case], folder: Path) -> None:
     (folder / "case").write_text(json.dumps(case.to_json()))
     os.environ.setdefault("MONOGRAPH_VERIFY", "1")
     os.environ.update({"MONOGRAPH_CACHE": "0", **dict(case.settings)})
-    verdict = check(case)
+
+    def compile_case(*arguments: Any, **named: Any) -> Model:
+        (folder / "compiled").touch()
+        return compiled(*arguments, **named)
+
+    verdict = check(case, compile_case)
     gc.collect()
     _touch_heap()
     (folder / "verdict").write_text(json.dumps(verdict.to_json()))
@@ -156,10 +173,12 @@ def _end(child: _Child) -> Outcome | None:
         if not child.path("case").exists():
             verdict = Verdict("torch", "torch ended the process while a program was drawn")
             verdict = _failure(child) if failed else verdict
-            return Outcome(Case(Program((), (), ()), Mode()), verdict, seconds, child.seed)
+            return Outcome(
+                Case(Program((), (), ()), Mode()), verdict, seconds, child.seed, not failed
+            )
         case = Case.from_json(json.loads(child.path("case").read_text()))
         verdict = _failure(child) if failed else _verdict(child, status, late)
-        return Outcome(case, verdict, seconds, child.seed)
+        return Outcome(case, verdict, seconds, child.seed, verdict.message.startswith(EARLY))
     finally:
         child.folder.cleanup()
 
@@ -180,14 +199,15 @@ def _verdict(child: _Child, status: int, late: bool) -> Verdict:
     if status == 0 and written.exists():
         return Verdict(**json.loads(written.read_text()))
     name = signal.Signals(-os.waitstatus_to_exitcode(status)).name
-    return Verdict("crash", f"{name}: {(child.log().splitlines() or [''])[-1][:160]}")
+    text = f"{name}: {(child.log().splitlines() or [''])[-1][:160]}"
+    if not child.path("compiled").exists():
+        return Verdict("torch", f"{EARLY}: {text}")
+    return Verdict("crash", text)
 
 
 def run_case(case: Case, timeout: float, patience: float = PATIENCE) -> Outcome:
     """Judge one case in a child and wait for it."""
-    child = _start(lambda: case, -1, timeout, patience)
-    while (outcome := _end(child)) is None:
-        time.sleep(0.005)
+    (outcome,) = run_seeds((-1,), lambda _: case, 1, timeout, patience)
     return outcome
 
 
@@ -209,7 +229,13 @@ def run_seeds(
             return
         for child in list(running):
             outcome = _end(child)
-            if outcome is not None:
-                running.remove(child)
-                yield outcome
+            if outcome is None:
+                continue
+            running.remove(child)
+            if outcome.ended_early and child.attempt < ATTEMPTS:
+                make_case = partial(draw, child.seed)
+                begun = _start(make_case, child.seed, timeout, patience, child.attempt + 1)
+                running.append(begun)
+                continue
+            yield outcome
         time.sleep(0.005)
