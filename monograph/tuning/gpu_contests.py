@@ -50,6 +50,7 @@ from monograph.targets.gpu.cost import H200
 from monograph.targets.gpu.driver import driver
 from monograph.targets.gpu.families import PlannedSteps, plans_of
 from monograph.targets.gpu.group_kernel import attention_plans
+from monograph.targets.gpu.joint_products import APART, JOINED, pair_key, pairs_of
 from monograph.targets.gpu.measurements import Measurements, read_measurements
 from monograph.targets.gpu.modules import MachineCode, write_modules
 from monograph.targets.gpu.plan import KernelSequence
@@ -100,6 +101,7 @@ def measure_target(
     known = len(table.sites)
     chip = replace(target.chip, measured=table)
     contests = Contests(GpuTarget(target.name, chip), effort, timer or time_programs)
+    contests.measure_pairs(graph, fusion=options.fusion)
     contests.measure_sites(graph)
     contests.measure_kernels(graph, fusion=options.fusion)
     if len(table.sites) > known:
@@ -187,6 +189,41 @@ class Contests:
     def table(self) -> Measurements:
         """What is measured."""
         return self.target.chip.measured
+
+    def measure_pairs(self, graph: Graph, *, fusion: bool = True) -> None:
+        """Two products of one operand by one kernel, by two, or by the library.
+
+        What computes each of the two follows from that.
+        """
+        sites = {site.key: site for site in sites_of(graph, self.target.chip)}
+        ours = self.choosing(dict.fromkeys(sites, OURS))
+        whole = fuse_regions(graph, ours.computes, enabled=fusion)[graph]
+        found: dict[str, tuple[Graph, list[str], dict[str, GpuTarget]]] = {}
+        for writer, reader in pairs_of(whole):
+            nodes = (*writer.nodes, *reader.nodes)
+            key = pair_key(nodes)
+            if key is None or key in self.table.sites or key in found:
+                continue
+            alone = copy_alone(nodes, reader.outputs())
+            products = [site_of(node) for node in nodes if isinstance(node.op, DotGeneral)]
+            keys = [site.key for site in products if site is not None]
+            if sum(map(library_microseconds, _products(nodes))) < self.effort.least:
+                continue
+            by_us = dict.fromkeys(keys, OURS)
+            found[key] = alone, keys, {
+                JOINED: self.choosing({**by_us, key: JOINED}),
+                APART: self.choosing({**by_us, key: APART}),
+                CUBLAS: self.choosing(dict.fromkeys(keys, CUBLAS)),
+            }  # fmt: skip
+        for key, (alone, keys, targets) in found.items():
+            with ThreadPoolExecutor(len(targets)) as threads:
+                codes = threads.map(self.program, targets.values(), [alone] * len(targets))
+            pairs = zip(targets, codes, strict=True)
+            self.contest(key, {name: code for name, code in pairs if code is not None})
+            times = self.table.times(key)
+            for each in keys if times else ():
+                named = {x if x == CUBLAS else f"{OURS} {x}": taken for x, taken in times.items()}
+                self.table.add(each, named)
 
     def measure_sites(self, graph: Graph) -> None:
         """Libraries against our kernels, for the products and attentions of a graph."""
@@ -343,8 +380,12 @@ def _in_arena(slot: Slot) -> Slot:
     return replace(slot, kind=SlotKind.ARENA) if slot.kind is SlotKind.OUTPUT else slot
 
 
-def copy_alone(nodes: Sequence[Node]) -> Graph:
-    """A graph of some nodes alone, whose last results are its outputs."""
+def _products(nodes: Sequence[Node]) -> list[Node]:
+    return [node for node in nodes if isinstance(node.op, DotGeneral)]
+
+
+def copy_alone(nodes: Sequence[Node], outputs: Sequence[Value] | None = None) -> Graph:
+    """A graph of some nodes alone, whose outputs are these, or the last results."""
     graph = Graph("site")
     inside = {value for node in nodes for value in node.results}
     mapping: dict[Value, Value] = {}
@@ -353,7 +394,7 @@ def copy_alone(nodes: Sequence[Node]) -> Graph:
             if value not in inside and value not in mapping:
                 mapping[value] = graph.add_input(f"b{len(mapping)}", value.type)
         copy_node(node, graph, mapping)
-    graph.set_outputs([mapping[value] for value in nodes[-1].results])
+    graph.set_outputs([mapping[value] for value in outputs or nodes[-1].results])
     return graph
 
 

@@ -92,7 +92,7 @@ class StepBuilder(SlotBuilder):
     def main(self, graph: Graph) -> None:
         """The steps of a whole graph, with its inputs and outputs as slots."""
         targets = self.add_ends(graph)
-        fusion = inline_producers(join_products(self.fusions[graph]))
+        fusion = inline_producers(join_products(self.fusions[graph], self.chip))
         self.visited.append(fusion)
         self.layouts = choose_layouts(graph, fusion, self.chip)
         self.write_outputs_to(graph, targets)

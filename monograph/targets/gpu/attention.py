@@ -14,13 +14,13 @@ import math
 
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
-from monograph.ir.dims import Dim, Shape, provably_equal, shape_product
+from monograph.ir.dims import Dim, Shape, likely_size, provably_equal, shape_product
 from monograph.ir.types import DType, TensorType, bf16, bool_, f16, f32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Expr
 from monograph.kernel.kernel import Kernel, Store
 from monograph.ops.attention import Attention
-from monograph.targets.gpu.cost import H200, likely, memory_time, waves
+from monograph.targets.gpu.cost import H200, memory_time, waves
 from monograph.targets.gpu.expressions import ExpressionWriter
 from monograph.targets.gpu.plan import (
     Configuration,
@@ -122,7 +122,7 @@ def configure_attention(
     batches = [each.shape[:-3] for each in (query, key, value)]
     if not all(len(each) == len(batches[0]) and _are_equal(each, batches[0]) for each in batches):
         return Refusal("operands of different batches")
-    deep = max(likely(depth) for depth in depths)
+    deep = max(likely_size(depth) for depth in depths)
     if query.dtype is f32:
         tiles = [(32, 32, 4, 2)]
     elif deep <= 64:
@@ -156,19 +156,19 @@ def _configuration(
     """
     *heads, queries, depth = operands.query.shape
     keys, value_depth = operands.value.shape[-2:]
-    rows = min(rows, max(MIN_SIDE, next_power_of_two(likely(queries))))
-    columns = min(columns, max(MIN_SIDE, next_power_of_two(likely(keys))))
-    sides = [max(MIN_SIDE, next_power_of_two(likely(each))) for each in (depth, value_depth)]
+    rows = min(rows, max(MIN_SIDE, next_power_of_two(likely_size(queries))))
+    columns = min(columns, max(MIN_SIDE, next_power_of_two(likely_size(keys))))
+    sides = [max(MIN_SIDE, next_power_of_two(likely_size(each))) for each in (depth, value_depth)]
     blocks = {"ROWS": rows, "COLUMNS": columns, "DEPTH": sides[0], "VALUE_DEPTH": sides[1]}
-    programs = likely(shape_product(heads)) * likely(divide_up(queries, rows)) * parts
+    programs = likely_size(shape_product(heads)) * likely_size(divide_up(queries, rows)) * parts
     if parts > 1:
-        if programs > MAX_SPLIT_PROGRAMS or likely(keys) < 2 * parts * columns:
+        if programs > MAX_SPLIT_PROGRAMS or likely_size(keys) < 2 * parts * columns:
             return None
         blocks["PARTS"] = parts
-    work = 2 * rows * likely(keys) / parts * sum(sides) * (0.5 if op.causal else 1)
+    work = 2 * rows * likely_size(keys) / parts * sum(sides) * (0.5 if op.causal else 1)
     rate = H200.tensor / H200.multiprocessors / 2  # exponentials take as long again
     types = (operands.query, operands.key, operands.value)
-    nbytes = sum(likely(shape_product(x.shape)) * x.dtype.bits // 8 for x in types)
+    nbytes = sum(likely_size(shape_product(x.shape)) * x.dtype.bits // 8 for x in types)
     in_flight = columns * sum(sides) * operands.key.dtype.bits // 8 * (stages - 1)
     compute = H200.launch + waves(programs, H200.multiprocessors) * work / rate
     time = max(compute, memory_time(nbytes, programs, in_flight))

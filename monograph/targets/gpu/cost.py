@@ -12,11 +12,8 @@ import math
 from collections.abc import Iterable
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim
+from monograph.ir.dims import likely_size
 from monograph.kernel.expr import Buffer
-
-LIKELY_EXTENT = 512
-"""What is taken for a dimension that is not known."""
 
 BYTES_IN_FLIGHT = 2 << 20
 """Loads under way at a time that bandwidth times latency asks for."""
@@ -40,14 +37,9 @@ class Rates:
 H200 = Rates(132, 4.2e6, 7.0e8, 227 << 10, 2.0)
 
 
-def likely(dim: Dim) -> int:
-    """A dimension, or what is taken for it."""
-    return dim if isinstance(dim, int) else LIKELY_EXTENT
-
-
 def buffer_bytes(buffers: Iterable[Buffer]) -> float:
     """Bytes of buffers, each read or written once."""
-    return sum(math.prod(map(likely, x.shape)) * max(1, x.dtype.bits // 8) for x in buffers)
+    return sum(math.prod(map(likely_size, x.shape)) * max(1, x.dtype.bits // 8) for x in buffers)
 
 
 def memory_time(nbytes: float, programs: int, in_flight: float = 16384) -> float:

@@ -69,6 +69,8 @@ class ExpressionWriter:
         self.scopes: list[dict[Expr, str]] = [{}]
         self.positions: dict[Symbol, str] = {s: size_name(s) for s in kernel.sizes}
         self.masks: list[tuple[frozenset[Symbol], str]] = []
+        self.pieces: list[str] = []
+        """The conditions under which what is written now is wanted, of every lane."""
         """Conditions on lanes, each with the loop variables that it is about."""
         self.reduce: Callable[[Reduce], str] = self._refuse_reduction
         """Writes a reduction; the family says how."""
@@ -176,6 +178,7 @@ class ExpressionWriter:
     def mask(self, symbols: frozenset[Symbol], guard: str = "") -> str:
         """The condition on lanes of what depends on these loop variables; empty if none."""
         found = [text for about, text in self.masks if about & symbols]
+        found += self.pieces if symbols else []
         return " & ".join([*found, *([guard] if guard else [])])
 
     def _load(self, load: Load, condition: Expr | None = None) -> str:
@@ -217,6 +220,8 @@ class ExpressionWriter:
             condition, load, _ = expr.operands
             assert isinstance(load, Load)
             return self._load(load, condition)
+        if expr.function == "where" and self._is_piecewise(expr):
+            return self._write_pieces(expr)
         if expr.function in _COMPARISONS and all(map(self._is_offset, expr.operands)):
             x, y = map(self.position, expr.operands)
             return f"({x} {_COMPARISONS[expr.function]} {y})"
@@ -252,6 +257,28 @@ class ExpressionWriter:
             return False
         sizes = frozenset(self.kernel.sizes)
         return load.dtype is not bool_ and condition.symbols - sizes <= load.symbols
+
+    def _is_piecewise(self, expr: Apply) -> bool:
+        """Whether it joins pieces by position, each read from memory: as ``concat`` does."""
+        condition, *pieces = expr.operands
+        if self.unit_shape != "[1]" or any(isinstance(x, Load) for x in e.walk((condition,))):
+            return False
+        inside = list(e.walk(pieces))
+        if any(isinstance(x, Apply) and x.function == "checked" for x in inside):
+            return False
+        return any(isinstance(x, Load) and x.symbols for x in inside)
+
+    def _write_pieces(self, expr: Apply) -> str:
+        """Each piece, read only where it is wanted: a lane that is left out reads nothing."""
+        condition, *pieces = expr.operands
+        name, found = self.value(condition), []
+        for piece, text in zip(pieces, (name, f"({name} == 0)"), strict=True):
+            self.scopes.append({})
+            self.pieces.append(text)
+            found.append(self.value(piece))
+            self.pieces.pop()
+            self.scopes.pop()
+        return f"tl.where({name}, {found[0]}, {found[1]})"
 
     def _is_offset(self, expr: Expr) -> bool:
         """Whether it is a position that fits into the integers that offsets are computed in."""

@@ -9,7 +9,7 @@ it, where that kernel is a product of the same operand with results at the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from monograph.fusion.group import Fusion, Group, GroupKind
@@ -19,22 +19,56 @@ from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.expr import Expr
 from monograph.kernel.kernel import Kernel, Store
 from monograph.ops.linalg import DotGeneral
+from monograph.targets.gpu.chip import Chip
+from monograph.targets.gpu.choices import site_of
 from monograph.targets.gpu.expressions import reductions_of
 
+JOINED, APART = "one kernel", "two kernels"
+"""Contenders for two products of one operand."""
 
-def join_products(fusion: Fusion) -> Fusion:
-    """The groups, with products of one operand joined where one reads the other's results."""
+
+def join_products(fusion: Fusion, chip: Chip | None = None) -> Fusion:
+    """The groups, with products of one operand joined where one reads the other's results.
+
+    What was measured on the chip to be slower so stays apart.
+    """
     groups = list(fusion.groups)
     for reader in fusion.groups:
         made = {value: group for group in groups for value in group.outputs()}
         for value in reader.inputs():
             writer = made.get(value)
             if writer is not None and _may_join(writer, reader, value):
+                if chip is not None and _is_apart(writer, reader, chip):
+                    continue
                 joined = _join(writer, reader, value)
                 groups[groups.index(reader)] = joined
                 groups.remove(writer)
                 break
     return Fusion(tuple(groups))
+
+
+def pairs_of(fusion: Fusion) -> Iterator[tuple[Group, Group]]:
+    """Groups of products that may be joined: what is written, and who reads it."""
+    made = {value: group for group in fusion.groups for value in group.outputs()}
+    for reader in fusion.groups:
+        for value in reader.inputs():
+            writer = made.get(value)
+            if writer is not None and _may_join(writer, reader, value):
+                yield writer, reader
+                break
+
+
+def pair_key(nodes: Iterable[Node]) -> str | None:
+    """The name of a pair's site in tables of measurements; None where sizes are not known."""
+    sites = [site_of(node) for node in nodes if isinstance(node.op, DotGeneral)]
+    if not all(sites):
+        return None
+    return "pair: " + "; ".join(site.key for site in sites if site is not None)
+
+
+def _is_apart(writer: Group, reader: Group, chip: Chip) -> bool:
+    key = pair_key((*writer.nodes, *reader.nodes)) if chip.measured.sites else None
+    return key is not None and chip.measured.winner(key) == APART
 
 
 def _may_join(writer: Group, reader: Group, value: Value) -> bool:

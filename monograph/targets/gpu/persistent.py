@@ -12,11 +12,10 @@ global scratch, 128 bytes for each descriptor of a program).
 
 from __future__ import annotations
 
-from monograph.ir.dims import Dim
+from monograph.ir.dims import Dim, likely_size
 from monograph.kernel.contraction import Contraction
 from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.kernel import Store
-from monograph.targets.gpu.cost import likely
 from monograph.targets.gpu.plan import divide_up
 from monograph.targets.gpu.product_writer import ProductWriter, narrow_operand
 from monograph.targets.gpu.scalars import type_text
@@ -85,7 +84,7 @@ class PersistentWriter(ProductWriter):
         for store in product.kernel.stores:
             self._describe_result(store.buffer.name, row, column)
         tiles_m, tiles_n = divide_up(row.extent, self.rows), divide_up(column.extent, self.columns)
-        count = likely(tiles_m * tiles_n)
+        count = likely_size(tiles_m * tiles_n)
         programs = self.configuration.blocks["PROGRAMS"]
         header = f"for program in tl.range(tl.program_id(0), {count}, PROGRAMS, flatten=True):"
         with self.source.loop(header):
@@ -119,7 +118,7 @@ class PersistentWriter(ProductWriter):
     def _describe_result(self, buffer: str, row: Axis, column: Axis) -> None:
         shape = [row.extent, column.extent]
         block = ["ROWS", "COLUMNS // 2"]
-        self._make_descriptor(f"{buffer}_tiles", buffer, shape, likely(column.extent), block)
+        self._make_descriptor(f"{buffer}_tiles", buffer, shape, likely_size(column.extent), block)
 
     def _make_descriptor(
         self, name: str, buffer: str, shape: list[Dim], step: int, block: list[str]

@@ -7,11 +7,11 @@ in the order of one and writes it in that of the other, through shared memory.
 
 from __future__ import annotations
 
-from monograph.ir.dims import Dim, shape_product
+from monograph.ir.dims import Dim, likely_size, shape_product
 from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
-from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time
+from monograph.targets.gpu.cost import H200, buffer_bytes, memory_time
 from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
 from monograph.targets.gpu.plan import Configuration, Family, divide_up
 from monograph.targets.gpu.source import SourceWriter, TritonKernel
@@ -30,7 +30,7 @@ def configure_pointwise(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     """Runs of the flattened index space."""
     if reductions_of(kernel):
         return Refusal("it has reductions")
-    total = likely(shape_product(axis.extent for axis in kernel.axes))
+    total = likely_size(shape_product(axis.extent for axis in kernel.axes))
     block = BLOCK_ELEMENTS
     while block > MIN_BLOCK and total < 2 * H200.multiprocessors * block:
         block //= 2
@@ -70,7 +70,7 @@ def configure_transpose(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     if pair is None:
         return Refusal("all that it reads is contiguous along the axis that it writes along")
     width = max(store.buffer.dtype.bits // 8 for store in kernel.stores)
-    total = likely(shape_product(axis.extent for axis in kernel.axes))
+    total = likely_size(shape_product(axis.extent for axis in kernel.axes))
     side = 128
     while side > 32 and (side * side * width > TILE_BYTES or total < 1024 * side * side):
         side //= 2

@@ -8,13 +8,13 @@ step stays inside the innermost one, the others are the same for all lanes.
 
 from __future__ import annotations
 
-from monograph.ir.dims import Dim, Symbol
+from monograph.ir.dims import Dim, Symbol, likely_size
 from monograph.ir.types import DType, f32
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal, Load
 from monograph.kernel.flatten import coefficient
-from monograph.targets.gpu.cost import buffer_bytes, likely
+from monograph.targets.gpu.cost import buffer_bytes
 from monograph.targets.gpu.expressions import ExpressionWriter
 from monograph.targets.gpu.plan import Configuration, divide_up
 from monograph.targets.gpu.scalars import type_text
@@ -189,7 +189,7 @@ def _step(place: Expr, symbol: Symbol) -> int | None:
         case "multiply":
             y = place.operands[1]
             scaled = isinstance(y, Index) and isinstance(y.dim, int) and steps[0] is not None
-            return (steps[0] or 0) * likely(y.dim) if scaled and isinstance(y, Index) else None
+            return (steps[0] or 0) * likely_size(y.dim) if scaled and isinstance(y, Index) else None
         case "where":
             return next((step for step in steps[1:] if step), None)
         case _:

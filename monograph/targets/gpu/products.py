@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim
+from monograph.ir.dims import Dim, likely_size
 from monograph.ir.types import DType, bf16, f16, f32, i8, i32
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction
 from monograph.kernel.expr import Load
 from monograph.kernel.kernel import Kernel
-from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time, waves
+from monograph.targets.gpu.cost import H200, buffer_bytes, memory_time, waves
 from monograph.targets.gpu.joint_products import as_contractions
 from monograph.targets.gpu.persistent import PersistentWriter, is_described
 from monograph.targets.gpu.plan import Configuration, Family, divide_up, next_power_of_two
@@ -59,7 +59,7 @@ def configure_product(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     if not all(sides):
         return Refusal("one row or one column: there is no tile to reuse operands in")
     sizes = [contraction.size(axes) for axes in sides]
-    short = [s for s, least in zip(sizes, MIN_SIDES, strict=True) if likely(s) < least]
+    short = [s for s, least in zip(sizes, MIN_SIDES, strict=True) if likely_size(s) < least]
     if short:
         return Refusal(f"a side of {short[0]} is too short")
     tiles = F32_TILES if multiplied is f32 else TILES
@@ -131,7 +131,7 @@ F32_TILES = (
 
 def _fits(sizes: list[Dim], tile: Tile, products: int) -> bool:
     """Whether a tile has no more empty lines than a smaller one would have, and has memory."""
-    most = [max(MIN_TILE_SIDE, next_power_of_two(likely(size))) for size in sizes]
+    most = [max(MIN_TILE_SIDE, next_power_of_two(likely_size(size))) for size in sizes]
     small = tile.rows <= most[0] and tile.columns <= most[1] and tile.depth <= max(32, most[2])
     sums = products * tile.rows * tile.columns // (32 * tile.warps)
     shared = 2 * (tile.rows + products * tile.columns) * tile.depth * tile.stages
@@ -141,7 +141,7 @@ def _fits(sizes: list[Dim], tile: Tile, products: int) -> bool:
 def _stays(sizes: list[Dim], tile: Tile) -> bool:
     """Whether programs that stay have more than one tile to compute."""
     rows, columns, _ = sizes
-    tiles = likely(divide_up(rows, tile.rows)) * likely(divide_up(columns, tile.columns))
+    tiles = likely_size(divide_up(rows, tile.rows)) * likely_size(divide_up(columns, tile.columns))
     return tiles > MIN_TILES_TO_STAY
 
 
@@ -149,11 +149,11 @@ def _time(contractions: tuple[Contraction, ...], sizes: list[Dim], tile: Tile) -
     """Microseconds: each multiprocessor multiplies its tiles, while operands come from memory."""
     rows, columns, depth = sizes
     contraction, products = contractions[0], len(contractions)
-    tiles = likely(divide_up(rows, tile.rows)) * likely(divide_up(columns, tile.columns))
-    tiles *= likely(contraction.size(contraction.batch))
+    tiles = likely_size(divide_up(rows, tile.rows)) * likely_size(divide_up(columns, tile.columns))
+    tiles *= likely_size(contraction.size(contraction.batch))
     share = tile.share if products == 1 else min(0.9, tile.share * 1.15)
     rate = share * H200.tensor / H200.multiprocessors
-    work = 2 * products * tile.rows * tile.columns * likely(depth) / rate + TILE_MICROSECONDS
+    work = 2 * products * tile.rows * tile.columns * likely_size(depth) / rate + TILE_MICROSECONDS
     in_flight = (tile.rows + products * tile.columns) * tile.depth * 2 * (tile.stages - 1)
     moved = memory_time(buffer_bytes(contraction.kernel.buffers), tiles, in_flight)
     return max(H200.launch + waves(tiles, H200.multiprocessors) * work, moved)
@@ -181,11 +181,15 @@ def split_product(kernel: Kernel) -> tuple[int, ...]:
     depth = contraction.size(contraction.k)
     if not all(isinstance(size, int) for size in (batch, rows, columns, depth)):
         return ()
-    tiles = likely(batch) * likely(divide_up(rows, 128)) * likely(divide_up(columns, 128))
+    tiles = (
+        likely_size(batch)
+        * likely_size(divide_up(rows, 128))
+        * likely_size(divide_up(columns, 128))
+    )
     return tuple(
         parts
         for parts in (2, 4, 8, 16)
-        if tiles * parts <= 2 * H200.multiprocessors and likely(depth) >= parts * MIN_PIECE
+        if tiles * parts <= 2 * H200.multiprocessors and likely_size(depth) >= parts * MIN_PIECE
     )
 
 

@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim, Symbol, shape_product
+from monograph.ir.dims import Dim, Symbol, likely_size, shape_product
 from monograph.ir.types import DType, Kind, bool_, f32, f64
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Expr, Index, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
-from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time
+from monograph.targets.gpu.cost import H200, buffer_bytes, memory_time
 from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
 from monograph.targets.gpu.plan import (
     Configuration,
@@ -87,7 +87,7 @@ def configure_rows(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     total = shape_product(axis.extent for axis in space.rows)
 
     def configuration(rows: int, warps: int) -> Configuration:
-        programs = likely(divide_up(total, rows))
+        programs = likely_size(divide_up(total, rows))
         in_flight = rows * max(sizes) * width
         time = memory_time(buffer_bytes(kernel.buffers), programs, in_flight)
         return Configuration({"XBLOCK": rows, **blocks}, warps, 2, time)
@@ -108,7 +108,10 @@ def _is_vector_product(kernel: Kernel, space: _Space) -> bool:
     if space.columns or len(space.extents) != 1:
         return False
     length, rows = (shape_product(each) for each in (space.extents[0], _extents(space.rows)))
-    is_large = likely(length) * likely(rows) >= MIN_VECTOR_PRODUCT and likely(rows) >= BUSY_PROGRAMS
+    is_large = (
+        likely_size(length) * likely_size(rows) >= MIN_VECTOR_PRODUCT
+        and likely_size(rows) >= BUSY_PROGRAMS
+    )
     matrices = [x for x in kernel.loads() if x.symbols & {axis.symbol for axis in space.rows}]
     return is_large and any(len(x.symbols) > 1 for x in matrices)
 
@@ -207,7 +210,7 @@ def _column_block(extents: tuple[Dim, ...]) -> int:
 
 def _rows_per_program(space: _Space, row_bytes: int) -> int:
     """Several short rows, as long as there are programs enough."""
-    rows = likely(shape_product(axis.extent for axis in space.rows))
+    rows = likely_size(shape_product(axis.extent for axis in space.rows))
     most = max(1, rows // H200.multiprocessors)
     return max(1, min(PROGRAM_BYTES // row_bytes, 1 << (most.bit_length() - 1)))
 

@@ -7,10 +7,10 @@ For windows of a few elements, and for reductions inside reductions:
 
 from __future__ import annotations
 
-from monograph.ir.dims import shape_product
+from monograph.ir.dims import likely_size, shape_product
 from monograph.kernel.expr import Reduce
 from monograph.kernel.kernel import Kernel
-from monograph.targets.gpu.cost import H200, buffer_bytes, likely, memory_time
+from monograph.targets.gpu.cost import H200, buffer_bytes, memory_time
 from monograph.targets.gpu.expressions import ExpressionWriter, reductions_of
 from monograph.targets.gpu.plan import Configuration, Family, divide_up
 from monograph.targets.gpu.reductions import COMBINED, HELPER_OF, POSITIONS, neutral_text
@@ -26,7 +26,7 @@ def configure_sequential(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     """Lanes that each walk through what they reduce."""
     if not reductions_of(kernel):
         return Refusal("it has no reductions")
-    total = likely(shape_product(axis.extent for axis in kernel.axes))
+    total = likely_size(shape_product(axis.extent for axis in kernel.axes))
     block = BLOCK_ELEMENTS
     while block > MIN_BLOCK and total < 2 * H200.multiprocessors * block:
         block //= 2

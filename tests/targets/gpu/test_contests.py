@@ -135,6 +135,24 @@ def test_the_fastest_attention_is_named(favourite: str, library: str | None) -> 
     assert getattr(step, "library", None) == library
 
 
+@pytest.mark.parametrize(
+    ("favourite", "libraries", "launches"), [("one", 0, 1), ("two", 0, 2), ("cuBLAS", 2, 1)]
+)
+def test_two_products_of_one_operand_are_one_kernel_if_that_is_fastest(
+    favourite: str, libraries: int, launches: int
+) -> None:
+    def gated(x: Any, v: Any, w: Any) -> Any:
+        return F.silu(F.linear(x, v)) * F.linear(x, w)
+
+    types = ("bf16[4096, 1024]", "bf16[4096, 1024]", "bf16[4096, 1024]")
+    clock = Clock(favourite)
+    table = measured(clock, *types, function=gated).chip.measured
+    assert clock.timed[0] == ["one kernel", "two kernels", "cuBLAS"]
+    steps = steps_with(table, *types, function=gated)
+    assert sum(isinstance(step, LibraryCall) for step in steps) == libraries
+    assert sum(isinstance(step, Launch) for step in steps) == launches
+
+
 def test_an_attention_of_views_is_left_to_the_library() -> None:
     def attend(x: Any) -> Any:
         q, k, v = (F.transpose(each, (0, 2, 1, 3)) for each in (x, x * 2.0, x + 1.0))

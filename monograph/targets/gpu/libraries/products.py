@@ -7,7 +7,7 @@ unless ``MONOGRAPH_TF32=1`` asks for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 from monograph.config import Config
 from monograph.ir.graph import Node
@@ -172,6 +172,10 @@ def is_even(node: Node) -> bool:
 # Attention ----------------------------------------------------------------------------------------
 
 
+BACKENDS = {"flash": 1, "cuDNN": 3}
+"""torch's numbers of what computes attention (``SDPBackend``)."""
+
+
 def attention(task: LibraryTask) -> Given:
     """By cuDNN or flash attention: as the step says, or as torch chooses for the operands."""
     import torch
@@ -179,23 +183,18 @@ def attention(task: LibraryTask) -> Given:
     op: Attention = task.op
     operands = task.operands
     query, key, value = (each.reshape(-1, *each.shape[-3:]) for each in operands)
-    with _by_backend(task.choice) if query.is_cuda else nullcontext():
-        found = torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, is_causal=op.causal,
-            scale=op.factor(tuple(operands[0].shape)), enable_gqa=query.shape[-3] != key.shape[-3],
-        )  # fmt: skip
+    options = {
+        "is_causal": op.causal,
+        "scale": op.factor(tuple(operands[0].shape)),
+        "enable_gqa": query.shape[-3] != key.shape[-3],
+    }
+    wanted = BACKENDS.get(task.choice) if query.is_cuda else None
+    if wanted is None or torch._fused_sdp_choice(query, key, value, **options) == wanted:
+        found = torch.nn.functional.scaled_dot_product_attention(query, key, value, **options)
+    else:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend(wanted)):
+            found = torch.nn.functional.scaled_dot_product_attention(query, key, value, **options)
     return [found.view(task.results[0].shape)]
-
-
-def _by_backend(name: str) -> AbstractContextManager[None]:
-    """Let torch compute attention by a backend of that name; by any for other names."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    backends = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
-    found: AbstractContextManager[None] = (
-        sdpa_kernel(backends[name]) if name in backends else nullcontext()
-    )
-    return found
 
 
 def is_plain_attention(node: Node) -> bool:
