@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import json
 import statistics
 import sys
@@ -20,6 +21,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from torch import nn
 
 import monograph
 from benchmarks.gpu.programs import ROWS, Row
+from monograph.switches import switch_off
 from monograph.tuning import gpu_contests
 
 Call = Callable[[], Any]
@@ -52,6 +55,9 @@ class Result:
     error: float = 0.0
     compile_seconds: float = 0.0
     peak_mib: float = 0.0
+    """What it holds, and allocates in a call, at most, beside the module and its inputs."""
+    compile_mib: float = 0.0
+    """The same of all that is alive, while it is compiled and first called."""
     note: str = ""
     blocks: list[float] = field(default_factory=list)
 
@@ -104,15 +110,19 @@ def contenders(
         try:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
+            gc.collect()
+            held = torch.cuda.memory_allocated() / 2**20
             begun = time.perf_counter()
             call = _compiled(name, model, inputs)
             for _ in range(3):
                 found = [each.clone() for each in _flat(call())]
             torch.cuda.synchronize()
             result.compile_seconds = time.perf_counter() - begun
-            result.peak_mib = torch.cuda.max_memory_allocated() / 2**20
+            result.compile_mib = torch.cuda.max_memory_allocated() / 2**20
             if exact is not None:
                 result.error = _error(found, exact)
+            del found
+            result.peak_mib = _memory_of(call) - held
             calls[name] = call
         except Exception as problem:
             text = traceback.format_exc().splitlines()[-6:]
@@ -124,6 +134,15 @@ def contenders(
         calls["copy"] = lambda: target.copy_(source)
         results.append(Result(row.name, "copy"))
     return calls, results
+
+
+def _memory_of(call: Call) -> float:
+    """MiB that are alive at most in a call."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    torch.cuda.synchronize()
+    return float(torch.cuda.max_memory_allocated()) / 2**20
 
 
 def _compiled(name: str, model: nn.Module, inputs: Sequence[Any]) -> Call:
@@ -204,6 +223,7 @@ def main(arguments: Sequence[str]) -> int:
         "--warm", action="store_true", help="compile Inductor's and measure nothing"
     )
     parser.add_argument("--measurements", type=Path, help="where to write what choices measured")
+    parser.add_argument("--without", help="a part of ours to switch off (monograph.switches)")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--list", action="store_true")
     chosen = parser.parse_args(arguments)
@@ -230,7 +250,10 @@ def main(arguments: Sequence[str]) -> int:
                 if chosen.warm:
                     warm(row, chosen.peers.split(","))
                     continue
-                calls, found = contenders(row, chosen.peers.split(","), chosen.seconds)
+                off = nullcontext() if chosen.without is None else switch_off(chosen.without)
+                peers = [each for each in chosen.peers.split(",") if each]
+                with off:
+                    calls, found = contenders(row, peers, chosen.seconds)
                 measure(calls, found, chosen.rounds)
         except Exception:  # the other rows are still worth their time; this one is named at the end
             traceback.print_exc(file=sys.stdout)

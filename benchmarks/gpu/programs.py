@@ -34,10 +34,12 @@ class Function(nn.Module):
     def __init__(self, function: Callable[..., Any], *parameters: torch.Tensor) -> None:
         super().__init__()
         self.function = function
-        self.given = nn.ParameterList(nn.Parameter(each) for each in parameters)
+        self.names = tuple(f"given{k}" for k in range(len(parameters)))
+        for name, each in zip(self.names, parameters, strict=True):
+            self.register_parameter(name, nn.Parameter(each))
 
     def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs, *self.given)
+        return self.function(*inputs, *(getattr(self, name) for name in self.names))
 
 
 class Gated(nn.Module):
