@@ -56,9 +56,8 @@ def optimize(
             hint="torch.fx.symbolic_trace(module) makes one; monograph.compile takes any module",
         )
     given = examples or _remember_inputs(module)
-    exported = import_torch(
-        _Plain(module), *given, dynamic_shapes=dynamic_shapes, opaque=TABLE.can_write
-    )
+    shapes = _order_shapes(module, len(given), dynamic_shapes)
+    exported = import_torch(_Plain(module), *given, dynamic_shapes=shapes, opaque=TABLE.can_write)
     _check_convention(exported)
     graph = optimize_graph(exported.graph, passes=passes)
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -96,6 +95,16 @@ def _with_detach(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     for node in graph.find_nodes(op="call_function", target=reads_data):
         node.target = torch.detach
     return torch.fx.GraphModule(module, graph)
+
+
+def _order_shapes(module: torch.fx.GraphModule, count: int, dynamic_shapes: Any) -> Any:
+    """What is said of the sizes of arguments, as of those of a function of ``*arguments``."""
+    if dynamic_shapes is None:
+        return None
+    if isinstance(dynamic_shapes, Mapping):
+        names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
+        dynamic_shapes = [dynamic_shapes.get(name) for name in names[:count]]
+    return (tuple(dynamic_shapes),)
 
 
 def _remember_inputs(module: torch.fx.GraphModule) -> tuple[Any, ...]:

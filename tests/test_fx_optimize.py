@@ -199,6 +199,18 @@ def test_what_our_ops_cannot_say_stays_as_it_is(name: str) -> None:
     assert repr(found) == repr(expected)
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_sizes_may_be_free(by_name: bool) -> None:
+    model, batch = Wasteful().eval(), torch.export.Dim("batch")
+    traced = torch.fx.symbolic_trace(model, {"scale": 1.0})
+    named = {"x": {0: batch}}
+    shapes = named if by_name else tuple(named.values())
+    made = monograph.fx.optimize(traced, torch.randn(3, 4), dynamic_shapes=shapes)
+    for rows in (2, 7):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(made(x), model(x))
+
+
 def test_data_that_is_written_is_written_by_the_result() -> None:
     class Written(torch.nn.Module):
         def __init__(self) -> None:
