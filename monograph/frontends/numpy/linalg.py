@@ -109,7 +109,8 @@ def kron(a: Any, b: Any) -> Value:
 @implements(np.linalg.multi_dot)
 def multi_dot(arrays: Sequence[Any]) -> Value:
     """The product of several matrices, from the left."""
-    return reduce(dot, arrays)
+    product: Value = reduce(dot, arrays)
+    return product
 
 
 @implements(np.linalg.matmul)

@@ -1,7 +1,7 @@
 """JAX's own programs, one primitive each, held against JAX.
 
-    python -m tests.frontends.jax.harnesses [-k name] [--workers 2] [--sample N] [--target cpu]
-                                            [--seconds 200]
+    python -m tests.frontends.jax.harnesses [-k name] [--workers 2] [--sample N --seed 0]
+                                            [--target cpu] [--seconds 200]
 
 ``jax._src.internal_test_util.test_harnesses`` lists some 7,500 calls of primitives in 132 groups,
 of every dtype, with edge cases. Each is traced, imported, run (interpreted, or compiled with
@@ -62,21 +62,19 @@ def harnesses() -> list[Any]:
     return list(test_harnesses.all_harnesses)
 
 
-def sample(count: int) -> list[int]:
+def sample(count: int, seed: int) -> list[int]:
     """Some of the programs, spread over all groups: at least one of each where there is room."""
     groups: dict[str, list[int]] = {}
+    generator = random.Random(seed)
     for number, each in enumerate(harnesses()):
         groups.setdefault(each.group_name, []).append(number)
     rest = {group: numbers for group, numbers in groups.items()}
     chosen: list[int] = []
-    turn = 0
     while len(chosen) < count and any(rest.values()):
         for group in sorted(rest):
             numbers = rest[group]
             if numbers and len(chosen) < count:
-                place = (turn * 7919 + len(group) * 104729) % len(numbers)
-                chosen.append(numbers.pop(place))
-        turn += 1
+                chosen.append(numbers.pop(generator.randrange(len(numbers))))
     return sorted(chosen)
 
 
@@ -226,13 +224,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--group", default="", help="only this group")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--sample", type=int, help="this many programs, spread over the groups")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--target", choices=("interpreter", "cpu"), default="interpreter")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no program after these")
     parser.add_argument("--out", help="write the outcomes to this file, as JSON")
     parser.add_argument("--at-least", type=float, default=0.95, help="the share that must agree")
     given = parser.parse_args(arguments)
     every = harnesses()
-    numbers = list(range(len(every))) if given.sample is None else sample(given.sample)
+    numbers = list(range(len(every))) if given.sample is None else sample(given.sample, given.seed)
     numbers = [n for n in numbers if given.k in every[n].fullname]
     if given.group:
         numbers = [n for n in numbers if every[n].group_name == given.group]
