@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monograph.ir.dims import Dim, Symbol, evaluate_dim
+from monograph.ir.dims import Symbol, evaluate_dim, likely_size
 from monograph.ir.graph import Node, Value
 from monograph.ir.op import Family, Trait
 from monograph.ir.types import TensorType, i64
@@ -58,20 +58,13 @@ def is_position(node: Node | None, reach: int = MAX_PRODUCERS_VISITED) -> bool:
 
 
 def nbytes(value: Value, sizes: Mapping[Symbol, int] | None = None) -> int:
-    """Bytes of a value; of a symbolic dimension without a size the lower bound counts, or 64."""
+    """Bytes of a value; of a symbolic dimension without a size its likely one counts."""
     if not isinstance(value.type, TensorType):
         return 0
     total = value.dtype.bits // 8 or 1
     for dim in value.shape:
-        total *= _likely(dim) if sizes is None else evaluate_dim(dim, sizes)
+        total *= likely_size(dim) if sizes is None else evaluate_dim(dim, sizes)
     return total
-
-
-def _likely(dim: Dim) -> int:
-    if isinstance(dim, int):
-        return dim
-    lower, upper = dim.bounds()
-    return upper if upper is not None and upper < 4096 else max(lower or 1, 64)
 
 
 def amount(count: int) -> str:

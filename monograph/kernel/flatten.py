@@ -18,7 +18,7 @@ from monograph.ir.dims import (
     Operation,
     Symbol,
     SymbolicDim,
-    evaluate_dim,
+    likely_size,
     shape_product,
     substitute_dim,
 )
@@ -192,7 +192,9 @@ def _order_reduction(reduction: Reduce) -> Expr:
     loads = [x for x in e.walk((reduction.body,)) if isinstance(x, Load) and own & x.symbols]
     if not loads or len(own) < 2:
         return reduction
-    largest = max(loads, key=lambda load: (len(own & load.symbols), typical(load.buffer.shape[0])))
+    largest = max(
+        loads, key=lambda load: (len(own & load.symbols), likely_size(load.buffer.shape[0]))
+    )
     axes = _sort_axes(reduction.axes, largest.operands[0])
     return e.reduce(reduction.kind, axes, reduction.body)
 
@@ -202,7 +204,7 @@ def _sort_axes(axes: tuple[Axis, ...], position: Expr) -> tuple[Axis, ...]:
 
     def stride(axis: Axis) -> int:
         step = _coefficient_in(position, axis.symbol)
-        return 1 << 62 if step is None or step == 0 else typical(step)
+        return 1 << 62 if step is None or step == 0 else likely_size(step)
 
     return tuple(sorted(axes, key=stride, reverse=True))
 
@@ -220,13 +222,6 @@ def _coefficient_in(position: Expr, symbol: Symbol) -> Dim | None:
         if isinstance(stride, Index) and symbol in factor.symbols:
             return stride.dim
     return None if symbol in position.symbols else 0
-
-
-def typical(dim: Dim) -> int:
-    """A size to compare by."""
-    if isinstance(dim, int):
-        return dim
-    return evaluate_dim(dim, {symbol: max(symbol.lower, 64) for symbol in dim.symbols()})
 
 
 def merge_axes(kernel: Kernel) -> Kernel:

@@ -394,15 +394,15 @@ def _steps(body: Statements) -> int:
         inner = _steps(inner_statements(statement))
         times = 1
         if isinstance(statement, Loop):
-            times = max(1, _likely(statement.extent) // statement.width)
+            times = max(1, _mean_extent(statement.extent) // statement.width)
         elif isinstance(statement, While):
             times = TYPICAL_LOOP_EXTENT
         total += 1 + inner * times
     return total
 
 
-def _likely(dim: Dim) -> int:
-    """A size to plan with; a loop up to another loop's variable runs half as far on average."""
+def _mean_extent(dim: Dim) -> int:
+    """How far a loop runs; one up to another loop's variable runs half as far on average."""
     if isinstance(dim, int):
         return dim
     lower, upper = dim.bounds()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from monograph.errors import MonographError
-from monograph.ir.dims import Symbol, evaluate_dim, shape_product
+from monograph.ir.dims import Symbol, evaluate_dim, likely_size, shape_product
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, TensorType
 from monograph.program.code import Code, WhileLoop, walk_steps
@@ -19,7 +19,6 @@ from monograph.runtime.options import Options
 from monograph.runtime.tuning_report import TuningReport
 from monograph.targets import base
 from monograph.targets.cpu.build import Program
-from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.tuning import Recorder, Site, Tuning
 from monograph.tuning.alternating_timer import Timing, alternate
 from monograph.tuning.search import Alone, Search, bytes_moved, memory_for, tune
@@ -139,7 +138,7 @@ def synthetic_inputs(program: Code, graph: Graph) -> list[Array]:
 
 def _affordable_sizes(graph: Graph) -> dict[Symbol, int]:
     """Sizes to measure with: the likely ones, the largest halved until the inputs are small."""
-    sizes = {symbol: likely(symbol) for symbol in graph.symbols().values()}
+    sizes = {symbol: likely_size(symbol) for symbol in graph.symbols().values()}
 
     def elements() -> int:
         types = (value.type for value in graph.inputs)

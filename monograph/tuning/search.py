@@ -21,6 +21,7 @@ import numpy as np
 
 from monograph.config import Config
 from monograph.errors import MonographError
+from monograph.ir.dims import likely_size
 from monograph.ir.types import Array
 from monograph.program.records import require_type
 from monograph.progress import announce
@@ -30,7 +31,6 @@ from monograph.runtime.cpu.native import Native
 from monograph.runtime.edits import read_edits
 from monograph.runtime.tuning_report import Finding, TuningReport
 from monograph.targets.cpu.knobs import edit, knobs
-from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.single import KernelInputs
 from monograph.targets.cpu.tuning import Edits, Site, Tuning
@@ -228,7 +228,7 @@ class Search:
 
 def bytes_moved(site: Site) -> int:
     """About how many bytes all launches of a site read and write."""
-    return site.launches * sum(likely(slot.nbytes) for slot in (*site.inputs, *site.outputs))
+    return site.launches * sum(likely_size(slot.nbytes) for slot in (*site.inputs, *site.outputs))
 
 
 def is_clearly_faster(found: Timing, default: Timing) -> bool:

@@ -11,7 +11,7 @@ limit keeps hostile files and runaway passes from exhausting memory.
 
 ``polynomial`` holds symbols and what ``+ - *`` make of them, ``operations`` what polynomials cannot
 express, ``definitions`` names for what grows, ``proofs`` what holds for every binding, ``binding``
-the way from symbols to values and back, ``text`` the parser.
+the way from symbols to values and back, ``likely`` what cost models plan with, ``text`` the parser.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from monograph.ir.dims.binding import (
     substitute_dim,
     substitute_shape,
 )
+from monograph.ir.dims.likely import likely_size
 from monograph.ir.dims.operations import (
     FloorDiv,
     Max,
@@ -78,6 +79,7 @@ __all__ = [
     "evaluate_dim",
     "exact_quotient",
     "is_static",
+    "likely_size",
     "parse_dim",
     "provably_at_least",
     "provably_different",

@@ -6,13 +6,12 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.ir.data import ArrayData, Data
-from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim
+from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim, likely_size
 from monograph.ir.graph import Graph
 from monograph.ir.types import Array, DType, TensorType, f32
 from monograph.program.code import Code, Slot, SlotKind
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.build import module_of
-from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.machine import Machine, compile_text
 from monograph.targets.cpu.tuning import Choice, Site
 
@@ -39,7 +38,7 @@ class KernelInputs:
         self.machine = machine
         slots = (*site.inputs, *site.outputs)
         self.sizes = _symbols([slot.nbytes for slot in slots])
-        self.bindings = {symbol: likely(symbol) for symbol in self.sizes}
+        self.bindings = {symbol: likely_size(symbol) for symbol in self.sizes}
         generator = np.random.default_rng(0)
         self.filled = [self._fill(slot, generator) for slot in site.inputs]
         self.written = [self._empty(slot) for slot in site.outputs]

@@ -12,14 +12,13 @@ from __future__ import annotations
 from math import prod
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Symbol
+from monograph.ir.dims import Symbol, likely_size
 from monograph.ir.types import DType, f32, f64, i8, i32, u8
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Load, Reduce
-from monograph.kernel.flatten import coefficient, typical
+from monograph.kernel.flatten import coefficient
 from monograph.kernel.integer_range import fits as has_range
 from monograph.kernel.kernel import Kernel
-from monograph.targets.cpu.loops.choose_schedule import likely
 
 BLOCK_BYTES = 128
 """Bytes of a column's channels that are computed before the row below: two cache lines."""
@@ -62,7 +61,7 @@ class Depthwise:
 
         That pays where the next row reads the same rows but one.
         """
-        channels = likely(self.lane.extent)
+        channels = likely_size(self.lane.extent)
         if not self.has_channels_last or channels <= self.block_channels or not self.outer:
             return False
         row = self.steps(self.outer[-1])
@@ -101,7 +100,7 @@ class Depthwise:
         (place,) = self.image.operands
         assert isinstance(place, Index)
         step = coefficient(place.dim, axis.symbol)
-        return 0 if step is None else typical(step)
+        return 0 if step is None else likely_size(step)
 
 
 def as_depthwise(kernel: Kernel) -> Depthwise | None:

@@ -36,6 +36,7 @@ from monograph.ir.dims import (
     Symbol,
     dim_min,
     is_static,
+    likely_size,
     shape_product,
     substitute_dim,
 )
@@ -57,7 +58,6 @@ from monograph.kernel.loops import (
 )
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
-from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.loops.nest import substitute_statement
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import GroupRequest, KernelRequest, Launchable
@@ -308,14 +308,14 @@ def depthwise_nest(
     if block.extent == 1:
         leading = (*images, row, tiles)
         body = substitute_statement(body, {block.symbol: 0})
-    work = count * likely(depthwise.lane.extent) * likely(_size(depthwise.taps)) // lanes
-    work //= likely(block.extent)
+    work = count * likely_size(depthwise.lane.extent) * likely_size(_size(depthwise.taps)) // lanes
+    work //= likely_size(block.extent)
     statements: tuple[Statement, ...] = (body,)
     whole = isinstance(depthwise.tile.extent, int) and depthwise.tile.extent % count == 0
     if not whole or plane is not None:  # what is computed twice belongs to one thread
         leading = tuple(axis for axis in leading if axis is not tiles)
         statements = (Loop(tiles.symbol, 0, tiles.extent, statements),)
-        work *= likely(tiles.extent)
+        work *= likely_size(tiles.extent)
     read = depthwise.image.buffer
     scratch: tuple[Buffer, ...] = ()
     if plane is not None:
@@ -347,7 +347,7 @@ def _bands(depthwise: Depthwise, row: Axis) -> tuple[Axis, Axis, Mapping[Symbol,
     if not depthwise.has_blocks or not isinstance(row.extent, int):
         return once, row, {}
     step = depthwise.steps(row)
-    taps = max(likely(axis.extent) for axis in depthwise.taps if depthwise.steps(axis) == step)
+    taps = max(likely_size(axis.extent) for axis in depthwise.taps if depthwise.steps(axis) == step)
     sizes = [(count, row.extent // count) for count in BANDS_PER_IMAGE if row.extent % count == 0]
     count, size = next((each for each in sizes if each[1] > 4 * taps), (1, row.extent))
     if count == 1:
@@ -391,7 +391,7 @@ def _row_lanes(depthwise: Depthwise, lanes: int) -> int:
 
     With many taps side by side, half as many instructions are worth an empty lane.
     """
-    taps, extent = likely(_size(depthwise.taps)), depthwise.lane.extent
+    taps, extent = likely_size(_size(depthwise.taps)), depthwise.lane.extent
     few = taps <= MAX_WHOLE_ROW_TAPS or depthwise.steps(depthwise.lane) != 1
     while few and isinstance(extent, int) and lanes > MIN_LANES and extent < lanes:
         lanes //= 2

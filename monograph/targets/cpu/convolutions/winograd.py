@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from monograph.dataclass import dataclass
 from monograph.fusion.axis_map import AxisMap
 from monograph.fusion.group import Group, GroupKind
-from monograph.ir.dims import Dim, Symbol, provably_at_least
+from monograph.ir.dims import Dim, Symbol, likely_size, provably_at_least
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import bf16, f16, f32
 from monograph.kernel import expr as e
@@ -39,7 +39,6 @@ from monograph.targets.cpu.convolutions.winograd_loops import (
     tile_counts,
 )
 from monograph.targets.cpu.costs import WinogradCosts
-from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
 from monograph.targets.plan import KernelPlan, Refusal
@@ -303,13 +302,13 @@ def list_transforms(tolerance: float | None, stride: int = 1) -> list[Transform]
 def _sees_mostly_zeros(c: Convolution) -> bool:
     """Whether many taps fall outside the image: directly, few terms are summed and rounded."""
     sides = zip(c.result_size, c.dilation, strict=True)
-    return any(gap > 1 and likely(size) < MIN_ROWS_PER_GAP * gap for size, gap in sides)
+    return any(gap > 1 and likely_size(size) < MIN_ROWS_PER_GAP * gap for size, gap in sides)
 
 
 def plan_for(c: Convolution, transform: Transform, machine: Machine) -> WinogradPlan:
     """Blocks of tiles that stay in a core's cache, and are enough for what the weights cost."""
     lanes = machine.vector_bytes * 8 // f32.bits
-    tiles = likely(tile_count(c, transform))
+    tiles = likely_size(tile_count(c, transform))
     weights = 4 * transform.weight_planes * c.channels * c.features
     wanted = 24 if weights <= machine.l3 // 8 else 48 if weights <= machine.l3 // 4 else 96
     whole = -(-tiles // wanted) * c.groups < MIN_BLOCKS
@@ -336,7 +335,7 @@ def tile_count(c: Convolution, transform: Transform) -> Dim:
 def winograd_cycles(c: Convolution, plan: WinogradPlan, machine: Machine, constant: bool) -> float:
     """About how long the method takes, in cycles of one core."""
     transform, costs = plan.transform, machine.costs.winograd
-    tiles = likely(tile_count(c, transform))
+    tiles = likely_size(tile_count(c, transform))
     panels = -(-c.features // plan.columns)
     planes = transform.planes * panels * c.groups
     products = (
@@ -370,7 +369,7 @@ def direct_cycles(c: Convolution, machine: Machine) -> float:
     costs = machine.costs.winograd
     columns = 2 * machine.vector_bytes * 8 // f32.bits
     panels = -(-c.features // columns) * c.groups
-    pixels = likely(c.batch * c.result_size[0] * c.result_size[1])
+    pixels = likely_size(c.batch * c.result_size[0] * c.result_size[1])
     products = TAPS**2 * c.channels * panels * pixels / costs.direct_peak_share
     return max(products, 4 * TAPS**2 * c.channels * panels * columns / costs.memory_bytes_per_cycle)
 

@@ -17,7 +17,7 @@ from math import prod
 from typing import TypeAlias
 
 from monograph.fusion.group import Group, GroupKind, is_stored
-from monograph.ir.dims import Dim, shape_product
+from monograph.ir.dims import Dim, likely_size, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait
 from monograph.ir.types import TensorType
@@ -30,7 +30,6 @@ from monograph.ops.shape import Reshape, Transpose
 from monograph.switches import is_on
 from monograph.targets.cpu.convolutions.patches import has_patches
 from monograph.targets.cpu.convolutions.windows import has_windows
-from monograph.targets.cpu.loops.choose_schedule import likely
 
 Order: TypeAlias = tuple[int, ...]
 """The axes of a value from the outermost to the innermost in memory."""
@@ -135,7 +134,7 @@ def _gradient_layouts(
         wanted[x] = make_layout(x.shape, last, _padding(node))
     if grad in group.inputs() and grad not in layouts and _is_turned(grad, last):
         wanted[grad] = make_layout(grad.shape, last)
-    outputs, channels = (likely(dim) for dim in made.shape[:2])
+    outputs, channels = (likely_size(dim) for dim in made.shape[:2])
     few = outputs < PANEL // 2 and channels > outputs
     order = (*range(2, made.rank), *((0, 1) if few else (1, 0)))
     for value in group.outputs():
@@ -164,7 +163,7 @@ def _is_product(node: Node) -> bool:
     if shape_product(window) != 1 or set(node.op.stride) != {1} or any(_padding(node)):
         return False
     # turning the ends around takes longer the fewer products there are for each of their elements
-    products = 1 / (1 / max(1, likely(outputs)) + 1 / max(1, likely(channels)))
+    products = 1 / (1 / max(1, likely_size(outputs)) + 1 / max(1, likely_size(channels)))
     return _fills_panels(node, FULL if products <= FEW_PRODUCTS else ALMOST_FULL)
 
 
@@ -174,7 +173,7 @@ def _skips_enough(node: Node) -> bool:
     Lanes that are left empty cost more than turning, unless most of the image is not read at all.
     """
     assert isinstance(node.op, Conv)
-    read = likely(shape_product(node.operands[1].shape[2:]))
+    read = likely_size(shape_product(node.operands[1].shape[2:]))
     return _fills_panels(node, FULL if read * 2 <= prod(node.op.stride) else ALMOST_FULL)
 
 

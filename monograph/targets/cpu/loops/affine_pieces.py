@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from monograph.ir.dims import Dim, FloorDiv, Mod, Symbol, SymbolicDim, shape_product
+from monograph.ir.dims import Dim, FloorDiv, Mod, Symbol, SymbolicDim, likely_size, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Expr, Index, Reduce
-from monograph.kernel.flatten import coefficient, merge_axes, operations, typical
+from monograph.kernel.flatten import coefficient, merge_axes, operations
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.rebased import on_pieces, without_unread
 from monograph.targets.cpu.loops.borders import AxisPiece, on_piece, pieces, replace_and_fold
@@ -86,7 +86,7 @@ def _split_axes(kernel: Kernel) -> Kernel:
                 split = _cancel_division(kernel, axis)
             else:
                 split = merge_axes(_split(kernel, axis, size))
-                if axis is kernel.axes[-1] and typical(split.axes[-1].extent) < MIN_NEIGHBOURS:
+                if axis is kernel.axes[-1] and likely_size(split.axes[-1].extent) < MIN_NEIGHBOURS:
                     continue
             if _count_left_to_split(split) >= _count_left_to_split(kernel):
                 continue  # it was put together again, or is divided deeper inside
@@ -102,7 +102,7 @@ def _count_left_to_split(kernel: Kernel) -> tuple[int, int]:
 
 def _divisor(kernel: Kernel, axis: Axis) -> Dim | None:
     """The smallest size that the position along an axis is divided by, if it divides the axis."""
-    return min(_divisors(kernel, axis), key=typical, default=None)
+    return min(_divisors(kernel, axis), key=likely_size, default=None)
 
 
 def _divisors(kernel: Kernel, axis: Axis) -> list[Dim]:
@@ -174,7 +174,7 @@ def _with_pairs(kernel: Kernel) -> Kernel:
         _leads(store.position[0], last, 1) and _leads(store.position[0], before, PAIR_ELEMENTS)
         for store in kernel.stores
     )
-    if not is_along or typical(before.extent) < MIN_NEIGHBOURS:
+    if not is_along or likely_size(before.extent) < MIN_NEIGHBOURS:
         return kernel
     stores = tuple(_at(store, last, k) for store in kernel.stores for k in range(PAIR_ELEMENTS))
     return merge_axes(replace(kernel, axes=kernel.axes[:-1], stores=stores))
@@ -272,7 +272,7 @@ def _without_units(kernel: Kernel) -> Kernel:
 
 def _gains(kernel: Kernel, axis: Axis, found: list[AxisPiece]) -> bool:
     """Whether most of the elements lie in longer stretches, or those are long enough already."""
-    if axis is kernel.axes[-1] and typical(axis.extent) >= MIN_PARALLEL_ELEMENTS:
+    if axis is kernel.axes[-1] and likely_size(axis.extent) >= MIN_PARALLEL_ELEMENTS:
         return True
-    largest = max(found, key=lambda piece: typical(piece.extent))
+    largest = max(found, key=lambda piece: likely_size(piece.extent))
     return len(merge_axes(_part(kernel, axis, largest)[0]).axes) < len(kernel.axes)

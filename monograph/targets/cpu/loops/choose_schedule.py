@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
-from monograph.ir.dims import Dim, Symbol, SymbolicDim, evaluate_dim, shape_product
+from monograph.ir.dims import Dim, Symbol, SymbolicDim, likely_size, shape_product
 from monograph.ir.types import DType
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
@@ -63,8 +63,8 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     vector = _vector_axis(kernel, symbols, extents)
     order = (*(s for s in symbols if s is not vector), vector)
     width = _width(kernel, machine, extents[vector], {vector})
-    outer = likely(shape_product(extents[s] for s in order[:-1]))
-    inner = likely(extents[vector])
+    outer = likely_size(shape_product(extents[s] for s in order[:-1]))
+    inner = likely_size(extents[vector])
     if width > inner > 2:
         width //= 2  # the last elements once more, and no mask: that takes longer
     tile = (
@@ -127,14 +127,14 @@ def _schedule_pixels(
     few = (s for s, n in extents.items() if n == PIXEL_CHANNELS and is_everywhere(s, 1))
     channel = next(few, None)
     vector = next((s for s in extents if is_everywhere(s, PIXEL_CHANNELS)), None)
-    if channel is None or vector is None or likely(extents[vector]) < MIN_VECTOR_ELEMENTS:
+    if channel is None or vector is None or likely_size(extents[vector]) < MIN_VECTOR_ELEMENTS:
         return None
     read = [_score(load.operands[0], vector) for load in _without_tables(kernel.loads())]
     if min(read, default=0) < 0 or max(read, default=0) == 0:
         return None
     order = (*(s for s in extents if s not in (channel, vector)), channel, vector)
     lanes = _lanes(kernel, machine, {vector})
-    per_row = PIXEL_CHANNELS * work_of(kernel) * likely(extents[vector]) // lanes
+    per_row = PIXEL_CHANNELS * work_of(kernel) * likely_size(extents[vector]) // lanes
     return Schedule(
         order,
         rows=len(order) - 1,
@@ -160,7 +160,7 @@ def _needs_prefetch(kernel: Kernel, machine: Machine) -> bool:
 def _vector_axis(kernel: Kernel, symbols: tuple[Symbol, ...], extents: dict[Symbol, Dim]) -> Symbol:
     """The axis along which most is contiguous, unless that is too short to fill a vector."""
     found = {s: _contiguity(kernel, s) for s in symbols}
-    long = [s for s in symbols if likely(extents[s]) >= MIN_VECTOR_ELEMENTS or found[s] <= 0]
+    long = [s for s in symbols if likely_size(extents[s]) >= MIN_VECTOR_ELEMENTS or found[s] <= 0]
     if not any(found[s] > 0 or _is_contiguous(kernel, s) for s in long):
         long = list(symbols)
     return max(long, key=lambda s: (found[s], symbols.index(s)))
@@ -184,7 +184,7 @@ def _find_crossed_axis(
         if _score(position, vector) >= 0:
             continue
         for symbol in others:
-            if _score(position, symbol) > 0 and likely(extents[symbol]) >= 8:
+            if _score(position, symbol) > 0 and likely_size(extents[symbol]) >= 8:
                 return symbol, dtype
     return None
 
@@ -272,12 +272,14 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     inner = [s for s in extents if s not in used]
     along_row = _reduction_contiguity(reductions)
     # What is stored once a long row does not matter beside what is read along it.
-    longest = max((likely(each.axes[-1].extent) for each in reductions if each.axes), default=1)
+    longest = max(
+        (likely_size(each.axes[-1].extent) for each in reductions if each.axes), default=1
+    )
     stores = longest < machine.vector_bytes // 4
     ragged = _find_ragged(kernel)
     across = {s: _contiguity(kernel, s, stores) for s in rows if s not in ragged}
     best = max(across, key=lambda s: (across[s], rows.index(s)), default=None)
-    is_wide = best is not None and likely(extents[best]) >= machine.vector_bytes // 4
+    is_wide = best is not None and likely_size(extents[best]) >= machine.vector_bytes // 4
     if best is not None and not inner and extents[best] != 1:
         # Windows that overlap lie along both: neighbouring ones need no sum over lanes.
         overlaps = is_wide and across[best] == along_row > 0
@@ -378,7 +380,7 @@ def _pipelines_rows(
     if any(nbytes % machine.costs.line_bytes for nbytes in lengths) or 8 * length > machine.l2:
         return False
     return (
-        likely(shape_product(extents[s] for s in rows))
+        likely_size(shape_product(extents[s] for s in rows))
         >= machine.costs.pipelined_rows * machine.costs.pipelined_rows
     )
 
@@ -392,7 +394,7 @@ def _across(
     width = _width(kernel, machine, extents[vector], {vector})
     if (
         work_of(kernel) <= machine.costs.memory_bound_instructions
-        and likely(extents[vector]) >= 16 * width
+        and likely_size(extents[vector]) >= 16 * width
     ):
         # Whole cache lines, several at a time: each row is far from the next.
         width *= 4 if len(reductions) == 1 else 2
@@ -400,7 +402,7 @@ def _across(
     jam: tuple[tuple[Symbol, int], ...] = ()
     if any(_is_contraction(each) for each in reductions) and len(order) > 1:
         candidate = order[-2]
-        if likely(extents[candidate]) >= 4:
+        if likely_size(extents[candidate]) >= 4:
             jam = ((candidate, 4),)
             width = min(width, 2 * machine.vector_bytes // 4)
     return Schedule(
@@ -455,7 +457,7 @@ def _jam(
     if not rows or not any(_is_contraction(each) for each in reductions):
         return ()
     last = rows[-1]
-    return ((last, 4),) if likely(extents[last]) >= 4 else ()
+    return ((last, 4),) if likely_size(extents[last]) >= 4 else ()
 
 
 def _is_contraction(reduction: Reduce) -> bool:
@@ -544,7 +546,7 @@ def _width(
     """Lanes: a few registers' worth, fewer where much is computed of each element."""
     lanes = _lanes(kernel, machine, along)
     width = lanes * (2 if work_of(kernel) > (heavy or machine.costs.spilling_instructions) else 4)
-    size = likely(extent)
+    size = likely_size(extent)
     while width > lanes and width > size:
         width //= 2
     while width > 1 and width >= 2 * size:
@@ -570,7 +572,7 @@ def _list_lane_dtypes(kernel: Kernel, along: Collection[Symbol]) -> Iterable[DTy
 
 def _row_size(reductions: list[Reduce]) -> int:
     return max(
-        (likely(shape_product(axis.extent for axis in each.axes)) for each in reductions),
+        (likely_size(shape_product(axis.extent for axis in each.axes)) for each in reductions),
         default=1,
     )
 
@@ -583,23 +585,6 @@ def _is_at_most(reductions: list[Reduce], length: int) -> bool:
         if upper is None or upper > length:
             return False
     return True
-
-
-def likely(dim: Dim) -> int:
-    """A size to plan with: symbols stand for the upper end of their range if that is small.
-
-    A size that depends on an index, as that of the last piece of an axis does, is the first one's.
-    """
-    if isinstance(dim, int):
-        return dim
-    return evaluate_dim(dim, {symbol: _likely_symbol(symbol) for symbol in dim.symbols()})
-
-
-def _likely_symbol(symbol: Symbol) -> int:
-    if symbol.name.startswith("_") and symbol.lower == 0:
-        return 0
-    upper = symbol.upper
-    return upper if upper is not None and upper <= 4096 else max(symbol.lower, 512)
 
 
 def _hides_reading(kernel: Kernel, machine: Machine) -> bool:
@@ -619,7 +604,7 @@ def _has_halves(kernel: Kernel) -> bool:
 
 def _from_memory(kernel: Kernel, machine: Machine, times: int = 1) -> bool:
     """Whether more is read than a core's own cache holds (so many times over)."""
-    sizes = [likely(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.inputs]
+    sizes = [likely_size(shape_product(b.shape)) * (b.dtype.bits // 8) for b in kernel.inputs]
     return sum(sizes) > times * machine.l2
 
 

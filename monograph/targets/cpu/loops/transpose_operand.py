@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Symbol, shape_product
+from monograph.ir.dims import Symbol, likely_size, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
-from monograph.kernel.flatten import coefficient, typical
+from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel, Store
 
 MIN_READS_PER_ELEMENT = 16
@@ -49,7 +49,11 @@ def turn_operand(kernel: Kernel) -> Turned | None:
     (reduction,), (store,) = reductions, kernel.stores
     column = kernel.axes[-1]
     is_plain = len(reduction.axes) == 1 and store.guard is None
-    if not is_plain or typical(column.extent) < MIN_LANES or not _along(store.position[0], column):
+    if (
+        not is_plain
+        or likely_size(column.extent) < MIN_LANES
+        or not _along(store.position[0], column)
+    ):
         return None
     loads = [x for x in kernel.loads() if column.symbol in x.symbols]
     if len(loads) != 1 or not _lies_along(loads[0], reduction.axes[0], column):
@@ -57,7 +61,7 @@ def turn_operand(kernel: Kernel) -> Turned | None:
     (load,) = loads
     kept = tuple(axis for axis in kernel.axes[:-1] if axis.symbol in load.symbols)
     others = [axis.extent for axis in kernel.axes[:-1] if axis not in kept]
-    if typical(shape_product(others)) < MIN_READS_PER_ELEMENT:
+    if likely_size(shape_product(others)) < MIN_READS_PER_ELEMENT:
         return None
     return _transpose(kernel, load, (*kept, *reduction.axes, column))
 

@@ -12,7 +12,7 @@ import math
 from enum import Enum
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim, dim_max, dim_min, provably_at_least, shape_product
+from monograph.ir.dims import Dim, dim_max, dim_min, likely_size, provably_at_least, shape_product
 from monograph.kernel.contraction import (
     MIN_MULTIPLICATIONS,
     Contraction,
@@ -26,7 +26,6 @@ from monograph.kernel.expr import Apply, Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.targets.cpu.costs import GENERIC, Costs
-from monograph.targets.cpu.loops.choose_schedule import likely
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.products.packing import STEPS_PER_WORD
@@ -64,7 +63,7 @@ class Weights(Enum):
 def is_worth_tiling(contraction: Contraction, weights: Weights, machine: Machine) -> bool:
     """Whether a contraction is large enough for tiles, and not better off as plain rows."""
     sides = (contraction.m, contraction.n, contraction.k)
-    m, n, k = (likely(contraction.size(axes)) for axes in sides)
+    m, n, k = (likely_size(contraction.size(axes)) for axes in sides)
     least = 2 if len(contraction.k) > 1 else 8
     if k < 8 or n < least or m * n * k < MIN_MULTIPLICATIONS:
         return False
@@ -115,7 +114,7 @@ def choose_tiling(
     if (
         in_panels
         and left is not Reading.TILES
-        and likely(contraction.size(contraction.m)) <= machine.costs.product.max_in_place_rows
+        and likely_size(contraction.size(contraction.m)) <= machine.costs.product.max_in_place_rows
     ):
         contraction = with_scale_groups(contraction)
     chooser = _Chooser(contraction, machine, left, right, weights, in_network, in_loop)
@@ -133,7 +132,7 @@ def choose_left(contraction: Contraction, machine: Machine) -> Reading:
     steps = k_steps(left, contraction)
     if steps is None:
         return Reading.PACKED
-    size = likely(contraction.size((*contraction.m, *contraction.k)))
+    size = likely_size(contraction.size((*contraction.m, *contraction.k)))
     nbytes = size * contraction.reduction.dtype.bits // 8
     is_long = 1 not in steps and nbytes > machine.l1
     if is_long and _has_rows_beside(contraction, steps):
@@ -174,7 +173,7 @@ def is_worth_packing(contraction: Contraction, weights: Weights, machine: Machin
         or depth % STEPS_PER_WORD
     ):
         return False
-    rows, columns = (likely(contraction.size(axes)) for axes in (contraction.m, contraction.n))
+    rows, columns = (likely_size(contraction.size(axes)) for axes in (contraction.m, contraction.n))
     if held:
         return rows > sizes.max_in_place_rows and columns >= sizes.min_packed_weight_columns
     return rows >= sizes.min_tiled_rows and columns >= sizes.min_tiled_columns
@@ -198,8 +197,8 @@ def choose_right(contraction: Contraction, machine: Machine, weights: Weights) -
     """In place if it is small, or read by few rows; packed once if read by many blocks of them."""
     if is_beside_weights(contraction, machine, weights):
         return Reading.IN_PLACE
-    rows = likely(contraction.size(contraction.m))
-    nbytes = likely(contraction.size((*contraction.n, *contraction.k)))
+    rows = likely_size(contraction.size(contraction.m))
+    nbytes = likely_size(contraction.size((*contraction.n, *contraction.k)))
     nbytes = nbytes * contraction.reduction.dtype.bits // 8
     is_small = nbytes <= 2 * machine.l1 and not _is_crowded(contraction, machine)
     sizes = machine.costs.product
@@ -241,7 +240,7 @@ def _is_crowded(contraction: Contraction, machine: Machine) -> bool:
         return False
     distance = math.gcd(machine.costs.set_bytes, stride * contraction.reduction.dtype.bits // 8)
     ways = max(1, machine.l1 // machine.costs.set_bytes)
-    return likely(contraction.k[-1].extent) > machine.costs.set_bytes // distance * ways
+    return likely_size(contraction.k[-1].extent) > machine.costs.set_bytes // distance * ways
 
 
 def _step(formula: Expr, axis: Axis) -> Dim | None:
@@ -273,12 +272,19 @@ class _Chooser:
 
     def tiling(self) -> Tiling:
         contraction, machine = self.contraction, self.machine
-        rows, columns = contraction.size(contraction.m), likely(contraction.size(contraction.n))
+        rows, columns = (
+            contraction.size(contraction.m),
+            likely_size(contraction.size(contraction.n)),
+        )
         lanes = min(machine.vector_bytes // self.element, power_of_two(columns))
         segments, height, vectors = self.tile(rows, columns, lanes)
         width = vectors * lanes
-        depth = self.depth(likely(rows))
-        tiles = max(1, likely(segments[0].count)) if segments else groups_of(likely(rows), height)
+        depth = self.depth(likely_size(rows))
+        tiles = (
+            max(1, likely_size(segments[0].count))
+            if segments
+            else groups_of(likely_size(rows), height)
+        )
         in_blocks = self.right is Reading.PACKED and not self.is_whole()
         most = max(1, self.costs.block_rows // height) if in_blocks else tiles
         if depth:
@@ -297,8 +303,8 @@ class _Chooser:
                 else self.costs.block_rows
             )
             block_tiles = even_block(tiles, max(1, most_rows // height))
-        block_panels = self.panels(likely(rows), columns, width, groups_of(tiles, block_tiles))
-        row_work = 2 * block_panels * vectors * likely(contraction.size(contraction.k))
+        block_panels = self.panels(likely_size(rows), columns, width, groups_of(tiles, block_tiles))
+        row_work = 2 * block_panels * vectors * likely_size(contraction.size(contraction.k))
         return Tiling(
             segments,
             height,
@@ -310,8 +316,8 @@ class _Chooser:
             self.right,
             self.grain(columns, width * block_panels, block_tiles * height, row_work),
             self.whole_tiles(height, block_tiles),
-            self.is_narrow(likely(rows)),
-            self.choose_prefetch(likely(rows), block_tiles),
+            self.is_narrow(likely_size(rows)),
+            self.choose_prefetch(likely_size(rows), block_tiles),
         )
 
     def tile(self, rows: Dim, columns: int, lanes: int) -> tuple[tuple[Segment, ...], int, int]:
@@ -350,7 +356,7 @@ class _Chooser:
         if (
             not isinstance(columns, int)
             or columns % (3 * lanes)
-            or likely(rows) <= self.costs.product.max_in_place_rows
+            or likely_size(rows) <= self.costs.product.max_in_place_rows
         ):
             return False
         if (
@@ -358,7 +364,9 @@ class _Chooser:
             or tallest(self.machine, 3) < self.costs.fma_latency_vectors // 2
         ):
             return False
-        is_short = likely(contraction.size(contraction.k)) <= self.costs.product.max_short_steps
+        is_short = (
+            likely_size(contraction.size(contraction.k)) <= self.costs.product.max_short_steps
+        )
         return columns % (2 * lanes) != 0 or (is_short and self.left is Reading.IN_PLACE)
 
     def is_narrow(self, rows: int) -> bool:
@@ -382,7 +390,7 @@ class _Chooser:
     def depth(self, rows: int) -> int:
         """Steps of k between two visits of the sums; 0 for all of them."""
         axes = self.contraction.k
-        steps = likely(self.contraction.size(axes))
+        steps = likely_size(self.contraction.size(axes))
         if self.is_streamed():
             stride = _step(self.contraction.right, axes[-1])
             crowded = (
@@ -396,7 +404,7 @@ class _Chooser:
         """Whether the right operand is read in place, and from memory."""
         if self.right is not Reading.IN_PLACE or self.left is Reading.TILES:
             return False
-        size = likely(self.contraction.size((*self.contraction.n, *self.contraction.k)))
+        size = likely_size(self.contraction.size((*self.contraction.n, *self.contraction.k)))
         return size * self.element > 2 * self.machine.l1
 
     def is_whole(self) -> bool:
@@ -412,7 +420,7 @@ class _Chooser:
         steps = (
             self.costs.block_steps
             if self.left is Reading.TILES
-            else likely(contraction.size(contraction.k))
+            else likely_size(contraction.size(contraction.k))
         )
         return rows * steps * self.element <= self.machine.l2 // 2
 
@@ -443,7 +451,7 @@ class _Chooser:
         is_plain = not contraction.batch and not contraction.outer
         if not isinstance(rows, int) or rows < self.costs.product.min_shared_rows or not is_plain:
             return False
-        weights = likely(contraction.size((*contraction.n, *contraction.k))) * self.element
+        weights = likely_size(contraction.size((*contraction.n, *contraction.k))) * self.element
         return weights <= self.machine.l2 // 2
 
     def grain(self, columns: int, width: int, most_rows: int, row_work: int) -> Dim:
@@ -460,12 +468,12 @@ class _Chooser:
     def portion(self, columns: int, width: int) -> int:
         """Blocks of so many columns that a thread takes at a time, where they have all rows."""
         contraction = self.contraction
-        rows = likely(contraction.size(contraction.m))
+        rows = likely_size(contraction.size(contraction.m))
         if not self.is_whole() or rows < self.costs.product.min_transposed_rows:
             return 1
         blocks = groups_of(columns, width)
-        blocks *= likely(contraction.size((*contraction.batch, *contraction.outer)))
-        work = rows * width * likely(contraction.size(contraction.k))
+        blocks *= likely_size(contraction.size((*contraction.batch, *contraction.outer)))
+        work = rows * width * likely_size(contraction.size(contraction.k))
         return max(
             1,
             min(
@@ -486,13 +494,13 @@ class _Chooser:
                 self.costs.block_sum_bytes // (2 * rows * self.element),
             )
             return groups_of(min(max(columns // 2, 256), most), width)
-        steps = likely(contraction.size(contraction.k))
+        steps = likely_size(contraction.size(contraction.k))
         fits = rows * steps * self.element <= self.machine.l2 // 2
         in_panels = self.weights is Weights.RIGHT
         if self.is_whole() or (fits and (in_panels or not _lies_along(contraction))):
             return 1
-        outside = likely(contraction.size((*contraction.batch, *contraction.outer)))
-        weights = likely(contraction.size((*contraction.m, *contraction.k))) * self.element
+        outside = likely_size(contraction.size((*contraction.batch, *contraction.outer)))
+        weights = likely_size(contraction.size((*contraction.m, *contraction.k))) * self.element
         if self.weights is Weights.LEFT and weights <= self.machine.l2:
             return min(panels, self.costs.copied_panels)
         return max(
@@ -539,7 +547,7 @@ def tile_packing(flat: Kernel, machine: Machine) -> Schedule:
     """
     symbols = tuple(axis.symbol for axis in flat.axes)
     *_, row, step = flat.axes
-    height, width = likely(row.extent), likely(step.extent)
+    height, width = likely_size(row.extent), likely_size(step.extent)
     if step.symbol.name != "_i_step":
         height, width = ACROSS_STEPS, width & -width
     tile = next(k for k, symbol in enumerate(symbols) if symbol.name == "_i_tile")
@@ -551,7 +559,7 @@ def tile_packing(flat: Kernel, machine: Machine) -> Schedule:
         vector=(step.symbol,),
         width=width,
         jam=((row.symbol, height),),
-        grain=max(1, machine.costs.task_instructions // max(likely(size) // width, 1)),
+        grain=max(1, machine.costs.task_instructions // max(likely_size(size) // width, 1)),
     )
 
 

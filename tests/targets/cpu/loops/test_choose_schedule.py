@@ -13,13 +13,12 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.frontends.trace import trace
-from monograph.ir.dims import Symbol, dim_min
+from monograph.ir.dims import Symbol, dim_min, likely_size
 from monograph.ir.graph import Graph
 from monograph.ir.types import TensorType, f32, f64
 from monograph.targets.cpu.costs import COSTS, GENERIC
 from monograph.targets.cpu.loops.choose_schedule import (
     choose,
-    likely,
 )
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.loops.split_reduction import ELEMENTS_PER_PARTIAL, split_reductions
@@ -264,14 +263,14 @@ def test_what_reads_nothing_is_packed_too() -> None:
 
 def test_a_product_of_sizes_is_planned_for_by_its_factors() -> None:
     batch, length = Symbol("b", 0, 64), Symbol("n", 0, 1 << 20)
-    assert likely(batch) == 64
-    assert likely(batch * 1024 + 1) == 64 * 1024 + 1
-    assert likely(length * 3) == 512 * 3
+    assert likely_size(batch) == 64
+    assert likely_size(batch * 1024 + 1) == 64 * 1024 + 1
+    assert likely_size(length * 3) == 512 * 3
 
 
 def test_a_size_that_depends_on_an_index_is_planned_for_by_the_first() -> None:
     index = Symbol("_i_piece", 0, 7)
-    assert likely(dim_min(100, 705 - index * 100)) == 100
+    assert likely_size(dim_min(100, 705 - index * 100)) == 100
 
 
 @pytest.mark.parametrize(
