@@ -30,7 +30,7 @@ from monograph.ir.dims.polynomial import (
     Terms,
     bounds_of,
     check_integers,
-    checked_total,
+    check_total,
     constant_of,
     fill,
     from_coefficients,
@@ -40,7 +40,7 @@ from monograph.ir.dims.polynomial import (
     monomial_product,
     ranges_of,
     remembered,
-    shortened,
+    shorten,
     term_order,
     terms_of,
 )
@@ -240,7 +240,7 @@ def _build_operation(kind: type[Operation], arguments: tuple[Dim, ...]) -> Opera
     size = len(arguments) + sum(argument._size for argument in symbolic)
     depth = 1 + max(argument._depth for argument in symbolic)
     definitions = merge_definitions(symbolic)
-    total = checked_total(size, definitions)
+    total = check_total(size, definitions)
     text = kind.text(*arguments)
     ranges = tuple(bound for argument in symbolic for bound in ranges_of(argument))
     named = kind is Opaque or size > MAX_INLINE or depth > MAX_DEPTH
@@ -340,7 +340,7 @@ def exact_quotient(numerator: Dim, denominator: Dim) -> Dim:
 
 @remembered
 def _floordiv(numerator: Dim, denominator: Dim) -> Dim:
-    numerator, denominator = shortened(numerator), shortened(denominator)
+    numerator, denominator = shorten(numerator), shorten(denominator)
     if isinstance(denominator, int):
         return _floordiv_by_integer(numerator, denominator)
     if not intervals.excludes_zero(denominator._bounds):
@@ -404,7 +404,7 @@ def _fold_or_atom(kind: type[Operation], numerator: Dim, denominator: Dim) -> Di
 
 @remembered
 def _mod(numerator: Dim, denominator: Dim) -> Dim:
-    numerator, denominator = shortened(numerator), shortened(denominator)
+    numerator, denominator = shorten(numerator), shorten(denominator)
     if isinstance(denominator, int):
         return _mod_by_integer(numerator, denominator)
     if not intervals.excludes_zero(denominator._bounds):
@@ -444,7 +444,7 @@ def _extremum(kind: type[Operation], dims: tuple[Dim, ...]) -> Dim:
     """The symbolic half of `dim_max` and `dim_min`."""
     if not dims:
         raise ValueError(f"{kind.__name__.lower()} of no dimensions")
-    dims = tuple(shortened(dim) for dim in dims)
+    dims = tuple(shorten(dim) for dim in dims)
     compared = next((set(dim.arguments) for dim in dims if isinstance(dim, kind)), set())
 
     def dominates(a: Dim, b: Dim) -> bool:

@@ -362,7 +362,7 @@ def _build_polynomial(terms: Terms) -> Polynomial:
     atoms = [atom for factors, _ in terms for atom in factors]
     size = _size_of(terms)
     definitions = merge_definitions(atoms)
-    total = checked_total(size, definitions)
+    total = check_total(size, definitions)
     polynomial = object.__new__(Polynomial)
     fill(
         polynomial,
@@ -383,7 +383,7 @@ def check_integers(integers: Iterable[int]) -> None:
         raise DimensionError(f"number too large in a symbolic dimension (more than {MAX_INTEGER})")
 
 
-def checked_total(size: int, definitions: Iterable[Atom]) -> int:
+def check_total(size: int, definitions: Iterable[Atom]) -> int:
     """The size with the definitions of all parts; what could not be parsed back is refused."""
     total = size + sum(atom._definition[1] for atom in definitions if atom._definition is not None)
     if total > MAX_TOTAL:
@@ -471,7 +471,7 @@ def constant_of(dim: Dim) -> int:
     return 0 if atoms else coefficient
 
 
-def shortened(dim: Dim) -> Dim:
+def shorten(dim: Dim) -> Dim:
     """An operand of arithmetic: a sum is one unknown where the expression has grown very large.
 
     A long computation of sizes then grows by a few numbers a step, and never beyond the limit. The
@@ -491,7 +491,7 @@ def shortened(dim: Dim) -> Dim:
 def _add(left: Dim, right: Dim, factor: int) -> Dim:
     """``left + factor * right``."""
     if not (isinstance(left, int) or isinstance(right, int)):
-        left, right = shortened(left), shortened(right)
+        left, right = shorten(left), shorten(right)
     coefficients = dict(terms_of(left))
     for atoms, coefficient in terms_of(right):
         coefficients[atoms] = coefficients.get(atoms, 0) + factor * coefficient
@@ -511,7 +511,7 @@ def dim_sum(dims: Iterable[Dim]) -> Dim:
 def _multiply(left: SymbolicDim, right: Dim) -> Dim:
     if isinstance(right, int):
         return left if right == 1 else from_coefficients({m: c * right for m, c in left.terms()})
-    left, right = _shortened_factor(left, right), _shortened_factor(right, left)
+    left, right = _shorten_factor(left, right), _shorten_factor(right, left)
     if len(left.terms()) * len(right.terms()) > 16 * MAX_TERMS:
         opaque = OPERATIONS["opaque"]
         return opaque(left) * opaque(right)  # each is now short enough, or a single unknown
@@ -524,7 +524,7 @@ def _multiply(left: SymbolicDim, right: Dim) -> Dim:
     return from_coefficients(coefficients)
 
 
-def _shortened_factor(factor: SymbolicDim, other: SymbolicDim) -> SymbolicDim:
+def _shorten_factor(factor: SymbolicDim, other: SymbolicDim) -> SymbolicDim:
     """A factor, as one unknown where the expression has grown and the product has many terms."""
     has_grown = max(factor._total, other._total) > GROWN_TOTAL
     if not has_grown or len(factor.terms()) * len(other.terms()) <= MAX_GROWN_TERMS:
