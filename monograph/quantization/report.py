@@ -69,7 +69,8 @@ class QuantizationReport:
             f"{len(self.quantized)} of {len(self.layers)} layers quantized, "
             f"their weights {self.weight_ratio:.2f} times smaller",
             f"{self.quantizes} quantize and {self.dequantizes} dequantize nodes are left, "
-            f"{self.alone} of them alone; they move {self.conversion_bytes:,} bytes a call",
+            f"{self.alone} of them alone;",
+            f"they move {self.conversion_bytes:,} bytes a call",
         ]
         lines += [f"in float: {each.name} ({each.op}): {each.reason}" for each in kept]
         return "\n".join(lines)

@@ -13,6 +13,8 @@ from monograph.ir.types import Array
 
 USUAL_BATCH = 8
 """Samples in a batch where neither the model nor the caller says."""
+MAGIC = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
+"""How a ``.npy`` file begins, and a ``.npz`` file of arrays or of none."""
 
 
 def read_batches(path: str | Path, graph: Graph, batch: int | None = None) -> list[list[Array]]:
@@ -48,6 +50,14 @@ def _read(path: Path) -> dict[str, Array]:
     if not path.is_file():
         raise InputError(
             f"there is no file {str(path)!r}", expected="a .npz or .npy file of samples"
+        )
+    with path.open("rb") as opened:
+        begins = opened.read(max(map(len, MAGIC)))
+    if not begins.startswith(MAGIC):
+        raise InputError(
+            f"{path} is not a file of arrays",
+            expected="a .npz or .npy file, as numpy.savez and numpy.save write them",
+            found=f"a file that begins with {begins!r}",
         )
     try:
         file = np.load(path, allow_pickle=False)

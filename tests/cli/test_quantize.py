@@ -79,6 +79,8 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     for option in (["--sensitivity"], ["--max-error", "0.1"], ["--smoothing", "0.5"]):
         done = invoke("quantize", model, "--scheme", "w8", *option)
         assert "samples are needed" in str(done.exception)
-    (tmp_path / "bad.npz").write_bytes(b"PK nothing")
-    done = invoke("quantize", model, "--data", str(tmp_path / "bad.npz"))
-    assert "not a file of arrays" in str(done.exception)
+    for contents in (b"PK nothing", b"hello", b""):
+        (tmp_path / "bad.npz").write_bytes(contents)
+        done = invoke("quantize", model, "--data", str(tmp_path / "bad.npz"))
+        assert "not a file of arrays" in str(done.exception)
+        assert "pickle" not in str(done.exception)
