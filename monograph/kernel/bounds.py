@@ -3,10 +3,10 @@
 ``find_unproved_accesses`` tries to prove of every load and store whose position is a polynomial
 that ``0 <= position < size``, for every iteration and every value of the symbolic sizes. Loop
 variables are eliminated one by one, the innermost first: to bound ``i + 16*t`` from above, ``i`` is
-replaced by the last value that its loop takes, ``min(16, n - 16*t) - 1``, of which either argument will do
-(``n - 1`` is what remains). Quotients and remainders are treated as variables of their own, with
-the ranges that division gives them. What cannot be proved is not wrong: a condition may guard it,
-or sizes may depend on each other. It is returned, for ``verify_sampled`` to run at real sizes.
+replaced by the last value that its loop takes, ``min(16, n - 16*t) - 1``, of which either argument
+will do (``n - 1`` is what remains). Quotients and remainders are treated as variables of their own,
+with the ranges that division gives them. What cannot be proved is not wrong: a condition may guard
+it, or sizes may depend on each other. It is returned, for ``verify_sampled`` to run at real sizes.
 
 Positions that are read from memory are checked when the kernel runs. A prefetch may go anywhere.
 """
