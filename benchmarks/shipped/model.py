@@ -27,6 +27,7 @@ Feed = dict[str, Array]
 Sizes = Mapping[str, int]
 Make = Callable[[bool], ModelProto]
 MakeFeed = Callable[[Sizes, np.random.Generator], Feed]
+Decide = Callable[[Sequence[Array]], Sequence[Array]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,9 @@ class Shipped:
 
     ``sizes`` are those of a usual call, ``small_sizes`` those of a call of the small form, and
     ``feed`` draws the inputs for sizes. ``exporter`` says who wrote the file. ``tolerance`` is the
-    largest error of a right answer: quantized models round to another step now and then.
+    largest error of a right answer: quantized models round to another step now and then. ``decide``
+    gives the outputs again, with the whole numbers that follow from the floats among them: which
+    boxes are kept hangs on last bits, and is right if it is so for these very scores.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Shipped:
     sizes: Sizes
     small_sizes: Sizes
     tolerance: float = 1e-4
+    decide: Decide | None = None
 
     def build(self, small: bool = False) -> bytes:
         """The file; the same bytes in every process."""
@@ -71,13 +75,16 @@ def shipped(
     sizes: Sizes,
     small: Sizes,
     tolerance: float = 1e-4,
+    decide: Decide | None = None,
 ) -> Callable[[Make], Make]:
     """Register a function that makes a model."""
 
     def register(make: Make) -> Make:
         if name in _REGISTRY:
             raise ValueError(f"there are two shipped models called {name}")
-        _REGISTRY[name] = Shipped(name, family, exporter, make, feed, sizes, small, tolerance)
+        _REGISTRY[name] = Shipped(
+            name, family, exporter, make, feed, sizes, small, tolerance, decide
+        )
         return make
 
     return register

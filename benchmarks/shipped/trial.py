@@ -26,7 +26,7 @@ from benchmarks.shipped.contenders import (
     Ready,
     wait_for_variants,
 )
-from benchmarks.shipped.model import Array, Feed, Shipped
+from benchmarks.shipped.model import Array, Decide, Feed, Shipped
 from benchmarks.trial import in_short
 from monograph.inspect.precise import double_precision, relative_error
 
@@ -108,7 +108,7 @@ def run_model(
                 outcomes[name] = Outcome(reason=in_short(problem))
         wait_for_variants()
         found = {name: results for name, (_, results, _) in ready.items()}
-        against, errors = _errors(reference, found)
+        against, errors = _errors(reference, found, model.decide)
         note(f"{model.name}: timing")
         meter = measure.LoadMeter()
         calls = {name: _bound(each.call, feed) for name, (each, _, _) in ready.items()}
@@ -160,12 +160,13 @@ def _reference(path: Path, feed: Feed) -> list[Array] | None:
 
 
 def _errors(
-    reference: list[Array] | None, found: Mapping[str, list[Array]]
+    reference: list[Array] | None, found: Mapping[str, list[Array]], decide: Decide | None
 ) -> tuple[str, dict[str, float]]:
     """What errors are measured against, and each contender's.
 
     Indices (of boxes that are kept, of the best class) change with the last bit of a score, so that
-    integers are held against ONNX Runtime's in any case.
+    integers are held against what follows from the contender's own floats, if the model says it,
+    and else against ONNX Runtime's.
     """
     against, usual = "double precision", found.get("onnxruntime")
     if reference is None:
@@ -176,10 +177,13 @@ def _errors(
     if reference is None:
         return "nothing", {}
     known: Sequence[Array] = reference
-    return against, {name: _worst(results, known) for name, results in found.items()}
+    return against, {name: _worst(results, known, decide) for name, results in found.items()}
 
 
-def _worst(found: Sequence[Array], reference: Sequence[Array]) -> float:
+def _worst(found: Sequence[Array], reference: Sequence[Array], decide: Decide | None) -> float:
+    if decide is not None:
+        pairs = zip(reference, decide(found), strict=True)
+        reference = [own if own.dtype.kind in "iu" else true for true, own in pairs]
     return max(_error(*pair) for pair in zip(found, reference, strict=True))
 
 

@@ -17,11 +17,11 @@ pytest.importorskip("transformers")
 
 import monograph
 from benchmarks import measure
-from benchmarks.shipped import Shipped, select
+from benchmarks.shipped import Shipped, images, select
 from benchmarks.shipped.contenders import open_onnxruntime, sizes_of
 from benchmarks.shipped.stream import STREAMS, markdown, requests_of, run_stream
 from benchmarks.shipped.table import markdown as table
-from benchmarks.shipped.trial import run_model
+from benchmarks.shipped.trial import _errors, run_model
 
 QUICK = ("bert-int8", "decoder", "mobilenet-tf")
 """Those that take a few seconds to compile; bert is tried below."""
@@ -83,6 +83,16 @@ def test_a_trial_times_all_contenders_and_fills_the_table() -> None:
     assert row.against == "double precision" and row.best_peer() == "onnxruntime"
     text = table([row], "wall", 1)
     assert "| bert | torchscript 14 |" in text and "Slower than the better peer" in text
+
+
+def test_boxes_that_are_kept_are_judged_by_the_scores_that_were_found() -> None:
+    boxes = np.float32([[[0, 0, 4, 4], [0, 1, 4, 5], [4, 4, 0, 9], [9, 9, 9, 9]]])
+    scores = np.float32([[[0.5, 0.6, 0.7, 0.1]]])
+    _, _, kept = images.suppress([boxes, scores, np.zeros((0, 3), np.int64)])
+    assert kept.tolist() == [[0, 0, 2], [0, 0, 1]]
+    first, second = [boxes, scores, kept], [boxes, scores, kept[::-1] - [0, 0, 1]]
+    _, errors = _errors([boxes, scores, kept], {"right": first, "wrong": second}, images.suppress)
+    assert errors["right"] == 0 and errors["wrong"] > 0.5
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ written once, however often it occurs:
 
 Named atoms know one another by a *mark*, a digest of their definition, which is the same in every
 run and is never printed. A sum too large for one polynomial becomes a sum of ``opaque(…)`` parts,
-which are always named; arithmetic does not look inside those, so that it stays short as well. So does a
-sum that something is computed of, once the expression with all its definitions has grown very large
-(`polynomial.shortened`).
+which are always named; arithmetic does not look inside those, so that it stays short as well. So
+does a sum that something is computed of, once the expression with all its definitions has grown
+very large (`polynomial.shortened`).
 """
 
 from __future__ import annotations
