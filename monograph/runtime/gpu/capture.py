@@ -63,6 +63,7 @@ class CapturedGraph:
         if moved:
             for slot, address in self.given.items():
                 words[slot] = address
+            self.frame.place_begins()
             for each in self.nodes:
                 if not moved.isdisjoint(each.slots):
                     self.driver.update_kernel(self.executable, each.node, each.parameters)

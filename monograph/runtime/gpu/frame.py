@@ -64,7 +64,12 @@ class Frame:
         self.arena: Block = held.memory.allocate(arena_plan.peak)
         checked = [step for step in self.program.steps if held.is_checked(step)]
         self.flags = Flags(held, checked) if checked else None
-        self.table = np.zeros(len(slots) + len(sizes) + len(checked) + 2, np.uint64)
+        self.begins = _list_begins(self.program.steps)
+        """The slots that kernels begin inside of, and how many bytes into each."""
+        words = len(slots) + len(sizes) + len(checked)
+        self.first_begin = words
+        """Where the table has the addresses of ``begins``."""
+        self.table = np.zeros(words + len(self.begins) + 2, np.uint64)
         self.words = memoryview(self.table.data)
         self.table[len(slots) : len(slots) + len(sizes)] = sizes
         if self.flags is not None:
@@ -113,6 +118,11 @@ class Frame:
         """All steps, one after the other."""
         for step in self.steps:
             step.run(stream)
+
+    def place_begins(self) -> None:
+        """Write where kernels begin that begin inside of a slot, after slots have moved."""
+        for place, (slot, offset) in enumerate(self.begins, self.first_begin):
+            self.words[place] = self.words[slot] + offset
 
     def forget(self) -> None:
         """Let go of what libraries gave in this call: later ones get new memory of them."""
@@ -180,11 +190,15 @@ class Frame:
             )
 
             def run_early(stream: int) -> None:
+                if step.offsets:
+                    self.place_begins()
                 driver.check(early(stream), f"launching {step.kernel}")
 
             return PreparedStep(run_early, io, pointers)
 
         def run(stream: int) -> None:
+            if step.offsets:
+                self.place_begins()
             result = launch(*arguments, stream, pointers, None)
             if result:
                 driver.check(result, f"launching {step.kernel}")
@@ -196,14 +210,17 @@ class Frame:
 
         Two of Triton's own are at the end: memory for descriptors, and for profiles.
         """
-        slots, base = iter(step.slots), self.table.ctypes.data
+        offsets = step.offsets or (0,) * len(step.slots)
+        slots, base = iter(zip(step.slots, offsets, strict=True)), self.table.ctypes.data
         sizes = iter(step.sizes)
         first = len(self.program.slots)
         numbers = {symbol: first + k for k, symbol in enumerate(self.program.sizes)}
         places = []
         for kind in code.parameters:
             if kind == "buffer":
-                places.append(next(slots))
+                slot, offset = next(slots)
+                begins = self.begins.index((slot, offset)) + self.first_begin if offset else slot
+                places.append(begins)
             elif kind == "error":
                 assert self.flags is not None
                 places.append(first + len(numbers) + self.flags.steps.index(step))
@@ -305,6 +322,13 @@ class Frame:
                         self.held.driver.synchronize(stream)
 
         return run
+
+
+def _list_begins(steps: Sequence[Step]) -> list[tuple[int, int]]:
+    """The slots that launches begin inside of, each with how many bytes into it."""
+    launches = [step for step in steps if isinstance(step, Launch) and step.offsets]
+    pairs = (pair for step in launches for pair in zip(step.slots, step.offsets, strict=True))
+    return list(dict.fromkeys(pair for pair in pairs if pair[1]))
 
 
 def call_library(library: Library, task: LibraryTask) -> Sequence[Any] | None:

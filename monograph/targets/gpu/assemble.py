@@ -116,8 +116,17 @@ class StepBuilder(SlotBuilder):
             inputs = [slot for part in parts for slot in part.slots[: -part.outputs]]
             outputs = [slot for part in parts for slot in part.slots[-part.outputs :]]
             kernel = self.kernels[joined[names]].triton
+            begins = [part.offsets or (0,) * len(part.slots) for part in parts]
+            offsets = [n for x, part in zip(begins, parts, strict=True) for n in x[: -part.outputs]]
             steps[place] = Launch(
-                kernel.name, (*inputs, *outputs), (), 1, 1, outputs=len(outputs), grid=kernel.grid
+                kernel.name,
+                (*inputs, *outputs),
+                (),
+                1,
+                1,
+                outputs=len(outputs),
+                offsets=(*offsets, *(0 for _ in outputs)) if any(offsets) else (),
+                grid=kernel.grid,
             )
         self.steps[:] = steps
         ends, last = list[int](), -1
@@ -206,7 +215,7 @@ class StepBuilder(SlotBuilder):
                 sequence = replace(sequence, kernels=kernels)
         else:
             sequence = found.sequence
-        self.launch(group, digest, sequence, lowered.inputs, lowered.outputs)
+        self.launch(group, digest, sequence, lowered.inputs, lowered.outputs, lowered.begins)
 
     def measured_of(self, group: Group, flat: Kernel) -> dict[str, float]:
         """What a group's contenders were measured to take: libraries, and configurations."""
@@ -232,6 +241,7 @@ class StepBuilder(SlotBuilder):
         sequence: KernelSequence,
         inputs: Sequence[Value],
         outputs: Sequence[Value],
+        begins: Mapping[str, int] | None = None,
     ) -> None:
         """The steps that run a sequence of kernels, with memory for what is between them."""
         known = self.known.get(digest)
@@ -248,6 +258,7 @@ class StepBuilder(SlotBuilder):
         for kernel in known.kernels:
             triton = kernel.triton
             places = tuple(slots[buffer.name] for buffer in triton.kernel.buffers)
+            offsets = tuple((begins or {}).get(buffer.name, 0) for buffer in triton.kernel.buffers)
             checked = ", ".join(map(repr, group.nodes)) if triton.checks else ""
             self.steps.append(
                 Launch(
@@ -258,6 +269,7 @@ class StepBuilder(SlotBuilder):
                     1,
                     checked=checked,
                     outputs=len(triton.kernel.outputs),
+                    offsets=offsets if any(offsets) else (),
                     grid=triton.grid,
                 )
             )

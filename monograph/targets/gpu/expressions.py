@@ -263,7 +263,7 @@ class ExpressionWriter:
         condition, *pieces = expr.operands
         if self.unit_shape != "[1]" or any(isinstance(x, Load) for x in e.walk((condition,))):
             return False
-        inside = list(e.walk(pieces))
+        inside = list(e.walk(tuple(pieces)))
         if any(isinstance(x, Apply) and x.function == "checked" for x in inside):
             return False
         return any(isinstance(x, Load) and x.symbols for x in inside)

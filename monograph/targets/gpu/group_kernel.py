@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
@@ -17,6 +17,7 @@ from monograph.ops.attention import Attention
 from monograph.targets.gpu.attention import AttentionOperands, attention_candidates
 from monograph.targets.gpu.families import kernel_sequence
 from monograph.targets.gpu.plan import KernelSequence
+from monograph.targets.gpu.rebase import rebase
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class LoweredGroup:
     flat: Kernel
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
+    begins: Mapping[str, int] = field(default_factory=dict)
+    """How many bytes into its memory a buffer begins; nothing of those that begin with it."""
 
 
 def lower_flat(
@@ -41,7 +44,8 @@ def lower_flat(
         assert place is not None, f"%{value.name} has no place in its group"
         placed[value] = place
     kernel, inputs = lower_group(name, group.nodes, group.space, placed, layouts)
-    return LoweredGroup(flatten(kernel), tuple(inputs), tuple(placed))
+    flat, begins = rebase(flatten(kernel))
+    return LoweredGroup(flat, tuple(inputs), tuple(placed), begins)
 
 
 def write_lowered(

@@ -84,6 +84,10 @@ PROGRAMS: dict[str, Program] = {
         lambda x, n, w, v: _gate(F.rms_norm(x, n) @ w) @ v + x,
         ("f16[1, 64]", "f16[64]", "f16[64, 256]", "f16[128, 64]"),
     ),
+    "pieces": (
+        lambda x, y: (x[0] * 2.0 + y, F.sum(x[1] * 3.0, axis=1), F.exp(x[2]), x[3] * 2.0 + y),
+        ("f32[4, 8, 12]", "f32[8, 12]"),
+    ),
     "turned": (
         lambda x, c, s: (_turned(x, c, s), _turned(x * 2.0, s, c), x + 1.0),
         ("f32[2, 4, 1, 16]", "f32[1, 8]", "f32[1, 8]"),

@@ -99,6 +99,16 @@ def test_equal_layers_have_one_kernel() -> None:
     assert len(read_modules(compiled.executable.code.object)) == 1
 
 
+def test_layers_that_read_other_pieces_of_an_input_have_one_kernel() -> None:
+    def layers(x: Any) -> Any:
+        return tuple(F.softmax(x[k], -1) for k in range(3))
+
+    compiled = monograph.compile(layers, "f32[3, 64, 96]", target=CHIP, cache=False)
+    steps = compiled.executable.code.steps
+    assert len({step.kernel for step in steps}) == 1
+    assert [step.offsets for step in steps] == [(), (64 * 96 * 4, 0), (2 * 64 * 96 * 4, 0)]
+
+
 def test_what_nobody_computes_there_is_named_and_strict_refuses_it() -> None:
     def nobody(x: Any) -> Any:
         return F.cumsum(x, 0)
