@@ -164,9 +164,9 @@ def _is_one_to_one(nest: LoopNest, writes: Sequence[_Place]) -> bool:
     shared = [each for each in known[0].digits if all(each in other.digits for other in known)]
     if len(known) == 1:
         return is_mixed_radix(shared)
-    own = [[digit for digit in each.digits if digit not in shared] for each in known]
-    if not all(map(is_mixed_radix, own)):
+    if not all(is_mixed_radix(each.digits) for each in known):
         return False
+    own = [[digit for digit in each.digits if digit not in shared] for each in known]
     stretches = [
         (each.base - known[0].base, dim_sum([1, *(s * (count - 1) for s, count in digits)]))
         for each, digits in zip(known, own, strict=True)

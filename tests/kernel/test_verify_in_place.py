@@ -71,6 +71,9 @@ REFUSED = {
     "what was just written": nest(9, move(P), move(P)),
     "read behind the write": nest(9, move(P), Let(e.variable("v", f32), load(GIVEN, (index(P),)))),
     "parts that meet": nest(5, vector(X, 2, move(17 * P + X)), vector(K, 16, move(17 * P + 1 + K))),
+    "a part that goes over its rows twice": nest(
+        4, move(16 * P), Loop(X, 0, 4, (move(16 * P + 16 * X + 1),))
+    ),
     "rows that overlap": nest(N, vector(X, N + 1, move(N * P + X))),
     "read in a loop around": nest(
         4,
