@@ -102,7 +102,7 @@ class KnownValues(ConstantEvaluator):
             return super().evaluate(node, arrays)
         try:
             with np.errstate(all="ignore"):
-                return (_symbolic(node.op, list(arrays), node.results[0]),)
+                return _symbolic(node.op, list(arrays), node.results)
         except (MonographError, Unknown, ValueError, ArithmeticError, LookupError, TypeError):
             return ()
 
@@ -114,8 +114,8 @@ def _is_symbolic(value: Value, array: Array) -> bool:
 # Evaluating with dimensions in the place of integers.
 
 
-def _symbolic(op: Op, arrays: list[Array], result: Value) -> Array:
-    is_whole = result.dtype.is_integer or result.dtype.name == "bool"
+def _symbolic(op: Op, arrays: list[Array], results: Sequence[Value]) -> tuple[Array, ...]:
+    is_whole = results[0].dtype.is_integer or results[0].dtype.name == "bool"
     if not is_whole and not isinstance(op, elementwise.Cast):
         raise Unknown
     rule = _RULES.get(type(op))
@@ -125,6 +125,12 @@ def _symbolic(op: Op, arrays: list[Array], result: Value) -> Array:
         made = op.evaluate(*(array.astype(object) for array in arrays))
     else:
         raise Unknown
+    parts = made if len(results) > 1 else (made,)
+    return tuple(map(_narrow, parts, results))
+
+
+def _narrow(made: Any, result: Value) -> Array:
+    """The elements in the value's own dtype, unless there are symbols among them."""
     found = np.asarray(made, object)
     if any(isinstance(item, SymbolicDim) for item in found.reshape(-1)):
         return found

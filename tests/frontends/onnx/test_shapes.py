@@ -67,6 +67,17 @@ def test_arithmetic_on_shapes_is_followed(expression: str, expected: str) -> Non
     assert "onnx.deferred" not in op_names(graph)
 
 
+def test_a_shape_that_is_split_into_its_sizes() -> None:
+    graph = graph_of("""m (float[n, m] x) => (float[k] y, float[l] z) {
+        shape = Shape(x)
+        rows, columns = Split(shape)
+        y = ConstantOfShape(rows)
+        z = ConstantOfShape(columns)
+    }""")
+    assert [str(each.type) for each in graph.outputs] == ["f32[n]", "f32[m]"]
+    assert "onnx.deferred" not in op_names(graph)
+
+
 @pytest.mark.parametrize(
     "start, end, step",
     [(-1, -(2**63), -1), (-2, -(2**63), -2), (2**63 - 1, 0, -1), (-1, -3, -1), (3, -1000, -2)],
