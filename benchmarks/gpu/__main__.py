@@ -1,12 +1,13 @@
 """Programs and models on a GPU beside torch: eager, Inductor in three modes, XLA, a plain copy.
 
     python -m benchmarks.gpu [WORD …] [--peers eager,default] [--seconds 20] [--json FILE]
-                             [--until 300] [--warm]
+                             [--until 300] [--first]
 
 A row is one program. Every contender is compiled and checked against float64, then all take turns:
 a block of calls between two device events, over the number of calls. The table has the median of
 the blocks. What takes longer than ``--seconds`` for a row to compile is left out, by name; no row
-is begun after ``--until`` seconds. ``--warm`` only compiles Inductor's, so that its cache has them.
+is begun after ``--until`` seconds. ``--first`` only makes first calls, ``ours`` among the peers,
+with the caches on disk: what a process takes that finds them empty, or filled by another.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from torch import nn
 import monograph
 from benchmarks.gpu.programs import ROWS, Row
 from monograph.switches import switch_off
+from monograph.targets.gpu.measurements import Measurements, read_measurements
 from monograph.tuning import gpu_contests
 
 Call = Callable[[], Any]
@@ -41,6 +43,8 @@ MODES = {
     "reduce-overhead": {"mode": "reduce-overhead"},
 }
 PEERS = ("eager", *MODES, "copy")
+WITHOUT = "without "
+"""Begins the name of a contender that is ours with a part switched off (monograph.switches)."""
 ROUNDS = 15
 BLOCK_MS = 4.0
 
@@ -52,6 +56,8 @@ class Result:
     row: str
     contender: str
     milliseconds: float = 0.0
+    host_milliseconds: float = 0.0
+    """What the host takes to give a call to the device; the device waits if it is more."""
     error: float = 0.0
     compile_seconds: float = 0.0
     peak_mib: float = 0.0
@@ -72,18 +78,26 @@ def made(row: Row) -> tuple[nn.Module, tuple[Any, ...]]:
     return model.to(kind).eval(), given
 
 
-def warm(row: Row, peers: Sequence[str]) -> None:
-    """Let Inductor compile a row in these modes; its cache on disk has it then."""
+def first_calls(row: Row, peers: Sequence[str]) -> None:
+    """Compile a row and call it, as a process does that may find it in the caches on disk."""
     model, inputs = made(row)
+    torch.cuda.synchronize()
     for name in peers:
-        if name in MODES:
-            started = time.perf_counter()
-            call = _compiled(name, model, inputs)
-            for _ in range(2):
-                call()
-            torch.cuda.synchronize()
-            seconds = time.perf_counter() - started
-            print(f"warm {row.name} {name}: {seconds:.1f} s", flush=True)
+        torch.cuda.reset_peak_memory_stats()
+        started = time.perf_counter()
+        call = _compiled(name, model, inputs, cache=True)
+        call()
+        torch.cuda.synchronize()
+        first = time.perf_counter() - started
+        call()
+        torch.cuda.synchronize()
+        second = time.perf_counter() - started - first
+        peak = torch.cuda.max_memory_allocated() / 2**20
+        print(
+            f"{row.name:34} {name:16} first call {first:6.2f} s, second {second:5.2f} s, "
+            f"{peak:.0f} MiB",
+            flush=True,
+        )
 
 
 def contenders(
@@ -145,9 +159,11 @@ def _memory_of(call: Call) -> float:
     return float(torch.cuda.max_memory_allocated()) / 2**20
 
 
-def _compiled(name: str, model: nn.Module, inputs: Sequence[Any]) -> Call:
-    if name == "ours":
-        ours = monograph.compile(model, *inputs, target="gpu", cache=False)
+def _compiled(name: str, model: nn.Module, inputs: Sequence[Any], *, cache: bool = False) -> Call:
+    if name == "ours" or name.startswith(WITHOUT):
+        off = switch_off(name.removeprefix(WITHOUT)) if name != "ours" else nullcontext()
+        with off:
+            ours = monograph.compile(model, *inputs, target="gpu", cache=cache)
         return lambda: ours(*inputs)
     if name == "eager":
         return lambda: model(*inputs)
@@ -165,7 +181,8 @@ def measure(calls: dict[str, Call], results: list[Result], rounds: int = ROUNDS)
     for _ in range(rounds):
         for name, call in calls.items():
             by_name[name].blocks.append(_block(call, counts[name]))
-    for name in calls:
+    for name, call in calls.items():
+        by_name[name].host_milliseconds = _host_time(call)
         by_name[name].milliseconds = statistics.median(by_name[name].blocks)
 
 
@@ -178,6 +195,18 @@ def _block(call: Call, count: int) -> float:
     end.record()
     torch.cuda.synchronize()
     return begin.elapsed_time(end) / count
+
+
+def _host_time(call: Call, count: int = 20) -> float:
+    """Milliseconds until a call returns, which does not wait for the device."""
+    times = []
+    for _ in range(count):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    torch.cuda.synchronize()
+    return statistics.median(times) * 1e3
 
 
 def _flat(result: Any) -> list[torch.Tensor]:
@@ -209,22 +238,32 @@ def _cell(result: Result) -> str:
     return f"{text} ({result.error:.0e}, {result.compile_seconds:.1f} s)"
 
 
+def add_measurements(path: Path) -> None:
+    """Add what choices in this process were made by to a table (``MONOGRAPH_GPU_TIMES``)."""
+    found = Measurements()
+    if path.exists():
+        found = read_measurements(path.read_text(encoding="utf-8"))
+    for table in gpu_contests.list_tables():
+        found.machine = table.machine
+        found.sites.update(table.sites)
+    path.write_text(found.text(), encoding="utf-8")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Measure rows, print each as it is done, then the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="rows whose names contain a word; all without")
-    parser.add_argument("--peers", default="eager,default,copy", help=", ".join(PEERS))
+    parser.add_argument(
+        "--peers", default="eager,default,copy", help=f"{', '.join(PEERS)}, '{WITHOUT}SWITCH'"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="for compiling a row's peers")
     parser.add_argument(
         "--until", type=float, default=1e9, help="seconds after which no row begins"
     )
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument(
-        "--warm", action="store_true", help="compile Inductor's and measure nothing"
-    )
-    parser.add_argument("--measurements", type=Path, help="where to write what choices measured")
-    parser.add_argument("--without", help="a part of ours to switch off (monograph.switches)")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--first", action="store_true", help="make first calls, with caches")
+    parser.add_argument("--measurements", type=Path, help="a file to add what was measured to")
+    parser.add_argument("--json", type=Path, help="a file to add the results to")
     parser.add_argument("--list", action="store_true")
     chosen = parser.parse_args(arguments)
     if chosen.list:
@@ -241,19 +280,19 @@ def main(arguments: Sequence[str]) -> int:
     print(torch.cuda.get_device_name(), f"torch {torch.__version__}", flush=True)
     results: list[Result] = []
     lost: list[str] = []
+    is_continued = chosen.json is not None and chosen.json.exists()
+    before = json.loads(chosen.json.read_text(encoding="utf-8")) if is_continued else []
     for row in rows:
         if time.perf_counter() - started > chosen.until:
             lost.append(row.name)
             continue
         try:
             with torch.no_grad():
-                if chosen.warm:
-                    warm(row, chosen.peers.split(","))
-                    continue
-                off = nullcontext() if chosen.without is None else switch_off(chosen.without)
                 peers = [each for each in chosen.peers.split(",") if each]
-                with off:
-                    calls, found = contenders(row, peers, chosen.seconds)
+                if chosen.first:
+                    first_calls(row, peers)
+                    continue
+                calls, found = contenders(row, peers, chosen.seconds)
                 measure(calls, found, chosen.rounds)
         except Exception:  # the other rows are still worth their time; this one is named at the end
             traceback.print_exc(file=sys.stdout)
@@ -262,16 +301,18 @@ def main(arguments: Sequence[str]) -> int:
         results += found
         for each in found:
             shown = each.note or (
-                f"{each.milliseconds:9.4f} ms  error {each.error:.1e}  "
-                f"first calls {each.compile_seconds:5.1f} s  peak {each.peak_mib:6.0f} MiB"
+                f"{each.milliseconds:9.4f} ms  host {each.host_milliseconds:7.4f}  "
+                f"error {each.error:.1e}  first calls {each.compile_seconds:5.1f} s  "
+                f"peak {each.peak_mib:6.0f} MiB"
             )
             print(f"{each.row:34} {each.contender:16} {shown}", flush=True)
         if chosen.measurements is not None:
-            tables = gpu_contests.list_tables()
-            chosen.measurements.write_text("\n".join(each.text() for each in tables))
+            add_measurements(chosen.measurements)
         if chosen.json is not None:
-            chosen.json.write_text(json.dumps([asdict(each) for each in results]))
-    print("\n" + table(results))
+            shown = json.dumps(before + [asdict(each) for each in results], indent=1)
+            chosen.json.write_text(shown, encoding="utf-8")
+    if results:
+        print("\n" + table(results))
     if lost:
         print(f"not measured, since they failed or there was no time: {', '.join(lost)}")
     return 1 if lost else 0
