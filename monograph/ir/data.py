@@ -133,7 +133,8 @@ class ArrayData(Data):
     ) -> None:
         given = np.asarray(array)
         self.dtype = dtype_of(given.dtype) if dtype is None else dtype
-        converted = given.astype(self.dtype.numpy, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite, as a computed one would be
+            converted = given.astype(self.dtype.numpy, copy=False)
         view = converted.view() if converted is given or converted.base is not None else converted
         view.flags.writeable = False
         self._array = view

@@ -21,6 +21,7 @@ def relative_norm_error(got: Array, reference: Array) -> float:
         return math.inf
     if not np.isfinite(found[finite]).all():
         return math.inf
-    size = float(np.linalg.norm(exact[finite]))
-    distance = float(np.linalg.norm(found[finite] - exact[finite]))
+    with np.errstate(over="ignore"):
+        size = float(np.linalg.norm(exact[finite]))
+        distance = float(np.linalg.norm(found[finite] - exact[finite]))
     return distance / size if size else (math.inf if distance else 0.0)

@@ -352,7 +352,7 @@ def _splat(value: Value) -> bool | int | float | None:
     if node is None or not isinstance(node.op, Constant | Full):
         return None
     if isinstance(node.op, Full):
-        number = np.asarray(node.op.value).astype(value.dtype.numpy).item()
+        number = node.op.element().item()
     else:
         splat = node.op.data.splat
         number = None if splat is None else splat.item()

@@ -173,7 +173,12 @@ class Full(Op):
         return is_never_negative(self.shape)
 
     def evaluate(self) -> Array:
-        return np.full(static_sizes(self.name, self.shape), self.value, self.dtype.numpy)
+        return np.full(static_sizes(self.name, self.shape), self.element())
+
+    def element(self) -> Array:
+        """The number in the dtype, as an array without dimensions; beyond its range, infinite."""
+        with np.errstate(over="ignore"):
+            return np.asarray(self.value).astype(self.dtype.numpy)
 
     def lower(self, b: Lowering, index: Position, result: int = 0) -> Scalar:
         return b.literal(self.value, self.dtype)

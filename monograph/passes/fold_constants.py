@@ -165,7 +165,7 @@ def _evaluate_filled(node: Node) -> Data | None:
 def _element(value: Value) -> Array | None:
     """The one element that fills a value, as an array without dimensions."""
     if isinstance(value.op, Full):
-        return np.asarray(value.op.value).astype(value.op.dtype.numpy)
+        return value.op.element()
     found = value.op.data.splat if isinstance(value.op, Constant) else None
     return None if found is None else np.asarray(found)
 

@@ -91,5 +91,4 @@ def find_contents(value: Value) -> Array | None:
         return None if data is None else data.array()
     if not value.tensor.is_static:
         return None
-    element = np.asarray(op.value).astype(op.dtype.numpy)
-    return np.broadcast_to(element, value.tensor.static_shape())
+    return np.broadcast_to(op.element(), value.tensor.static_shape())

@@ -31,7 +31,7 @@ def splat(value: Value) -> Any | None:
     """The one element that fills the value, as a NumPy scalar; None if there is none."""
     op = _source(value).op
     if isinstance(op, Full):
-        return np.asarray(op.value).astype(op.dtype.numpy)[()]
+        return op.element()[()]
     return op.data.splat if isinstance(op, Constant) else None
 
 

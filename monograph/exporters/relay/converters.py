@@ -87,8 +87,7 @@ def _constant(emitter: Emitter, node: Node, op: Constant) -> Term:
 
 @TABLE.writes(Full, unless=_refuse_free)
 def _full(emitter: Emitter, node: Node, op: Full) -> Term:
-    array = np.asarray(op.value).astype(op.dtype.numpy)
-    scalar = emitter.parameter("fill", array, node.result.tensor.with_shape(()))
+    scalar = emitter.parameter("fill", op.element(), node.result.tensor.with_shape(()))
     return emitter.call("broadcast_to", [scalar], node.result.tensor, shape=list(op.shape))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 
 from monograph.exporters.fx.emitter import TABLE, FxEmitter, Term
@@ -31,11 +30,9 @@ def _constant(emitter: FxEmitter, node: Node, op: Constant) -> Term:
 @TABLE.writes(Full)
 def _full(emitter: FxEmitter, node: Node, op: Full) -> Term:
     shape, dtype = emitter.shape(op.shape), dtype_to_torch(op.dtype)
-    if isinstance(op.value, float) and not math.isfinite(
-        op.value
-    ):  # TorchScript has no word for it
-        one = emitter.constant(np.array(op.value).astype(op.dtype.numpy), "fill")
-        return emitter.method("expand", one, shape)
+    element = op.element()
+    if not math.isfinite(element):  # TorchScript has no word for it
+        return emitter.method("expand", emitter.constant(element, "fill"), shape)
     return emitter.call(torch.full, shape, op.value, dtype=dtype)
 
 
