@@ -114,6 +114,7 @@ def widen_graph(
     return result
 
 
+@np.errstate(all="ignore")  # NaN, infinities and squares beyond the range are judged as they are
 def judge(
     got: Array,
     other: Array,
@@ -134,7 +135,7 @@ def judge(
     difference = relative_error(got, other)
     error = None if reference is None else relative_error(got, reference)
     other_error = None if reference is None else relative_error(other, reference)
-    if np.array_equal(got, other, equal_nan=_is_float(got)):
+    if np.array_equal(got, other, equal_nan=is_float(got)):
         return Verdict("exact", 0.0, error, other_error, _sign_remark(got, other))
     if reference is None or error is None or other_error is None:
         limit = 100 * F32_ROUNDING if got.dtype.itemsize >= 4 else 0.02
@@ -157,17 +158,15 @@ def judge(
 
 def _wrong_elements(got: Array, other: Array, reference: Array) -> Array:
     """Where an answer is further from the reference than the other one's errors allow."""
-    if not _is_float(got):
+    if not is_float(got):
         return np.asarray((got != other) & (got != reference.astype(got.dtype)))
-    with np.errstate(over="ignore"):
-        kinds = [_kinds(each) for each in (got, other, reference.astype(got.dtype))]
+    kinds = [_kinds(each) for each in (got, other, reference.astype(got.dtype))]
     wrong = (kinds[0] != kinds[1]) & (kinds[0] != kinds[2])
     finite = np.isfinite(_wide(got)) & np.isfinite(_wide(reference))
-    with np.errstate(invalid="ignore"):
-        error = np.where(finite, abs(_wide(got) - _wide(reference)), 0)
-        both = finite & np.isfinite(_wide(other))
-        other_error = np.where(both, abs(_wide(other) - _wide(reference)), 0)
-        slack = np.where(finite, _slack(got, reference), 0)
+    error = np.where(finite, abs(_wide(got) - _wide(reference)), 0)
+    both = finite & np.isfinite(_wide(other))
+    other_error = np.where(both, abs(_wide(other) - _wide(reference)), 0)
+    slack = np.where(finite, _slack(got, reference), 0)
     factor = 3 if got.size < MIN_RELIABLE_ELEMENTS or got.dtype.itemsize < 4 else 2
     apart = error > factor * other_error.max(initial=0.0) + slack
     allowed = factor * np.linalg.norm(other_error) + np.linalg.norm(slack)
@@ -211,17 +210,15 @@ def _is_within_noise(got: Array, reference: Array, draws: Sequence[Array]) -> Ar
     """
     if not draws:
         return np.zeros(got.shape, bool)
-    if not _is_float(got):
+    if not is_float(got):
         return np.asarray(np.any([got == each.astype(got.dtype) for each in draws], axis=0))
     kinds = _kinds(got)
-    with np.errstate(over="ignore"):
-        same = np.any([kinds == _kinds(each.astype(got.dtype)) for each in draws], axis=0)
+    same = np.any([kinds == _kinds(each.astype(got.dtype)) for each in draws], axis=0)
     exact, answer = _wide(reference), _wide(got)
-    with np.errstate(invalid="ignore"):
-        spread = np.fmax.reduce([abs(_wide(each) - exact) for each in draws])
-        near = abs(answer - exact) <= NOISE_FACTOR * spread + _slack(got, reference)
-        if answer.dtype.kind != "c":
-            near |= ~np.isfinite(exact) & _among(answer, draws)
+    spread = np.fmax.reduce([abs(_wide(each) - exact) for each in draws])
+    near = abs(answer - exact) <= NOISE_FACTOR * spread + _slack(got, reference)
+    if answer.dtype.kind != "c":
+        near |= ~np.isfinite(exact) & _among(answer, draws)
     return np.asarray(np.where(kinds == 0, near, same))
 
 
@@ -246,7 +243,8 @@ def _wide(array: Array) -> Array:
     return wide
 
 
-def _is_float(array: Array) -> bool:
+def is_float(array: Array) -> bool:
+    """Whether it holds floats or complex numbers, NumPy's own or ``ml_dtypes``'s."""
     return array.dtype.kind in "fcV" or array.dtype.name.startswith(("bfloat", "float"))
 
 
@@ -284,7 +282,7 @@ def _first_of(wrong: Array, got: Array, other: Array) -> str:
 
 def relative_error(got: Array, reference: Array) -> float:
     """‖got − reference‖ / ‖reference‖; for whole numbers, the share that differs."""
-    if not _is_float(got):
+    if not is_float(got):
         return float(np.mean(got != reference)) if got.size else 0.0
     return relative_norm_error(got, reference)
 

@@ -66,7 +66,7 @@ def draw_samples(
     fixed = dict(sizes or {})
     known = dict(state or {})
     own = [array for k, array in enumerate(given) if k not in known]
-    is_telling = any(not isinstance(x, np.ndarray) or (x != x.flat[:1]).any() for x in own)
+    is_telling = any(not isinstance(each, np.ndarray) or _varies(each) for each in own)
     if given and (is_telling or not own):
         yield Sample("given", tuple(given), {})
     usual = choose_sizes(graph, fixed)
@@ -95,6 +95,12 @@ def draw_samples(
         yield Sample(_name(contents, bindings), arrays, named)
     if own and not is_telling:
         yield Sample("given", tuple(given), {})
+
+
+def _varies(array: Array) -> bool:
+    """Whether it is more than one number over and over."""
+    flat = array.reshape(-1)
+    return bool((flat != flat[:1]).any())
 
 
 def list_oversized(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[str]:

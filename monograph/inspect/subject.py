@@ -189,7 +189,7 @@ def _torch_answers(subject: Any, places: Sequence[int], types: Sequence[ValueTyp
         return number
 
     def call(arrays: Sequence[Any]) -> list[Array]:
-        tensors = [array_to_torch(np.ascontiguousarray(each)) for each in arrays]
+        tensors = [array_to_torch(np.asarray(each, order="C")) for each in arrays]
         with torch.no_grad():
             leaves = torch.utils._pytree.tree_leaves(subject(*tensors))
         pairs = sorted(zip(places, leaves, strict=True), key=lambda pair: pair[0])

@@ -220,7 +220,7 @@ class _Checker:
         if self.compilation.made is not None:
             announce(f"sample {sample.name}, the program", number, total)
             compare = _Comparison(self, "compiled program", sample.name, reference)
-            self._program.append(compare.program(self._framework(sample, first), sample))
+            self._program.append(compare.program(self._framework(sample, first), first, sample))
         return None
 
     def steps(self) -> list[StepVerdict]:
@@ -298,14 +298,15 @@ class _Comparison:
             return worst, after, None
         return self._with_drift(worst, wide, wide_before), after, wide
 
-    def program(self, answers: list[Any], sample: Sample) -> StepVerdict:
-        """The verdict on the program."""
+    def program(self, answers: list[Any], own: list[Any], sample: Sample) -> StepVerdict:
+        """The verdict on the program, beside the framework's answers and the graph's own."""
         try:
             leave_other_results(self.checker.executable, sample.arrays)
             got = self.checker.executable.run(list(sample.arrays))
         except MonographError as problem:
             return self._fail(problem)
-        found = [self._judge(k, each, answers[k]) for k, each in enumerate(got)]
+        others = [self.reference.mend(k, each, own[k]) for k, each in enumerate(answers)]
+        found = [self._judge(k, each, others[k]) for k, each in enumerate(got)]
         return _worst(found) if found else StepVerdict(self.step, "exact", sample=self.sample)
 
     def _judge(self, output: int, got: Any, other: Any) -> StepVerdict:

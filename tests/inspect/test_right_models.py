@@ -131,6 +131,24 @@ def test_a_right_torch_model_is_not_called_wrong(name: str) -> None:
     assert found.is_right, str(found)
 
 
+def test_what_overflows_in_torch_alone_is_not_wrong() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([[1e30, -2e30, 5.0, 7.0]])
+    found = monograph.validate(torch.nn.LayerNorm(4), x)
+    assert found.is_right, str(found)
+
+
+def test_torch_is_asked_about_numbers_without_a_shape() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Model(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, y: Any) -> Any:
+            return x == y
+
+    found = monograph.validate(Model(), torch.tensor(True), torch.tensor(False))
+    assert found.word == "exact", str(found)
+
+
 def _word(graph: Graph, x: np.ndarray, got: np.ndarray) -> str:
     expected = np.asarray(monograph.interpret(graph, [x])[0])
     return Reference(graph, [x]).judge(0, got.astype(expected.dtype), expected).word

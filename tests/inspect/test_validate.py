@@ -209,3 +209,20 @@ def test_indices_are_drawn_beside_those_that_were_given() -> None:
     told = (given[0], np.arange(8))
     names = [sample.name for sample in draw_samples(graph, told, state={0: given[0]})]
     assert names == ["given", "normal"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_numbers_beyond_the_range_are_infinite_without_a_warning(dtype: str) -> None:
+    def function(x: Value) -> Value:
+        return F.where(x > 0.0, x * 1e300, F.full((4,), -1e50, x.dtype)) + F.sum(x) ** 9.0
+
+    found = validate(monograph.trace(function, f"{dtype}[batch, 4]"))
+    assert found.is_right, str(found)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 5)])
+def test_given_inputs_may_be_empty(shape: tuple[int, ...]) -> None:
+    found = validate(lambda x: F.sum(F.exp(x)), np.zeros(shape, "f4"))
+    assert found.word == "exact"
+    assert found.samples
