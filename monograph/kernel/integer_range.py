@@ -84,6 +84,11 @@ def _range_of(formula: Expr, small: Collection[str], known: Mapping[Expr, Range]
             found = operands[0][0] + operands[1][0], operands[0][1] + operands[1][1]
         case "subtract":
             found = operands[0][0] - operands[1][1], operands[0][1] - operands[1][0]
+        case "multiply":
+            ends = [x * y for x in operands[0] for y in operands[1]]
+            found = min(ends), max(ends)
+        case "bitwise_and" if any(x[0] >= 0 for x in operands):
+            found = (0, min(x[1] for x in operands if x[0] >= 0))
         case "negate":
             found = -operands[0][1], -operands[0][0]
         case "where":

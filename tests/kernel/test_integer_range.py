@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monograph.ir.types import i8, i16, i32, u8
+from monograph.ir.types import i8, i16, i32, u2, u4, u8
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer
 from monograph.kernel.integer_range import fits, holds, holds_small, is_small, narrowest
@@ -18,6 +18,15 @@ def test_a_range_follows_from_what_is_computed() -> None:
     far = e.apply("add", byte, e.literal(32700, i32))
     assert not fits(far, i16)
     assert [narrowest(each) for each in (byte, moved, far)] == [i8, i16, i32]
+
+
+def test_masks_and_products_have_ranges() -> None:
+    byte = e.load(Buffer("b", u8, (4,)), (e.index(0),))
+    pair = e.apply("bitwise_and", byte, e.literal(3, u8))
+    signed = e.cast(e.apply("multiply", pair, e.literal(5, u8)), i32)
+    assert fits(pair, u2) and fits(signed, u4)
+    assert fits(e.apply("multiply", signed, e.literal(-8, i32)), i8)
+    assert not fits(e.apply("multiply", byte, byte), u4)
 
 
 def test_the_range_of_a_formula_that_uses_its_parts_often_is_found_at_once() -> None:

@@ -52,7 +52,7 @@ def plan_product(builder: ProgramBuilder, request: KernelRequest) -> Launchable 
     if contraction.summed not in {micro.summed for micro in builder.machine.micro_kernels}:
         return Refusal(f"no instruction adds up products in {contraction.summed}")
     slots = {b.name: slot for b, slot in zip(flat.inputs, inputs, strict=True)}
-    weights = _weights(builder, contraction, slots)
+    weights = find_weights(builder, contraction, slots)
     if not is_worth_tiling(contraction, weights, builder.machine):
         return Refusal("there is too little to multiply for tiles to pay")
     pieces = in_pieces(contraction, SPLIT_K_PARTS) if is_worth_cutting(contraction) else None
@@ -159,7 +159,7 @@ def _split_k(pieces: SplitK, parts: ProductPlan, rest: LoopsPlan) -> SplitKPlan:
     return SplitKPlan(plan, pieces, parts, rest)
 
 
-def _weights(
+def find_weights(
     builder: ProgramBuilder, contraction: Contraction, slots: Mapping[str, int]
 ) -> Weights:
     """Which operand is made of weights alone; the right one if both are."""

@@ -48,7 +48,7 @@ def panel_bytes(dtype: str) -> int:
     model, _ = layer(dtype, 256, 256)
     program = monograph.compile(model, "f32[1, 256]", cache=False).executable.program
     assert isinstance(program, Program)
-    (panels,) = (slot for slot in program.slots if slot.name == "right")
+    (panels,) = (slot for slot in program.slots if slot.name in ("right", "words"))
     assert isinstance(panels.nbytes, int) and panels.kind is SlotKind.PREPARED
     return panels.nbytes
 
