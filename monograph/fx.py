@@ -24,10 +24,11 @@ from monograph.errors import InputError, UnsupportedError
 from monograph.exporters.fx import TABLE
 from monograph.exporters.fx.emitter import FxEmitter, Term
 from monograph.frontends.torch import ImportedModel, Input, InputKind, Output, import_torch
-from monograph.ir.graph import Value
+from monograph.ir.graph import Node, Value
 from monograph.ir.op import Trait
 from monograph.ops.data import Constant, DimValue
 from monograph.ops.elementwise.convert import Cast, Conj, Imag, Real
+from monograph.ops.sorting import TopK
 from monograph.passes.base import Pass
 
 DEFAULT_PASSES = "canonicalize,simplify,cse,dce"
@@ -57,7 +58,7 @@ def optimize(
         )
     given = examples or _remember_inputs(module)
     shapes = _order_shapes(module, len(given), dynamic_shapes)
-    exported = import_torch(_Plain(module), *given, dynamic_shapes=shapes, opaque=TABLE.can_write)
+    exported = import_torch(_Plain(module), *given, dynamic_shapes=shapes, opaque=_is_as_good)
     _check_convention(exported)
     graph = optimize_graph(exported.graph, passes=passes)
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -65,6 +66,15 @@ def optimize(
     made = writer.module()
     made.training = module.training
     return made
+
+
+def _is_as_good(node: Node) -> bool:
+    """Whether torch can say a node of ours, and as quickly as what it was read from.
+
+    Which of equal elements torch's ``topk`` takes is open. Ours takes the first, which needs a sort
+    there.
+    """
+    return not isinstance(node.op, TopK) and TABLE.can_write(node)
 
 
 class _Plain(torch.nn.Module):

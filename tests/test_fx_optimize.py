@@ -199,6 +199,20 @@ def test_what_our_ops_cannot_say_stays_as_it_is(name: str) -> None:
     assert repr(found) == repr(expected)
 
 
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: torch.sort(x)[0] + torch.sort(x)[1], "sort getitem getitem_1 add"),
+        (lambda x: torch.topk(x, 2)[1], "topk_default getitem getitem_1"),
+        (lambda x: x[torch.argmax(x)], "argmax reshape index_select reshape_1"),
+    ],
+)
+def test_sorting_costs_what_it_did(function: Any, expected: str) -> None:
+    made = monograph.fx.optimize(torch.fx.symbolic_trace(lambda x: function(x * 1.0)), ROW)
+    assert " ".join(n.name for n in made.graph.nodes if n.op == "call_function") == expected
+    torch.testing.assert_close(made(ROW), function(ROW))
+
+
 @pytest.mark.parametrize("by_name", [False, True])
 def test_sizes_may_be_free(by_name: bool) -> None:
     model, batch = Wasteful().eval(), torch.export.Dim("batch")

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 
 from monograph.exporters.fx.emitter import TABLE, FxEmitter, Term
 from monograph.ir.dims import Dim
-from monograph.ir.graph import Node
+from monograph.ir.graph import Node, Value
 from monograph.ir.types import Kind, i64
 from monograph.ops.index.lookup import Embedding, Nonzero
 from monograph.ops.index.reading import Gather, Take, TakeAlongAxis
 from monograph.ops.index.writing import PutAlongAxis, Scatter
+from monograph.ops.reduce.extremum import Argmax, Argmin
+from monograph.ops.sorting import Argsort, TopKIndices
 
 REDUCTIONS = {"add": "sum", "multiply": "prod", "max": "amax", "min": "amin"}
+
+POSITIONS = (Argmax, Argmin, Argsort, Nonzero, TopKIndices)
+"""Ops whose results are positions, which are never below zero."""
 
 
 def _positions(emitter: FxEmitter, term: Term, node: Node, size: Dim) -> Term:
     """Indices as i64, those below zero counted from the end."""
-    dtype = node.operands[1].dtype
-    wide = term if dtype is i64 else emitter.cast(term, i64)
-    return (
-        wide
-        if dtype.kind is Kind.UNSIGNED
-        else emitter.call(torch.remainder, wide, emitter.size(size))
-    )
+    indices = node.operands[1]
+    wide = term if indices.dtype is i64 else emitter.cast(term, i64)
+    if indices.dtype.kind is Kind.UNSIGNED or isinstance(indices.op, POSITIONS):
+        return wide
+    return emitter.call(torch.remainder, wide, emitter.size(size))
+
+
+def _is_order_of(indices: Value, x: Value, axis: int) -> bool:
+    """Whether indices are those that sort ``x`` along an axis."""
+    if indices.producer is None or not isinstance(indices.op, Argsort):
+        return False
+    (source,) = indices.producer.operands
+    return source is x and indices.op.axis % x.rank == axis % x.rank
 
 
 def _refuse_empty(node: Node) -> str | None:
@@ -55,6 +68,9 @@ def _take(emitter: FxEmitter, node: Node, op: Take) -> Term:
 @TABLE.writes(TakeAlongAxis, unless=_refuse_empty)
 def _take_along_axis(emitter: FxEmitter, node: Node, op: TakeAlongAxis) -> Term:
     x, indices = emitter.operands(node)
+    if _is_order_of(node.operands[1], node.operands[0], op.axis):
+        sorted_and_order, _ = indices.args
+        return emitter.call(operator.getitem, sorted_and_order, 0)
     places = _positions(emitter, indices, node, node.operands[0].shape[op.axis])
     return emitter.call(torch.gather, x, op.axis, places)
 
