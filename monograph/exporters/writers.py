@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 from monograph.dataclass import dataclass
 from monograph.errors import Problem, UnsupportedError
 from monograph.ir.decompose import decompose_node, replace_by
+from monograph.ir.deferred import DeferredOp
 from monograph.ir.graph import Graph, Node
 from monograph.ir.op import Op, lookup
 
@@ -109,6 +110,8 @@ class WriterTable(Generic[EmitterT, TermT]):
     def refusal(self, node: Node) -> str | None:
         """Why a node cannot be written as it stands; None if it can."""
         writer = self._writers.get(node.op.name)
+        if writer is None and isinstance(node.op, DeferredOp):
+            return "what it stands for depends on contents that only a call brings"
         if writer is None:
             return f"{self.format_name} has no {node.op.name}, and it is not made of other ops"
         return self.unless(node) or writer.unless(node)

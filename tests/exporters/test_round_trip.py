@@ -57,16 +57,23 @@ def test_control_flow_comes_back() -> None:
         running.assert_equal(interpret(again, inputs), interpret(graph, inputs))
 
 
-def test_a_node_that_was_deferred_goes_back_as_it_came() -> None:
+@pytest.mark.parametrize("opset", [13, 21, 25])
+def test_a_node_that_was_deferred_goes_back_as_it_came(opset: int) -> None:
     from onnx import helper
+
+    from monograph.errors import UnsupportedError
+    from monograph.exporters.fx import to_fx
 
     shape = helper.make_tensor_value_info("s", 7, [2])
     x = helper.make_tensor_value_info("x", 1, [2, 6])
     y = helper.make_tensor_value_info("y", 1, [None, None])
     nodes = [helper.make_node("Reshape", ["x", "s"], ["y"])]
     proto = helper.make_graph(nodes, "g", [x, shape], [y])
-    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 25)], ir_version=11)
-    again = to_onnx(frontend.from_onnx(model))
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", opset)], ir_version=11)
+    graph = frontend.from_onnx(model)
+    with pytest.raises(UnsupportedError, match="contents that only a call brings"):
+        to_fx(graph)
+    again = to_onnx(graph)
     assert [node.op_type for node in again.graph.node] == ["Reshape"]
     inputs = [draw(2, 6), np.array([3, -1])]
     (got,) = running.run_in_onnx_runtime(again, inputs)

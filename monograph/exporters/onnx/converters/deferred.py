@@ -7,14 +7,21 @@ attribute (a model of that one node, in base64) are all that is needed here.
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx.defs
-from onnx import ModelProto, NodeProto
+import onnx.version_converter
+from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto, helper
 
 from monograph.exporters.onnx.context import ExportContext
+from monograph.exporters.onnx.protos import value_info
 from monograph.exporters.onnx.registry import Exported, exports_named
 from monograph.exporters.onnx.scope import SOURCE, Term
+from monograph.ir.types import ValueType
+
+CONVERTIBLE_IR_VERSION = 10
+"""A version of the format that the converter reads, whatever the opset."""
 
 
 @exports_named("onnx.deferred")
@@ -23,9 +30,9 @@ def deferred(node: ExportContext[Any]) -> Exported:
     model = ModelProto()
     model.ParseFromString(base64.b64decode(node.op.model))
     original = model.graph.node[0]
-    versions = {entry.domain: entry.version for entry in model.opset_import}
     bodies = any(attribute.HasField("g") for attribute in original.attribute)
-    if bodies or not _means_the_same(original, versions, node.opset):
+    types = [value.type for value in node.node.operands]
+    if bodies or not _means_the_same(model, types, node.opset):
         return None
     operands = {
         info.name: term.name for info, term in zip(model.graph.input, node.inputs, strict=True)
@@ -46,13 +53,45 @@ def deferred(node: ExportContext[Any]) -> Exported:
     return [Term(name, dtype) for name, dtype in zip(made, node.result_dtypes(), strict=True)]
 
 
-def _means_the_same(node: NodeProto, versions: dict[str, int], opset: int) -> bool:
-    """Whether an op is defined by one version of its schema in both opsets."""
+def _means_the_same(model: ModelProto, types: Sequence[ValueType], opset: int) -> bool:
+    """Whether a model's only node is defined alike in its own opset and in this one."""
+    (node,) = model.graph.node
     if node.domain not in ("", "ai.onnx"):
         return False
+    versions = {entry.domain: entry.version for entry in model.opset_import}
     old = versions.get("", versions.get("ai.onnx", 1))
     try:
         schemas = [onnx.defs.get_schema(node.op_type, each, "") for each in (old, opset)]
     except onnx.defs.SchemaError:
         return False
-    return schemas[0].since_version == schemas[1].since_version
+    if schemas[0].since_version == schemas[1].since_version:
+        return True
+    return _is_left_alone(node, model.graph.input, types, (old, opset))
+
+
+def _is_left_alone(
+    node: NodeProto,
+    operands: Iterable[ValueInfoProto],
+    types: Sequence[ValueType],
+    versions: tuple[int, int],
+) -> bool:
+    """Whether ONNX's own converter of versions has nothing to change in a node.
+
+    So it is where a version has brought no more than dtypes.
+    """
+    old, new = versions
+    inputs = [value_info(info.name, type_) for info, type_ in zip(operands, types, strict=True)]
+    outputs = [helper.make_value_info(name, TypeProto()) for name in node.output]
+    graph = helper.make_graph([node], "alone", inputs, outputs)
+    opsets = [helper.make_opsetid("", old)]
+    try:
+        converted = onnx.version_converter.convert_version(
+            helper.make_model(graph, opset_imports=opsets, ir_version=CONVERTIBLE_IR_VERSION), new
+        )
+    except (RuntimeError, ValueError):  # there is no way between these versions
+        return False
+    made = list(converted.graph.node)
+    return len(made) == 1 and (
+        (made[0].op_type, list(made[0].input), sorted(map(str, made[0].attribute)))
+        == (node.op_type, list(node.input), sorted(map(str, node.attribute)))
+    )
