@@ -127,9 +127,15 @@ Others say that they failed. There is no rule in it: this is what its version 1.
 """
 
 
+EXCEPTION_THROWERS = frozenset({"Cast"})
+"""Ops whose kernels throw an exception of C++'s library there: text that is no number."""
+
+
 def run_error(cause: MonographError) -> OnnxRuntimeError:
     """The error for a run that failed: at a node, or on the inputs that it was given."""
     op_type = op_type_in(cause.source or "") or op_type_in(cause.where or "")
+    if op_type in EXCEPTION_THROWERS:
+        return RuntimeException(str(cause))
     if op_type is not None:
         return (InvalidArgument if op_type in ARGUMENT_CHECKERS else Fail)(str(cause))
     if isinstance(cause, EvaluationError | TimeLimitError):

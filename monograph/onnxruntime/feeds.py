@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from monograph.onnxruntime.exceptions import InvalidArgument
+from monograph.onnxruntime.exceptions import Fail, InvalidArgument
 from monograph.onnxruntime.model_facts import NodeArg, array_type
 from monograph.onnxruntime.values import as_text
 
@@ -15,6 +16,8 @@ def arrange(declared: NodeArg, item: Any) -> Any:
     """An input as the model takes it; an ``InvalidArgument`` if it is of another type or shape."""
     if not declared.type.startswith("tensor("):
         return item
+    if item is None:
+        raise Fail(f"Missing Input: {declared.name}")
     if isinstance(item, list | tuple):
         item = np.array(item, None if declared.type == "tensor(string)" else declared.dtype)
     elif hasattr(item, "__dlpack__") and not isinstance(item, np.ndarray | np.generic):
@@ -34,6 +37,16 @@ def arrange(declared: NodeArg, item: Any) -> Any:
         )
     _check_shape(declared, array.shape)
     return array
+
+
+def have_clashing_sizes(inputs: Sequence[NodeArg], items: Sequence[Any]) -> bool:
+    """Whether sizes of one name differ between arrays, or within one."""
+    sizes: dict[str, int] = {}
+    for declared, item in zip(inputs, items, strict=True):
+        for name, size in zip(declared.shape, np.shape(item), strict=False):
+            if isinstance(name, str) and sizes.setdefault(name, size) != size:
+                return True
+    return False
 
 
 def _check_shape(declared: NodeArg, shape: tuple[int, ...]) -> None:

@@ -1,27 +1,34 @@
 """The model of a session as programs: one for its inputs, more where defaults are overridden.
 
-Options that change the model (sizes of symbolic dimensions, contents of initializers) are applied
-to its ``ModelProto`` before it is imported.
+What is to be changed of the model is changed in its ``ModelProto``, before it is imported: see
+``model_edits``.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
-import onnx.numpy_helper
 import onnx.shape_inference
-from onnx import ModelProto, TensorProto, TypeProto, ValueInfoProto
+from onnx import ModelProto, ValueInfoProto
 
 from monograph.compiler import Options, compile_graph
 from monograph.frontends.onnx.importer import import_model
 from monograph.frontends.onnx.model import LoadedModel, load_model
-from monograph.ir.types import Array
 from monograph.onnxruntime.exceptions import InvalidArgument
+from monograph.onnxruntime.model_edits import (
+    dims_of,
+    fix_sizes,
+    forget_defaults,
+    round_resized_lengths,
+    separate_sizes,
+    set_sizes,
+    with_contents,
+)
 from monograph.onnxruntime.model_facts import NodeArg, node_arg
 from monograph.onnxruntime.options import (
     EXTERNAL_FILE,
@@ -31,9 +38,13 @@ from monograph.onnxruntime.options import (
     SessionOptions,
 )
 from monograph.runtime.compiled import Executable
+from monograph.specialize.recent import Recent
 
 OLDEST_OVERRIDABLE = 4
 """The IR version from which on an initializer that is an input, too, is a default."""
+
+MOST_EXACT = 32
+"""How many programs for given sizes are kept; the one that was called longest ago goes first."""
 
 
 class Programs:
@@ -43,7 +54,8 @@ class Programs:
         self._source = source
         self._options = options
         self._lock = threading.Lock()
-        self._others: dict[tuple[str, ...], Executable] = {}
+        self._others: dict[tuple[bool, tuple[str, ...]], Executable] = {}
+        self._exact: Recent[Hashable, Executable] = Recent(MOST_EXACT)
         model = self._load()
         self.proto: ModelProto = model.proto
         stored = {tensor.name for tensor in self.proto.graph.initializer}
@@ -67,15 +79,38 @@ class Programs:
             raise InvalidArgument(f"Invalid input name: {min(unknown)}")
         return [node_arg(each) for each in self.proto.graph.input if each.name in given]
 
-    def for_inputs(self, inputs: Sequence[NodeArg]) -> Executable:
-        """The program that takes these, some of which have defaults."""
+    def for_inputs(self, inputs: Sequence[NodeArg], *, separate: bool = False) -> Executable:
+        """The program that takes these, some of which have defaults.
+
+        With ``separate``, sizes of one name may differ between inputs.
+        """
         names = tuple(each.name for each in inputs)
         with self._lock:
-            found = self._others.get(names)
+            found = self._others.get((separate, names))
             if found is None:
                 model = self._load()
-                _forget(model, set(names))
-                found = self._others[names] = self._compile(model)
+                forget_defaults(model, set(names))
+                if separate:
+                    separate_sizes(model.proto)
+                found = self._others[separate, names] = self._compile(model)
+        return found
+
+    def for_sizes(self, inputs: Sequence[NodeArg], arrays: Sequence[Any]) -> Executable:
+        """The program for the sizes of these arrays alone.
+
+        Two sizes whose names differ may each be the one that stretches to the other, in one call
+        or another: a program for all sizes knows one of them for the result's.
+        """
+        names = tuple(each.name for each in inputs)
+        key = (names, tuple(np.shape(each) for each in arrays))
+        with self._lock:
+            found = self._exact.get(key)
+            if found is None:
+                model = self._load()
+                forget_defaults(model, set(names))
+                set_sizes(model.proto, dict(zip(*key, strict=True)))
+                found = self._compile(model)
+                self._exact.put(key, found)
         return found
 
     def _load(self) -> LoadedModel:
@@ -83,8 +118,9 @@ class Programs:
         if isinstance(self._source, bytes):
             folder = options.entries.get(WEIGHTS_FOLDER, os.curdir)
         model = load_model(self._source, folder)
-        _fix_sizes(model.proto, options.sizes_by_name, options.sizes_by_denotation)
-        return _with_contents(model, options.initializers, options.files)
+        fix_sizes(model.proto, options.sizes_by_name, options.sizes_by_denotation)
+        round_resized_lengths(model.proto)
+        return with_contents(model, options.initializers, options.files)
 
     def _compile(self, model: LoadedModel) -> Executable:
         return compile_graph(import_model(model), self._compile_options(), owned=True)
@@ -112,63 +148,6 @@ class Programs:
         )
 
 
-def _fix_sizes(model: ModelProto, by_name: dict[str, int], by_denotation: dict[str, int]) -> None:
-    """Give dimensions their sizes, wherever the model declares a type."""
-    if not by_name and not by_denotation:
-        return
-    graph = model.graph
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        for dim in _dims(value.type):
-            if dim.dim_param in by_name:
-                dim.dim_value = by_name[dim.dim_param]
-            elif dim.denotation in by_denotation and not dim.HasField("dim_value"):
-                dim.dim_value = by_denotation[dim.denotation]
-
-
-def _dims(type_: TypeProto) -> list[Any]:
-    return list(type_.tensor_type.shape.dim) if type_.HasField("tensor_type") else []
-
-
-def _with_contents(
-    model: LoadedModel, arrays: dict[str, Array], files: dict[str, bytes]
-) -> LoadedModel:
-    """The model with other contents for some initializers, and files that are given as bytes."""
-    blobs = dict(model.blobs)
-    left = set(arrays)
-    for position, tensor in enumerate(model.proto.graph.initializer):
-        if tensor.name in arrays:
-            tensor.CopyFrom(onnx.numpy_helper.from_array(arrays[tensor.name], tensor.name))
-            blobs.pop(position, None)
-            left.discard(tensor.name)
-        elif tensor.data_location == TensorProto.EXTERNAL:
-            _read_from_memory(tensor, files)
-    if left:
-        raise InvalidArgument(f"the model has no initializer that is called {min(left)}")
-    return replace(model, blobs=blobs)
-
-
-def _read_from_memory(tensor: TensorProto, files: dict[str, bytes]) -> None:
-    """Take a tensor's data from the bytes that were given for its file."""
-    entries = {each.key: each.value for each in tensor.external_data}
-    content = files.get(entries.get("location", ""))
-    if content is None:
-        return
-    start = int(entries.get("offset", 0))
-    count = int(entries.get("length", len(content) - start))
-    if not 0 <= start <= start + count <= len(content):
-        raise InvalidArgument(f"the data of {tensor.name} lies outside of the file in memory")
-    tensor.raw_data = content[start : start + count]
-    tensor.data_location = TensorProto.DEFAULT
-    del tensor.external_data[:]
-
-
-def _forget(model: LoadedModel, names: set[str]) -> None:
-    """Make inputs of initializers: under another name, nothing uses them."""
-    for tensor in model.proto.graph.initializer:
-        if tensor.name in names:
-            tensor.name = f"{tensor.name} (default)"
-
-
 def _outputs(model: ModelProto) -> list[ValueInfoProto]:
     """The outputs with what ONNX's inference adds to the types that the model declares."""
     declared = list(model.graph.output)
@@ -183,4 +162,4 @@ def _is_known(value: ValueInfoProto) -> bool:
     if not type_.HasField("tensor_type"):
         return type_.WhichOneof("value") is not None
     has_shape = type_.tensor_type.HasField("shape")
-    return has_shape and all(dim.WhichOneof("value") for dim in _dims(type_))
+    return has_shape and all(dim.WhichOneof("value") for dim in dims_of(type_))

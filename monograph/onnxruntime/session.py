@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from monograph.errors import MonographError
+from monograph.errors import InputError, MonographError
 from monograph.frontends.onnx.model import load_model
 from monograph.ir.types import Array
 from monograph.onnxruntime.assignment import (
@@ -23,7 +23,7 @@ from monograph.onnxruntime.assignment import (
 from monograph.onnxruntime.binding import IOBinding
 from monograph.onnxruntime.environment import get_available_providers
 from monograph.onnxruntime.exceptions import Fail, InvalidArgument, run_error, unreadable
-from monograph.onnxruntime.feeds import arrange
+from monograph.onnxruntime.feeds import arrange, have_clashing_sizes
 from monograph.onnxruntime.memory import OrtMemoryInfo, session_memory
 from monograph.onnxruntime.model_facts import ModelMetadata, NodeArg, metadata
 from monograph.onnxruntime.native import NativeSession
@@ -38,6 +38,8 @@ from monograph.onnxruntime.profile import Profile
 from monograph.onnxruntime.programs import Programs
 from monograph.onnxruntime.providers import KNOWN_PROVIDERS, check_and_normalize_provider_args
 from monograph.onnxruntime.values import OrtValue, OrtValueVector, contents_of
+from monograph.runtime.compiled import Executable
+from monograph.runtime.sizes import SizesDoNotFit
 
 Feed = Mapping[str, Any]
 
@@ -246,12 +248,30 @@ class InferenceSession:
             program = self._programs.for_inputs(inputs)
         items = [given[each.name] for each in inputs]
         try:
-            found = program.run_arrays(items)
-            if found is None:
-                found = program.run([arrange(*pair) for pair in zip(inputs, items, strict=True)])
+            found = self._run_program(program, inputs, items)
         except MonographError as error:
             raise run_error(error) from error
         return [_own(each, items) for each in found]
+
+    def _run_program(
+        self, program: Executable, inputs: Sequence[NodeArg], items: Sequence[Any]
+    ) -> Sequence[Any]:
+        """The outputs of a program; of another one where a call's sizes are not for this one."""
+        try:
+            found = program.run_arrays(items)
+            if found is None:
+                items = [arrange(*pair) for pair in zip(inputs, items, strict=True)]
+                found = program.run(items)
+            return found
+        except InputError:
+            if not have_clashing_sizes(inputs, items):
+                raise
+        except SizesDoNotFit:
+            return self._programs.for_sizes(inputs, items).run(items)
+        try:
+            return self._programs.for_inputs(inputs, separate=True).run(items)
+        except SizesDoNotFit:
+            return self._programs.for_sizes(inputs, items).run(items)
 
     def _check_present(self, names: Any) -> None:
         missing = [each.name for each in self._inputs if each.name not in names]

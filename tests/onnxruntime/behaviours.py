@@ -308,6 +308,48 @@ def any_size_of_a_symbolic_dimension(ort: Any) -> Any:
 
 
 @behaviour
+def sizes_of_one_name_may_differ(ort: Any) -> Any:
+    names = ("x", "w", "y")
+    x, w, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", "N"]) for n in names)
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    session = ort.InferenceSession(_bytes(helper.make_graph(nodes, "sum", [x, w], [y])))
+    shapes = ([2, 2], [2, 2]), ([2, 3], [1, 3]), ([1, 1], [2, 2]), ([2, 3], [3, 2])
+    feeds = [{"x": np.ones(a, "f4"), "w": np.ones(b, "f4")} for a, b in shapes]
+    sums = [session.run(None, feed)[0].tolist() for feed in feeds[:3]]
+    return sums, kind(lambda: session.run(None, feeds[3]))
+
+
+@behaviour
+def either_of_two_sizes_may_stretch(ort: Any) -> Any:
+    x, w, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [size])
+        for name, size in (("x", "N"), ("w", "M"), ("y", None))
+    )
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    session = ort.InferenceSession(_bytes(helper.make_graph(nodes, "sum", [x, w], [y])))
+    feeds = [{"x": np.ones(a, "f4"), "w": np.ones(b, "f4")} for a, b in ((3, 1), (1, 4), (5, 5))]
+    return [session.run(None, feed)[0].tolist() for feed in feeds]
+
+
+@behaviour
+def corners_lie_at_whole_lengths(ort: Any) -> Any:
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 5, 4])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    scales = numpy_helper.from_array(np.array([1, 1, 1.7, 0.6], np.float32), "scales")
+    found = []
+    for mode in ("nearest", "linear", "cubic"):
+        node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode=mode)
+        node.attribute.append(
+            helper.make_attribute("coordinate_transformation_mode", "align_corners")
+        )
+        graph = helper.make_graph([node], "image", [image], [made], [scales])
+        session = ort.InferenceSession(_bytes(graph))
+        x = np.arange(20, dtype=np.float32).reshape(1, 1, 5, 4)
+        found.append(session.run(None, {"x": x})[0].round(2).tolist())
+    return found
+
+
+@behaviour
 def results_are_arrays_of_their_own(ort: Any) -> Any:
     session = ort.InferenceSession(model())
     first, second = (session.run(["z"], {"x": X})[0] for _ in range(2))
@@ -397,6 +439,22 @@ def other_sizes_are_an_invalid_argument(ort: Any) -> Any:
 def a_bare_number_is_a_runtime_error(ort: Any) -> Any:
     session = ort.InferenceSession(model())
     return kind(lambda: session.run(None, {"x": 1.0})), kind(lambda: session.run(None, {"x": "a"}))
+
+
+@behaviour
+def nothing_for_a_tensor_is_a_failure(ort: Any) -> Any:
+    session = ort.InferenceSession(model())
+    return kind(lambda: session.run(None, {"x": None}))
+
+
+@behaviour
+def text_that_is_no_number_is_a_runtime_exception(ort: Any) -> Any:
+    text = helper.make_tensor_value_info("x", TensorProto.STRING, [2])
+    number = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    session = ort.InferenceSession(_bytes(helper.make_graph([node], "read", [text], [number])))
+    feed = {"x": np.array(["1.5", "two"], object)}
+    return kind(lambda: session.run(None, feed))
 
 
 @behaviour

@@ -8,6 +8,7 @@ matrix that each axis is multiplied with.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import floor
 from typing import get_args
@@ -27,6 +28,10 @@ from monograph.ops.resize import Coordinates, Resize, Rounding
 from monograph.ops.rules import normalize_axis
 
 CROP = "tf_crop_and_resize"
+CORNERS = "align_corners"
+CORNERS_OF_WHOLE_SIZES = "align_corners_of_whole_sizes"
+"""The same where no size is a broken one. ONNX has no such name: ``monograph.onnxruntime`` writes
+it, for what its model would mean there."""
 MODES = ("nearest", "linear", "cubic")
 
 
@@ -90,6 +95,9 @@ def resize(node: OnnxNode) -> Value:
         bool(node.integer("antialias", 0)),
         node.number("extrapolation_value", 0.0),
     )
+    is_whole = method.coordinates == CORNERS_OF_WHOLE_SIZES
+    if is_whole:
+        method = replace(method, coordinates=CORNERS)
     given = node.ints("axes", range(x.rank))
     axes = [normalize_axis("Resize", axis, x.rank) for axis in given]
     regions = _regions(node, len(axes), method)
@@ -97,7 +105,10 @@ def resize(node: OnnxNode) -> Value:
         scales = _floats(node, 2)
         _check_count(node, len(scales), len(axes))
         rows = zip(axes, scales, regions, strict=True)
-        return _resize(node, method, [_scale_axis(node, *row) for row in rows])
+        scaled = [_scale_axis(node, *row) for row in rows]
+        if is_whole:
+            scaled = [replace(each, scale=None) for each in scaled]
+        return _resize(node, method, scaled)
     sizes = _sizes(node, axes)
     policy = node.string("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
@@ -250,9 +261,9 @@ def _for_op(method: Method, axes: Sequence[Axis], x: Value) -> Resize | None:
         return None
     if (coordinates, rounding, method.mode) == ("tf_half_pixel_for_nn", "floor", "nearest"):
         coordinates, rounding = "half_pixel", "round_prefer_ceil"
-    if coordinates == "align_corners" and all(scale.is_integer() for scale in scales):
+    if coordinates == CORNERS and all(scale.is_integer() for scale in scales):
         scales = []
-    if coordinates == "align_corners" and scales:
+    if coordinates == CORNERS and scales:
         # A scale may mean a broken length, and the last corner is at the end of that.
         coordinates, scales = "asymmetric", []
         for each in axes:
@@ -290,7 +301,7 @@ def _coordinates(
         return place / scale
     if method.coordinates == "tf_half_pixel_for_nn":
         return (place + 0.5) / scale
-    if method.coordinates == "align_corners":
+    if method.coordinates == CORNERS:
         return place * (old - 1) / (length - 1) if length > 1 else place * 0.0
     if method.coordinates == CROP:
         first, width = each.start * (old - 1), (each.end - each.start) * (old - 1)
