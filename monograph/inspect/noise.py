@@ -27,11 +27,14 @@ from monograph.ir.interpret import (
 )
 from monograph.ir.op import Family, Op, Trait
 from monograph.ir.types import Array, TensorType
+from monograph.ops.fft import Irfft
 from monograph.ops.softmax import LogSoftmax
 from monograph.ops.spectral import Eig, Eigh, Svd
 
 NOISE_ULPS = (1, 4)
 """By how much noise moves what a node computes: little, which finds edges, or a good deal."""
+SHARE_OF_FLUSHED = 0.5
+"""How often, where numbers are rounded, those that are no longer normal become zero."""
 WAYS = ("round", "move", "both", "both")
 
 
@@ -63,6 +66,9 @@ class NoisyRun:
         if _sums(origin):
             operands[0] = nudge(operands[0], origin.operands[0].type, self.generator)
         results = _rotate_vectors(node.op, evaluate_node(node, operands, bindings), self.generator)
+        if _sums(origin):
+            results = tuple(_sign_zeros(result, self.generator) for result in results)
+        results = tuple(_blur_specials(node.op, result, self.generator) for result in results)
         types = [value.type for value in origin.results]
         if isinstance(node.op, LogSoftmax):
             results = (self._move_by_share(results[0], types[0]),)
@@ -113,9 +119,45 @@ def nudge(array: Any, type_: Any, generator: np.random.Generator) -> Any:
         moved = array * (1 + reach * generator.uniform(-1, 1, array.shape))
     if way != "move":
         moved = moved.astype(dtype).astype(array.dtype)
+        if generator.random() < SHARE_OF_FLUSHED:
+            moved = np.where(abs(moved) < _smallest_computed(dtype), 0 * moved, moved)
     if np.array_equal(array, np.rint(array), equal_nan=True):
         return np.where(abs(array) <= 2 / eps, array, moved)
     return moved
+
+
+def _smallest_computed(dtype: np.dtype[Any]) -> float:
+    """Below which a number may become zero, as the shares of a softmax do; f16 is f32 there."""
+    single = precision_of(np.dtype(np.float32)).smallest_normal
+    return min(precision_of(dtype).smallest_normal, single)
+
+
+def _sign_zeros(array: Any, generator: np.random.Generator) -> Any:
+    """What cancelled is a zero of either sign: the order of the sum decides."""
+    if array.dtype.kind == "c":
+        parts = [_sign_zeros(part, generator) for part in (array.real, array.imag)]
+        made = np.empty(array.shape, array.dtype)
+        made.real, made.imag = parts
+        return made
+    if array.dtype.kind != "f":
+        return array
+    return np.where(array == 0, generator.choice([-0.0, 0.0], array.shape), array)
+
+
+def _blur_specials(op: Op, array: Any, generator: np.random.Generator) -> Any:
+    """NaN and infinities of complex numbers and transforms: the formula decides which they are."""
+    nan, inf = np.nan, np.inf
+    if array.dtype.kind == "c":
+        others = [complex(nan, nan), complex(inf, inf), complex(-inf, -inf)]
+    elif isinstance(op, Irfft):
+        others = [nan, inf, -inf]
+    else:
+        return array
+    finite = np.isfinite(array)
+    if finite.all():
+        return array
+    kept = finite | (generator.random(array.shape) < 1 / (1 + len(others)))
+    return np.where(kept, array, generator.choice(others, array.shape))
 
 
 def _sums(node: Node) -> bool:

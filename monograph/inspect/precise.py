@@ -231,10 +231,14 @@ def _among(answer: Array, draws: Sequence[Array]) -> Array:
 
 
 def _kinds(array: Array) -> Array:
-    """0 for a number, 1 for NaN, 2 and 3 for the infinities."""
+    """0 for a number, 1 for NaN, 2 and 3 for the infinities.
+
+    A complex number is one, or it is not: which of its parts are NaN, and which infinite, depends
+    on the formula that multiplies.
+    """
     wide = _wide(array)
     if wide.dtype.kind == "c":
-        return np.asarray(_kinds(wide.real) + 4 * _kinds(wide.imag))
+        return np.asarray(~np.isfinite(wide)).astype(np.int64)
     return np.asarray(np.isnan(wide) + 2 * np.isposinf(wide) + 3 * np.isneginf(wide))
 
 

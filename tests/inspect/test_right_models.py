@@ -107,7 +107,21 @@ def test_no_kernel_of_a_right_model_is_blamed(name: str) -> None:
     assert not found.is_found, str(found)
 
 
+def _divergence(p: Any, q: Any) -> Any:
+    return (p * (p / q).log()).sum(-1)
+
+
 TORCH: dict[str, Callable[[Any, Any], Any]] = {
+    "angles of what has no imaginary part": lambda torch, x: torch.fft.rfft(x).angle(),
+    "magnitudes of transforms with infinities": lambda torch, x: torch.stft(
+        x, 16, 8, window=torch.hann_window(16), return_complex=True
+    ).abs(),
+    "products of complex infinities": lambda torch, x: (
+        torch.complex(x, -x) @ torch.complex(x, x).mH
+    ).abs(),
+    "shares that nearly vanish": lambda torch, x: _divergence(
+        torch.softmax(x * 95, -1), torch.softmax(x, -1)
+    ),
     "what LAPACK does not look for": lambda torch, x: torch.linalg.cholesky(
         torch.cov(x) + torch.eye(4)
     ),
