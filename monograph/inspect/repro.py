@@ -20,12 +20,9 @@ _CHECKS = {
     "pass": 'found = monograph.interpret(monograph.optimize(graph, passes="{step}"), inputs)',
     "cache": "monograph.compile(graph, cache=True).run(inputs)\n"
     "found = monograph.compile(graph, cache=True).run(inputs)",
-    "as given": "found = expected  # interpreting it is what fails",
+    "as given": "found = monograph.interpret(graph, inputs)  # which fails",
 }
-_COMPARE = """\
-for got, want in zip(found, expected, strict=True):
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-"""
+_COMPARE = "assert_right(graph, inputs, found)\n"
 _PROGRAM = """\
 compiled = monograph.compile(graph, cache=False{options})
 for _ in range(3):
@@ -67,8 +64,9 @@ def repro_text(
             weights[label] = _array_text(label, np.asarray(data.array()), saved)
     given = ", ".join(f'"{name}": {text}' for name, text in weights.items())
     loaded = 'arrays = np.load("repro.npz")\n' if saved else ""
-    tools = "from monograph.inspect.suspects import leave_other_results\n"
-    imported = (tools if kind == "program" else "") + _load_plugins(plugins)
+    tools = ["assert_right", "leave_other_results"] if kind == "program" else ["assert_right"]
+    judging = f"from monograph.inspect.suspects import {', '.join(tools)}\n"
+    imported = ("" if kind == "gradient" else judging) + _load_plugins(plugins)
     lines = [
         f'"""{title}"""',
         f"import numpy as np\n\nimport monograph\n{imported}",
@@ -78,7 +76,6 @@ def repro_text(
     ]
     if kind == "gradient":
         return "\n".join([*lines, _GRADIENT]), saved
-    lines.append("expected = monograph.interpret(graph, inputs)")
     if kind == "program":
         lines += [_PROGRAM.format(options=options) + indent(_COMPARE, "    ")]
     else:

@@ -98,6 +98,13 @@ def wrong_answers(
     return None
 
 
+def assert_right(graph: Graph, inputs: Sequence[Any], found: Sequence[Any]) -> None:
+    """Raise an error that says what is wrong with a graph's answers, as bisection judges them."""
+    problem = _compare(Evaluator(), Case(graph, tuple(inputs)), found, ())
+    if problem is not None:
+        raise AssertionError(problem)
+
+
 def leave_other_results(executable: Executable, inputs: Sequence[Any]) -> None:
     """Fill the memory that a program uses with what it computes of other inputs."""
     others = [

@@ -250,6 +250,18 @@ FAULTS = (
         r"rule planted: %multiply = multiply\(%x, %c\w*\) became %full = full\([^;]*",
     ),
     Fault(
+        "rule that is off by little",
+        _rule(
+            simplify,
+            "EXACT",
+            Rule("planted", pattern=lambda x: x / 3.0, replacement=lambda x: x * 0.3333, floats=""),
+        ),
+        _traced(lambda x: F.exp(F.minimum(x / 3.0, 2.0)), "f32[batch, 40]"),
+        "pass",
+        "simplify",
+        r"rule planted: %divide = divide\(%x, %c\w*\) became %multiply = multiply\(%x, %c\w*\)",
+    ),
+    Fault(
         "wrong recognition",
         _rule(
             recognize,
