@@ -19,6 +19,7 @@ import numpy as np
 from monograph.errors import InputError
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Value
+from monograph.ir.interpret import check_range
 from monograph.ir.specialize import SizeRange
 from monograph.ir.types import Array, TensorType, string
 
@@ -94,6 +95,8 @@ def choose_sizes(
             expected="0 or more",
             found=repr(given[wrong[0]]),
         )
+    for name, size in given.items():
+        check_range(symbols[name], size, f"{name}={size}")
     chosen = {symbol: _usual(symbol) for symbol in symbols.values()}
     for value in graph.inputs:
         array = (arrays or {}).get(value.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from pathlib import Path
 
 from monograph.errors import InputError
@@ -15,5 +15,10 @@ def check_writable(path: Path) -> None:
         raise InputError("there is no such folder", found=str(folder))
     if path.is_dir():
         raise InputError(f"{path} is a folder", expected="the name of a file")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise InputError(f"{path} cannot be written", found="no permission to write there")
+    try:  # permissions alone do not tell: a disk may be full, and some folders take no files
+        if path.is_file():
+            path.open("ab").close()
+        elif not path.exists():
+            tempfile.TemporaryFile(dir=folder).close()
+    except OSError as problem:
+        raise InputError(f"{path} cannot be written", found=problem.strerror) from None

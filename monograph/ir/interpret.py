@@ -182,14 +182,15 @@ def _bind_dim(
             )
         return
     if isinstance(dim, Symbol):
-        _check_range(dim, size, who)
+        check_range(dim, size, who)
     try:
         bindings.update(solve_for(dim, size, bindings) or {})
     except ValueError:
         raise InputError(f"{who}: no size makes {dim} equal {size}", expected=str(type_)) from None
 
 
-def _check_range(symbol: Symbol, size: int, who: str) -> None:
+def check_range(symbol: Symbol, size: int, who: str) -> None:
+    """Refuse a size that a symbol cannot have."""
     if symbol.lower <= size and (symbol.upper is None or size <= symbol.upper):
         return
     upper = "" if symbol.upper is None else f" <= {symbol.upper}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -263,6 +265,18 @@ def test_a_folder_is_no_file_to_write(command: tuple[str, ...], tmp_path: Path) 
     rest = [each.replace("FOLDER", str(tmp_path)) for each in rest]
     result = invoke(first, write_perceptron(tmp_path), *rest)
     assert result.exit_code == 1 and "is a folder" in str(result.exception)
+
+
+def test_a_full_disk_is_said_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", fail)
+    model = write_perceptron(tmp_path)
+    result = invoke("report", model, "-o", str(tmp_path / "report.html"))
+    assert result.exit_code == 1 and "cannot be written" in str(result.exception)
 
 
 def test_nobody_is_nothing_to_compare_with(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +14,9 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options
 from monograph.dataclass import dataclass
+from monograph.errors import InputError
 from monograph.inspect import evaluate
+from monograph.inspect.bisect import bisect
 from monograph.inspect.evaluate import Evaluator
 from monograph.inspect.samples import draw_samples
 from monograph.inspect.validate import validate
@@ -209,6 +212,12 @@ def test_indices_are_drawn_beside_those_that_were_given() -> None:
     told = (given[0], np.arange(8))
     names = [sample.name for sample in draw_samples(graph, told, state={0: given[0]})]
     assert names == ["given", "normal"]
+
+
+@pytest.mark.parametrize("tool", [validate, bisect])
+def test_a_size_that_no_model_has_is_refused(tool: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match="batch is outside its declared range"):
+        tool(GRAPH, sizes={"batch": 0})
 
 
 @pytest.mark.filterwarnings("error")
