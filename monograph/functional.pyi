@@ -181,6 +181,7 @@ from monograph.ops.linalg import linear as linear
 from monograph.ops.linalg import matmul as matmul
 from monograph.ops.linalg import outer as outer
 from monograph.ops.linalg import tensordot as tensordot
+from monograph.ops.linear_activation import linear_activation as linear_activation
 from monograph.ops.log_cumulative import logcumsumexp as logcumsumexp
 from monograph.ops.loss import cross_entropy as cross_entropy
 from monograph.ops.loss import mse as mse

@@ -106,7 +106,7 @@ import monograph
 from monograph import entry_points, functional as F
 graph = monograph.trace(lambda x: F.softmax(x * 2.0), "f32[4, 4]")
 monograph.compile(graph, cache=False)(np.ones((4, 4), "f4"))
-assert entry_points._found.cache_info().currsize == 0
+assert entry_points._find.cache_info().currsize == 0
 assert "importlib.metadata" not in sys.modules
 monograph.optimize(graph, passes="find_abs")
 assert "my_passes" in sys.modules and "my_ops" not in sys.modules

@@ -128,12 +128,15 @@ class Group:
         return sum(max(1, work(node) // 2) for node in self.nodes)
 
     def savings(self, sizes: Mapping[Symbol, int] | None = None) -> list[str]:
-        """What each value that was taken in saves: its round trip, or the way back at least."""
+        """What each value that was taken in saves: its round trip, or the way back at least.
+
+        In bytes at these sizes; without them, in terms of the symbolic dimensions.
+        """
         written = set(self.outputs())
         return [
-            f"%{value.name} is used as it is made: {amount(nbytes(value, sizes))} not read back"
+            f"%{value.name} is used as it is made: {_write_bytes(value, sizes)} not read back"
             if value in written
-            else f"%{value.name} stays inside: {amount(nbytes(value, sizes))} not written"
+            else f"%{value.name} stays inside: {_write_bytes(value, sizes)} not written"
             for value in dict.fromkeys(self.taken_in)
         ]
 
@@ -610,3 +613,11 @@ def _grows(value: Value, group: Group) -> bool:
     if isinstance(size, int) and isinstance(space, int):
         return space > size
     return not provably_equal(size, space)
+
+
+def _write_bytes(value: Value, sizes: Mapping[Symbol, int] | None) -> str:
+    """The bytes of a value for people."""
+    if sizes is None and isinstance(value.type, TensorType):
+        size = value.type.nbytes
+        return amount(size) if isinstance(size, int) else f"{size} bytes"
+    return amount(nbytes(value, sizes))

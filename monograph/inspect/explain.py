@@ -413,7 +413,7 @@ def _kernels(
 
 
 def _savings_at(group: Group, note: KernelNote, sizes: Mapping[Symbol, int]) -> tuple[str, ...]:
-    """The reasons with bytes at these sizes; they were counted at likely ones."""
+    """The reasons with bytes at these sizes; they were told for all sizes."""
     counted = dict(zip(group.savings(), group.savings(sizes), strict=True))
     return tuple(counted.get(reason, reason) for reason in note.together)
 

@@ -170,6 +170,21 @@ def promote(a: DType, b: DType) -> DType:
     return wider.get(unsigned.bits, i64)
 
 
+def integer_limits(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest number that an integer dtype holds, or a boolean's."""
+    if dtype is bool_:
+        return 0, 1
+    if dtype.kind is Kind.SIGNED:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def holds_integers_of(dtype: DType, other: DType) -> bool:
+    """Whether an integer dtype has every number of another."""
+    (low, high), (least, greatest) = integer_limits(dtype), integer_limits(other)
+    return low <= least and greatest <= high
+
+
 def wide(dtype: DType) -> DType:
     """The dtype in which arithmetic on ``dtype`` is carried out before rounding back to it."""
     if dtype.is_float and dtype.bits < 32:

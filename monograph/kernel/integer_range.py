@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from monograph.ir.types import Array, DType, Kind, bool_, i8, i16, u8
+from monograph.ir.types import Array, DType, bool_, i8, i16, integer_limits, u8
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Expr, Literal, Load
 
@@ -18,18 +18,15 @@ NARROW_DTYPES: tuple[DType, ...] = (i8, u8, i16)
 
 def fits(formula: Expr, dtype: DType, small: Collection[str] = ()) -> bool:
     """Whether an integer formula is within a dtype's range, where some buffers are small."""
-    return _is_within(_range(formula, small), limits(dtype))
+    return _is_within(_range(formula, small), integer_limits(dtype))
 
 
 def narrowest(formula: Expr, small: Collection[str] = ()) -> DType:
     """The narrowest of the dtypes that hold an integer formula, where some buffers are small."""
     own = _range(formula, small)
-    return next((dtype for dtype in NARROW_DTYPES if _is_within(own, limits(dtype))), formula.dtype)
-
-
-def holds(dtype: DType, other: DType) -> bool:
-    """Whether an integer dtype has every number of another."""
-    return _is_within(limits(other), limits(dtype))
+    return next(
+        (dtype for dtype in NARROW_DTYPES if _is_within(own, integer_limits(dtype))), formula.dtype
+    )
 
 
 def is_small(formula: Expr, small: Collection[str] = ()) -> bool:
@@ -42,15 +39,6 @@ def holds_small(numbers: Array) -> bool:
     return numbers.size == 0 or _is_within(
         (int(numbers.min()), int(numbers.max())), SMALL_WORD_RANGE
     )
-
-
-def limits(dtype: DType) -> Range:
-    """The least and the greatest number of an integer dtype."""
-    if dtype is bool_:
-        return 0, 1
-    if dtype.kind is Kind.SIGNED:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
 
 
 def _is_within(inner: Range, outer: Range) -> bool:
@@ -68,7 +56,7 @@ def _range(formula: Expr, small: Collection[str]) -> Range:
 
 def _range_of(formula: Expr, small: Collection[str], known: Mapping[Expr, Range]) -> Range:
     """Bounds of a formula whose operands' bounds are known."""
-    own = limits(formula.dtype)
+    own = integer_limits(formula.dtype)
     if isinstance(formula, Literal):
         return int(formula.value), int(formula.value)
     if isinstance(formula, Load) and formula.buffer.name in small:

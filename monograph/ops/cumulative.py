@@ -19,7 +19,19 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.lower import LoopBuilder, Memory, Scalar
 from monograph.ir.op import Gradients, Op, Sample, op
 from monograph.ir.operators import function
-from monograph.ir.types import Array, DType, TensorType, bool_, c64, c128, f32, f64, i64, wide
+from monograph.ir.types import (
+    Array,
+    DType,
+    TensorType,
+    bool_,
+    c64,
+    c128,
+    f32,
+    f64,
+    i64,
+    integer_limits,
+    wide,
+)
 from monograph.ops import data, elementwise, index, reduce
 from monograph.ops.rules import normalize_axis
 
@@ -268,7 +280,7 @@ def _lowest(dtype: DType) -> bool | int | float:
     """What nothing is less than."""
     if dtype.is_float:
         return -np.inf
-    return False if dtype is bool_ else data.integer_range(dtype)[0]
+    return False if dtype is bool_ else integer_limits(dtype)[0]
 
 
 def _number(x: Operand) -> Value:

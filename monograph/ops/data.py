@@ -18,13 +18,13 @@ from monograph.ir.operators import function
 from monograph.ir.types import (
     Array,
     DType,
-    Kind,
     TensorType,
     bool_,
     dtype_of,
     f32,
     f64,
     i64,
+    integer_limits,
     string,
 )
 from monograph.ops import elementwise
@@ -200,7 +200,7 @@ def check_fill(name: str, value: bool | int | float, dtype: DType) -> None:
     if dtype is bool_:
         fits = isinstance(value, bool)
     elif dtype.is_integer:
-        low, high = integer_range(dtype)
+        low, high = integer_limits(dtype)
         fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
     else:
         fits = dtype is not string and isinstance(value, int | float)
@@ -210,13 +210,6 @@ def check_fill(name: str, value: bool | int | float, dtype: DType) -> None:
         expected=f"an element of {dtype}",
         found=repr(value),
     )
-
-
-def integer_range(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest integer that an integer dtype holds."""
-    if dtype.kind is Kind.UNSIGNED:
-        return 0, 2**dtype.bits - 1
-    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
 def as_attribute(value: bool | int | float, dtype: DType) -> bool | int | float:

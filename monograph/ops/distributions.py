@@ -26,6 +26,7 @@ from monograph.ir.types import (
     f32,
     f64,
     i32,
+    integer_limits,
     wide,
 )
 from monograph.ops import data, elementwise, joining, random
@@ -198,7 +199,7 @@ class RandInt(Op):
             expected="an integer dtype of 8 bits or more",
             found=self.dtype,
         )
-        least, greatest = data.integer_range(self.dtype)
+        least, greatest = integer_limits(self.dtype)
         require(
             least <= self.low < self.high <= greatest + 1,
             "randint: no such range",

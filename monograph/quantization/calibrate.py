@@ -12,8 +12,7 @@ import math
 import numpy as np
 
 from monograph.dataclass import dataclass
-from monograph.ir.types import Array, DType
-from monograph.ops.data import integer_range
+from monograph.ir.types import Array, DType, integer_limits
 from monograph.quantization.histogram import Histogram
 from monograph.quantization.profile import Activation
 from monograph.quantization.scheme import Scheme
@@ -59,7 +58,7 @@ def parameters_for(low: float, high: float, scheme: Scheme) -> Parameters:
         return Parameters(dtype, 1.0, _middle(dtype) if scheme.symmetric else 0)
     if dtype.is_float:
         return Parameters(dtype, _f32(largest / F8_LARGEST[dtype.name]))
-    least, most = integer_range(dtype)
+    least, most = integer_limits(dtype)
     if scheme.symmetric:
         middle = _middle(dtype)
         return Parameters(dtype, _f32(largest / (most - middle)), middle)
@@ -72,7 +71,7 @@ def _middle(dtype: DType) -> int:
     """What stands for 0 in a symmetric range."""
     if dtype.is_float:
         return 0
-    least, most = integer_range(dtype)
+    least, most = integer_limits(dtype)
     return (least + most + 1) // 2
 
 
@@ -114,7 +113,7 @@ def _error(histogram: Histogram, bounds: tuple[float, float], scheme: Scheme) ->
         stored = np.clip(x / chosen.scale, -largest, largest).astype(chosen.dtype.numpy)
         real = stored.astype(np.float64) * chosen.scale
     else:
-        least, most = integer_range(chosen.dtype)
+        least, most = integer_limits(chosen.dtype)
         stored = np.clip(np.round(x / chosen.scale) + chosen.zero_point, least, most)
         real = (stored - chosen.zero_point) * chosen.scale
     return float(((real - x) ** 2 * counts).sum())

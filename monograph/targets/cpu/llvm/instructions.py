@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from monograph.ir.types import DType, Kind, bf16, bool_, f16, f32, f64
+from monograph.ir.types import DType, Kind, bf16, bool_, f16, f32, f64, integer_limits
 from monograph.kernel.expr import Apply, Expr, Literal
 from monograph.targets.cpu.llvm import bfloat
 from monograph.targets.cpu.llvm.assembly import (
@@ -496,16 +496,9 @@ def _to_small_integer(b: Builder, x: Lanes, dtype: DType, result: DType) -> Lane
     A vector converts at once this way, where the saturating conversion goes lane by lane.
     """
     wide = x if dtype.bits >= 32 else b.convert("fpext", x, "float")
-    low, high = _limits(result)
+    low, high = integer_limits(result)
     words = b.convert("fptosi", _clamp(b, wide, low, high), "i32")
     return b.convert("trunc", _zero_if_nan(b, wide, words, low), element_type(result))
-
-
-def _limits(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest integer of a dtype."""
-    if dtype.kind is Kind.SIGNED:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
 
 
 def _clamp(b: Builder, x: Lanes, low: int, high: int) -> Lanes:
@@ -529,7 +522,7 @@ def match_rounding(expr: Expr) -> tuple[Expr, int] | None:
     if not isinstance(expr, Apply) or expr.function != "cast" or not is_small:
         return None
     (part,), added = expr.operands, 0
-    low, high = _limits(expr.dtype)
+    low, high = integer_limits(expr.dtype)
     if isinstance(part, Apply) and part.function == "add":
         part, literal_ = part.operands
         if not isinstance(literal_, Literal) or not low <= literal_.value <= high:
@@ -547,7 +540,7 @@ def round_to_whole(b: Builder, x: Lanes, added: int, dtype: DType) -> Lanes:
 
     Both orders agree, since the bounds are whole numbers.
     """
-    low, high = _limits(dtype)
+    low, high = integer_limits(dtype)
     words = b.intrinsic("lrint", _clamp(b, x, low - added, high - added), element="i32")
     if added:
         words = b.binary("add", words, _like(added, words))

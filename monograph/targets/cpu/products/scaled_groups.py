@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.ir.dims import Dim, Symbol, dim_min, likely_size, shape_product
-from monograph.ir.types import DType, Kind, dtype_of, f32, i8, i32, u8
+from monograph.ir.types import DType, Kind, dtype_of, f32, holds_integers_of, i8, i32, u8
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import (
     Contraction,
@@ -39,7 +39,7 @@ from monograph.kernel.contraction import (
 )
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Load, Variable
 from monograph.kernel.flatten import flatten
-from monograph.kernel.integer_range import fits, holds
+from monograph.kernel.integer_range import fits
 from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.loop_walk import loads_in
 from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopNest, Statement, Write
@@ -371,7 +371,7 @@ def _unwiden(formula: Expr) -> Expr:
     while isinstance(part, Apply) and part.function == "cast":
         (source,) = part.operands
         is_integer = source.dtype.is_integer
-        if is_integer and part.dtype.is_integer and not holds(part.dtype, source.dtype):
+        if is_integer and part.dtype.is_integer and not holds_integers_of(part.dtype, source.dtype):
             break
         if not is_integer and source.dtype.bits >= part.dtype.bits:
             break

@@ -85,7 +85,7 @@ def test_rows_of_any_length_are_written_whole_and_not_beyond(
     slots = native.take_frame(())
     for slot, number in native.inputs:
         slots.words[slot] = (x, y)[number].ctypes.data
-    ((slot, nbytes, _, _),) = slots.outputs
+    ((slot, nbytes, _, _),) = native.call_plan(()).outputs
     slots.words[slot] = memory.ctypes.data + 64
     assert native.entry(slots.address, slots.status_address, 1) == 0
     np.testing.assert_array_equal(
