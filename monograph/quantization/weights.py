@@ -15,6 +15,10 @@ from monograph.quantization.calibrate import F8_LARGEST, LEAST_SCALE
 
 SHRINKS = np.linspace(1.0, 0.6, 17)
 """The fractions of a group's range that are tried where a few bits have to hold it."""
+CACHED_NUMBERS = 1 << 15
+"""Numbers that are rounded at a time: a few arrays of them stay in a core's cache."""
+MIN_UNIT = 2.0**-120
+"""What numbers of a group are divided by at least, which may all be zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,41 +99,53 @@ def store_groups(weight: Array, bits: int, group: int | None, symmetric: bool) -
 
     Of several shrunken ranges of each group, the one with the least squared error is taken.
     Without a group every output has one scale. Numbers of 3 bits are one a byte here: see
-    ``weight_only`` for how they are packed.
+    ``weight_only`` for how they are packed. Some rows at a time are rounded, in a core's cache.
     """
     outputs, inputs = weight.shape
     size = inputs if group is None else min(group, inputs)
     count = -(-inputs // size)
-    padded = np.zeros((outputs, count * size))
-    padded[:, :inputs] = weight
-    groups = padded.reshape(outputs, count, size)
-    low, high = np.minimum(groups.min(2), 0), np.maximum(groups.max(2), 0)
-    best: tuple[Array, Array, Array] | None = None
-    errors = np.full(low.shape, np.inf)
-    for shrink in SHRINKS if bits < 8 else SHRINKS[:1]:
-        made = _round_groups(groups, low * shrink, high * shrink, bits, symmetric)
-        stored, scale, point = made
-        real = (stored - point[..., None]) * scale[..., None].astype(np.float64)
-        error = ((real - groups) ** 2).sum(2)
-        better = error < errors
-        errors = np.where(better, error, errors)
-        if best is None:
-            best = made
-            continue
-        best = (
-            np.where(better[..., None], stored, best[0]),
-            np.where(better, scale, best[1]),
-            np.where(better, point, best[2]),
-        )
-    assert best is not None
-    numbers = best[0].reshape(outputs, count * size)[:, :inputs]
-    dtype = _group_dtype(bits, symmetric)
+    numbers = np.empty((outputs, inputs), _group_dtype(bits, symmetric))
+    scale, point = np.empty((outputs, count), np.float32), np.empty((outputs, count))
+    together = max(1, CACHED_NUMBERS // max(1, count * size))
+    for first in range(0, outputs, together):
+        rows = slice(first, first + together)
+        groups = np.zeros((len(weight[rows]), count * size))
+        groups[:, :inputs] = weight[rows]
+        groups = groups.reshape(-1, count, size)
+        stored, scale[rows], point[rows] = _store_rows(groups, bits, symmetric)
+        numbers[rows] = stored.reshape(-1, count * size)[:, :inputs].astype(numbers.dtype)
+    points = None if symmetric else point.astype(numbers.dtype)
     if group is None:
-        scale, point = best[1][:, 0], best[2][:, 0]
-        points = None if symmetric else point.astype(dtype)
-        return StoredWeight(numbers.astype(dtype), scale, 0, points)
-    points = None if symmetric else best[2].astype(dtype)
-    return StoredWeight(numbers.astype(dtype), best[1], 1, points, size)
+        return StoredWeight(numbers, scale[:, 0], 0, None if points is None else points[:, 0])
+    return StoredWeight(numbers, scale, 1, points, size)
+
+
+def _store_rows(groups: Array, bits: int, symmetric: bool) -> tuple[Array, Array, Array]:
+    """Whole numbers, scales and zero points of some rows of groups."""
+    low, high = np.minimum(groups.min(2), 0), np.maximum(groups.max(2), 0)
+    if bits < 8:
+        fraction = _find_fractions(groups, low, high, bits, symmetric)
+        low, high = low * fraction, high * fraction
+    return _round_groups(groups, low, high, bits, symmetric)
+
+
+def _find_fractions(
+    groups: Array, low: Array, high: Array, bits: int, symmetric: bool
+) -> Array:
+    """The fraction of each group's range that loses least, in units of its largest number."""
+    unit = np.maximum(np.maximum(-low, high), MIN_UNIT)
+    groups, low, high = groups / unit[..., None], low / unit, high / unit
+    errors = np.full(low.shape, np.inf)
+    fractions = np.ones(low.shape)
+    for shrink in SHRINKS:
+        stored, scale, point = _round_groups(groups, low * shrink, high * shrink, bits, symmetric)
+        stored -= point[..., None]
+        stored *= scale[..., None].astype(np.float64)
+        stored -= groups
+        error = np.einsum("ogk,ogk->og", stored, stored)
+        better = error < errors
+        errors, fractions = np.where(better, error, errors), np.where(better, shrink, fractions)
+    return fractions
 
 
 def _round_groups(
@@ -138,14 +154,16 @@ def _round_groups(
     """Whole numbers, scales and zero points for ranges of groups."""
     if symmetric:
         most = (1 << (bits - 1)) - 1
-        scale = _scales(np.maximum(-low, high) / most)
-        stored = np.round(groups / scale[..., None].astype(np.float64))
-        return np.clip(stored, -most - 1, most), scale, np.zeros(low.shape)
-    most = (1 << bits) - 1
-    scale = _scales((high - low) / most)
-    point = np.clip(np.round(-low / scale.astype(np.float64)), 0, most)
-    stored = np.round(groups / scale[..., None].astype(np.float64)) + point[..., None]
-    return np.clip(stored, 0, most), scale, point
+        least, scale = -most - 1, _scales(np.maximum(-low, high) / most)
+        point = np.zeros(low.shape)
+    else:
+        least, most = 0, (1 << bits) - 1
+        scale = _scales((high - low) / most)
+        point = np.clip(np.round(-low / scale.astype(np.float64)), 0, most)
+    stored = groups / scale[..., None].astype(np.float64)
+    np.round(stored, out=stored)
+    stored += point[..., None]
+    return np.clip(stored, least, most, out=stored), scale, point
 
 
 def _group_dtype(bits: int, symmetric: bool) -> np.dtype[Any]:
