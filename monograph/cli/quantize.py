@@ -69,6 +69,10 @@ def quantize(
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="Also measure every layer quantized alone.")
     ] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option("--report", help="With --sensitivity, a page to write: report.html."),
+    ] = None,
     target: common.TargetName = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="The report for a program to read, not a person.")
@@ -84,6 +88,7 @@ def quantize(
     - monograph quantize model.onnx --profile p.json --skip conv_3 -o q.mono
     - monograph quantize model.onnx --scheme w4 -o q.mono
     - monograph quantize model.onnx --data samples.npz --sensitivity --max-error 0.01 -o q.mono
+    - monograph quantize model.onnx --data samples.npz --sensitivity --report report.html
     """
     from monograph.quantization.interface import quantize as convert
     from monograph.quantization.samples import read_batches
@@ -93,6 +98,7 @@ def quantize(
     if skip:
         chosen = replace(chosen, skip=tuple(skip))
     _check_output(output)
+    _check_page(page, sensitivity)
     options = Profiling(batch, per_channel, equalize, smoothing)
     measures = sensitivity or max_error is not None
     if data is None and (measures or equalize or smoothing is not None):
@@ -113,13 +119,16 @@ def quantize(
             made, report = convert.mixed(graph, found, batches or (), chosen, max_error=max_error)
         if output is not None:
             _write(made, output, target)
+    if page is not None and table is not None:
+        page.write_text(table.to_html(report), encoding="utf-8")
     if as_json:
         measured = {} if table is None else {"sensitivity": table.to_json()}
         print(json.dumps({**report.to_json(), **measured}, indent=2))
     else:
         print(report if table is None else f"{report}\n\n{table}")
-    if output is not None:
-        print(f"wrote {output}", file=sys.stderr)
+    for path in (page, output):
+        if path is not None:
+            print(f"wrote {path}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -140,6 +149,20 @@ def _check_output(output: Path | None) -> None:
         raise InputError(f"{str(output)!r} is no kind of model", expected=OUTPUTS)
     if not output.parent.is_dir():
         raise InputError(f"there is no folder {str(output.parent)!r} to write to")
+
+
+def _check_page(page: Path | None, sensitivity: bool) -> None:
+    """Refuse a page of what is not measured, or that could not be written."""
+    if page is None:
+        return
+    if not sensitivity:
+        raise InputError(
+            "the report is of each layer quantized alone", expected="--sensitivity beside --report"
+        )
+    if page.suffix != ".html":
+        raise InputError(f"{str(page)!r} is no page", expected="a name that ends in .html")
+    if not page.parent.is_dir():
+        raise InputError(f"there is no folder {str(page.parent)!r} to write to")
 
 
 def _graph(model: str, types: list[str]) -> Graph:

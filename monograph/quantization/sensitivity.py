@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,12 +25,19 @@ from monograph.ir.graph import Graph, Node
 from monograph.ir.types import Array
 from monograph.progress import announce
 from monograph.quantization.convert import convert, layer_name
+from monograph.quantization.distribution import (
+    Distribution,
+    summarize_activation,
+    summarize_weight,
+)
 from monograph.quantization.profile import Profile
 from monograph.quantization.profiling import batch_arrays, check_batches
 from monograph.quantization.report import QuantizationReport
-from monograph.quantization.roles import Role, role_of
+from monograph.quantization.roles import Role, role_of, weight_of
 from monograph.quantization.scheme import Scheme
+from monograph.quantization.sensitivity_page import write_page
 from monograph.quantization.weight_only import quantize_weights
+from monograph.quantization.weights import contents
 
 TIMED_CALLS = 7
 """Calls of which the quickest counts."""
@@ -46,6 +53,8 @@ class LayerSensitivity:
     seconds: float
     reason: str = ""
     """Why it was left in float, where it had to be."""
+    distributions: tuple[Distribution, ...] = ()
+    """What it multiplies: activations as they were profiled, and the weight."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ class SensitivityReport:
                     "error": each.error,
                     "seconds": each.seconds,
                     "reason": each.reason,
+                    "distributions": [drawn.to_json() for drawn in each.distributions],
                 }
                 for each in self.layers
             ],
@@ -79,12 +89,17 @@ class SensitivityReport:
         """``to_json`` as text."""
         return json.dumps(self.to_json(), indent=2)
 
+    def to_html(self, made: QuantizationReport | None = None) -> str:
+        """A page with histograms; with the report of a model, also which layers are float, why."""
+        return write_page(self, made)
+
     def __str__(self) -> str:
         width = max((len(each.name) for each in self.layers), default=5)
         lines = [f"{'layer':<{width}}  {'error':>10}  {'ms':>8}"]
         for each in sorted(self.layers, key=lambda layer: -layer.error):
             figures = f"{each.error:>10.2e}  {each.seconds * 1e3:>8.3f}"
             lines.append(f"{each.name:<{width}}  {figures}  {each.reason}".rstrip())
+            lines += [f"  {drawn.kind:<10} {drawn.text()}" for drawn in each.distributions]
         whole = f"{self.quantized_error:>10.2e}  {self.quantized_seconds * 1e3:>8.3f}"
         lines.append(f"{'all':<{width}}  {whole}")
         lines.append(f"{'none':<{width}}  {0.0:>10.2e}  {self.float_seconds * 1e3:>8.3f}")
@@ -128,6 +143,16 @@ class Trial:
         error = relative_error([run.run(dict(batch)) for batch in self.inputs], self.expected)
         return error, self._time(run), report
 
+    def distributions(self, node: Node) -> Iterator[Distribution]:
+        """What a layer multiplies, as far as this scheme quantizes it."""
+        weight = weight_of(node)
+        for operand in dict.fromkeys(node.operands[:2]):
+            if operand is weight:
+                yield summarize_weight(weight.name, contents(weight))
+            elif self.profile is not None and operand.name in self.profile.activations:
+                seen = self.profile.activations[operand.name]
+                yield summarize_activation(operand.name, seen, self.scheme)
+
     def _time(self, run: Any) -> float:
         batch = self.inputs[0]
         taken = []
@@ -161,7 +186,8 @@ def measure_layers(trial: Trial) -> SensitivityReport:
         announce("quantizing layers alone", number, len(layers))
         error, seconds, report = trial.measure(lambda each, name=name: each == name)  # type: ignore[misc]
         (own,) = (layer for layer in report.layers if layer.name == name)
-        found.append(LayerSensitivity(name, node.op.name, error, seconds, own.reason))
+        drawn = tuple(trial.distributions(node))
+        found.append(LayerSensitivity(name, node.op.name, error, seconds, own.reason, drawn))
     error, seconds, _ = trial.measure(lambda _: True)
     return SensitivityReport(tuple(found), trial.float_seconds, error, seconds)
 

@@ -129,9 +129,7 @@ def _store_rows(groups: Array, bits: int, symmetric: bool) -> tuple[Array, Array
     return _round_groups(groups, low, high, bits, symmetric)
 
 
-def _find_fractions(
-    groups: Array, low: Array, high: Array, bits: int, symmetric: bool
-) -> Array:
+def _find_fractions(groups: Array, low: Array, high: Array, bits: int, symmetric: bool) -> Array:
     """The fraction of each group's range that loses least, in units of its largest number."""
     unit = np.maximum(np.maximum(-low, high), MIN_UNIT)
     groups, low, high = groups / unit[..., None], low / unit, high / unit

@@ -51,7 +51,9 @@ def test_layers_are_measured_and_left_in_float(tmp_path: Path) -> None:
     errors = [each["error"] for each in report["sensitivity"]["layers"]]
     assert len(errors) == len(report["layers"]) == 2 and min(errors) > 0
     budget = str(sum(errors) / 2)
-    mixed = json.loads(output_of(*given, "--max-error", budget))
+    page = tmp_path / "report.html"
+    mixed = json.loads(output_of(*given, "--max-error", budget, "--report", str(page)))
+    assert page.read_text().count("<svg") >= 4 and "budget" in page.read_text()
     assert sorted(each["precision"] for each in mixed["layers"]) == ["float", "u8 × i8"]
 
 
@@ -79,6 +81,12 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     for option in (["--sensitivity"], ["--max-error", "0.1"], ["--smoothing", "0.5"]):
         done = invoke("quantize", model, "--scheme", "w8", *option)
         assert "samples are needed" in str(done.exception)
+    for name, expected in (("x.txt", "no page"), ("none/x.html", "no folder")):
+        given = ("--data", write_samples(tmp_path), "--sensitivity")
+        done = invoke("quantize", model, *given, "--report", str(tmp_path / name))
+        assert expected in str(done.exception)
+    done = invoke("quantize", model, "--scheme", "w8", "--report", "x.html")
+    assert "--sensitivity beside" in str(done.exception)
     for contents in (b"PK nothing", b"hello", b""):
         (tmp_path / "bad.npz").write_bytes(contents)
         done = invoke("quantize", model, "--data", str(tmp_path / "bad.npz"))
