@@ -342,9 +342,20 @@ class Importer:
         result = self._apply(node, form)
         if torch.Tag.inplace_view in target.tags and str(target) not in RESIZES:
             # `squeeze_` and its like write nothing: the tensor is another view of its memory now.
+            if str(target) != "aten.detach_.default":
+                self._check_ownership(node)
             self.frame.values[node.args[0]] = result
             return result
         return self.write_results(node, result if isinstance(result, list | tuple) else [result])
+
+    def _check_ownership(self, node: Any) -> None:
+        """Refuse to give a tensor of the caller's, or of the module's, another shape in place."""
+        changed = node.args[0]
+        if changed.op in ("placeholder", "get_attr"):
+            raise UnsupportedError(
+                f"{node.target} gives another shape to {changed.name}, which the program was given",
+                hint="make a view of it: x.t() for x.t_(), x.squeeze() for x.squeeze_()",
+            )
 
     def _apply(self, node: Any, target: Any) -> Any:
         found = find_converter(str(target))

@@ -214,6 +214,22 @@ def test_an_argument_that_the_function_overwrites_comes_back_overwritten() -> No
     torch.testing.assert_close(x, torch.ones(3))
 
 
+@pytest.mark.parametrize("name", ["t_", "squeeze_"])
+def test_an_argument_that_would_get_another_shape_is_named(name: str) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = getattr(x * 2, name)()
+        getattr(x, name)()
+        return x + y
+
+    with pytest.raises(UnsupportedError, match="gives another shape to x"):
+        import_torch(function, torch.randn(1, 3))
+
+
+def test_an_argument_may_be_detached_in_place() -> None:
+    x = torch.randn(3)
+    torch.testing.assert_close(run(import_torch(lambda x: x.detach_() + 1, x), x), x + 1)
+
+
 def test_a_graph_from_symbolic_trace_is_read() -> None:
     class Two(torch.nn.Module):
         def __init__(self) -> None:
