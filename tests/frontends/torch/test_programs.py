@@ -172,6 +172,12 @@ def test_torch_s_sign_of_what_is_not_a_number_is_zero() -> None:
     check(lambda x: (torch.sign(x), torch.sgn(x)), torch.tensor([2.0, -3.0, 0.0, float("nan")]))
 
 
+def test_the_least_integer_has_torch_s_common_divisors() -> None:
+    x = torch.tensor([-32768, -32768, 300, 126, 0, 12], dtype=torch.int16)
+    y = torch.tensor([300, 126, -32768, -32768, -32768, -18], dtype=torch.int16)
+    check(lambda x, y: torch.gcd(x, y), x, y)
+
+
 def test_vmap_is_carried_out() -> None:
     check(torch.func.vmap(lambda row: row.softmax(0) @ row), torch.randn(5, 3))
 

@@ -234,6 +234,9 @@ def _clamp_between(node: TorchNode, x: Value, low: Any, high: Any) -> Value:
 
 @converter("aten.gcd.default")
 def _gcd(node: TorchNode) -> Value:
+    """Euclid's algorithm in torch's order: the least integer has no absolute value, and then the
+    order decides the sign.
+    """
     a, b = node.promote(node["self"], node["other"])
     a, b = F.abs(a), F.abs(b)
 
@@ -243,12 +246,12 @@ def _gcd(node: TorchNode) -> Value:
     def step(pair: tuple[Value, Value]) -> tuple[Value, Value]:
         x, y = pair
         done = F.equal(y, F.zeros_like(y))
-        rest = F.remainder(x, F.where(done, F.ones_like(y), y))
+        rest = F.fmod(x, F.where(done, F.ones_like(y), y))
         return F.where(done, x, y), F.where(done, y, rest)
 
     shape = node.result_type().shape
     found: tuple[Value, Value] = F.while_loop(
-        goes_on, step, (F.expand(a, shape), F.expand(b, shape))
+        goes_on, step, (F.expand(b, shape), F.expand(a, shape))
     )
     return found[0]
 
