@@ -19,7 +19,8 @@ MIN_SHARED_BYTES = 1 << 16
 MAX_SIBLING_NODES = 40
 """Nodes up to which kernels are joined for what they read in common."""
 MAX_KERNEL_WORK = 96
-"""How large a kernel may grow (``Group.size``): by then its arithmetic outweighs a round trip."""
+"""How large a kernel may grow, in pairs of instructions and at least one a node: by then its
+arithmetic outweighs a round trip."""
 MAX_RECOMPUTED_INSTRUCTIONS = 4
 """Instructions an element up to which computing again beats a round trip through memory."""
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
+from itertools import accumulate
 
 from monograph.dataclass import dataclass
 from monograph.fusion.axis_map import (
@@ -122,10 +123,6 @@ class Group:
         inside = {value for node in self.nodes for value in node.results}
         read = [operand for node in self.nodes for operand in node.operands]
         return [value for value in dict.fromkeys(read) if value not in inside]
-
-    def size(self) -> int:
-        """How long its formulas are, roughly: what lowering and emitting them takes."""
-        return sum(max(1, work(node) // 2) for node in self.nodes)
 
     def savings(self, sizes: Mapping[Symbol, int] | None = None) -> list[str]:
         """What each value that was taken in saves: its round trip, or the way back at least.
@@ -288,7 +285,7 @@ class _Fuser:
         """What forbids a merge whatever the places are."""
         if source.kind is GroupKind.OPAQUE:
             return f"{source.nodes[0].op.name} has no loops to share"
-        if source.size() + group.size() > MAX_KERNEL_WORK:
+        if _are_too_long(source, group):
             return "together they would be too long a formula"
         if source.kind is GroupKind.WINDOW or group.kind is GroupKind.WINDOW:
             return "a window has loops of its own"
@@ -568,6 +565,15 @@ class _Fuser:
                 stack.append((group, True))
                 stack.extend((each, False) for each in self.producers(group))
         return result
+
+
+def _are_too_long(*groups: Group) -> bool:
+    """Whether the formulas of groups are too long together: what lowering and emitting them takes.
+
+    Of a join of thousands, no more is counted than that takes.
+    """
+    sizes = (max(1, work(node) // 2) for group in groups for node in group.nodes)
+    return any(total > MAX_KERNEL_WORK for total in accumulate(sizes))
 
 
 def _is_made_for_rows(node: Node) -> bool:

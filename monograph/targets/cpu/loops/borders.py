@@ -228,6 +228,9 @@ def _is_outside(at: Dim, extent: Dim) -> bool:
 
 def _in_order(borders: list[Dim], extent: Dim) -> list[Dim] | None:
     """Borders from the first to the last, if they are known to lie so inside the axis."""
+    if isinstance(extent, int) and all(isinstance(each, int) for each in borders):
+        known = sorted(each for each in borders if isinstance(each, int) and 0 <= each <= extent)
+        return [*known] if len(known) == len(borders) else None
     ordered: list[Dim] = []
     for border in borders:
         if not provably_at_least(border, 0) or not provably_at_least(extent, border):
