@@ -55,6 +55,11 @@ class Conversion:
         """Whether an answer is wrong."""
         return self.word == "wrong"
 
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether there is a runtime, which has refused every sample, or the model itself has."""
+        return self.word is None and bool(self.refusals)
+
     def __str__(self) -> str:
         if self.word is None and not self.remark:
             why = "no sample can be drawn"

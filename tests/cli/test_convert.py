@@ -40,6 +40,18 @@ def test_hlo_needs_sizes_and_says_so(model: Path) -> None:
     assert "HloModule" in out.read_text()
 
 
+def test_a_file_that_no_sample_could_check_is_a_finding(tmp_path: Path) -> None:
+    path = tmp_path / "model.ir"
+    path.write_text(
+        "graph @g(%x: f32[3]) -> (f32[1]) {\n"
+        "  %c = constant([7]) : i64[1]\n"
+        "  %out = take(%x, %c) {axis = 0} : f32[1]\n"
+        "  return %out\n}\n"
+    )
+    result = invoke("convert", str(path), str(path.with_suffix(".py")))
+    assert result.exit_code == 3 and "every sample is refused" in result.output
+
+
 def test_stablehlo_keeps_free_sizes(model: Path) -> None:
     pytest.importorskip("jax")
     out = model.with_name("model.mlir")

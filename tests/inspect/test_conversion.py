@@ -115,7 +115,7 @@ def test_where_every_sample_is_refused_nothing_is_compared() -> None:
 
     format_ = Format("bad", "Bad", ".bad", lambda graph: Written({".bad": b""}, refuse))
     made = convert(Subject("model", monograph.trace(F.relu, "f32[batch, 4]")), format_)
-    assert made.word is None and not made.is_wrong
+    assert made.word is None and not made.is_wrong and made.is_unchecked
     assert str(made).startswith("Bad: not compared, because every sample is refused: normal (")
     assert "there is no such kernel" in str(made)
 
