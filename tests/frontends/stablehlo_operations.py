@@ -297,16 +297,32 @@ MODULES: dict[str, str] = {
         '%r = "stablehlo.collective_permute"(%a) {source_target_pairs = dense<[[0, 0]]> : '
         f"tensor<1x2xi64>}} : ({A}) -> {A}", A, A,
     ),
+    **dict.fromkeys(("tuple", "get_tuple_element"), module(
+        f"%t = stablehlo.tuple %a, %b : tuple<{A}, {B}>\n"
+        f"%u = stablehlo.tuple %t, %a : tuple<tuple<{A}, {B}>, {A}>\n"
+        f"%v = stablehlo.get_tuple_element %u[0] : (tuple<tuple<{A}, {B}>, {A}>) -> "
+        f"tuple<{A}, {B}>\n"
+        f"%r = stablehlo.get_tuple_element %v[1] : (tuple<{A}, {B}>) -> {B}", B, A, B,
+    )),
+    "after_all": module(
+        "%s = stablehlo.create_token : !stablehlo.token\n"
+        "%t = stablehlo.after_all %s : !stablehlo.token\n"
+        f"%u, %b = stablehlo.optimization_barrier %t, %a : !stablehlo.token, {A}\n"
+        f"%r = stablehlo.abs %b : {A}", A, A,
+    ),
+    **dict.fromkeys(("async_start", "async_done"), module(
+        f'%s = "stablehlo.async_start"(%a) ({{ ^bb0(%x: {A}):\n'
+        '%y = "stablehlo.all_gather"(%x) {all_gather_dim = 0 : i64, '
+        f"replica_groups = dense<0> : tensor<1x1xi64>}} : ({A}) -> {A}\n"
+        f'"stablehlo.return"(%y) : ({A}) -> () }}) : ({A}) -> !stablehlo.future<{A}>\n'
+        f'%r = "stablehlo.async_done"(%s) : (!stablehlo.future<{A}>) -> {A}', A, A,
+    )),
 }  # fmt: skip
 
-TOKENS = "it orders effects, of which a graph has none"
-TUPLES = "tuples of values are not values here; StableHLO itself gives several results"
-QUANTIZED = "quantized element types of StableHLO are not read"
+EFFECTS = "it is an effect, of which a graph has none"
+QUANTIZED = "jaxlib, which parses modules, does not know quantized element types"
 REFUSED: dict[str, str] = {
-    **dict.fromkeys(
-        ["after_all", "async_done", "async_start", "infeed", "outfeed", "recv", "send"], TOKENS
-    ),
-    **dict.fromkeys(("get_tuple_element", "tuple"), TUPLES),
+    **dict.fromkeys(("infeed", "outfeed", "recv", "send"), EFFECTS),
     **dict.fromkeys(("uniform_dequantize", "uniform_quantize"), QUANTIZED),
     "collective_broadcast": "XLA has it on no processor, so that nothing could tell what is right",
     "rng": "its numbers are the implementation's own; rng_bit_generator has defined ones",

@@ -22,6 +22,7 @@ from monograph.frontends.stablehlo import (  # noqa: F401  # converters
     one_device,
     operations,
     structured,
+    tuples,
 )
 from monograph.frontends.stablehlo.attributes import read_tensor_type
 from monograph.frontends.stablehlo.operation import CONVERTERS, Operation
@@ -86,7 +87,7 @@ class Reader:
         self._begin()
 
     def _begin(self) -> None:
-        self.values: dict[Any, Value] = {}
+        self.values: dict[Any, Any] = {}  # a value of ours for each of theirs, or a tuple of some
         self.sizes = SizeTable()
         self.depth = 0
         self._returned: list[Any] = []
@@ -248,11 +249,13 @@ def _name_sizes(text: str, shape: list[Dim], symbols: dict[str, Symbol], least: 
     return [dim if isinstance(dim, int) else name for dim, name in zip(shape, names, strict=True)]
 
 
-def _as_declared(result: Any, value: Value) -> Value:
+def _as_declared(result: Any, value: Any) -> Any:
     """A value with the sizes that the module knows of it, where ours are expressions.
 
     Functions of scalars are read on whole tensors, element by element: those have other ranks.
     """
+    if not isinstance(value, Value):
+        return value  # a tuple, whose elements have theirs
     _, sizes = read_tensor_type(result.type)
     if len(sizes) != value.rank:
         return value
