@@ -6,7 +6,7 @@ that values of a graph and variables of a pattern share one set of operators.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class Operators:
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(
             "a traced value has no numbers while the graph is built: NumPy cannot make an array "
-            "of it, and what a function needs them for cannot be traced"
+            "of it, and what a function needs them for cannot be traced. numpy.take(array, x, 0) "
+            "is array[x], and numpy.stack makes one value of several"
         )
 
     def __add__(self, other: Any) -> Value:
@@ -88,6 +89,9 @@ class Operators:
 
     def __rmod__(self, other: Any) -> Value:
         return _call("remainder", other, self)
+
+    def __divmod__(self, other: Any) -> tuple[Value, Value]:
+        return self // other, self % other
 
     def __pow__(self, other: Any) -> Value:
         return _call("power", self, other)
@@ -152,14 +156,26 @@ class Operators:
     def __getitem__(self, key: Any) -> Value:
         return _call("getitem", self, key)
 
+    def __setitem__(self, key: Any, other: Any) -> None:
+        raise TypeError(
+            "a traced value never changes: monograph.functional.where, concat and scatter make "
+            "another one"
+        )
+
     def __bool__(self) -> bool:
         raise TypeError(
             "a traced value has no truth while the graph is built: "
             "use monograph.functional.cond or where, or compare with `is`"
         )
 
-    def __iter__(self) -> Any:
-        raise TypeError("a traced value cannot be iterated: index it, or use split or unstack")
+    def __iter__(self) -> Iterator[Value]:
+        value: Any = self
+        if not value.rank or not isinstance(value.shape[0], int):
+            raise TypeError(
+                f"a traced value of type {value.type} cannot be iterated: it has no rows, or not a "
+                "known number of them; monograph.functional.scan visits them"
+            )
+        return iter([value[row] for row in range(value.shape[0])])
 
 
 def _call(name: str, *arguments: Any) -> Value:

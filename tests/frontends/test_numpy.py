@@ -80,6 +80,54 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (X, Y),
     ),
+    "samples in a row": (
+        lambda x, i: (
+            np.convolve(x[0], x[1, :3]), np.convolve(x[1, :2], x[0], "same"),
+            np.convolve(x[0], x[1, :3], "valid"), np.correlate(x[0], x[1, :3]),
+            np.correlate(x[0, :2], x[1], "full"), np.correlate(x[0], x[1, :2], "same"),
+            np.interp(x, [-1.0, 0.0, 1.0], [0.0, 5.0, 2.0]), np.interp(i, [0, 3], [1, 2], -1, 9),
+            np.trapezoid(x), np.trapezoid(x, np.cumsum(x * x, 1)), np.trapezoid(x, dx=0.5, axis=0),
+            *np.gradient(x), np.gradient(i, 2.0, axis=1), np.vander(x[0], 3),
+            np.vander(i[0], increasing=True),
+        ),
+        (X, I),
+    ),
+    "what is found": (
+        lambda x, i: (
+            *np.nonzero(x > 0), *np.where(i), np.argwhere(x > 0), np.flatnonzero(i), np.unique(i),
+            *np.unique(i, return_index=True, return_inverse=True, return_counts=True),
+            np.bincount(np.abs(i[0]), minlength=9), np.bincount(np.abs(i[0]), x[0]),
+            *np.histogram(x, 4, (-2, 2)), *np.histogram(x, [-1.0, 0.0, 3.0], density=True),
+        ),
+        (X, I),
+    ),
+    "arrangements": (
+        lambda x, i: (
+            *np.meshgrid(x[0], x[1, :2]), *np.meshgrid(x[0], i[0], indexing="ij", sparse=True),
+            np.diag(x[0]), np.diag(x[0], 1), np.diag(i[0], -2), np.diag(x, 1), np.delete(x, 1),
+            np.delete(x, [0, 2], 1), np.insert(x[0], 1, [7.0, 8.0]), np.insert(x, [0, 2], 5.0),
+            np.partition(x, 1)[:, 1], np.lexsort((x[0], i[0] > 0)), np.lexsort((i, x > 0), 0),
+            np.piecewise(x, [x < 0, x >= 1], [lambda t: -t, 3.0]),
+            np.piecewise(x, [x < 0], [np.exp, lambda t: t * 2]), np.fix(x), np.i0(x),
+            np.array(0) + np.array_equal(x, x), np.array(0) + np.array_equal(x, x[1:]),
+            x.reshape(4, 3, order="F"), np.ravel(x, "F"), x.view(np.int32), np.ediff1d(i),
+            np.take(x, i, 1, mode="wrap"), np.take(x, i, mode="clip"), *divmod(i, 3), np.cbrt(x),
+        ),
+        (X, I),
+    ),
+    "rows": (lambda x: (sum(row * row[0] for row in x), *x[0], np.stack(list(x)[::-1])), (X,)),
+    "norms of matrices": (
+        lambda x: [
+            np.linalg.norm(x, 0, 1), np.linalg.norm(x, 1), np.linalg.norm(x, 2, keepdims=True),
+            *(np.linalg.norm(x, order, (1, 0)) for order in (-1, -2, np.inf, -np.inf, "nuc")),
+        ],
+        (X,),
+    ),
+    "weights of an axis": (
+        lambda x: (np.average(x, 0, [1.0, 2, 3]), np.average(x, -1, np.float32([1, 2, 3, 4])),
+                   np.corrcoef(x), np.corrcoef(x, rowvar=False)),
+        (X,),
+    ),
     "products of others": (
         lambda x, y, w: (
             np.cross(x[:, :3], y[:, 1:]), np.cross(x, y, axis=0), np.kron(x, y), np.kron(x[0], y),
@@ -258,10 +306,14 @@ def test_methods_that_make_no_sense_in_a_graph_say_so() -> None:
     for method, told in (
         ("sort", r"numpy\.sort\(x\) makes another one"),
         ("tolist", "no numbers while the graph is built"),
-        ("view", "this part of NumPy's arrays cannot be traced"),
+        ("byteswap", "this part of NumPy's arrays cannot be traced"),
         ("sums", r"no attribute 'sums'$"),
     ):
         with pytest.raises(AttributeError, match=told):
             monograph.trace(lambda x, method=method: getattr(x, method)(), X)
+    with pytest.raises(TypeError, match=r"numpy\.take"):
+        monograph.trace(lambda i: np.eye(4)[i], I)
+    with pytest.raises(TypeError, match="never changes"):
+        monograph.trace(lambda x: x.__setitem__(0, 1.0), X)
     with pytest.raises(TypeError, match="no length that is a number"):
         monograph.trace(lambda x: x * len(x), "f32[batch, 4]")

@@ -66,14 +66,16 @@ def test_arrays_on_the_left_work() -> None:
     np.testing.assert_array_equal(interpret(graph, [np.ones(3, np.float32)])[0], np.zeros(3))
 
 
-def test_a_value_has_no_truth_and_cannot_be_iterated() -> None:
+def test_a_value_has_no_truth_and_only_a_known_number_of_rows() -> None:
     def branches(x: Any) -> Any:
         return x if x > 0 else -x
 
     with pytest.raises(TypeError, match="cond or where"):
         monograph.trace(branches, "f32[]")
-    with pytest.raises(TypeError, match="split or unstack"):
-        monograph.trace(lambda x: list(x), "f32[3]")
+    assert len(monograph.trace(lambda x: list(x), "f32[3, n]").outputs) == 3
+    for type_ in ("f32[n]", "f32[]"):
+        with pytest.raises(TypeError, match=r"cannot be iterated.*functional\.scan"):
+            monograph.trace(lambda x: list(x), type_)
 
 
 def test_ops_without_operands_need_a_graph() -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from monograph import functional as F
 from monograph.errors import InputError
 from monograph.frontends.numpy.registry import implements
-from monograph.ir.build import as_operands, cast_to, graph_of
+from monograph.ir.build import as_operands, cast_to, graph_of, promote_operands
+from monograph.ir.dims import Dim
 from monograph.ir.graph import Value
 from monograph.ir.types import DType, bool_, dtype_of, f64, i64, u64
 
@@ -68,17 +69,22 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -
 
 @implements(np.average)
 def average(a: Any, axis: Axis = None, weights: Any = None) -> Value:
-    """The mean, of weighted elements if there are weights of the same shape."""
+    """The mean, of weighted elements if there are weights: of the same shape, or for one axis."""
     x = as_inexact(a)
     if weights is None:
         return F.mean(x, axis)
     weight = value_of(weights)
+    if weight.rank == 1 and isinstance(axis, int):
+        shape: list[Dim] = [1] * x.rank
+        shape[axis] = weight.shape[0]
+        weight = F.broadcast_to(F.reshape(weight, shape), x.shape)
     if weight.rank != x.rank:
         raise InputError(
-            "numpy.average: weights have the shape of what they weigh while traced",
+            "numpy.average: weights have the shape of what they weigh, or are for one axis",
             expected=str(x.type),
             found=str(weight.type),
         )
+    x, weight = promote_operands(x, weight)
     return F.divide(F.sum(F.multiply(x, weight), axis), F.sum(weight, axis))
 
 
@@ -195,6 +201,12 @@ def difference(a: Any, n: int = 1, axis: int = -1) -> Value:
     return x
 
 
+@implements(np.ediff1d)
+def neighbour_difference(ary: Any) -> Value:
+    """Each element less the one before it, of all elements in a row."""
+    return difference(F.flatten(value_of(ary)))
+
+
 @implements(np.median)
 def median(a: Any, axis: int | None = None, keepdims: bool = False) -> Value:
     """The middle element, or the mean of the two in the middle."""
@@ -241,7 +253,6 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Value:
     return F.searchsorted(value_of(a), value_of(v), side == "right")
 
 
-@implements(np.where)
 def where(condition: Any, x: Any, y: Any) -> Value:
     """One element or the other, as a condition says."""
     return F.where(_truth(condition), x, y)

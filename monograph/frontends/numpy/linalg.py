@@ -12,7 +12,7 @@ from monograph import functional as F
 from monograph.errors import UnsupportedError
 from monograph.frontends.numpy.functions import as_inexact, value_of
 from monograph.frontends.numpy.registry import implements
-from monograph.ir.build import promote_operands
+from monograph.ir.build import cast_to, promote_operands
 from monograph.ir.graph import Value
 
 
@@ -121,12 +121,14 @@ def matmul(x1: Any, x2: Any) -> Value:
 
 @implements(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Value:
-    """The length of vectors, or of all elements; of order 1, 2 or infinity."""
+    """The length of vectors, or of all elements, or a norm of matrices."""
     value = as_inexact(x)
     is_vector = isinstance(axis, int) or (axis is None and value.rank == 1)
     if not is_vector and ord not in (None, "fro"):
-        raise UnsupportedError(f"numpy.linalg.norm of matrices cannot be traced with {ord!r}")
+        return _matrix_norm(value, ord, (-2, -1) if axis is None else axis, keepdims)
     size = F.abs(value)
+    if ord == 0:
+        return F.sum(cast_to(F.not_equal(value, 0), size.dtype), axis, keepdims)
     if ord in (None, 2, "fro"):
         return F.sqrt(F.sum(F.square(size), axis, keepdims))
     if ord == 1:
@@ -136,6 +138,22 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> V
     if ord == -np.inf:
         return F.min(size, axis, keepdims)
     return F.power(F.sum(F.power(size, ord), axis, keepdims), 1.0 / ord)
+
+
+def _matrix_norm(x: Value, ord: Any, axes: Sequence[int], keepdims: bool) -> Value:
+    """The largest (or smallest) sum of a column or row, or of the singular values."""
+    matrices = F.moveaxis(x, tuple(axes), (-2, -1))
+    if ord in (1, -1):
+        sizes = F.sum(F.abs(matrices), -2)
+    elif ord in (np.inf, -np.inf):
+        sizes = F.sum(F.abs(matrices), -1)
+    elif ord in (2, -2, "nuc"):
+        sizes = F.singular_values(matrices)
+    else:
+        raise UnsupportedError(f"numpy.linalg.norm of matrices cannot be traced with {ord!r}")
+    total = F.sum if ord == "nuc" else F.max if ord > 0 else F.min
+    found = total(sizes, -1)
+    return F.unsqueeze(found, tuple(axis % x.rank for axis in axes)) if keepdims else found
 
 
 @implements(np.linalg.inv)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from monograph import functional as F
 from monograph.ir.build import cast_to
 from monograph.ir.graph import Value
 from monograph.ir.types import dtype_of
@@ -19,20 +20,21 @@ from monograph.ir.types import dtype_of
 SAME_AS_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     name: getattr(np, name)
     for name in (
-        "all", "any", "argmax", "argmin", "argsort", "clip", "conj", "conjugate", "copy", "cumprod",
-        "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero", "prod", "ravel", "repeat",
-        "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var",
+        "all", "any", "argmax", "argmin", "argpartition", "argsort", "clip", "conj", "conjugate",
+        "copy", "cumprod", "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero", "prod",
+        "ravel", "repeat", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take",
+        "trace", "var",
     )
 }  # fmt: skip
 """Methods that are NumPy's functions of the same names, with the array as the first argument."""
 
 
-def _flatten(x: Value) -> Any:
-    return np.ravel(x)
+def _flatten(x: Value, order: Any = "C") -> Any:
+    return np.ravel(x, order)
 
 
-def _reshape(x: Value, *shape: Any) -> Any:
-    return np.reshape(x, shape[0] if len(shape) == 1 else shape)
+def _reshape(x: Value, *shape: Any, order: Any = "C") -> Any:
+    return np.reshape(x, shape[0] if len(shape) == 1 else shape, order=order)
 
 
 def _transpose(x: Value, *axes: Any) -> Any:
@@ -44,11 +46,16 @@ def _astype(x: Value, dtype: Any, copy: bool = True) -> Value:
     return cast_to(x, dtype_of(np.dtype(dtype)))
 
 
+def _view(x: Value, dtype: Any) -> Value:
+    return F.bitcast(x, dtype_of(np.dtype(dtype)))
+
+
 METHODS: Mapping[str, Callable[..., Any]] = {
     "astype": _astype,
     "flatten": _flatten,
     "reshape": _reshape,
     "transpose": _transpose,
+    "view": _view,
 }
 """Methods that are called otherwise than the function, or that have none."""
 

@@ -25,6 +25,9 @@ def implements(*functions: Any) -> Callable[[FunctionType], FunctionType]:
 @cache
 def implementations() -> Mapping[Any, Callable[..., Any]]:
     """Every function that can be traced."""
-    for name in ("functions", "linalg", "shapes", "statistics"):
+    families = (
+        "arrangements", "found", "functions", "linalg", "sampled", "shapes", "statistics"
+    )  # fmt: skip
+    for name in families:
         importlib.import_module(f"monograph.frontends.numpy.{name}")
     return _IMPLEMENTATIONS

@@ -35,15 +35,21 @@ def size(a: Value, axis: int | None = None) -> Any:
 
 
 @implements(np.reshape)
-def reshape(a: Any, shape: Any) -> Value:
-    """The same elements in another shape, of which one size may be -1."""
-    return F.reshape(value_of(a), (shape,) if isinstance(shape, int) else tuple(shape))
+def reshape(a: Any, shape: Any, order: str = "C") -> Value:
+    """The same elements in another shape, of which one size may be -1.
+
+    In order F, the first index changes fastest; a value has no order of its own to keep.
+    """
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if order != "F":
+        return F.reshape(value_of(a), sizes)
+    return F.transpose(F.reshape(F.transpose(value_of(a)), sizes[::-1]))
 
 
 @implements(np.ravel)
-def ravel(a: Any) -> Value:
+def ravel(a: Any, order: str = "C") -> Value:
     """All elements in a row."""
-    return F.reshape(value_of(a), (-1,))
+    return reshape(a, -1, order)
 
 
 @implements(np.transpose, np.permute_dims)
@@ -239,10 +245,16 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any
 
 
 @implements(np.take)
-def take(a: Any, indices: Any, axis: int | None = None) -> Value:
-    """The elements at places along an axis."""
+def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Value:
+    """The elements at places along an axis; those beyond are clipped, or wrapped, by mode."""
     x = ravel(a) if axis is None else value_of(a)
-    return F.take(x, value_of(indices), 0 if axis is None else axis)
+    along = 0 if axis is None else axis
+    places = value_of(indices)
+    if mode == "clip":
+        places = F.clip(places, 0, F.subtract(F.dim(x.shape[along]), 1))
+    elif mode == "wrap":
+        places = F.remainder(places, F.dim(x.shape[along]))
+    return F.take(x, places, along)
 
 
 @implements(np.take_along_axis)

@@ -13,11 +13,13 @@ from monograph.frontends.numpy.functions import (
     isclose,
     largest,
     prod,
+    real,
     smallest,
     sum_,
     value_of,
     where,
 )
+from monograph.frontends.numpy.linalg import diagonal
 from monograph.frontends.numpy.registry import implements
 from monograph.ir.build import cast_to
 from monograph.ir.graph import Value
@@ -101,6 +103,17 @@ def cov(m: Any, rowvar: bool = True, bias: bool = False, ddof: int | None = None
     other = F.transpose(F.conj(centred) if x.dtype.is_complex else centred)
     count = cast_to(F.subtract(F.dim(x.shape[1]), lost), x.dtype)
     return F.squeeze(F.divide(F.matmul(centred, other), count))
+
+
+@implements(np.corrcoef)
+def corrcoef(x: Any, rowvar: bool = True) -> Value:
+    """The correlations of rows, or of columns, in f64 as in NumPy."""
+    shared = cov(x, rowvar)
+    if not shared.rank:
+        return F.divide(shared, shared)
+    own = F.sqrt(real(diagonal(shared)))
+    found = F.divide(F.divide(shared, F.unsqueeze(own, 1)), own)
+    return found if found.dtype.is_complex else F.clip(found, -1.0, 1.0)
 
 
 @implements(np.polyval)

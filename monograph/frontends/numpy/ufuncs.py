@@ -9,6 +9,7 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
+from monograph.frontends.xla.arithmetic import cube_root
 from monograph.ir.build import cast_to, promote_operands
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, dtype_of
@@ -63,6 +64,7 @@ UFUNCS: dict[str, Function] = {
     "bitwise_and": F.bitwise_and,
     "bitwise_or": F.bitwise_or,
     "bitwise_xor": F.bitwise_xor,
+    "cbrt": cube_root,
     "ceil": F.ceil,
     "conjugate": lambda x: F.conj(x) if x.dtype.is_complex else x,
     "copysign": F.copysign,
