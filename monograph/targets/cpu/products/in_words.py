@@ -7,8 +7,9 @@
 Where both operands are known to fit in the numbers that an instruction multiplies (its
 ``MicroKernel``), a word holds several of them, and the instruction multiplies all and adds them to
 a sum, as exactly: nothing but the sum itself can wrap. The left operand is read where it lies, if
-neighbours in k are neighbours there: the channels of a pixel, a row of a matrix. An image of words
-is copied into halves first. What lies otherwise is put in words as it is packed.
+neighbours in k are neighbours there: the channels of a pixel, a row of a matrix. An image of words,
+or of bytes that are to be multiplied in pairs, is copied into halves first. What lies otherwise is
+put in words as it is packed.
 
 An instruction wants its left bytes signed or unsigned. Bytes of the other kind are moved by 128,
 which is flipping a bit of each, and what that adds to a sum is 128 times that of the weights: the
@@ -82,11 +83,13 @@ def by_micro_kernel(
 
 def _in_pairs(contraction: Contraction, micro: MicroKernel, is_weight: bool) -> Words | None:
     """The contraction over words of two; an image that several axes walk through is copied."""
-    ordered = with_k_ordered(contraction, contraction.left, merge=is_weight)
+    stored = contraction.operands()[0].widened_load
+    guide = contraction.left if stored is None else stored
+    ordered = with_k_ordered(contraction, guide, merge=is_weight)
     if len(ordered.k) == 1:
         words, step, places = _to_pack(ordered, micro.steps)
         return Words(_sum_words(ordered, micro, (step,), words, places), micro)
-    image = ordered.left
+    image = ordered.left if stored is None else ordered.operands()[0].widened_load
     if not is_weight or not isinstance(image, Load):
         return None
     found = _in_place(ordered, image, HALVED, micro.steps)

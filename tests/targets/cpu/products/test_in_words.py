@@ -122,19 +122,20 @@ def test_words_of_unknown_size_are_left_alone_unless_they_are_known_to_be_small(
     assert in_pairs(words, *words_of(words)) is not None
 
 
-def windows(channels: int) -> Contraction:
+def windows(channels: int, dtype: str = "i32") -> Contraction:
     """A product whose left operand is the 3 × 3 windows of an image with its channels last."""
-    shape = f"i32[6, 6, {channels}]"
+    shape = f"{dtype}[6, 6, {channels}]"
 
     def convolved(image: Any, weight: Any) -> Any:
-        turned = F.transpose(image, (2, 0, 1))
+        turned = F.transpose(F.cast(image, "i32"), (2, 0, 1))
         return F.transpose(F.conv(F.unsqueeze(turned, 0), F.cast(weight, "i32")), (0, 2, 3, 1))
 
     return contraction(convolved, shape, f"i8[16, {channels}, 3, 3]")
 
 
-def test_an_image_is_read_in_words_of_two_channels() -> None:
-    found = windows(4)
+@pytest.mark.parametrize("dtype", ["i32", "u8", "i8"])
+def test_an_image_is_read_in_words_of_two_channels(dtype: str) -> None:
+    found = windows(4, dtype)
     made = in_pairs(found, *words_of(found), is_weight=True)
     assert made is not None
     (copy,) = made.more
