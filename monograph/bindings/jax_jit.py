@@ -6,6 +6,7 @@ import functools
 import threading
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from monograph.frontends.jax.static_arguments import (
     static_of,
 )
 from monograph.runtime.options import Options
+
+PERMISSIONS = frozenset({"donate_argnames", "donate_argnums", "inline", "keep_unused"})
+"""Options of ``jax.jit`` that change no result: leave to use memory again, and how JAX calls."""
 
 MAX_SIGNATURES = 256
 """How many programs one function keeps; the one that was called longest ago goes first."""
@@ -131,8 +135,9 @@ def jit(
 
     There is a program for each signature (tree, shapes and dtypes of the arguments, and values of
     static ones). ``options`` are those of ``monograph.compile``: ``level``, ``threads``,
-    ``strict``, ``cache``… It may be called inside other JAX programs and differentiated in reverse
-    mode; see ``monograph.runtime.jax_calls``.
+    ``strict``, ``cache``…; those of ``jax.jit`` that change no result are accepted, and arguments
+    that may be donated stay as they are. It may be called inside other JAX programs and
+    differentiated in reverse mode; see ``monograph.runtime.jax_calls``.
     """
     need_jax()
     if function is None:
@@ -144,4 +149,11 @@ def jit(
             "jit takes a function", expected="a function of JAX's", found=type(function).__name__
         )
     static = static_of(function, static_argnums, static_argnames)
-    return JitFunction(function, Options(**options), static)
+    own = {name: given for name, given in options.items() if name not in PERMISSIONS}
+    unknown = own.keys() - {each.name for each in fields(Options)}
+    if unknown:
+        raise InputError(
+            f"monograph.jit has no option {min(unknown)!r}",
+            expected=", ".join(each.name for each in fields(Options)),
+        )
+    return JitFunction(function, Options(**own), static)

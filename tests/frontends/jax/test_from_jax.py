@@ -129,6 +129,14 @@ def test_methods_have_static_arguments(name: str) -> None:
     assert_same(jax.grad(lambda x: method(x, 4).sum())(x), 3 * x)
 
 
+def test_options_of_jit_that_change_no_result_are_accepted() -> None:
+    step = monograph.jit(lambda x: x + 1, donate_argnums=0, keep_unused=True, inline=True)
+    x = jnp.ones(3)
+    np.testing.assert_array_equal(step(x), x + 1)
+    with pytest.raises(InputError, match="has no option 'backend'"):
+        monograph.jit(lambda x: x, backend="gpu")
+
+
 def test_static_values_of_other_types_are_other_programs() -> None:
     told = monograph.jit(lambda x, kind: x * (2 if kind is True else 3), static_argnums=1)
     assert [float(told(jnp.float32(1), kind)) for kind in (1, True)] == [3.0, 2.0]
