@@ -95,13 +95,15 @@ class Checker:
 
     def training(self, name: str, dtype: str) -> str:
         """A step of gradients through torch.compile."""
+        from monograph.bindings.dynamo import monograph as backend  # named where it is installed
+
         model, inputs = self.model(name, dtype)
         model.train()
         exact = _gradients(copy.deepcopy(model).double(), model, inputs, _double)
         eager = _gradients(model, model, inputs, lambda each: each)
         options = {} if self.target is None else {"target": self.target}
         torch._dynamo.reset()
-        compiled = torch.compile(model, backend="monograph", options=options)
+        compiled = torch.compile(model, backend=backend, options=options)
         started = time.perf_counter()
         first = _gradients(compiled, model, inputs, lambda each: each)
         seconds = time.perf_counter() - started
