@@ -165,8 +165,11 @@ def _compile_torch(
         imported = turn_outputs(imported, orders)
     places = [each.position if each.kind is InputKind.USER else None for each in imported.inputs]
     given = [leaves[k] if k is not None and k < len(leaves) else None for k in places]
-    arrays = [array_from_torch(x) if isinstance(x, torch.Tensor) else None for x in given]
-    chosen = _with_strides(options, arrays)
+    on_host = [
+        array_from_torch(x) if isinstance(x, torch.Tensor) and x.device.type == "cpu" else None
+        for x in given
+    ]
+    chosen = _with_strides(options, on_host)
     chosen = replace(chosen, threads=torch_threads(chosen.threads))
     if chosen.target is None:
         held = model.state_dict().values() if isinstance(model, torch.nn.Module) else ()

@@ -71,6 +71,11 @@ class Data(ABC):
         """Give back memory that reading took, if the contents can be read again as they are."""
 
     @property
+    def device_tensor(self) -> Any | None:
+        """The contents as a torch tensor on a GPU, if they lie there and need not be brought."""
+        return None
+
+    @property
     def type(self) -> TensorType:
         """The tensor type of the contents."""
         return TensorType(self.dtype, self.shape)

@@ -73,6 +73,11 @@ class Held(Data):
         return self.source.array()
 
     @property
+    def device_tensor(self) -> Any | None:
+        """The contents on a GPU, if they lie there."""
+        return self.source.device_tensor
+
+    @property
     def is_private(self) -> bool:
         """Whether nobody else can write to the contents."""
         return self._source is None or self._source.is_private
@@ -170,7 +175,7 @@ def own_weights(code: Code) -> Code:
     The memory of the other ones is read once more, when they are packed.
     """
     kept = read_by_calls(code)
-    weights = tuple(_own(data) if k in kept else data for k, data in enumerate(code.weights))
+    weights = tuple(own(data) if k in kept else data for k, data in enumerate(code.weights))
     for node in code.fallbacks:
         for region in node.regions:
             snapshot(region.walk())
@@ -182,7 +187,7 @@ def snapshot_weights(code: Code) -> Code:
     return replace(code, weights=tuple(data.snapshot() for data in code.weights))
 
 
-def _own(data: Data) -> Data:
+def own(data: Data) -> Data:
     """A snapshot of some contents; what is held is so by everybody who refers to it."""
     if not isinstance(data, Held):
         return data.snapshot()

@@ -19,6 +19,7 @@ from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
 from monograph.frontends.torch.check import find_unsupported
 from monograph.frontends.torch.custom_ops import Opaque
+from monograph.frontends.torch.device_data import DeviceData, is_on_device
 from monograph.frontends.torch.frame import Frame, NeedsFunctionalization
 from monograph.frontends.torch.functionalize import functionalize_module
 from monograph.frontends.torch.half_complex import is_half_complex
@@ -292,7 +293,8 @@ class _Builder:
     def _data(self, name: str, tensor: Any, is_constant: bool) -> Value:
         if is_constant:
             return tensor_data(self.graph, name, tensor)
-        return self.graph.add_weight(name, array_from_torch(tensor))
+        data = DeviceData(tensor) if is_on_device(tensor) else array_from_torch(tensor)
+        return self.graph.add_weight(name, data)
 
     def run(self) -> tuple[Any, Frame]:
         """Read the graph."""
@@ -435,4 +437,6 @@ def _memory(tensor: Any) -> Any:
     """What two tensors that are one piece of memory have in common."""
     if tensor.numel() == 0:
         return id(tensor)
-    return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    storage = tensor.untyped_storage()._cdata  # an address would part what programs share
+    place = (storage, tensor.storage_offset(), tensor.stride())
+    return (*place, tuple(tensor.shape), tensor.dtype)

@@ -83,6 +83,8 @@ def time_programs(codes: Mapping[str, Code], number: int = 0) -> dict[str, float
         for _ in range(TURNS):
             for name, each in ready.items():
                 times[name].append(_replay(each))
+        for each in ready.values():
+            each.rotation.frame.close()
     return {name: min(found) for name, found in times.items()}
 
 

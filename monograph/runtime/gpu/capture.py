@@ -52,7 +52,7 @@ class CapturedGraph:
         self.nodes = nodes
         self.frame = frame
         self.seen = {slot: frame.words[slot] for each in nodes for slot in each.slots}
-        self.given = {slot: frame.words[slot] for slot in frame.given}
+        self.given = dict(frame.given_at)
         """Where the libraries of this graph leave their results."""
         self.executable = driver.instantiate(graph)
 

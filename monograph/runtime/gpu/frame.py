@@ -22,7 +22,7 @@ from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.interpret import evaluate_node
 from monograph.ir.types import i32
 from monograph.program.arena import ArenaPlan, plan
-from monograph.program.code import Copy, Interpret, Launch, LibraryCall, SlotKind, Step
+from monograph.program.code import Copy, Interpret, Launch, LibraryCall, SlotKind, Step, list_slots
 from monograph.program.liveness import SlotRequest
 from monograph.runtime.gpu.memory import Block
 from monograph.targets.gpu.modules import MachineCode
@@ -90,7 +90,14 @@ class Frame:
         self.tensors: dict[int, Any] = {}
         """Slots as torch tensors, for libraries."""
         self.given: dict[int, Any] = {}
-        """Tensors that libraries gave, which are the memory of their slots."""
+        """Tensors that libraries gave, which are the memory of their slots while these are read."""
+        self.given_at: dict[int, int] = {}
+        """Where libraries left what they gave in this call."""
+        self.last_use = {
+            slot: number
+            for number, step in enumerate(self.program.steps)
+            for slot in list_slots(step)
+        }
         self._kept: list[Any] = []
         self.is_captured = False
         """Whether its steps are noted for a graph now, and not run."""
@@ -124,11 +131,27 @@ class Frame:
         for place, (slot, offset) in enumerate(self.begins, self.first_begin):
             self.words[place] = self.words[slot] + offset
 
+    def close(self) -> None:
+        """Let go of the memory now: steps and frame hold each other until they are collected."""
+        self.steps.clear()
+        self.tensors.clear()
+        self.given.clear()
+        self.given_at.clear()
+        self.arena = self.scratch = Block(0, 0)
+
     def forget(self) -> None:
         """Let go of what libraries gave in this call: later ones get new memory of them."""
         for slot in self.given:
             self.tensors.pop(slot, None)
         self.given.clear()
+        self.given_at.clear()
+
+    def forget_before(self, number: int) -> None:
+        """Let go of what libraries gave and no step from this one on reads."""
+        for slot in [slot for slot in self.given if self.last_use[slot] < number]:
+            if self.program.slots[slot].kind not in IO_KINDS:
+                del self.given[slot]
+                self.tensors.pop(slot, None)
 
     # Steps ----------------------------------------------------------------------------------------
 
@@ -256,8 +279,10 @@ class Frame:
         views = step.views or ((),) * len(slots)
         places = list(zip(slots, shapes, views, strict=True))
         count = len(step.inputs)
+        number = next(k for k, each in enumerate(self.program.steps) if each is step)
 
         def run(stream: int) -> None:
+            self.forget_before(number)
             tensors = [self.tensor(*place) for place in places]
             task = LibraryTask(op, tensors[:count], tensors[count:], self.flag(step), step.library)
             given = call_library(library, task)
@@ -286,6 +311,7 @@ class Frame:
             return
         self.words[slot] = given.data_ptr()
         self.given[slot] = given
+        self.given_at[slot] = given.data_ptr()
         if kind not in IO_KINDS:
             self.tensors[slot] = given.as_strided((given.numel(),), (1,))
 

@@ -14,6 +14,8 @@ from monograph.ir.types import Array, DType
 from monograph.targets.gpu.driver import DeviceInfo, Driver
 
 ALIGNMENT = 256
+POINTER_ALIGNMENT = 16
+"""Bytes that what kernels read and write begins at a multiple of."""
 
 
 @dataclass(eq=False)
@@ -91,7 +93,7 @@ class TorchMemory(Memory):
         super().__init__(driver, device)
         import torch
 
-        self.torch = torch
+        self.torch: Any = torch
         self.place = torch.device("cuda", device.number)
         with torch.cuda.device(self.place):
             torch.empty(0, device=self.place)  # torch starts CUDA
@@ -100,6 +102,11 @@ class TorchMemory(Memory):
         """Bytes as a tensor that holds them."""
         held = self.torch.empty(max(nbytes, 1), dtype=self.torch.uint8, device=self.place)
         return Block(held.data_ptr(), nbytes, held)
+
+    def address_of(self, tensor: Any) -> int:
+        """Where a tensor lies, to be read there: ``data_ptr`` would copy one that is shared."""
+        found: int = self.torch._C._data_address(tensor)
+        return found
 
     @property
     def stream(self) -> int:

@@ -26,7 +26,8 @@ from monograph.program.liveness import arena_requests
 from monograph.runtime.device import LoadedProgram
 from monograph.runtime.gpu.capture import Captures
 from monograph.runtime.gpu.frame import Frame, plan_arena
-from monograph.runtime.gpu.memory import Block, Memory, TorchMemory, memory_of
+from monograph.runtime.gpu.memory import POINTER_ALIGNMENT, Block, Memory, TorchMemory, memory_of
+from monograph.runtime.gpu.weights import in_rows, place_weight
 from monograph.runtime.sizes import Guard, SizeChecks, guards_of
 from monograph.runtime.weight_ownership import read_by_calls
 from monograph.targets.gpu.driver import Driver, driver
@@ -36,7 +37,6 @@ from monograph.targets.gpu.modules import read_modules
 MAX_FRAMES = 8
 """For how many streams and sizes a program keeps frames, and their arenas, on a GPU."""
 MAX_SIGNATURES = 1024
-POINTER_ALIGNMENT = 16
 
 
 class OnDevice:
@@ -62,9 +62,13 @@ class OnDevice:
         self.turned = {s.number: s.strides for s in program.slots if s.kind is SlotKind.WEIGHT}
         """The strides of weights that do not lie row by row."""
         self.weights: dict[int, Block] = {
-            k: self.memory.upload(in_memory_order(program.weights[k].array(), self.turned.get(k)))
+            k: place_weight(self.memory, program.weights[k], self.turned.get(k))
             for k in read_by_calls(program)
         }
+        for weight in program.weights:
+            weight.unload()
+        with self.driver.current(self.device):
+            self.driver.synchronize(self.memory.stream)  # calls on other streams read them too
         self.requests = arena_requests(program)
         self.may_capture = not any(map(self._asks_the_host, steps))
         self.frames: dict[tuple[int, tuple[int, ...]], tuple[Frame, Captures]] = {}
@@ -118,22 +122,6 @@ class OnDevice:
         """Memory of this GPU as a torch tensor, which does not hold it."""
         assert isinstance(self.memory, TorchMemory)
         return tensor_at(self.memory, address, dtype, shape)
-
-
-def in_memory_order(array: Array, strides: tuple[int, ...] | None) -> Array:
-    """An array whose elements follow one another as they lie by these strides."""
-    if strides is None:
-        return array
-    return array.transpose(np.argsort([-stride for stride in strides], kind="stable"))
-
-
-def in_rows(array: Array, strides: tuple[int, ...] | None) -> Array:
-    """Elements that follow one another as they lie by these strides, as an array in rows."""
-    if strides is None:
-        return array
-    order = np.argsort([-stride for stride in strides], kind="stable")
-    turned = array.reshape([array.shape[axis] for axis in order])
-    return np.ascontiguousarray(turned.transpose(np.argsort(order)))
 
 
 class GpuProgram(LoadedProgram):

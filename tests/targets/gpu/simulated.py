@@ -20,6 +20,7 @@ import torch
 import monograph
 from monograph import functional as F
 from monograph.errors import EvaluationError, InputError
+from monograph.frontends.torch import program
 from monograph.ir.dims import evaluate_dim
 from monograph.passes.manager import run_pipeline
 from monograph.program.code import Code, Launch
@@ -191,6 +192,31 @@ def contenders_agree(gpu: SimulatedDriver) -> str:
     return "; ".join(wrong)
 
 
+def shares_weights(gpu: SimulatedDriver) -> str:
+    """Whether weights are read where a module has them, and are a snapshot of it all the same."""
+    module = torch.nn.Sequential(
+        torch.nn.Linear(32, 48), torch.nn.ReLU(), torch.nn.Conv2d(2, 4, 3)
+    ).eval()  # fmt: skip
+    x = torch.randn(1, 2, 8, 32)
+    address = torch._C._data_address
+    wanted, places = module(x), [address(each) for each in module.parameters()]
+    with patch.object(program, "is_on_device", lambda tensor: True):
+        compiled = monograph.compile(module, x, target=CHIP, cache=False)
+    before = compiled(x)
+    held = compiled.executable.loaded.on(0).weights.values()
+    if not {block.address for block in held} & set(places):
+        return "no weight is read where the module has it"
+    if [address(each) for each in module.parameters()] != places:
+        return "the module's weights were moved by compiling"
+    with torch.no_grad():
+        for each in module.parameters():
+            each.data.mul_(3)
+    after = compiled(x)
+    if not torch.allclose(before, wanted, atol=1e-5) or not torch.equal(before, after):
+        return "a program saw what became of the module after it was compiled"
+    return ""
+
+
 def main(names: Sequence[str]) -> int:
     """Run these programs; without names all of them, and what must be refused."""
     problems = []
@@ -205,6 +231,8 @@ def main(names: Sequence[str]) -> int:
         problems += [f"indices: {problem}"] if problem else []
         gc.collect()
         problems += ["words of the host are never given back"] if gpu.events else []
+        problem = "" if names else shares_weights(gpu)
+        problems += [f"weights: {problem}"] if problem else []
         problem = "" if names else contenders_agree(gpu)
         problems += [f"contenders: {problem}"] if problem else []
     print("\n".join(problems) or "all agree")
