@@ -118,6 +118,8 @@ def _power(node: TorchNode) -> Value:
             return F.square(x)
         if exponent == 0.5 and x.dtype.is_float:
             return F.sqrt(x)
+        if exponent == -1 and x.dtype.is_complex:
+            return F.reciprocal(x)
     return F.power(*node.as_result(base, exponent))
 
 
