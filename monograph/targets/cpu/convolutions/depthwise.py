@@ -73,6 +73,14 @@ class Depthwise:
         return BLOCK_BYTES * 8 // self.image.dtype.bits
 
     @property
+    def reads_image_again(self) -> bool:
+        """Whether the image is read beside the windows: a sum of both, say."""
+        total = e.variable("total", self.reduction.dtype)
+        values = [e.replace(x.value, {self.reduction: total}) for x in self.kernel.stores]
+        name = self.image.buffer.name
+        return any(isinstance(x, Load) and x.buffer.name == name for x in e.walk(tuple(values)))
+
+    @property
     def is_narrow(self) -> bool:
         """Whether it is bytes that are summed in words."""
         return self.image.dtype is not self.reduction.dtype

@@ -110,6 +110,8 @@ def plan_planes(builder: ProgramBuilder, request: GroupRequest) -> Launchable | 
     plane = as_plane(depthwise, x.shape, layout, builder.machine)
     if plane is None or depthwise.image.buffer.name != name:
         return Refusal("a channel with its border is too large to copy")
+    if depthwise.reads_image_again:
+        return Refusal("it also reads the image where it has no border")
     reason = "each channel of a row-major image is given its border on the way"
     layouts = {x.name: layout}
     planned = KernelPlan("depthwise planes", reason, scratch=(plane.target,), layouts=layouts)

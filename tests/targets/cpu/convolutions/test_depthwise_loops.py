@@ -177,6 +177,20 @@ def test_a_row_major_image_is_not_converted() -> None:
     assert "convert" not in names
 
 
+def test_an_image_that_is_read_again_is_read_where_it_lies() -> None:
+    random = np.random.default_rng(0)
+    weight = random.standard_normal((3, 1, 3, 3)).astype(np.float32)
+    x = random.standard_normal((2, 3, 10, 12)).astype(np.float32)
+
+    def model(x: Any) -> Any:
+        return x + F.relu(F.conv(x, weight, padding=((1, 1), (1, 1)), groups=3))
+
+    graph = monograph.trace(model, "f32[2, 3, 10, 12]")
+    (expected,) = monograph.interpret(graph, [x])
+    (found,) = monograph.compile(graph, cache=False)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_few_columns_are_left_over() -> None:
     assert choose_tile(depthwise(1, 8, 4, 14), MACHINE) == 7
     assert choose_tile(depthwise(1, 8, 4, 3), MACHINE) == 3
