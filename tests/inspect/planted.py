@@ -465,6 +465,15 @@ FAULTS = (
         gradient=True,
     ),
     Fault(
+        "wrong gradient of a sum",
+        _method("sum", "vjp", lambda right, self, node, grad: (right(self, node, grad)[0] * 0.97,)),
+        _traced(lambda x: F.sin(F.sum(F.exp(x), axis=0)), "f32[5, 6]"),
+        "gradient",
+        "the gradient of sum",
+        _one("sum"),
+        gradient=True,
+    ),
+    Fault(
         "gradient that forgets an operand",
         _method(
             "divide",

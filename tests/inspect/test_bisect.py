@@ -26,6 +26,7 @@ QUICK = (
     "batch norm without its scale",
     "wrong type rule",
     "wrong gradient of tanh",
+    "wrong gradient of a sum",
 )
 
 
