@@ -63,8 +63,10 @@ class NoisyRun:
             return self._with_regions(node, operands, bindings)
         if origin is None or node.op.family is not Family.COMPUTE:
             return evaluate_node(node, operands, bindings)
-        if _sums(origin):
-            operands[0] = nudge(operands[0], origin.operands[0].type, self.generator)
+        if _sums(origin):  # what cancels inside, of each operand: the bias of a norm as well
+            types = [value.type for value in origin.operands]
+            pairs = zip(operands, types, strict=True)
+            operands = [nudge(operand, type_, self.generator) for operand, type_ in pairs]
         results = _rotate_vectors(node.op, evaluate_node(node, operands, bindings), self.generator)
         if _sums(origin):
             results = tuple(_sign_zeros(result, self.generator) for result in results)

@@ -247,4 +247,6 @@ def _awkward(dtype: np.dtype[Any], contents: str) -> list[float]:
     finite = [0.0, -0.0, 1.0, -1.0, tiny, -tiny / 4, eps]
     if contents == "zeros":
         return finite
-    return [*finite, largest / 1024, math.nan, math.inf, -math.inf]
+    is_widest = eps <= np.finfo(np.float64).eps  # nothing wider says what should not overflow
+    large = math.sqrt(largest) if is_widest else largest
+    return [*finite, large / 1024, math.nan, math.inf, -math.inf]

@@ -168,6 +168,20 @@ def _word(graph: Graph, x: np.ndarray, got: np.ndarray) -> str:
     return Reference(graph, [x]).judge(0, got.astype(expected.dtype), expected).word
 
 
+def test_what_cancels_inside_an_op_is_no_fault() -> None:
+    """A norm of two numbers is 1 and -1, of which a bias near the scale leaves little."""
+    graph = monograph.trace(lambda x, s, b: F.layer_norm(x, s, b), "f32[1, 2]", "f32[2]", "f32[2]")
+    inputs = [np.float32([[3.1, 5.3]]), np.float32([1.3, -1.3]), np.float32([1.31, 1.31])]
+    reference = Reference(graph, inputs)
+    assert reference.answers is not None
+    exact = np.asarray(reference.answers[0], np.float32)
+    ulp = np.spacing(np.float32(1.3))
+    near, far = exact + np.float32([[ulp, 0]]), exact + np.float32([[100 * ulp, 0]])
+    assert exact[0, 0] < 0.02
+    assert reference.judge(0, near, exact).word == "within rounding"
+    assert reference.judge(0, far, exact).word == "wrong"
+
+
 SCORES = np.array([[0.3, 0.1, 0.9, 0.5], [4.0, 1.0, 3.0, 2.0]], np.float32)
 
 
