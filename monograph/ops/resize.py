@@ -170,7 +170,9 @@ class Resize(Op):
         source = self._source(do, counted, position, size, count)
         base = do.floor(source)
         beyond, linear = source - base, self.mode == "linear"
-        weights = [1.0 - beyond, beyond] if linear else self._cubic(beyond)
+        weights = (
+            [1.0 - beyond, beyond] if linear else cubic_weights(beyond, self.cubic_coefficient)
+        )
         first = 0.0 if linear else -1.0
         places = [base + (first + offset) for offset in range(len(weights))]
         inside = [do.minimum(do.maximum(place, 0.0), last) for place in places]
@@ -224,18 +226,6 @@ class Resize(Op):
             return centres + do.dimension(size, counted) * 0.5 * broken
         return centres
 
-    def _cubic(self, beyond: Number) -> list[Number]:
-        """Keys' weights for the elements at distances 1 + t, t, 1 - t and 2 - t."""
-        a = self.cubic_coefficient
-
-        def near(t: Number) -> Number:
-            return ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0
-
-        def far(t: Number) -> Number:
-            return ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a
-
-        return [far(beyond + 1.0), near(beyond), near(1.0 - beyond), far(2.0 - beyond)]
-
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         def draw(*shape: int) -> Array:
@@ -268,6 +258,32 @@ class Resize(Op):
         special = np.array([[np.nan, np.inf, -np.inf, -0.0, 1.0]], np.float32)
         yield Sample(cls((1,), (9,), (), "nearest"), (special,), "special", False)
         yield Sample(cls((0,), (5,)), (np.arange(6, dtype=np.int32).reshape(3, 2),), "i32")
+
+
+def cubic_weights(beyond: Number, a: float) -> list[Number]:
+    """Keys' weights for the elements at distances 1 + t, t, 1 - t and 2 - t."""
+    return [
+        _keys_far(beyond + 1.0, a),
+        _keys_near(beyond, a),
+        _keys_near(1.0 - beyond, a),
+        _keys_far(2.0 - beyond, a),
+    ]
+
+
+def keys_kernel(distance: Array, a: float) -> Array:
+    """Keys' kernel at distances."""
+    near, far = _keys_near(distance, a), _keys_far(distance, a)
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+
+
+def _keys_near(t: Number, a: float) -> Number:
+    """At a distance of at most 1."""
+    return ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0
+
+
+def _keys_far(t: Number, a: float) -> Number:
+    """At a distance of 1 to 2."""
+    return ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a
 
 
 @function

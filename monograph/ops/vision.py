@@ -21,10 +21,12 @@ from monograph.ir.types import Array, TensorType, i64
 from monograph.ops import data, elementwise, index, joining, linalg
 from monograph.ops import shape as shape_ops
 from monograph.ops.composite import Composite
-from monograph.ops.resize import Mode
+from monograph.ops.resize import Mode, cubic_weights
 from monograph.ops.rules import format_shape, normalize_axis, require, same_dim
 
 Outside: TypeAlias = Literal["zeros", "border", "reflection"]
+CUBIC_COEFFICIENT = -0.75
+"""Of Keys' kernel, as torch samples grids."""
 
 
 @op("grid_sample")
@@ -184,20 +186,7 @@ def _taps(
     if mode == "linear":
         return [(base, 1.0 - beyond), (base + 1.0, beyond)]
     places = [moved(base + float(offset)) for offset in (-1, 0, 1, 2)]
-    return list(zip(places, _cubic_weights(beyond), strict=True))
-
-
-def _cubic_weights(beyond: Value) -> list[Value]:
-    """Keys' weights for the elements at distances 1 + t, t, 1 - t and 2 - t."""
-    a = -0.75
-
-    def near(t: Value) -> Value:
-        return ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0
-
-    def far(t: Value) -> Value:
-        return ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a
-
-    return [far(beyond + 1.0), near(beyond), near(1.0 - beyond), far(2.0 - beyond)]
+    return list(zip(places, cubic_weights(beyond, CUBIC_COEFFICIENT), strict=True))
 
 
 def _move_inside(place: Value, size: Dim, outside: Outside, align_corners: bool) -> Value:

@@ -1,8 +1,8 @@
 """Resizing by interpolation: ``Resize`` in all its versions, and ``Upsample`` before it.
 
 What our ``resize`` op knows becomes one. Cropping (``tf_crop_and_resize``) and antialiasing need
-coordinates and kernels that it has not: their weights are computed here, in f64, and become a
-matrix that each axis is multiplied with.
+coordinates and kernels that it has not: their weights are computed here, in f64, and each axis is
+multiplied with them (``frontends.interpolation``).
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import floor
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from monograph import functional as F
 from monograph.dataclass import dataclass
+from monograph.frontends.interpolation import interpolate, interpolation_weights
 from monograph.frontends.onnx.node import NotStatic, OnnxNode
 from monograph.frontends.onnx.registry import converter
 from monograph.ir.build import apply, cast_to
@@ -328,34 +329,9 @@ def _sample(x: Value, axis: int, source: Array, method: Method, scale: float) ->
     if method.mode == "nearest":
         places = np.clip(_ROUND[method.rounding](source), 0, size - 1).astype(np.int64)
         return apply(Take(axis), x, places)
-    matrix = _weights(source, size, method, min(scale, 1.0) if method.antialias else 1.0)
-    moved = F.tensordot(x, matrix.astype(x.dtype.numpy), ((axis,), (0,)))
-    return F.moveaxis(moved, -1, axis)
-
-
-def _weights(source: Array, size: int, method: Method, squeeze: float) -> Array:
-    """What each element (a row) adds to each result (a column) along an axis.
-
-    ``squeeze`` makes the kernel wider where the result is smaller, so that nothing is skipped.
-    """
-    reach = int(np.ceil((2 if method.mode == "cubic" else 1) / squeeze))
-    places = np.floor(source)[:, None] + np.arange(-reach, reach + 2)
-    distance = np.abs(places - source[:, None]) * squeeze
-    kernel = np.clip(1 - distance, 0, 1)
-    if method.mode == "cubic":
-        kernel = _cubic(distance, method.cubic)
-    kernel /= kernel.sum(axis=1, keepdims=True)
-    if method.exclude_outside:
-        kernel = np.where((places < 0) | (places >= size), 0.0, kernel)
-        kernel /= kernel.sum(axis=1, keepdims=True)
-    matrix = np.zeros((size, len(source)))
-    rows = np.clip(places, 0, size - 1).astype(np.int64)
-    np.add.at(matrix, (rows, np.arange(len(source))[:, None]), kernel)
-    return matrix
-
-
-def _cubic(t: Array, a: float) -> Array:
-    """Keys' kernel at a distance."""
-    near = ((a + 2) * t - (a + 3)) * t * t + 1
-    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-    return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
+    stretch = 1.0 / min(scale, 1.0) if method.antialias else 1.0
+    mode: Literal["linear", "cubic"] = "cubic" if method.mode == "cubic" else "linear"
+    weights = interpolation_weights(
+        source + 0.5, size, mode, stretch, method.cubic, exclude_outside=method.exclude_outside
+    )
+    return interpolate(x, axis, weights)

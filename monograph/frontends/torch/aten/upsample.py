@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
+from monograph.frontends.interpolation import Weights, interpolate, interpolation_weights
 from monograph.frontends.torch.node import TorchNode, as_list, static, to_dtype
 from monograph.frontends.torch.registry import converter
 from monograph.ir.build import apply, constant
@@ -86,7 +87,8 @@ def _register() -> None:
 _register()
 
 
-Weights: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+ANTIALIASED_CUBIC = -0.5
+"""The coefficient of Keys' kernel in antialiased images; elsewhere torch has -0.75."""
 ANTIALIASED_SIZE = "the size of an antialiased image"
 WEIGHT_BITS = 15
 """Bits of a weight of bytes, beside its sign."""
@@ -94,24 +96,13 @@ MAX_FRACTION_BITS = 22
 """Bits behind the point that a weight of bytes may have."""
 
 
-def _triangle(x: float) -> float:
-    return max(1.0 - abs(x), 0.0)
-
-
-def _keys(x: float) -> float:
-    """Keys' cubic with the coefficient -0.5 that antialiasing uses."""
-    x = abs(x)
-    if x < 1.0:
-        return (1.5 * x - 2.5) * x * x + 1.0
-    return ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0 if x < 2.0 else 0.0
-
-
-def _resize_antialiased(node: TorchNode, weigh: Callable[[float], float], width: int) -> Value:
+def _resize_antialiased(node: TorchNode, mode: Literal["linear", "cubic"]) -> Value:
+    """Images whose elements all count; torch's cubic kernel is then another one, with -0.5."""
     x, scales = _image(node), _scales(node)
     if not x.dtype.is_float and x.dtype is not u8:
         raise UnsupportedError(f"{node.op_name} of {x.dtype}")
     result = to_dtype(x, i32 if x.dtype is u8 else wide(x.dtype))
-    blend = _blend_bytes if x.dtype is u8 else _blend
+    blend = _blend_bytes if x.dtype is u8 else interpolate
     sizes = [
         (static(given, ANTIALIASED_SIZE), static(wanted, ANTIALIASED_SIZE))
         for given, wanted in zip(x.shape[2:], node.result_type().shape[2:], strict=True)
@@ -124,7 +115,12 @@ def _resize_antialiased(node: TorchNode, weigh: Callable[[float], float], width:
             scale = (given - 1) / (wanted - 1) if wanted > 1 else 0.0
         else:
             scale = 1.0 / scales[position] if scales else given / wanted
-        result = blend(result, 2 + position, _weights(given, wanted, scale, weigh, width))
+        centres = scale * (np.arange(wanted) + 0.5)
+        stretch = max(scale, 1.0)
+        weights = interpolation_weights(
+            centres, given, mode, stretch, ANTIALIASED_CUBIC, exclude_outside=True
+        )
+        result = blend(result, 2 + position, weights)
     return to_dtype(result, x.dtype)
 
 
@@ -137,54 +133,18 @@ def _blend_bytes(x: Value, axis: int, weights: Weights) -> Value:
     precision = next(bits, MAX_FRACTION_BITS)
     scaled = weights * (1 << precision)
     whole = np.trunc(scaled + np.copysign(0.5, scaled))
-    total = _blend(x, axis, whole) + (1 << precision >> 1)
+    total = interpolate(x, axis, whole) + (1 << precision >> 1)
     return F.clip(F.shift_right(total, precision), 0, 255)
-
-
-def _blend(x: Value, axis: int, weights: Weights) -> Value:
-    """Each row of weights applied along an axis: a sum over the stretch that has any.
-
-    The stretches are equally long, so those at the far end begin a little early.
-    """
-    wanted, given = weights.shape
-    taken = weights != 0
-    first = np.argmax(taken, 1)
-    last = given - 1 - np.argmax(taken[:, ::-1], 1)
-    length = int(np.max(np.where(taken.any(1), last - first + 1, 1), initial=1))
-    first = np.minimum(first, given - length)
-    places = np.arange(length)[:, None] + first
-    chosen = np.take_along_axis(weights.T, places, 0)
-    beside = (1,) * (x.rank - 1 - axis)
-    factors = F.cast(chosen.reshape(length, wanted, *beside), x.dtype)
-    return F.sum(F.take(x, places, axis) * factors, axis)
-
-
-def _weights(
-    given: int, wanted: int, scale: float, weigh: Callable[[float], float], width: int
-) -> Weights:
-    """How much of each input element each output element takes."""
-    weights = np.zeros((wanted, given))
-    stretch = max(scale, 1.0)
-    support = width * 0.5 * stretch
-    for row in range(wanted):
-        centre = scale * (row + 0.5)
-        low = max(int(centre - support + 0.5), 0)
-        high = min(int(centre + support + 0.5), given)
-        for column in range(low, high):
-            weights[row, column] = weigh((column - centre + 0.5) / stretch)
-        total = weights[row].sum()
-        weights[row] /= total if total != 0 else 1.0
-    return weights
 
 
 @converter("aten._upsample_bilinear2d_aa.default", "aten._upsample_bilinear2d_aa.vec")
 def _bilinear_antialiased(node: TorchNode) -> Value:
-    return _resize_antialiased(node, _triangle, 2)
+    return _resize_antialiased(node, "linear")
 
 
 @converter("aten._upsample_bicubic2d_aa.default", "aten._upsample_bicubic2d_aa.vec")
 def _bicubic_antialiased(node: TorchNode) -> Value:
-    return _resize_antialiased(node, _keys, 4)
+    return _resize_antialiased(node, "cubic")
 
 
 # Grids.
