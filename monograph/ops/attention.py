@@ -149,32 +149,14 @@ class Attention(Op):
     def decompose(self, query: Value, key: Value, value: Value, mask: Value | None = None) -> Value:
         exact = wide(query.dtype)
         q, k, v = (cast_to(operand, exact) for operand in (query, key, value))
-        heads, shared = query.shape[-3], key.shape[-3]
-        grouped = not provably_equal(heads, shared)
-        if grouped:
-            q = shape_ops.reshape(q, _split_heads(q.shape, shared))
-            k, v = (shape_ops.unsqueeze(operand, -3) for operand in (k, v))
-        scores = self._scale_scores(
-            linalg.matmul(q, shape_ops.swapaxes(k, -1, -2)), query.shape[-1]
-        )
-        whole = (*scores.shape[: query.rank - 3], heads, *scores.shape[-2:])
-        shares = self._shares(shape_ops.reshape(scores, whole), mask)
-        if grouped:
-            shares = shape_ops.reshape(shares, _split_heads(whole, shared))
-        y = linalg.matmul(shares, v)
-        merged = (*y.shape[: query.rank - 3], heads, *y.shape[-2:])
-        return cast_to(shape_ops.reshape(y, merged), query.dtype)
+        shares = self._shares(score_keys(q, k, self.scale), mask)
+        return cast_to(multiply_grouped(shares, v), query.dtype)
 
     def hidden_score(self, exact: DType) -> float:
         """``fill`` in the dtype that is computed in: finite, if it is."""
         if self.fill == -math.inf:
             return self.fill
         return max(self.fill, float(elementwise.float_facts(exact).min))
-
-    def _scale_scores(self, scores: Value, depth: Dim) -> Value:
-        if self.scale is not None or isinstance(depth, int):
-            return scores * self.factor((depth,))
-        return scores * math_ops.rsqrt(cast_to(data.dim(depth), scores.dtype))
 
     def _shares(self, scores: Value, mask: Value | None) -> Value:
         """How much of each value every query takes."""
@@ -183,9 +165,7 @@ class Attention(Op):
         elif mask is not None:
             scores = scores + cast_to(mask, scores.dtype)
         if self.causal:
-            positions = scores.shape[-2:]
-            seen = elementwise.less_equal(data.iota(positions, 1), data.iota(positions, 0))
-            scores = elementwise.where(seen, scores, -math.inf)
+            scores = elementwise.where(make_causal_mask(scores.shape), scores, -math.inf)
         return softmax.softmax(scores, -1, self.fully_masked)
 
     @classmethod
@@ -256,7 +236,29 @@ def attention(
     return apply(made, *operands, fits)
 
 
-def _split_heads(shape: Shape, shared: Dim) -> Shape:
-    """[*batch, heads, a, b] as [*batch, shared, heads / shared, a, b]."""
-    heads = shape[-3]
-    return (*shape[:-3], shared, heads // shared, *shape[-2:])
+def score_keys(query: Value, key: Value, scale: float | None) -> Value:
+    """query @ keyᵀ * scale, or over the root of the depth: [*batch, heads, queries, keys]."""
+    scores = multiply_grouped(query, shape_ops.swapaxes(key, -1, -2))
+    depth = query.shape[-1]
+    if scale is not None:
+        return scores * scale
+    if isinstance(depth, int):
+        return scores * (1.0 / math.sqrt(depth) if depth else 1.0)
+    return scores * math_ops.rsqrt(cast_to(data.dim(depth), scores.dtype))
+
+
+def multiply_grouped(left: Value, right: Value) -> Value:
+    """left @ right, over heads: each of ``right`` serves a group of ``left``, if it has fewer."""
+    if left.rank < 3 or right.rank < 3 or left.shape[-3] == 1:
+        return linalg.matmul(left, right)
+    heads, shared = left.shape[-3], right.shape[-3]
+    if provably_equal(heads, shared):
+        return linalg.matmul(left, right)
+    grouped = (*left.shape[:-3], shared, heads // shared, *left.shape[-2:])
+    y = linalg.matmul(shape_ops.reshape(left, grouped), shape_ops.unsqueeze(right, -3))
+    return shape_ops.reshape(y, (*y.shape[:-4], heads, *y.shape[-2:]))
+
+
+def make_causal_mask(scores: Shape) -> Value:
+    """True where a key comes no later than the query, for scores of a shape."""
+    return elementwise.less_equal(data.iota(scores[-2:], 1), data.iota(scores[-2:], 0))

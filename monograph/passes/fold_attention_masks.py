@@ -22,7 +22,6 @@ from monograph.ir.dims import Dim
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import bool_
 from monograph.ops.attention import Attention
-from monograph.ops.data import Iota
 from monograph.ops.elementwise import (
     BitwiseAnd,
     GreaterEqual,
@@ -31,10 +30,11 @@ from monograph.ops.elementwise import (
     float_facts,
     logical_and,
 )
-from monograph.ops.shape import Expand, Reshape
+from monograph.ops.shape import Expand
 from monograph.passes.base import Pass, PassResult
 from monograph.rewrite.constant_evaluator import ConstantEvaluator
 from monograph.rewrite.constants import real_splat
+from monograph.rewrite.matchers import find_counting_axis, orders_positions
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _classify_part(
     """(whether it makes the attention causal, whether it says more than that); None if unknown."""
     if _is_true_everywhere(part):
         return False, False
-    if part.rank >= 2 and part.shape[-2:] == square and _orders_positions(part):
+    if part.rank >= 2 and part.shape[-2:] == square and orders_positions(part):
         return True, False
     contents = known.contents(part)
     if contents is None:
@@ -153,30 +153,4 @@ def _is_true_everywhere(part: Value) -> bool:
         return False
     smaller, larger = node.operands if isinstance(node.op, LessEqual) else node.operands[::-1]
     number = real_splat(smaller)
-    return number is not None and number <= 0 and _find_counting_axis(larger) is not None
-
-
-def _orders_positions(part: Value) -> bool:
-    """Whether it is true where the position along the last axis is at most that along the other."""
-    node = part.producer
-    if node is None or not isinstance(node.op, LessEqual | GreaterEqual):
-        return False
-    smaller, larger = node.operands if isinstance(node.op, LessEqual) else node.operands[::-1]
-    return _find_counting_axis(smaller) == 1 and _find_counting_axis(larger) == 2
-
-
-def _find_counting_axis(value: Value) -> int | None:
-    """The axis, from the last one on, along which a value counts 0, 1, 2…"""
-    from_end = 0
-    while value.producer is not None and isinstance(value.producer.op, Expand | Reshape):
-        source = value.producer.operands[0]
-        if isinstance(value.producer.op, Reshape):
-            long = [k for k, dim in enumerate(value.shape[::-1]) if dim != 1]
-            if source.rank != 1 or len(long) != 1:
-                return None
-            from_end = long[0]
-        value = source
-    op = value.op
-    if not isinstance(op, Iota) or op.dtype.bits < 32:
-        return None
-    return from_end + len(op.shape) - op.axis % len(op.shape)
+    return number is not None and number <= 0 and find_counting_axis(larger) is not None

@@ -10,9 +10,12 @@ from __future__ import annotations
 from math import prod
 
 from monograph.ir.graph import Node, Value
+from monograph.ops.data import Iota
 from monograph.ops.elementwise import (
     Add,
     Divide,
+    GreaterEqual,
+    LessEqual,
     Maximum,
     Multiply,
     Negate,
@@ -34,6 +37,33 @@ def strip_expand(value: Value) -> Value:
     while value.producer is not None and isinstance(value.producer.op, Expand | StopGradient):
         value = value.producer.operands[0]
     return value
+
+
+def orders_positions(mask: Value) -> bool:
+    """Whether a comparison is true where a key comes no later than its query.
+
+    Positions along the last axis are compared with those along the axis before it.
+    """
+    node = mask.producer
+    if node is None or not isinstance(node.op, LessEqual | GreaterEqual):
+        return False
+    smaller, larger = node.operands if isinstance(node.op, LessEqual) else node.operands[::-1]
+    return find_counting_axis(smaller) == 1 and find_counting_axis(larger) == 2
+
+
+def find_counting_axis(value: Value) -> int | None:
+    """The axis, from the last one on, along which a value counts 0, 1, 2…"""
+    from_end = 0
+    while (value := strip_expand(value)).producer is not None and isinstance(value.op, Reshape):
+        (source,) = value.producer.operands
+        long = [k for k, dim in enumerate(value.shape[::-1]) if dim != 1]
+        if source.rank != 1 or len(long) != 1:
+            return None
+        from_end, value = from_end + long[0], source
+    op = value.op
+    if not isinstance(op, Iota) or op.dtype.bits < 32:  # a narrow count would run over
+        return None
+    return from_end + len(op.shape) - op.axis % len(op.shape)
 
 
 def match_reduction(value: Value, cls: type[Reduction]) -> tuple[Value, Axes] | None:

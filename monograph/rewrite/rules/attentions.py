@@ -13,17 +13,15 @@ import numpy as np
 
 from monograph.dataclass import dataclass
 from monograph.ir.build import cast_to
-from monograph.ir.dims import Shape, provably_equal
+from monograph.ir.dims import provably_equal
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import bool_, wide
-from monograph.ops.attention import Attention
-from monograph.ops.data import Constant, Iota, full, iota
+from monograph.ops.attention import Attention, make_causal_mask
+from monograph.ops.data import Constant, full
 from monograph.ops.elementwise import (
     Add,
     Cast,
-    GreaterEqual,
     IsNan,
-    LessEqual,
     Where,
     float_facts,
     less_equal,
@@ -35,7 +33,7 @@ from monograph.ops.linalg import Matmul
 from monograph.ops.shape import Expand, Reshape, Transpose, reshape, swapaxes
 from monograph.ops.softmax import Softmax
 from monograph.rewrite.constants import real_splat
-from monograph.rewrite.matchers import strip_expand, times_constant
+from monograph.rewrite.matchers import orders_positions, strip_expand, times_constant
 from monograph.rewrite.rule import Rule, rewrite
 
 
@@ -169,7 +167,7 @@ def _with_chosen_mask(condition: Value, a: Value, b: Value) -> _Scores | None:
     if kept and _is_causal(condition, scores):
         if number == -math.inf or (inner.mask is None and _is_lowest(number, scores)):
             return replace(inner, later=number)
-        return _match_fill(inner, scores, _triangle(scores.shape), number)
+        return _match_fill(inner, scores, make_causal_mask(scores.shape), number)
     return _match_fill(inner, scores, condition if kept else logical_not(condition), number)
 
 
@@ -180,7 +178,7 @@ def _match_fill(inner: _Scores, scores: Value, seen: Value, number: float) -> _S
     if mask is None and later == kept:
         return replace(inner, mask=seen, fill=number)
     if mask is None and later == number:
-        both = logical_and(_triangle(scores.shape), seen)
+        both = logical_and(make_causal_mask(scores.shape), seen)
         return replace(inner, mask=both, fill=number, later=None)
     if mask is not None and mask.dtype is bool_ and inner.fill == number and later == kept:
         return replace(inner, mask=logical_and(mask, seen))
@@ -205,7 +203,7 @@ def _as_added(scores: _Scores, like: Value) -> Value | None:
         if not _is_lowest(scores.fill, like):
             return None
         mask = where(mask, full((), 0.0, like.dtype), scores.fill)
-    return mask if later is None else where(_triangle(like.shape), mask, later)
+    return mask if later is None else where(make_causal_mask(like.shape), mask, later)
 
 
 def _widen_mask(mask: Value) -> Value:
@@ -227,11 +225,6 @@ def _is_lowest(number: float, scores: Value) -> bool:
     return number <= max(-1e9, 0.5 * float(float_facts(scores.dtype).min))
 
 
-def _triangle(shape: Shape) -> Value:
-    """True where a key is not later than the query; of scores of a shape."""
-    return less_equal(iota(shape[-2:], 1), iota(shape[-2:], 0))
-
-
 def _is_causal(mask: Value, scores: Value) -> bool:
     """Whether a mask lets query i see keys 0 to i: counted with iota, or a constant."""
     mask = strip_expand(mask)
@@ -241,26 +234,14 @@ def _is_causal(mask: Value, scores: Value) -> bool:
         return False
     if any(dim != 1 for dim in mask.shape[:-2]):
         return False
-    if isinstance(node.op, LessEqual):
-        return _counts(node.operands[0], 1) and _counts(node.operands[1], 2)
-    if isinstance(node.op, GreaterEqual):
-        return _counts(node.operands[0], 2) and _counts(node.operands[1], 1)
     if not isinstance(node.op, Constant):
-        return False
+        return orders_positions(mask)
     array = node.op.data.array().reshape(mask.tensor.static_shape()[-2:])
     seen = np.tri(*array.shape, dtype=np.bool_)
     if mask.dtype is bool_:
         return bool(np.array_equal(array, seen))
     wide = array.astype(np.float64)
     return bool((wide[seen] == 0).all() and (wide[~seen] == -np.inf).all())
-
-
-def _counts(value: Value, axis_from_end: int) -> bool:
-    """Whether a value counts 0, 1, 2… along an axis, in a type that does not run over."""
-    op = strip_expand(value).op
-    if not isinstance(op, Iota) or op.dtype.bits < 32:
-        return False
-    return len(op.shape) - op.axis % len(op.shape) == axis_from_end
 
 
 def _swap_key(key: Value) -> Value:

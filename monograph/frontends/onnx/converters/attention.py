@@ -16,6 +16,7 @@ from monograph.ir.build import cast_to
 from monograph.ir.dims import Dim, provably_equal
 from monograph.ir.graph import Value
 from monograph.ir.types import DType, bool_, f32, i64, wide
+from monograph.ops import attention as ops_attention
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def _write_out_attention(
 ) -> tuple[Value, Value]:
     """Attention step by step: the result, and the scores of the step that is asked for."""
     dtype = heads.query.dtype
-    raw = scores_of(heads, scale)
+    raw = score_keys(heads, scale)
     capped = soft_capped(raw, node.number("softcap", 0.0))
     biased = capped if mask is None else _add_bias(capped, mask)
     shares = F.softmax(cast_to(biased, wide(precision)), -1, "zeros")
@@ -177,34 +178,15 @@ def _write_out_attention(
     return cast_to(y, dtype), cast_to(stages[mode], dtype)
 
 
-def scores_of(heads: Heads, scale: float | None) -> Value:
+def score_keys(heads: Heads, scale: float | None) -> Value:
     """query @ keyᵀ * scale, [batch, heads, queries, keys], in f32 at least."""
     query, key = (cast_to(each, wide(each.dtype)) for each in (heads.query, heads.key))
-    count, shared = query.shape[1], key.shape[1]
-    flipped = F.swapaxes(key, 2, 3)
-    if provably_equal(count, shared):
-        scores = F.matmul(query, flipped)
-    else:
-        grouped = (query.shape[0], shared, count // shared, *query.shape[2:])
-        scores = F.matmul(F.reshape(query, grouped), F.unsqueeze(flipped, 2))
-        scores = F.reshape(scores, (scores.shape[0], count, *scores.shape[3:]))
-    if scale is not None:
-        return F.multiply(scores, scale)
-    depth = query.shape[3]
-    if isinstance(depth, int):
-        return F.multiply(scores, 1.0 / math.sqrt(depth))
-    return F.divide(scores, F.sqrt(cast_to(F.dim(depth), scores.dtype)))
+    return ops_attention.score_keys(query, key, scale)
 
 
 def weigh_values(shares: Value, value: Value) -> Value:
     """shares @ value, each head of the value serving its group of heads."""
-    exact = cast_to(value, shares.dtype)
-    count, shared = shares.shape[1], value.shape[1]
-    if provably_equal(count, shared):
-        return F.matmul(shares, exact)
-    grouped = (shares.shape[0], shared, count // shared, *shares.shape[2:])
-    y = F.matmul(F.reshape(shares, grouped), F.unsqueeze(exact, 2))
-    return F.reshape(y, (y.shape[0], count, *y.shape[3:]))
+    return ops_attention.multiply_grouped(shares, cast_to(value, shares.dtype))
 
 
 def soft_capped(scores: Value, cap: float) -> Value:
@@ -229,7 +211,7 @@ def flex_attention(node: OnnxNode) -> Value:
     if not node.has("score_mod") and not node.has("prob_mod"):
         return attend(heads, None, scale=scale)
     precision = node.dtype("softmax_precision", wide(heads.query.dtype))
-    scores = _apply_modifier(node, "score_mod", cast_to(scores_of(heads, scale), precision))
+    scores = _apply_modifier(node, "score_mod", cast_to(score_keys(heads, scale), precision))
     shares = _apply_modifier(node, "prob_mod", F.softmax(scores, -1))
     return cast_to(weigh_values(shares, heads.value), heads.value.dtype)
 

@@ -18,7 +18,7 @@ from monograph.frontends.onnx.converters.attention import (
     masks_joined,
     per_example,
     rotate,
-    scores_of,
+    score_keys,
     soft_capped,
     split_heads,
     visible,
@@ -376,7 +376,7 @@ def _attend_in_groups(node: OnnxNode, heads: Heads, before: Value) -> Value:
     smooth = node.integer("smooth_softmax", 0) == 1
     if cap == 0.0 and sink is None and not smooth:
         return attend(heads, mask, scale=_scale(node))
-    scores = soft_capped(scores_of(heads, _scale(node)), cap)
+    scores = soft_capped(score_keys(heads, _scale(node)), cap)
     if bias is not None:
         scores = F.add(scores, cast_to(_long_bias(bias, heads.lengths[1]), scores.dtype))
     assert seen is not None

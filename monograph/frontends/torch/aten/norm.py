@@ -6,7 +6,6 @@ do not: such a call becomes the arithmetic that the op stands for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from monograph.frontends.torch.registry import converter
 from monograph.ir.dims import Dim, shape_product
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, wide
+from monograph.ops.attention import make_causal_mask, multiply_grouped, score_keys
 from monograph.ops.batch_norm import BatchNorm, BatchNormTraining
 from monograph.ops.norm import LayerNorm, RmsNorm, affine
 
@@ -253,13 +253,11 @@ def _attention(node: TorchNode) -> Value:
 def _flash_attention(node: TorchNode) -> tuple[Value, Value]:
     types = node.result_types()
     assert types[1] is not None
-    scores = _scores(node)
+    scores = score_keys(node["query"], node["key"], node["scale"])
     if node["attn_mask"] is not None:
         scores = scores + node["attn_mask"]
     if node["is_causal"]:
-        shape = scores.shape[-2:]
-        seen = F.less_equal(F.iota(shape, 1), F.iota(shape, 0))
-        scores = F.where(seen, scores, float("-inf"))
+        scores = F.where(make_causal_mask(scores.shape), scores, float("-inf"))
     return _attend(node), F.cast(F.logsumexp(scores, -1), types[1].dtype)
 
 
@@ -296,31 +294,6 @@ def _fused_attention(node: TorchNode) -> tuple[Any, ...]:
     return result, *rest
 
 
-def _scores(node: TorchNode) -> Value:
-    """How well each key answers each query."""
-    query: Value = node["query"]
-    key = _for_every_head(node["key"], query)
-    scores = F.matmul(query, F.swapaxes(key, -1, -2))
-    scale: float | None = node["scale"]
-    if scale is not None:
-        return scores * scale
-    depth = query.shape[-1]
-    if isinstance(depth, int):
-        return scores * (1.0 / math.sqrt(depth))
-    return scores * F.rsqrt(F.cast(F.dim(depth), scores.dtype))
-
-
-def _for_every_head(part: Value, query: Value) -> Value:
-    """Keys or values that groups of heads share, once for each head of the queries."""
-    if part.rank < 3 or query.rank < 3 or part.shape[-3] in (1, query.shape[-3]):
-        return part
-    *batch, heads, rows, depth = part.shape
-    group = static(query.shape[-3], "the heads of queries") // static(heads, "the heads of keys")
-    apart = F.unsqueeze(part, -3)
-    repeated = F.expand(apart, (*batch, heads, group, rows, depth))
-    return F.reshape(repeated, (*batch, query.shape[-3], rows, depth))
-
-
 def _attend(node: TorchNode) -> Value:
     query, key, value, mask = node["query"], node["key"], node["value"], node["attn_mask"]
     if mask is not None and mask.dtype is not bool_:
@@ -337,13 +310,11 @@ def _attend(node: TorchNode) -> Value:
 
 def _attend_in_parts(node: TorchNode, mask: Value | None) -> Value:
     """Attention written out: with weights that are dropped, or batches of which one broadcasts."""
-    scores = _scores(node)
+    scores = score_keys(node["query"], node["key"], node["scale"])
     if node["is_causal"]:
-        shape = scores.shape[-2:]
-        mask = F.less_equal(F.iota(shape, 1), F.iota(shape, 0))
+        mask = make_causal_mask(scores.shape)
     if mask is not None:
         scores = F.where(mask, scores, float("-inf")) if mask.dtype is bool_ else scores + mask
     weights = F.softmax(scores, -1, "zeros")
     rate = float(node["dropout_p"])
-    value = _for_every_head(node["value"], node["query"])
-    return F.matmul(drop_elements(node, weights, rate), value)
+    return multiply_grouped(drop_elements(node, weights, rate), node["value"])
