@@ -188,7 +188,7 @@ def runs_across_k(contraction: Contraction) -> bool:
 
 def _runs_along(formula: Expr, axis: Axis) -> bool:
     """Whether what is read along an axis, if that matters, lies one by one in memory."""
-    places = [x.operands[0] for x in e.walk((formula,)) if isinstance(x, Load)]
+    places = [load.operands[0] for load in e.find_loads(formula)]
     known = [coefficient(x.dim, axis.symbol) for x in places if isinstance(x, Index)]
     return len(known) == len(places) and 1 in known and all(step in (0, 1) for step in known)
 

@@ -343,6 +343,11 @@ def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
         stack.extend((operand, False) for operand in reversed(expr.operands))
 
 
+def find_loads(*roots: Expr) -> Iterator[Load]:
+    """Every distinct element that formulas read, those at the positions of others included."""
+    return (expr for expr in walk(roots) if isinstance(expr, Load))
+
+
 def substitute(root: Expr, bindings: Mapping[Symbol, Dim]) -> Expr:
     """The expression with loop variables replaced, except where a reduction binds them itself."""
     done: dict[Expr, Expr] = {}

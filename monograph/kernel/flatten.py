@@ -189,7 +189,7 @@ def _in_order_of_strides(kernel: Kernel) -> Kernel:
 def _order_reduction(reduction: Reduce) -> Expr:
     """The reduction over the same axes in the order of the largest buffer that it reads."""
     own = {axis.symbol for axis in reduction.axes}
-    loads = [x for x in e.walk((reduction.body,)) if isinstance(x, Load) and own & x.symbols]
+    loads = [load for load in e.find_loads(reduction.body) if own & load.symbols]
     if not loads or len(own) < 2:
         return reduction
     largest = max(

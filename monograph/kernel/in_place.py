@@ -19,7 +19,7 @@ from collections.abc import Hashable, Sequence
 
 from monograph.ir.dims import Dim, provably_at_least
 from monograph.ir.dims.polynomial import bounds_of
-from monograph.kernel.expr import Axis, Expr, Index, Load, Reduce, walk
+from monograph.kernel.expr import Axis, Expr, Index, Reduce, find_loads
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 
@@ -38,7 +38,7 @@ def overwritable_inputs(kernel: Kernel, memory: Sequence[Hashable]) -> tuple[int
         return ()
     if len(store.position) != 1 or not is_one_to_one(store.position[0], kernel.axes):
         return ()
-    loads = _loads((*store.position, store.value))
+    loads = list(find_loads(*store.position, store.value))
     found = []
     for number, buffer in enumerate(kernel.inputs):
         names = {
@@ -52,11 +52,6 @@ def overwritable_inputs(kernel: Kernel, memory: Sequence[Hashable]) -> tuple[int
         if is_read and fits and all(load.operands == store.position for load in reads):
             found.append(number)
     return tuple(found)
-
-
-def _loads(roots: tuple[Expr, ...]) -> list[Load]:
-    """Every load in some expressions, those in the positions of other loads included."""
-    return [expr for expr in walk(roots) if isinstance(expr, Load)]
 
 
 def is_one_to_one(position: Expr, axes: tuple[Axis, ...]) -> bool:

@@ -11,12 +11,14 @@ named by their place in the signature, so two equal layers of a model are one ke
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol, SymbolicDim
-from monograph.kernel.expr import Axis, Buffer, Expr, Load, walk
+from monograph.kernel import expr as e
+from monograph.kernel.expr import Axis, Buffer, Expr, Load
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,29 @@ class Kernel:
 
     def expressions(self) -> Iterator[Expr]:
         """Every expression in it once, operands first."""
-        roots = tuple(expr for store in self.stores for expr in (*store.position, store.value))
-        return walk(roots)
+        return e.walk(self._roots())
+
+    def _roots(self) -> tuple[Expr, ...]:
+        return tuple(expr for store in self.stores for expr in (*store.position, store.value))
 
     def loads(self) -> Iterator[Load]:
         """Every distinct element read."""
-        return (expr for expr in self.expressions() if isinstance(expr, Load))
+        return e.find_loads(*self._roots())
+
+    def with_replaced(
+        self, replaced: Mapping[Expr, Expr], *more: Buffer
+    ) -> tuple[Kernel, tuple[int, ...]]:
+        """The kernel with parts of its formulas replaced by what is read of ``more`` buffers.
+
+        And the numbers of the inputs that it still reads: those alone are left, before ``more``.
+        """
+        stores = tuple(
+            replace(store, value=e.replace(store.value, replaced)) for store in self.stores
+        )
+        read = {load.buffer.name for load in replace(self, stores=stores).loads()}
+        kept = tuple(k for k, each in enumerate(self.inputs) if each.name in read)
+        inputs = (*(self.inputs[k] for k in kept), *more)
+        return replace(self, inputs=inputs, stores=stores), kept
 
     @cached_property
     def digest(self) -> str:
@@ -87,3 +106,18 @@ class Kernel:
         from monograph.kernel.text import kernel_text
 
         return kernel_text(self)
+
+
+def write_kernel(
+    name: str, axes: tuple[Axis, ...], *stores: Store, inputs: tuple[Buffer, ...] = ()
+) -> Kernel:
+    """A kernel of these stores, which reads what their formulas read.
+
+    Its inputs are in the order of ``inputs``; those that are not among them come behind, as they
+    are read.
+    """
+    roots = (expr for store in stores for expr in (*store.position, store.value))
+    read = {load.buffer.name: load.buffer for load in e.find_loads(*roots)}
+    given = {each.name: each for each in inputs if each.name in read}
+    outputs = tuple(dict.fromkeys(store.buffer for store in stores))
+    return Kernel(name, tuple({**given, **read}.values()), outputs, axes, stores)

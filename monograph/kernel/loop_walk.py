@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from monograph.ir.dims import Dim, Symbol, SymbolicDim
-from monograph.kernel.expr import Buffer, Expr, Load, walk
+from monograph.kernel.expr import Buffer, Expr, Load, find_loads
 from monograph.kernel.loops import (
     Assign,
     Combine,
@@ -59,7 +59,7 @@ def expressions_in(body: Sequence[Statement]) -> Iterator[Expr]:
 
 def loads_in(body: Sequence[Statement]) -> Iterator[Load]:
     """Every distinct element that a body reads."""
-    return (expr for expr in walk(tuple(expressions_in(body))) if isinstance(expr, Load))
+    return find_loads(*expressions_in(body))
 
 
 def sizes_in(body: Sequence[Statement], extent: Dim, buffers: Sequence[Buffer]) -> set[Symbol]:

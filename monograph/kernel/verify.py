@@ -25,7 +25,7 @@ from typing import TypeAlias
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.dims import Symbol, SymbolicDim, evaluate_dim
-from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, walk
+from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, find_loads
 from monograph.kernel.loops import (
     Accumulator,
     Assign,
@@ -186,7 +186,7 @@ class _Verifier:
             roots: tuple[Expr, ...] = (statement.value,)
             if isinstance(statement, Write):
                 roots += (statement.offset,)
-            self.loads[statement] = tuple(x for x in walk(roots) if isinstance(x, Load))
+            self.loads[statement] = tuple(find_loads(*roots))
         return self.loads[statement]
 
     def read(self, buffer: Buffer, place: Expr) -> None:

@@ -196,7 +196,7 @@ class ExpressionWriter:
     def is_spread(self, expr: Expr) -> bool:
         """Whether lanes have different values of an expression, or something in it is loaded."""
         sizes = frozenset(self.kernel.sizes)
-        return bool(expr.symbols - sizes) or any(isinstance(x, Load) for x in e.walk((expr,)))
+        return bool(expr.symbols - sizes) or any(e.find_loads(expr))
 
     def store(self, store: Store) -> None:
         """Write a store, under its guard and that of its lanes."""
@@ -261,7 +261,7 @@ class ExpressionWriter:
     def _is_piecewise(self, expr: Apply) -> bool:
         """Whether it joins pieces by position, each read from memory: as ``concat`` does."""
         condition, *pieces = expr.operands
-        if self.unit_shape != "[1]" or any(isinstance(x, Load) for x in e.walk((condition,))):
+        if self.unit_shape != "[1]" or any(e.find_loads(condition)):
             return False
         inside = list(e.walk(tuple(pieces)))
         if any(isinstance(x, Apply) and x.function == "checked" for x in inside):

@@ -162,7 +162,7 @@ class ProductWriter:
 
 def _k_in_order(contraction: Contraction) -> tuple[Axis, ...]:
     """The axes of k in the order in which the larger operand holds them."""
-    loads = [x for x in e.walk((contraction.left, contraction.right)) if isinstance(x, Load)]
+    loads = list(e.find_loads(contraction.left, contraction.right))
     if not loads:
         return contraction.k
     largest = max(loads, key=lambda x: buffer_bytes((x.buffer,)))

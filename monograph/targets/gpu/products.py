@@ -18,7 +18,6 @@ from monograph.ir.dims import Dim, likely_size
 from monograph.ir.types import DType, bf16, f16, f32, i8, i32
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction
-from monograph.kernel.expr import Load
 from monograph.kernel.kernel import Kernel
 from monograph.targets.gpu.cost import H200, buffer_bytes, memory_time, waves
 from monograph.targets.gpu.joint_products import as_contractions
@@ -210,7 +209,7 @@ def _product_dtype(contractions: tuple[Contraction, ...]) -> DType | None:
         return i8 if all(without_cast(x).dtype is i8 for x in formulas) else None
     if summed is not f32:
         return None
-    read = {x.dtype for x in e.walk(formulas) if isinstance(x, Load) and x.dtype.is_float}
+    read = {load.dtype for load in e.find_loads(*formulas) if load.dtype.is_float}
     for narrow in (f16, bf16):
         if read == {narrow}:
             return narrow

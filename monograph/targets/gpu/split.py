@@ -12,12 +12,13 @@ results get memory of their own, and what is left is split in its turn.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Load, Reduce
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 
 KINDS = frozenset(("sum", "prod", "max", "min", "any", "all"))
 """Reductions whose partial results are combined by the same reduction."""
@@ -134,9 +135,7 @@ def _stores_only(kernel: Kernel, rows: tuple[Axis, ...]) -> bool:
 
 
 def _kernel(name: str, axes: tuple[Axis, ...], stores: list[Store]) -> Kernel:
-    """A kernel whose inputs are what its formulas read."""
-    roots = tuple(x for store in stores for x in (*store.position, store.value))
-    read = {x.buffer: None for x in e.walk(roots) if isinstance(x, Load)}
-    inputs = tuple(sorted(read, key=lambda buffer: (buffer.name[0], int(buffer.name[1:]))))
-    outputs = tuple({store.buffer: None for store in stores})
-    return Kernel(name, inputs, outputs, axes, tuple(stores))
+    """A kernel whose inputs are what its formulas read, in the order of their names."""
+    kernel = write_kernel(name, axes, *stores)
+    inputs = sorted(kernel.inputs, key=lambda buffer: (buffer.name[0], int(buffer.name[1:])))
+    return replace(kernel, inputs=tuple(inputs))

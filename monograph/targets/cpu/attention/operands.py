@@ -14,7 +14,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.attention import Formula, Position, StreamedAttention, anywhere
 from monograph.kernel.expr import Buffer, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 
 
 def copy_operands(
@@ -71,8 +71,6 @@ def _copy(
     buffer = Buffer(what, attention.dtype, (shape_product(shape),))
     value = formula(tuple(e.index(axis.symbol) for axis in space))
     store = Store(buffer, (e.linear(space),), value)
-    read = {x.buffer.name: x.buffer for x in e.walk((value,)) if isinstance(x, Load)}
-    name = f"{attention.name}_{what}"
 
     def copied(position: Position) -> Expr:
         place: Dim = 0
@@ -81,4 +79,4 @@ def _copy(
             place = place * dim + each.dim
         return e.load(buffer, (e.index(place),))
 
-    return Kernel(name, tuple(read.values()), (buffer,), space, (store,)), copied
+    return write_kernel(f"{attention.name}_{what}", space, store), copied

@@ -42,9 +42,9 @@ from monograph.ir.dims import (
 )
 from monograph.ir.graph import Value
 from monograph.kernel import expr as e
-from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load
+from monograph.kernel.expr import Axis, Buffer, Expr, Index
 from monograph.kernel.flatten import flatten
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.loops import (
     Accumulator,
@@ -166,12 +166,10 @@ def pack_weight(depthwise: Depthwise) -> Kernel:
         old.symbol: new.symbol for old, new in zip(axes, renamed, strict=True)
     }
     value = e.substitute(depthwise.tap(), names)
-    read = {x.buffer.name for x in e.walk((value,)) if isinstance(x, Load)}
     kernel = depthwise.kernel
-    inputs = tuple(b for b in kernel.inputs if b.name in read)
     buffer = Buffer("taps", value.dtype, (_size(axes),))
     store = Store(buffer, (e.linear(renamed),), value)
-    return Kernel(f"{kernel.name}_pack_taps", inputs, (buffer,), renamed, (store,))
+    return write_kernel(f"{kernel.name}_pack_taps", renamed, store, inputs=kernel.inputs)
 
 
 def find_shared_taps(depthwise: Depthwise) -> Axis:
@@ -416,7 +414,7 @@ def _epilogue_reads(depthwise: Depthwise) -> set[str]:
     done = e.variable("done", depthwise.reduction.dtype)
     known: Mapping[Expr, Expr] = {depthwise.reduction: done}
     values = tuple(e.replace(store.value, known) for store in depthwise.kernel.stores)
-    return {x.buffer.name for x in e.walk(values) if isinstance(x, Load)}
+    return {load.buffer.name for load in e.find_loads(*values)}
 
 
 def _size(axes: Sequence[Axis]) -> Dim:

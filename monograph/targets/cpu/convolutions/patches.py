@@ -21,7 +21,7 @@ from monograph.ir.graph import Node, Value
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import flatten
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.kernel.layout import MemoryLayout
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
@@ -120,7 +120,7 @@ def _gather(name: str, load: Load, axes: tuple[Axis, ...], patches: Buffer) -> K
     }
     place = tuple(e.index(axis.symbol) for axis in own)
     store = Store(patches, place, e.substitute(load, renamed))
-    return Kernel(f"{name}_gather", (load.buffer,), (patches,), own, (store,))
+    return write_kernel(f"{name}_gather", own, store)
 
 
 def _convolution(group: Group) -> Node | None:

@@ -22,9 +22,9 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.types import f32, f64
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, as_contraction, with_k_ordered
-from monograph.kernel.expr import Apply, Buffer, Expr, Load, Reduce
+from monograph.kernel.expr import Apply, Buffer, Expr, Reduce
 from monograph.kernel.flatten import flatten
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.kernel.layout import MemoryLayout
 from monograph.ops.conv import Conv
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
@@ -100,7 +100,7 @@ def in_windows(group: Group, kernel: Kernel, x: Buffer) -> CopiedWindows | None:
 
 def _reads(value: Expr) -> set[str]:
     """The buffers that a formula reads."""
-    return {each.buffer.name for each in e.walk((value,)) if isinstance(each, Load)}
+    return {each.buffer.name for each in e.find_loads(value)}
 
 
 def _lay_out(name: str, op: Conv, x: Buffer, windows: Buffer) -> tuple[Kernel, ...]:
@@ -156,8 +156,7 @@ def _part(
         at = (n, c, y + rows[0] + ahead, (column + columns[0]) * step + first)
         value = e.load(x, tuple(map(e.index, at)))
     store = Store(windows, tuple(map(e.index, place)), value)
-    inputs = () if source is None else (x,)
-    return Kernel(f"{name}_windows", inputs, (windows,), axes, (store,))
+    return write_kernel(f"{name}_windows", axes, store)
 
 
 def plan_windows(builder: ProgramBuilder, request: GroupRequest) -> Launchable | Refusal:

@@ -379,7 +379,7 @@ def lie_together(c: Convolution, formulas: tuple[Expr, ...], channel: Symbol | N
     if channel is None:
         return True
     own = {buffer.name for buffer in c.inputs}
-    loads = [x for x in e.walk(formulas) if isinstance(x, Load) and x.buffer.name in own]
+    loads = [x for x in e.find_loads(*formulas) if x.buffer.name in own]
     places = [load.operands[0] for load in loads] + [x for x in formulas if isinstance(x, Index)]
     steps = [
         coefficient(place.dim, channel) if isinstance(place, Index) else None

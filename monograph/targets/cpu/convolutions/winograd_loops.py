@@ -37,7 +37,7 @@ from monograph.ir.types import bool_, f32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.kernel.loops import If, Let, Loop, LoopKind, LoopNest, Prefetch, Statement, Write
 from monograph.kernel.winograd_transform import TAPS, Line, Part, Transform, down_columns
 from monograph.targets.cpu.loops.nest import build_nest
@@ -118,7 +118,7 @@ class Convolution:
 
     def reads(self, roots: tuple[Expr, ...]) -> tuple[Buffer, ...]:
         """The inputs that formulas read."""
-        names = {x.buffer.name for x in e.walk(roots) if isinstance(x, e.Load)}
+        names = {load.buffer.name for load in e.find_loads(*roots)}
         return tuple(buffer for buffer in self.inputs if buffer.name in names)
 
 
@@ -227,8 +227,7 @@ class Winograd:
                 value = e.select(_less(place, c.features), value, e.literal(0.0, f32))
             at = self.weight_offset(number, channel.symbol, lane.symbol)
             stores.append(Store(self.weights, (e.index(at),), value))
-        inputs = c.weight_buffers()
-        return Kernel(f"{c.name}_weights", inputs, (self.weights,), axes, tuple(stores))
+        return write_kernel(f"{c.name}_weights", axes, *stores, inputs=c.inputs)
 
     def weight_offset(self, plane: Dim, channel: Dim, lane: Dim) -> Dim:
         """Where a plane of the weights has a number."""
@@ -343,9 +342,7 @@ class Winograd:
             stores.append(Store(self.products, (e.index(at),), value))
         axes = (weight, row, lane) if part.copies == 1 else (weight, served, row, lane)
         order = tuple(axis.symbol for axis in axes)
-        kernel = Kernel(
-            "product", (self.input_planes, self.weights), (self.products,), axes, tuple(stores)
-        )
+        kernel = write_kernel("product", axes, *stores)
         schedule = Schedule(
             order,
             rows=len(axes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from monograph.ir.types import DType
-from monograph.kernel.expr import Apply, Index, Load, Variable, walk
+from monograph.kernel.expr import Apply, Index, Load, Variable, find_loads
 from monograph.kernel.loops import Accumulator, Combine, If, Let, Loop, Statement, Write
 from monograph.kernel.scalar import DOTS
 
@@ -25,7 +25,7 @@ def find_accumulators(body: Sequence[Statement]) -> list[str]:
 def loads_of(body: Sequence[Statement]) -> list[Load]:
     """What the statements of a loop body load, loops inside it excepted."""
     roots = tuple(s.value for s in body if isinstance(s, Let | Combine | Write))
-    return [expr for expr in walk(roots) if isinstance(expr, Load)]
+    return list(find_loads(*roots))
 
 
 def sums_of_sums(body: Sequence[Statement]) -> Iterator[str]:

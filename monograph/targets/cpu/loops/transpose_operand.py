@@ -11,14 +11,12 @@ lane is a result of its own. Products have their own packing; this is for distan
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol, likely_size, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 
 MIN_READS_PER_ELEMENT = 16
 """Times that an element is read from which on it is worth being moved first."""
@@ -87,16 +85,7 @@ def _transpose(kernel: Kernel, load: Load, axes: tuple[Axis, ...]) -> Turned:
     moved = e.substitute(load, {symbol: axis.symbol for symbol, axis in names.items()})
     place = e.linear(tuple(names.values()))
     source = kernel.inputs.index(load.buffer)
-    move = Kernel(
-        f"{kernel.name}_turn",
-        (load.buffer,),
-        (buffer,),
-        tuple(names.values()),
-        (Store(buffer, (place,), moved),),
-    )
+    store = Store(buffer, (place,), moved)
+    move = write_kernel(f"{kernel.name}_turn", tuple(names.values()), store)
     read: dict[Expr, Expr] = {load: e.load(buffer, (e.linear(axes),))}
-    stores = tuple(replace(s, value=e.replace(s.value, read)) for s in kernel.stores)
-    still = {x.buffer.name for x in replace(kernel, stores=stores).loads()}
-    kept = tuple(k for k, each in enumerate(kernel.inputs) if each.name in still)
-    inputs = (*(kernel.inputs[k] for k in kept), buffer)
-    return Turned(move, source, replace(kernel, inputs=inputs, stores=stores), kept)
+    return Turned(move, source, *kernel.with_replaced(read, buffer))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.kernel.contraction import Contraction, as_contraction
-from monograph.kernel.expr import Buffer, Load, walk
+from monograph.kernel.expr import Buffer, find_loads
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.shortening import with_short_formulas
@@ -165,7 +165,7 @@ def find_weights(
     """Which operand is made of weights alone; the right one if both are."""
     sides = ((Weights.RIGHT, contraction.right), (Weights.LEFT, contraction.left))
     for weights, side in sides:
-        read = [slots[x.buffer.name] for x in walk((side,)) if isinstance(x, Load)]
+        read = [slots[load.buffer.name] for load in find_loads(side)]
         if builder.is_constant(read):
             return weights
     return Weights.NONE

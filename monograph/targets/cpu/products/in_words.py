@@ -28,7 +28,7 @@ from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, ceiling, flat_position, with_k_ordered
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load
 from monograph.kernel.integer_range import fits
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.targets.micro_kernel import MicroKernel
 
 WORD_BITS = 32
@@ -224,7 +224,7 @@ def _copy_in_halves(name: str, image: Buffer) -> Kernel:
     target = Buffer(HALVED, i16, (size,))
     position = (e.index(axis.symbol),)
     store = Store(target, position, e.cast(e.load(image, position), i16))
-    return Kernel(f"{name}_halve", (image,), (target,), (axis,), (store,))
+    return write_kernel(f"{name}_halve", (axis,), store)
 
 
 # Sums of weights ---------------------------------------------------------------------------------
@@ -244,9 +244,8 @@ def column_sums(contraction: Contraction) -> Kernel:
         old.symbol: new.symbol for old, new in zip(axes, renamed, strict=True)
     }
     value = e.substitute(contraction.right, names)
-    read = {x.buffer.name for x in e.walk((value,)) if isinstance(x, Load)}
-    inputs = tuple(b for b in contraction.kernel.inputs if b.name in read)
     total = e.reduce("sum", contraction.k, value)
     buffer = Buffer(SUMS, i32, (contraction.size(renamed),))
     store = Store(buffer, (e.index(flat_position(renamed)),), total)
-    return Kernel(f"{contraction.kernel.name}_{SUMS}", inputs, (buffer,), renamed, (store,))
+    kernel = contraction.kernel
+    return write_kernel(f"{kernel.name}_{SUMS}", renamed, store, inputs=kernel.inputs)

@@ -26,7 +26,7 @@ from monograph.kernel.contraction import (
 )
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.targets.cpu.products.in_words import pack_word
 from monograph.targets.cpu.products.tiles import Segment, tile_count, tile_start
 
@@ -225,11 +225,9 @@ def _is_along(value: Expr, symbol: Symbol) -> bool:
 def _packing(
     contraction: Contraction, buffer: Buffer, space: tuple[Axis, ...], place: Dim, value: Expr
 ) -> Kernel:
-    read = {x.buffer.name for x in e.walk((value,)) if isinstance(x, Load)}
-    inputs = tuple(b for b in contraction.kernel.inputs if b.name in read)
     store = Store(buffer, (e.index(place),), value)
     name = f"{contraction.kernel.name}_pack_{buffer.name}"
-    return Kernel(name, inputs, (buffer,), space, (store,))
+    return write_kernel(name, space, store, inputs=contraction.kernel.inputs)
 
 
 def row_stride(depth: Dim) -> Dim:

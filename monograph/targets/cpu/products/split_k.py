@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, shape_product
 from monograph.kernel import expr as e
@@ -50,9 +48,4 @@ def in_pieces(contraction: Contraction, count: int) -> SplitK | None:
     over = e.axis("_r0_0", count)
     element = e.load(buffer, (e.index(flat_position((over, *order))),))
     replaced: dict[Expr, Expr] = {reduction: e.reduce("sum", (over,), element)}
-    stores = tuple(Store(s.buffer, s.position, e.replace(s.value, replaced)) for s in kernel.stores)
-    unnamed = replace(kernel, inputs=(), stores=stores)
-    read = {load.buffer.name for load in unnamed.loads()}
-    kept = tuple(k for k, each in enumerate(kernel.inputs) if each.name in read)
-    inputs = (*(kernel.inputs[k] for k in kept), buffer)
-    return SplitK(parts, replace(kernel, inputs=inputs, stores=stores), kept)
+    return SplitK(parts, *kernel.with_replaced(replaced, buffer))
