@@ -192,7 +192,7 @@ def build_program(
     # Fuse: which nodes share a kernel.
     started = time.perf_counter()
     announce("fusion")
-    groups = fuse_regions(graph, target.computes, enabled=options.fusion)
+    groups = fuse_regions(graph, target.computes, target.fusion_limits, enabled=options.fusion)
     for each_graph, fused in groups.items():
         _FUSION.info("@%s: %d groups", each_graph.name, len(fused.groups))
         _FUSION.debug("%s", fused)

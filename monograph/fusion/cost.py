@@ -1,4 +1,4 @@
-"""The cost model of fusion: bytes moved, instructions, and the sizes from which each matters."""
+"""The cost model of fusion: bytes moved, and instructions."""
 
 from __future__ import annotations
 
@@ -9,20 +9,6 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Family, Trait
 from monograph.ir.types import TensorType, i64
 from monograph.ops.slicing import PadBorder
-
-MIN_PARALLEL_ROWS = 16
-"""Fewer rows than this keep too few threads busy to be worth one visit each."""
-MIN_SPLIT_ROW_ELEMENTS = 1 << 15
-"""Elements from which a row is worth splitting among threads."""
-MIN_SHARED_BYTES = 1 << 16
-"""Bytes from which reading a value once instead of twice is worth a larger kernel."""
-MAX_SIBLING_NODES = 40
-"""Nodes up to which kernels are joined for what they read in common."""
-MAX_KERNEL_WORK = 96
-"""How large a kernel may grow, in pairs of instructions and at least one a node: by then its
-arithmetic outweighs a round trip."""
-MAX_RECOMPUTED_INSTRUCTIONS = 4
-"""Instructions an element up to which computing again beats a round trip through memory."""
 
 MAX_PRODUCERS_VISITED = 16
 """Ops above a node that are looked at."""

@@ -34,17 +34,12 @@ from monograph.fusion.axis_map import (
     reduction_axes,
 )
 from monograph.fusion.cost import (
-    MAX_KERNEL_WORK,
-    MAX_RECOMPUTED_INSTRUCTIONS,
-    MAX_SIBLING_NODES,
-    MIN_PARALLEL_ROWS,
-    MIN_SHARED_BYTES,
-    MIN_SPLIT_ROW_ELEMENTS,
     amount,
     is_free,
     nbytes,
     work,
 )
+from monograph.fusion.limits import FusionLimits
 from monograph.fusion.prologue import (
     bytes_read,
     is_image,
@@ -155,20 +150,27 @@ class Fusion:
 
 
 def fuse(
-    graph: Graph, can_lower: Mapping[Node, bool] | None = None, *, enabled: bool = True
+    graph: Graph,
+    can_lower: Mapping[Node, bool] | None = None,
+    limits: FusionLimits | None = None,
+    *,
+    enabled: bool = True,
 ) -> Fusion:
     """Group the nodes of a graph (its composites lowered) into kernels.
 
     ``can_lower`` says which nodes the kernel layer can compute; the others stay alone. With
     ``enabled=False`` every node is a kernel of its own.
     """
-    return _Fuser(graph, can_lower or {}, enabled).run()
+    return _Fuser(graph, can_lower or {}, limits or FusionLimits(), enabled).run()
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, can_lower: Mapping[Node, bool], enabled: bool) -> None:
+    def __init__(
+        self, graph: Graph, can_lower: Mapping[Node, bool], limits: FusionLimits, enabled: bool
+    ) -> None:
         self.graph = graph
         self.can_lower = can_lower
+        self.limits = limits
         self.enabled = enabled
         self.home: dict[Node, Group] = {}
         self.order: dict[Node, int] = {}
@@ -221,7 +223,9 @@ class _Fuser:
             if isinstance(node.op, Conv) and self.is_view(source):
                 group.apart.append(f"%{operand.name} is read from memory: it is a view")
                 continue
-            if source.kind is GroupKind.CONTRACTION and _is_made_for_rows(node):
+            if source.kind is GroupKind.CONTRACTION and _is_made_for_rows(
+                node, self.limits.max_recomputed_instructions
+            ):
                 group.apart.append(f"%{operand.name} is read from memory: it is written anyway")
                 continue
             self.try_fuse(source, self.home[node], operand, node)
@@ -285,7 +289,7 @@ class _Fuser:
         """What forbids a merge whatever the places are."""
         if source.kind is GroupKind.OPAQUE:
             return f"{source.nodes[0].op.name} has no loops to share"
-        if _are_too_long(source, group):
+        if _are_too_long(self.limits.max_kernel_work, source, group):
             return "together they would be too long a formula"
         if source.kind is GroupKind.WINDOW or group.kind is GroupKind.WINDOW:
             return "a window has loops of its own"
@@ -316,7 +320,13 @@ class _Fuser:
             return False
         if not is_on("prologue_fusion"):
             return False
-        return is_prologue(source.nodes, source.inputs(), source.outputs(), group.nodes)
+        return is_prologue(
+            source.nodes,
+            source.inputs(),
+            source.outputs(),
+            group.nodes,
+            self.limits.max_recomputed_instructions,
+        )
 
     def merge_spaces(self, source: Group, group: Group, value: Value, reader: Node) -> Group | str:
         """The two groups as one, in one index space, or why that cannot be."""
@@ -387,7 +397,7 @@ class _Fuser:
         Few long rows are split among threads, which one reduction can be (``reduce``: both sides
         have some), with what is computed of its result, but nothing that is written along a row.
         """
-        few = _has_few_long_rows(both)
+        few = _has_few_long_rows(both, self.limits)
         for output in both.outputs():
             place = both.places.get(output)
             if place is None:
@@ -408,7 +418,7 @@ class _Fuser:
             return "its kernel has other results"
         if value in self.exported or any(use.node not in group.nodes for use in value.uses):
             return "others read it too"
-        is_dear = source.work() > MAX_RECOMPUTED_INSTRUCTIONS and not self.is_prologue(
+        is_dear = source.work() > self.limits.max_recomputed_instructions and not self.is_prologue(
             source, group
         )
         if _grows(value, group) and is_dear:
@@ -439,10 +449,10 @@ class _Fuser:
         limit = (
             0
             if group.kind in (GroupKind.CONTRACTION, GroupKind.WINDOW)
-            else MAX_RECOMPUTED_INSTRUCTIONS
+            else self.limits.max_recomputed_instructions
         )
         if self.is_prologue(source, group):
-            limit = MAX_RECOMPUTED_INSTRUCTIONS
+            limit = self.limits.max_recomputed_instructions
         if not free and (source.work() > limit or bytes_read(source.inputs()) > nbytes(value)):
             return False
         if any(node.has_effect for node in source.nodes):
@@ -468,7 +478,7 @@ class _Fuser:
     def join_siblings(self) -> None:
         """Merge kernels that read the same large value in the same order: it is then read once."""
         for value in self.read_values():
-            if nbytes(value) < MIN_SHARED_BYTES:
+            if nbytes(value) < self.limits.min_shared_bytes:
                 continue
             readers = dict.fromkeys(
                 self.home[use.node] for use in value.uses if use.node in self.home
@@ -497,7 +507,7 @@ class _Fuser:
 
     def join(self, first: Group, second: Group, value: Value) -> Group | None:
         """Two kernels that do not need each other as one."""
-        if len(first.nodes) + len(second.nodes) > MAX_SIBLING_NODES:
+        if len(first.nodes) + len(second.nodes) > self.limits.max_sibling_nodes:
             return None
         a, b = first.places.get(value), second.places.get(value)
         if a is None or b is None or self.needs(first, second) or self.needs(second, first):
@@ -567,22 +577,22 @@ class _Fuser:
         return result
 
 
-def _are_too_long(*groups: Group) -> bool:
+def _are_too_long(max_work: int, *groups: Group) -> bool:
     """Whether the formulas of groups are too long together: what lowering and emitting them takes.
 
     Of a join of thousands, no more is counted than that takes.
     """
     sizes = (max(1, work(node) // 2) for group in groups for node in group.nodes)
-    return any(total > MAX_KERNEL_WORK for total in accumulate(sizes))
+    return any(total > max_work for total in accumulate(sizes))
 
 
-def _is_made_for_rows(node: Node) -> bool:
+def _is_made_for_rows(node: Node, max_instructions: int) -> bool:
     """Whether reductions alone read what a node makes, cheaply, of what others read as well."""
     readers = [use.node for result in node.results for use in result.uses]
     if not readers or not all(reader.op.has(Trait.REDUCTION) for reader in readers):
         return False
     shared = (any(use.node is not node for use in operand.uses) for operand in node.operands)
-    return work(node) <= MAX_RECOMPUTED_INSTRUCTIONS and all(shared)
+    return work(node) <= max_instructions and all(shared)
 
 
 def _moves_rows(node: Node) -> bool:
@@ -600,7 +610,7 @@ def _may_join(group: Group) -> bool:
     return group.kind in (GroupKind.POINTWISE, GroupKind.ROWS)
 
 
-def _has_few_long_rows(group: Group) -> bool:
+def _has_few_long_rows(group: Group, limits: FusionLimits) -> bool:
     if group.rows is None:
         return False
     rows = shape_product(group.space[axis] for axis in group.rows)
@@ -608,8 +618,8 @@ def _has_few_long_rows(group: Group) -> bool:
     return (
         isinstance(rows, int)
         and isinstance(row, int)
-        and rows < MIN_PARALLEL_ROWS
-        and row > MIN_SPLIT_ROW_ELEMENTS
+        and rows < limits.min_parallel_rows
+        and row > limits.min_split_row_elements
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monograph.fusion.cost import MAX_RECOMPUTED_INSTRUCTIONS, nbytes, work
+from monograph.fusion.cost import nbytes, work
 from monograph.ir.dims import shape_product
 from monograph.ir.graph import Node, Output, Value
 from monograph.ir.op import Trait
@@ -24,9 +24,16 @@ from monograph.ops.shape import Reshape
 
 
 def is_prologue(
-    source: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], group: Sequence[Node]
+    source: Sequence[Node],
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    group: Sequence[Node],
+    max_instructions: int,
 ) -> bool:
-    """Whether the pointwise nodes of ``source`` are for a group of products to compute."""
+    """Whether the pointwise nodes of ``source`` are for a group of products to compute.
+
+    Unless weights alone are read, they take at most so many instructions an element.
+    """
     products = [node.op for node in group if node.op.has(Trait.CONTRACTION)]
     read = [value for value in inputs if isinstance(value.type, TensorType)]
     if all(value.producer is not None and is_stored(value.producer) for value in read):
@@ -34,7 +41,7 @@ def is_prologue(
     if not products or not all(isinstance(each, DotGeneral) for each in products):
         return False
     made = max(nbytes(value) for value in outputs)
-    return sum(map(work, source)) <= MAX_RECOMPUTED_INSTRUCTIONS and 2 * bytes_read(read) <= made
+    return sum(map(work, source)) <= max_instructions and 2 * bytes_read(read) <= made
 
 
 def is_widened_for_products(node: Node) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from monograph.fusion.group import Fusion, fuse
+from monograph.fusion.limits import FusionLimits
 from monograph.ir.graph import Graph, Node
 
 Fusions: TypeAlias = Mapping[Graph, Fusion]
@@ -13,17 +14,18 @@ Fusions: TypeAlias = Mapping[Graph, Fusion]
 
 
 def fuse_regions(
-    graph: Graph, computes: Callable[[Node], bool], *, enabled: bool = True
+    graph: Graph, computes: Callable[[Node], bool], limits: FusionLimits, *, enabled: bool = True
 ) -> Fusions:
     """Group the nodes of a graph and of all its regions.
 
-    ``computes`` says which nodes kernels can compute; the others stay alone. Without ``enabled``
-    every node is a group of its own.
+    A target says which nodes its kernels can compute, the others stay alone; and what its
+    memory costs. Without ``enabled`` every node is a group of its own.
     """
     found: dict[Graph, Fusion] = {}
     pending = [graph]
     while pending:
         each = pending.pop()
-        found[each] = fuse(each, {node: computes(node) for node in each.nodes}, enabled=enabled)
+        can_lower = {node: computes(node) for node in each.nodes}
+        found[each] = fuse(each, can_lower, limits, enabled=enabled)
         pending += [region for node in each.nodes for region in node.regions]
     return found

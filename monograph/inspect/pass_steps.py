@@ -69,7 +69,7 @@ def figures_of(graph: Graph, target: Target, sizes: Mapping[str, int] | None = N
     lowered = graph.clone()
     required = [each for each in flat_passes(target.lowering()) if each.name in REQUIRED]
     run_pipeline(lowered, required)
-    fusions = fuse_regions(lowered, target.computes)
+    fusions = fuse_regions(lowered, target.computes, target.fusion_limits)
     bindings = choose_sizes(lowered, sizes or {})
     times = runs_of(lowered, bindings)
     groups = [(each, group) for each, fusion in fusions.items() for group in fusion.groups]

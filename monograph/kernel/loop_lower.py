@@ -29,7 +29,7 @@ from monograph.ir.types import DType, TensorType, wide
 from monograph.kernel import complex_numbers
 from monograph.kernel import expr as e
 from monograph.kernel.complex_numbers import to_kernel_buffer
-from monograph.kernel.expr import Buffer, Expr, Index, Literal, Load, Variable
+from monograph.kernel.expr import Buffer, Expr, Index, Literal, Variable
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout
@@ -54,8 +54,6 @@ from monograph.kernel.loops import (
 )
 from monograph.kernel.lower import GroupLowering, NodeLowering, Position, is_native
 
-MIN_INSTRUCTIONS_PER_TASK = 1 << 15
-"""Steps of a loop that are worth handing to a thread."""
 MIN_LANES = 4
 """Neighbours from which a vector is worth its remainder."""
 TYPICAL_LOOP_EXTENT = 64
@@ -86,9 +84,10 @@ def lower_node(
     node: Node,
     layouts: Mapping[Value, MemoryLayout] | None = None,
     vector_bytes: int = 32,
+    task_instructions: int = 1 << 15,
 ) -> LoweredLoops:
-    """The loops of a node whose op has them."""
-    builder = LoopLowering(node, layouts or {}, vector_bytes)
+    """The loops of a node whose op has them, for vectors and tasks of these sizes."""
+    builder = LoopLowering(node, layouts or {}, vector_bytes, task_instructions)
     node.op.lower_loops(builder)
     operands = {buffer.name: value for value, buffer in builder.group.inputs.items()}
     results = {f"o{k}": value for k, value in enumerate(node.results)}
@@ -129,10 +128,15 @@ class LoopLowering(NodeLowering):
     """The builder that one node's op states its loops with (``ir.lower.LoopBuilder``)."""
 
     def __init__(
-        self, node: Node, layouts: Mapping[Value, MemoryLayout], vector_bytes: int
+        self,
+        node: Node,
+        layouts: Mapping[Value, MemoryLayout],
+        vector_bytes: int,
+        task_instructions: int,
     ) -> None:
         super().__init__(GroupLowering((), layouts), node, ())
         self.vector_bytes = vector_bytes
+        self.task_instructions = task_instructions
         self.stages: list[Kernel | LoopNest] = []
         self.temporaries: dict[str, Buffer] = {}
         self.locals: dict[str, Buffer] = {}
@@ -222,7 +226,7 @@ class LoopLowering(NodeLowering):
         axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(target.shape))
         position = tuple(e.index(axis.symbol) for axis in axes)
         value = self.cast(body(position), target.dtype)
-        read = {x.buffer.name: x.buffer for x in e.walk((value,)) if isinstance(x, Load)}
+        read = dict.fromkeys(load.buffer.name for load in e.find_loads(value))
         own = {buffer.name: buffer for buffer in self.group.inputs.values()}
         inputs = tuple(to_kernel_buffer(own.get(name) or self.memory(name)) for name in read)
         stores = tuple(complex_numbers.stores(target, position, value))
@@ -280,7 +284,7 @@ class LoopLowering(NodeLowering):
             sizes=tuple(sorted(sizes, key=lambda symbol: symbol.name)),
             parallel=parallel,
             extent=extent,
-            grain=max(1, MIN_INSTRUCTIONS_PER_TASK // max(_steps(body), 1)),
+            grain=max(1, self.task_instructions // max(_steps(body), 1)),
             body=body,
             complaint=self.complaint,
             volatile=frozenset(written),

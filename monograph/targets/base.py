@@ -18,6 +18,7 @@ from monograph.program.code import Code
 
 if TYPE_CHECKING:
     from monograph.fusion.group import Fusion, Group
+    from monograph.fusion.limits import FusionLimits
     from monograph.fusion.regions import Fusions
     from monograph.ir.dims import Dim
     from monograph.ir.graph import Graph, Node, Value
@@ -197,6 +198,13 @@ class Target(ABC):
     @abstractmethod
     def computes(self, node: Node) -> bool:
         """Whether a kernel can compute a node, alone or with others."""
+
+    @property
+    def fusion_limits(self) -> FusionLimits:
+        """From which sizes on nodes share a kernel, and up to which."""
+        from monograph.fusion.limits import FusionLimits  # which loading a program does without
+
+        return FusionLimits()
 
     @abstractmethod
     def assemble(self, graph: Graph, fusions: Fusions, options: BuildOptions) -> Assembled:

@@ -197,7 +197,7 @@ class Contests:
         """
         sites = {site.key: site for site in sites_of(graph, self.target.chip)}
         ours = self.choosing(dict.fromkeys(sites, OURS))
-        whole = fuse_regions(graph, ours.computes, enabled=fusion)[graph]
+        whole = fuse_regions(graph, ours.computes, ours.fusion_limits, enabled=fusion)[graph]
         found: dict[str, tuple[Graph, list[str], dict[str, GpuTarget]]] = {}
         for writer, reader in pairs_of(whole):
             nodes = (*writer.nodes, *reader.nodes)
@@ -249,7 +249,7 @@ class Contests:
         """Configurations of our kernels against each other, as the program has them."""
         copy = graph.clone()
         self.target.join_for_libraries(copy)
-        groups = fuse_regions(copy, self.target.computes, enabled=fusion)
+        groups = fuse_regions(copy, self.target.computes, self.target.fusion_limits, enabled=fusion)
         with closing(self.target.assemble(copy, groups, BuildOptions())) as assembled:
             found = list(assembled.steps.flat.values())
         tried: dict[str, dict[str, KernelSequence]] = {}
@@ -320,7 +320,7 @@ class Contests:
     def our_products(self, site: Site, graph: Graph) -> dict[str, GpuTarget]:
         """Our best configurations for a product, if they may be as fast as a library's."""
         ours = self.choosing({site.key: OURS})
-        groups = fuse_regions(graph, ours.computes)
+        groups = fuse_regions(graph, ours.computes, ours.fusion_limits)
         with closing(ours.assemble(graph, groups, BuildOptions())) as assembled:
             kernels = [flat for flat, _ in assembled.steps.flat.values()]
         if len(kernels) != 1:
@@ -344,7 +344,9 @@ class Contests:
         target.join_for_libraries(copy)
         try:
             with closing(
-                target.assemble(copy, fuse_regions(copy, target.computes), BuildOptions())
+                target.assemble(
+                    copy, fuse_regions(copy, target.computes, target.fusion_limits), BuildOptions()
+                )
             ) as assembled:
                 code: Code = target.emit(assembled)
         except MonographError as problem:

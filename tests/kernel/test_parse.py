@@ -48,7 +48,9 @@ def kernels_of(graph: Graph, target: str = "cpu") -> tuple[Kernel, ...]:
     """The kernels that a target makes of a graph."""
     made = resolve_target(target)
     run_pipeline(graph, made.lowering())
-    assembled = made.assemble(graph, fuse_regions(graph, made.computes), BuildOptions())
+    assembled = made.assemble(
+        graph, fuse_regions(graph, made.computes, made.fusion_limits), BuildOptions()
+    )
     assembled.close()
     return assembled.kernels
 

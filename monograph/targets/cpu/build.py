@@ -165,7 +165,7 @@ def build(
     tuning: Tuning | None = None,
 ) -> Program:
     """Group, assemble and emit a lowered graph for a machine, which need not be this one."""
-    fusions = fuse_regions(graph, computes, enabled=fusion)
+    fusions = fuse_regions(graph, computes, machine.costs.fusion, enabled=fusion)
     options = BuildOptions(strides or {}, listings, tolerance, tuning)
     with closing(assemble(graph, machine, fusions, options)) as assembled:
         return emit(assembled)

@@ -5,11 +5,17 @@ measuring: the benchmark families that are named above a group are what another 
 measured with (``make bench FAMILY=…``). A row of ``COSTS`` is a kind of processor, by LLVM's name;
 what has no row of its own has the one of ``generic``. The sizes of caches and registers are not
 here: the ``Machine`` knows them.
+
+Numbers of three kinds stay beside the code that they are about, since no processor changes them:
+how much code is written (terms of an unrolled sum, pieces of a kernel), the shapes that a kernel is
+written for (columns of a panel, taps of a filter), and where sums are split, which decides how they
+round: the same input gives the same bits on processors of equal vectors, whatever their caches.
 """
 
 from __future__ import annotations
 
 from monograph.dataclass import dataclass
+from monograph.fusion.limits import FusionLimits
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,13 @@ class ProductCosts:
     is packing it once, if they lie in tiles."""
     max_single_block_rows_in_place: int = 512
     """The same for rows that do not, and had better stay in the second cache."""
+    panel_prefetch_steps: int = 8
+    """Steps of k ahead of which what is packed is prefetched."""
+    tile_prefetch_lines: int = 24
+    """Cache lines ahead of which a packed tile of the left operand is prefetched."""
+    min_prefetching_rows: int = 4
+    """Rows from which a tile has enough sums to hide the time that an addition takes, and takes
+    longer to multiply a panel than to read it."""
     min_shared_rows: int = 96
     """Rows from which threads can share them, a few tiles each."""
     min_packed_across_rows: int = 24
@@ -67,6 +80,8 @@ class ProductCosts:
     """Columns from which weights are stored in tiles."""
     max_short_steps: int = 64
     """Steps of k that are over so soon that what comes before and after them counts."""
+    task_multiplications: int = 1 << 17
+    """Multiplications of weights in few bits that are worth handing to a thread."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,11 @@ class Costs:
     pipelined_rows: int = 16
     """Rows of a group in which one is written while the next one is read."""
 
+    kept_row_bytes: int = 256 << 10
+    """Bytes of the largest row that is kept for a second visit: it stays in a core's own cache."""
+    min_streamed_lines: int = 64
+    """Cache lines of a row from which it pays to write them past the cache wherever it begins."""
+
     # What a core does meanwhile: `pointwise`, `rows`, `matmul`.
 
     memory_bound_instructions: int = 10
@@ -117,6 +137,11 @@ class Costs:
     portion_multiplications: int = 2 << 20
     """Multiplications of a product's portion, about 40 microseconds: a thread takes neighbours one
     by one, so that all but its first panel are prefetched in time."""
+
+    task_copied_bytes: int = 8 << 10
+    """Bytes of zeros around an image from which on two processors write them."""
+    min_tasks: int = 16
+    """Tasks that large work is cut into at least, so that threads end together."""
 
     # Blocks of matrix products and tiles of attention: `matmul`, `attention`.
 
@@ -144,6 +169,10 @@ class Costs:
     split_keys: int = 512
     """Keys that one thread streams, where few queries share what they read."""
     product: ProductCosts = ProductCosts()
+
+    # Fusion: `pointwise`, `rows`, `models`.
+
+    fusion: FusionLimits = FusionLimits()
 
     # Convolutions: `convolution`.
 

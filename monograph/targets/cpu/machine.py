@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
@@ -19,8 +19,10 @@ from monograph.config import Config, processor_count
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.types import i8, i16, i32, u8
-from monograph.targets.cpu.costs import Costs, costs_of
 from monograph.targets.micro_kernel import ONE_STEP, PAIRS, MicroKernel
+
+if TYPE_CHECKING:
+    from monograph.targets.cpu.costs import Costs
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Machine:
     @property
     def costs(self) -> Costs:
         """What it is quick and slow at."""
+        from monograph.targets.cpu.costs import costs_of  # which loading a program does without
+
         return costs_of(self.cpu)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from monograph.fusion.limits import FusionLimits
 from monograph.fusion.regions import Fusions
 from monograph.ir.graph import Graph, Node
 from monograph.passes.conv_transpose_to_conv import ConvTransposeToConv
@@ -81,6 +82,11 @@ class CpuTarget(Target):
     def computes(self, node: Node) -> bool:
         """Whether its elements have formulas, or it is an attention that streams."""
         return computes(node)
+
+    @property
+    def fusion_limits(self) -> FusionLimits:
+        """Those of the processor's row in the table of costs."""
+        return self.machine.costs.fusion
 
     def assemble(self, graph: Graph, fusions: Fusions, options: BuildOptions) -> CpuAssembled:
         """Loop nests for every group, with the steps that launch them."""

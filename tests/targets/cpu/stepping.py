@@ -25,8 +25,9 @@ def steps_of(function: Callable[..., Any], *types: Any, fusion: bool = True) -> 
     graph = monograph.trace(function, *types)
     LowerComposites(keep=FORMULAS, keep_lowerable=True).run(graph)
     run_pipeline(graph, pipeline_for("O1"))
-    fusions = fuse_regions(graph, computes, enabled=fusion)
-    builder = StepBuilder(machine_named("x86-64"), {}, fusions)
+    machine = machine_named("x86-64")
+    fusions = fuse_regions(graph, computes, machine.costs.fusion, enabled=fusion)
+    builder = StepBuilder(machine, {}, fusions)
     builder.main(graph)
     return builder
 

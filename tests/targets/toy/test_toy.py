@@ -12,6 +12,7 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.errors import InputError, MonographError
+from monograph.fusion.limits import FusionLimits
 from monograph.ir.interpret import interpret
 from monograph.runtime.device import DEVICES
 from monograph.targets.names import KINDS
@@ -74,6 +75,14 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     again = monograph.load(made.save(tmp_path / "model.mono"))
     for got, expected in zip(again(x), made(x), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+def test_fusion_asks_it_for_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = "f32[64]"
+    joined = monograph.compile(lambda x: F.exp(F.tanh(x)), chain, target="toy", cache=False)
+    monkeypatch.setattr(ToyTarget, "fusion_limits", FusionLimits(max_kernel_work=2))
+    apart = monograph.compile(lambda x: F.exp(F.tanh(x)), chain, target="toy", cache=False)
+    assert [len(each.executable.program.steps) for each in (joined, apart)] == [1, 2]
 
 
 def test_it_has_nothing_to_search() -> None:

@@ -296,7 +296,9 @@ class StepBuilder(ProgramBuilder):
 
     def loops(self, group: Group, node: Node) -> None:
         """A launch a stage of the loops that the op states, but for those that never turn."""
-        lowered = lower_node(node, self.layouts, self.machine.vector_bytes)
+        machine = self.machine
+        tasks = machine.costs.task_instructions
+        lowered = lower_node(node, self.layouts, machine.vector_bytes, tasks)
         slots = {name: self.slot(value) for name, value in lowered.operands.items()}
         slots |= {name: self.slot(value) for name, value in lowered.results.items()}
         tables = _tables(lowered)

@@ -37,8 +37,6 @@ from monograph.targets.plan import KernelPlan
 if TYPE_CHECKING:
     from monograph.targets.cpu.tuning import Tuning
 
-MIN_TASKS = 16
-"""Tiles that there should be, so that threads finish together."""
 MAX_SPLIT_KV_QUERIES = 8
 """Queries up to which they would not fill the lanes of a panel."""
 MAX_QUERIES_PER_ROW_TILE = 12
@@ -469,7 +467,7 @@ def choose_tile(attention: StreamedAttention, machine: Machine) -> AttentionTile
     rows, columns = (machine.registers - 4) // 2, 2 * lanes
     depth = (attention.depth + attention.value_depth) * attention.dtype.bits // 8
     most = min(machine.costs.tile_queries, machine.l2 // 4 // depth)
-    while most >= 8 * columns and _tiles(attention, most, machine) < MIN_TASKS:
+    while most >= 8 * columns and _tiles(attention, most, machine) < machine.costs.min_tasks:
         most //= 2
     queries = _divide_in_units(attention.queries, most, columns)
     most_keys = (
@@ -485,7 +483,7 @@ def _tiles(attention: StreamedAttention, queries: int, machine: Machine) -> int:
     """How many tiles of up to so many queries there are; those of a middling size if unknown."""
     total = shape_product((*attention.batch, attention.heads, attention.queries))
     if not isinstance(total, int):
-        return MIN_TASKS * machine.costs.tile_queries // (2 * queries)
+        return machine.costs.min_tasks * machine.costs.tile_queries // (2 * queries)
     return -(-total // queries)
 
 

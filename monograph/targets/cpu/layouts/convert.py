@@ -25,9 +25,6 @@ from monograph.targets.cpu.loops.choose_schedule import choose
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
 
-LEAST_SHARED = 8 << 10
-"""Bytes of zeros from which two processors write half of them each."""
-
 
 def convert_layout(
     builder: ProgramBuilder,
@@ -144,7 +141,11 @@ def _in_halves(border: Kernel, machine: Machine) -> Schedule:
         total = total * ((extents[vector] + schedule.tile - 1) // schedule.tile)
     (buffer,) = border.outputs
     written = shape_product(extents.values()) * buffer.dtype.bits // 8
-    if not isinstance(total, int) or not isinstance(written, int) or written < LEAST_SHARED:
+    if (
+        not isinstance(total, int)
+        or not isinstance(written, int)
+        or written < machine.costs.task_copied_bytes
+    ):
         return schedule
     return replace(schedule, grain=min(schedule.grain, max(1, -(-total // 2))))
 

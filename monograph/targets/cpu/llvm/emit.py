@@ -37,7 +37,7 @@ from monograph.kernel.loops import (
     While,
     Write,
 )
-from monograph.targets.cpu.costs import CACHE_LINE_BYTES
+from monograph.targets.cpu.costs import CACHE_LINE_BYTES, GENERIC
 from monograph.targets.cpu.llvm.assembly import (
     INDEX,
     Block,
@@ -64,8 +64,6 @@ from monograph.targets.cpu.llvm.values import ALIGNMENT, ValueEmitter
 
 MAX_STACK_BYTES = 4 << 20
 """Bytes of scratch that a kernel may keep on a thread's stack, which has at least twice as many."""
-MIN_STREAMED_LINES = 64
-"""Cache lines of a row from which on it pays to write them past the cache wherever it begins."""
 MAX_VECTORS_PER_SUM = 32
 """Vectors that one running sum takes before it is added to another."""
 MAX_REGISTER_SUMS = 3
@@ -393,7 +391,9 @@ class NestEmitter(ValueEmitter):
             if not isinstance(write, Write) or not write.streaming:
                 continue
             elements = CACHE_LINE_BYTES // write.buffer.dtype.numpy.itemsize
-            if loop.width % elements or not is_at_least(loop.extent, MIN_STREAMED_LINES * elements):
+            if loop.width % elements or not is_at_least(
+                loop.extent, GENERIC.min_streamed_lines * elements
+            ):
                 continue
             if not isinstance(write.offset, Index):
                 continue

@@ -19,7 +19,6 @@ from monograph.kernel.kernel import Kernel
 from monograph.kernel.one_hot_sums import with_picks
 from monograph.switches import is_on
 from monograph.targets.cpu.loops.instruction_counts import instructions_of, work_of
-from monograph.targets.cpu.loops.nest import MAX_KEPT_ROW_BYTES
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
 
@@ -348,7 +347,7 @@ def _is_far_apart(kernel: Kernel, machine: Machine, reductions: list[Reduce]) ->
     if not any(each.kind == "max" and each.dtype.is_float for each in reductions):
         return False
     size = 4 * _row_size(reductions)
-    return size > MAX_KEPT_ROW_BYTES if _has_halves(kernel) else 8 * size >= machine.l2
+    return size > machine.costs.kept_row_bytes if _has_halves(kernel) else 8 * size >= machine.l2
 
 
 def _pipelines_rows(
@@ -434,7 +433,7 @@ def _columns(
     width = _width(kernel, machine, extents[vector], {vector})
     length = _row_size(reductions)
     is_long = not _is_at_most(
-        reductions, min(MAX_ELEMENTS_PER_SUM, MAX_KEPT_ROW_BYTES // (4 * width))
+        reductions, min(MAX_ELEMENTS_PER_SUM, machine.costs.kept_row_bytes // (4 * width))
     )
     return Schedule(
         order,
@@ -483,7 +482,7 @@ def _accesses(kernel: Kernel, stores: bool = True) -> Iterable[tuple[Expr, DType
 def _without_tables(loads: Iterable[Load]) -> list[Load]:
     """Loads but for those that only say where others read."""
     found = list(loads)
-    tables = {x for load in found for x in e.walk(load.operands) if isinstance(x, Load)}
+    tables = {x for load in found for x in e.find_loads(*load.operands)}
     return [load for load in found if load not in tables]
 
 
@@ -503,7 +502,7 @@ def _reduction_contiguity(reductions: list[Reduce]) -> int:
     for each in reductions:
         if not each.axes:
             continue
-        loads = (expr for expr in e.walk((each.body,)) if isinstance(expr, Load))
+        loads = e.find_loads(each.body)
         for load in _without_tables(loads):
             total += 2 * _score(load.operands[0], each.axes[-1].symbol, VECTOR_LOAD_STRIDES)
     return total

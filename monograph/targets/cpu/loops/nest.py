@@ -33,7 +33,7 @@ from monograph.kernel.loops import (
 from monograph.kernel.one_hot_sums import with_picks
 from monograph.kernel.shortening import with_short_formulas
 from monograph.kernel.softmax import is_sum_of_decays, with_decays
-from monograph.targets.cpu.costs import CACHE_LINE_BYTES
+from monograph.targets.cpu.costs import CACHE_LINE_BYTES, GENERIC
 from monograph.targets.cpu.loops.borders import cut_loops
 from monograph.targets.cpu.loops.index_space import block_axis, unroll_and_jam, with_partial_sums
 from monograph.targets.cpu.loops.online_softmax import row_in_parts
@@ -48,8 +48,6 @@ from monograph.targets.cpu.loops.row_passes import (
 from monograph.targets.cpu.loops.schedule import Schedule
 
 PARALLEL = "_p"
-MAX_KEPT_ROW_BYTES = 256 * 1024
-"""The largest row, in bytes, that is worth keeping: it should stay in a core's own cache."""
 
 
 def build_nest(kernel: Kernel, schedule: Schedule) -> LoopNest:
@@ -246,7 +244,7 @@ class _NestBuilder:
             and row in expr.symbols
             and own <= expr.symbols
             # Behind the last row there is no index to read, and none that could be in range.
-            and not any(isinstance(inner, Load) for inner in e.walk(expr.operands))
+            and not any(e.find_loads(*expr.operands))
         ]
 
     def prefetch_along(self, visit: Visit) -> list[Statement]:
@@ -434,8 +432,8 @@ def _fits(axes: tuple[Axis, ...], columns: int) -> bool:
     size = size_of(axes) * columns
     if not isinstance(size, int):
         upper = size.bounds()[1]
-        return upper is not None and 4 * upper <= MAX_KEPT_ROW_BYTES
-    return 4 * size <= MAX_KEPT_ROW_BYTES
+        return upper is not None and 4 * upper <= GENERIC.kept_row_bytes
+    return 4 * size <= GENERIC.kept_row_bytes
 
 
 def substitute_statement(statement: Statement, bindings: Mapping[Symbol, Dim]) -> Statement:

@@ -10,18 +10,17 @@ The pieces depend on the size alone, so the same input gives the same bits on an
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from monograph.dataclass import dataclass
-from monograph.fusion.cost import MIN_PARALLEL_ROWS, MIN_SPLIT_ROW_ELEMENTS
+from monograph.fusion.limits import FusionLimits
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, dim_min, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Reduce
 from monograph.kernel.kernel import Kernel, Store
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.loops.index_space import precise_sum
 
 ELEMENTS_PER_PARTIAL = 1 << 14
-"""Elements in a piece."""
+"""Elements in a piece: no machine's, so that the same input gives the same bits everywhere."""
 PARTIAL_AXIS = "_i_piece"
 
 
@@ -38,10 +37,10 @@ class SplitKernel:
     rest_inputs: tuple[int, ...]
 
 
-def split_reductions(kernel: Kernel) -> SplitKernel | None:
+def split_reductions(kernel: Kernel, limits: FusionLimits = GENERIC.fusion) -> SplitKernel | None:
     """The kernel as two, if few long rows would keep most threads idle."""
     reductions = [expr for expr in kernel.expressions() if isinstance(expr, Reduce)]
-    if not reductions or not _worth_splitting(kernel, reductions):
+    if not reductions or not _worth_splitting(kernel, reductions, limits):
         return None
     axes = {axis for each in reductions for axis in each.axes[:1]}
     if len(axes) != 1 or any(_holds_reduction(each) for each in reductions):
@@ -50,15 +49,15 @@ def split_reductions(kernel: Kernel) -> SplitKernel | None:
     return _split(kernel, reductions, long_axis)
 
 
-def _worth_splitting(kernel: Kernel, reductions: list[Reduce]) -> bool:
+def _worth_splitting(kernel: Kernel, reductions: list[Reduce], limits: FusionLimits) -> bool:
     used = frozenset[Symbol]().union(*(each.symbols for each in reductions))
     rows = shape_product(axis.extent for axis in kernel.axes if axis.symbol in used)
-    if not isinstance(rows, int) or rows >= MIN_PARALLEL_ROWS:
+    if not isinstance(rows, int) or rows >= limits.min_parallel_rows:
         return False
     if any(axis.symbol not in used for axis in kernel.axes):
         return False
     lengths = [shape_product(axis.extent for axis in each.axes) for each in reductions]
-    return all(isinstance(n, SymbolicDim) or n >= MIN_SPLIT_ROW_ELEMENTS for n in lengths)
+    return all(isinstance(n, SymbolicDim) or n >= limits.min_split_row_elements for n in lengths)
 
 
 def _holds_reduction(reduction: Reduce) -> bool:
@@ -96,21 +95,9 @@ def _split(kernel: Kernel, reductions: list[Reduce], long_axis: Axis) -> SplitKe
             partial = partial + start * _inner(each)
         stores.append(Store(buffer, (place,), partial))
         replaced[each] = _combine_partials(each, buffer, kernel.axes, count)
-    pieces = Kernel(
-        kernel.name,
-        kernel.inputs,
-        tuple(s.buffer for s in stores),
-        (*kernel.axes, piece),
-        tuple(stores),
-    )
-    rest_stores = tuple(
-        Store(s.buffer, s.position, e.replace(s.value, replaced)) for s in kernel.stores
-    )
-    rest = replace(kernel, inputs=(), stores=rest_stores)
-    read = {load.buffer.name for load in rest.loads()}
-    kept = tuple(k for k, b in enumerate(kernel.inputs) if b.name in read)
-    inputs = (*(kernel.inputs[k] for k in kept), *pieces.outputs)
-    return SplitKernel(pieces, replace(kernel, inputs=inputs, stores=rest_stores), kept)
+    outputs = tuple(store.buffer for store in stores)
+    pieces = Kernel(kernel.name, kernel.inputs, outputs, (*kernel.axes, piece), tuple(stores))
+    return SplitKernel(pieces, *kernel.with_replaced(replaced, *outputs))
 
 
 def _combine_partials(

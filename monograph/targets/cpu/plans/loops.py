@@ -171,7 +171,7 @@ class SplitReductionPlan(Launchable):
 
 def plan_split_reduction(builder: StepBuilder, request: KernelRequest) -> Launchable | Refusal:
     """Reduce pieces of few long rows side by side, then join them."""
-    found = split_reductions(request.flat)
+    found = split_reductions(request.flat, builder.machine.costs.fusion)
     if found is None:
         return Refusal("it has rows enough for the threads, or short ones")
     reason = "few long rows are reduced in pieces, which threads share"

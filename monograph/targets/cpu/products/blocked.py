@@ -33,9 +33,10 @@ from monograph.ir.types import DType, f32, i8, i32, u8
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Variable
 from monograph.kernel.flatten import flatten
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopNest, Statement, Write
 from monograph.ops.blocked_linear import BlockedLinear
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.machine import DotInstruction, Machine
 from monograph.targets.cpu.plans.plan import Launchable
 from monograph.targets.cpu.products.in_words import pack_word
@@ -53,8 +54,6 @@ PANEL_VECTORS = 2
 """Vectors of columns in a panel: enough sums to hide the time that an instruction takes."""
 MAX_TILE_ROWS = 4
 """Rows that share an unpacked word."""
-GRAIN_OPERATIONS = 1 << 17
-"""Multiplications that are worth handing to a thread."""
 
 
 @dataclass(frozen=True)
@@ -239,12 +238,9 @@ def _or_zero(product: BlockedProduct, column: Dim, value: Expr) -> Expr:
 
 
 def _packing(name: str, space: tuple[Axis, ...], read: Buffer, value: Expr) -> Kernel:
-    place: Dim = 0
-    for axis in space:
-        place = place * axis.extent + axis.symbol
     buffer = Buffer(name, value.dtype, (shape_product(axis.extent for axis in space),))
-    store = Store(buffer, (e.index(place),), value)
-    return Kernel(f"blocked_{name}", (read,), (buffer,), space, (store,))
+    store = Store(buffer, (e.linear(space),), value)
+    return write_kernel(f"blocked_{name}", space, store, inputs=(read,))
 
 
 # The loops ---------------------------------------------------------------------------------------
@@ -296,7 +292,7 @@ class _NestBuilder:
         inputs = (self.left, self.steps, self.words, self.scales, self.sums, self.points)
         sizes = () if isinstance(product.rows, int) else tuple(product.rows.symbols())
         work = product.blocks * product.block * product.columns
-        grain = GRAIN_OPERATIONS // work
+        grain = GENERIC.product.task_multiplications // work
         if is_static((product.rows,)):
             assert isinstance(product.rows, int)
             grain //= max(1, product.rows)

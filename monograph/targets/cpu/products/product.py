@@ -27,7 +27,7 @@ from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_dim
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, ceiling, decode_position, flat_position
-from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Variable
+from monograph.kernel.expr import Axis, Buffer, Expr, Index, Variable
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.loop_walk import loads_in
 from monograph.kernel.loops import (
@@ -41,7 +41,7 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.targets.cpu.costs import CACHE_LINE_BYTES
+from monograph.targets.cpu.costs import CACHE_LINE_BYTES, GENERIC
 from monograph.targets.cpu.loops.nest import substitute_statement
 from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unroll
 from monograph.targets.cpu.products.blocks import (
@@ -294,7 +294,7 @@ class _ProductBuilder:
             for axis in reversed(self.inner_k[:-1]):
                 loops = (Loop(axis.symbol, 0, axis.extent, loops),)
             return Loop(panel, first, count, loops)
-        later: dict[Symbol, Dim] = {inner.symbol: inner.symbol + PREFETCH_STEPS}
+        later: dict[Symbol, Dim] = {inner.symbol: inner.symbol + COSTS.panel_prefetch_steps}
         ahead = [
             Prefetch(load.buffer, e.substitute(load.operands[0], later))
             for load in loads_in((write,))
@@ -412,7 +412,7 @@ class _ProductBuilder:
 
         One after the other, its few additions would each wait for the one before.
         """
-        count = 0 if tile.is_usual else FEW_ROWS // tile.rows - 1
+        count = 0 if tile.is_usual else COSTS.min_prefetching_rows // tile.rows - 1
         return [[self._fresh() for _ in range(tile.rows)] for _ in range(count)]
 
     def _in_turns(
@@ -439,7 +439,9 @@ class _ProductBuilder:
         """One step of k: a product for each row of a tile."""
         right, position = self._right(), e.index(0)
         body: list[Statement] = []
-        if self.tiling.prefetch is PanelPrefetch.STEPS and (tile.is_usual or tile.rows >= FEW_ROWS):
+        if self.tiling.prefetch is PanelPrefetch.STEPS and (
+            tile.is_usual or tile.rows >= COSTS.min_prefetching_rows
+        ):
             body += self._ahead([self.inner_k[-1].symbol])
         for copy, variable in enumerate(variables):
             row = tile.row + copy
@@ -469,7 +471,7 @@ class _ProductBuilder:
         known: Mapping[Expr, Expr] = {contraction.reduction: variables[0]}
         values = tuple(e.replace(store.value, known) for store in contraction.kernel.stores)
         rows = {axis.symbol for axis in contraction.m}
-        wanted = [x for x in e.walk(values) if isinstance(x, Load) and rows & x.symbols]
+        wanted = [load for load in e.find_loads(*values) if rows & load.symbols]
         return [
             Prefetch(load.buffer, self._place_row(load.operands[0], row + copy))
             for load in wanted
@@ -491,7 +493,10 @@ class _ProductBuilder:
         place = (begin * depth + group.symbol * STEPS_PER_WORD) * height
         per_line = CACHE_LINE_BYTES * 8 // self.dtype.bits
         body: list[Statement] = [
-            Prefetch(self.left, e.index(place + PREFETCH_LINES * per_line + line * per_line))
+            Prefetch(
+                self.left,
+                e.index(place + COSTS.tile_prefetch_lines * per_line + line * per_line),
+            )
             for line in range(-(-STEPS_PER_WORD * height // per_line))
         ]
         body += self._ahead_of_tile(group.symbol) if tile.is_usual else []
@@ -582,17 +587,11 @@ class _ProductBuilder:
         return e.variable(f"v{self.names - 1}", self.dtype)
 
 
-FEW_ROWS = 4
-"""Rows from which a tile has enough sums to hide the time that an addition takes, and takes longer
-to multiply a panel than to read it."""
+COSTS = GENERIC.product
 LAST = Symbol("_i_last", 0, 0)
 """The last panel, if it is narrower than others."""
-PREFETCH_LINES = 24
-"""How far ahead a packed tile of the left operand is asked for."""
 MAX_TERMS_PER_SUM = 256
 """Products whose sums of short rounds are summed by themselves, so that rounding stays small."""
-PREFETCH_STEPS = 8
-"""Steps of k ahead of which what is packed is asked for."""
 
 
 def _lies_inside(contraction: Contraction) -> bool:

@@ -37,13 +37,14 @@ from monograph.kernel.contraction import (
     decode_position,
     flat_position,
 )
-from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Load, Variable
+from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Variable
 from monograph.kernel.flatten import flatten
 from monograph.kernel.integer_range import fits
-from monograph.kernel.kernel import Kernel, Store
+from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.kernel.loop_walk import loads_in
 from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopNest, Statement, Write
 from monograph.kernel.shortening import with_short_formulas
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import KernelRequest, Launchable
 from monograph.targets.cpu.products.contract import find_weights
@@ -65,8 +66,6 @@ MAX_GROUP_STEPS = 256
 """Steps of k that are summed in registers at a time, where one scale holds for longer."""
 PANEL_VECTORS = 4
 """Vectors of columns in a panel."""
-GRAIN_OPERATIONS = 1 << 17
-"""Multiplications that are worth handing to a thread."""
 
 
 @dataclass(frozen=True)
@@ -390,11 +389,9 @@ def _store(
 ) -> Kernel:
     """Store a formula in the order of these axes."""
     buffer = Buffer(name, value.dtype, (shape_product(axis.extent for axis in space),))
-    read = {x.buffer.name for x in e.walk((value,)) if isinstance(x, Load)}
     given = contraction.kernel.inputs if left is None else (*contraction.kernel.inputs, left)
-    inputs = tuple(each for each in given if each.name in read)
     store = Store(buffer, (e.index(flat_position(space)),), value)
-    return Kernel(f"{contraction.kernel.name}_{name}", inputs, (buffer,), space, (store,))
+    return write_kernel(f"{contraction.kernel.name}_{name}", space, store, inputs=given)
 
 
 # The loops ---------------------------------------------------------------------------------------
@@ -446,7 +443,7 @@ class _NestBuilder:
             kernel.sizes,
             self.panel.symbol,
             self.panel.extent,
-            max(1, GRAIN_OPERATIONS // work),
+            max(1, GENERIC.product.task_multiplications // work),
             tuple(body),
             padded=frozenset(each.name for name, each in self.buffers.items() if name != "sums"),
         )

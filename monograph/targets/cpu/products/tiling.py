@@ -38,10 +38,6 @@ from monograph.targets.cpu.products.tiles import (
     open_segments,
 )
 
-MIN_BLOCKS = 16
-"""Blocks that a large product is cut into at least, so that threads end together."""
-MIN_PORTIONS = 16
-"""Portions that the columns of one block of rows are handed out in at least."""
 MAX_EVEN_BLOCKS = 8
 """Blocks among which the most equal ones are looked for, where few would do."""
 ACROSS_STEPS = 4
@@ -478,7 +474,7 @@ class _Chooser:
             1,
             min(
                 groups_of(self.costs.portion_multiplications, work),
-                blocks // MIN_PORTIONS,
+                blocks // self.costs.min_tasks,
             ),
         )
 
@@ -507,7 +503,7 @@ class _Chooser:
             1,
             min(
                 self.costs.block_panels,
-                panels * outside * row_blocks // MIN_BLOCKS,
+                panels * outside * row_blocks // self.costs.min_tasks,
             ),
         )
 
