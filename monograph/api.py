@@ -162,7 +162,7 @@ def compile(
 
 
 def _check_options(cache: object, variants: object, sizes: object) -> None:
-    """Refuse what is of another kind than it must be, whether this model needs it or not."""
+    """Refuse options of the wrong type, even those that this model does not use."""
     if cache is not None and not isinstance(cache, bool):
         raise InputError("cache is yes or no", expected="True, False or None", found=repr(cache))
     is_count = type(variants) is int and variants >= 0

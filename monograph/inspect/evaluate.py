@@ -48,7 +48,7 @@ class Evaluator:
         """Of weights, which every form of a graph holds, and which are most of a model's bytes."""
 
     def forget(self) -> None:
-        """Let go of all results; those of other inputs are of no use."""
+        """Drop all results, before other inputs are evaluated."""
         self._known.clear()
         self._bytes = 0
 

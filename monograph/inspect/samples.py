@@ -183,10 +183,7 @@ def _is_number(value: Value) -> bool:
 
 
 def index_bound(value: Value, bindings: Mapping[Symbol, int]) -> int | None:
-    """Below which number an integer input stays: the size of the smallest table that it indexes.
-
-    None if it indexes none.
-    """
+    """The size of the smallest table that an integer input indexes; None if it indexes none."""
     bounds = [max(1, evaluate_dim(size, bindings)) for size in _tables(value)]
     return min(bounds, default=None)
 

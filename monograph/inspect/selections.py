@@ -158,7 +158,7 @@ def _in_rows(node: Node, keys: Array) -> Array:
 
 
 def _row_numbers(node: Node, keys: tuple[int, ...], result: tuple[int, ...]) -> Array:
-    """For each element of a node's indices, the row that it chooses of."""
+    """For each element of a node's indices, the number of the row that it chooses from."""
     op = node.op
     if isinstance(op, MaxPoolWithIndices):
         leading = keys[: -len(op.kernel)]

@@ -1,9 +1,10 @@
-"""Ops that become others once more is known than when the graph was made.
+"""Deferred ops: those that become others once their operands are known.
 
-A frontend may meet a node that means a graph only if the contents of an operand are known, or its
-rank. It keeps such a node whole, as an op that can *resolve*: asked again, with operands of which
-more is known, it adds to the graph what it stands for. If that is still too little it says whose
-contents it waits for, so that whoever runs the graph can find them out and ask again.
+What some nodes of a model stand for depends on the rank or the contents of an operand, which a
+frontend may not know. It keeps such a node whole, as an op that can *resolve*: asked again, with
+operands of which more is known, it adds to the graph what it stands for. If that is still too
+little it says whose contents it waits for, so that whoever runs the graph can find them out and ask
+again.
 """
 
 from __future__ import annotations

@@ -34,15 +34,10 @@ BASIC: Final = TO_BOOL | frozenset(
 branch around what is computed for it alone. ``convert`` is a cast whose operand is known to be in
 range, so that it is one instruction. ``index_divide`` and ``index_remainder`` round towards minus
 infinity and have a positive divisor. ``frem`` is ``fmod`` of floats by long division.
-"""
-
-PAIRED: Final = frozenset(("multiply_pairs", "widen_pairs"))
-"""Functions of words that hold two integers each, the first in the lower half.
-
 ``multiply_pairs`` multiplies the halves of two words and adds the products up; ``widen_pairs``
-makes a word of 32 bits of one of 16. Only a target that asks for pairs is given any
-(``targets/cpu/products/in_words.py``).
+makes a word of 32 bits of one of 16: two integers each, the first in the lower half.
 """
+
 
 DOTS: Final = frozenset(("multiply_pairs", "dot_u7_i8", "dot_u8_i8", "dot_i8_i8"))
 """Functions that add up the products of several integers of two words.

@@ -28,7 +28,6 @@ from monograph.quantization.roles import (
 
 LIMITS = "histogram_limits"
 """The name of the input that holds the limit of each histogram."""
-STATISTICS = ("low", "high", "mean", "nans", "infinities")
 
 
 @dataclass(frozen=True)

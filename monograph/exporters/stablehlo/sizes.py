@@ -37,8 +37,6 @@ from monograph.ir.types import TensorType, i32, i64
 if TYPE_CHECKING:
     from monograph.exporters.stablehlo.emitter import Emitter, Term
 
-SCALAR = TensorType(i64, ())
-
 
 class SizeWriter:
     """Writes the operations that give sizes, as scalars of i64; each once where it is seen."""

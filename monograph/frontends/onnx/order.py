@@ -16,7 +16,6 @@ from onnx import AttributeProto, GraphProto, NodeProto
 from monograph.errors import InputError
 
 LONGEST_NAME = 80
-_BODIES = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
 class NodeFacts(NamedTuple):

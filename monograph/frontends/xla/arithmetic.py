@@ -9,7 +9,7 @@ from __future__ import annotations
 from monograph import functional as F
 from monograph.ir.build import cast_to, constant
 from monograph.ir.graph import Value
-from monograph.ir.types import DTYPES, DType, Kind, bool_, c64, c128, f32, f64
+from monograph.ir.types import DTYPES, DType, Kind, bool_, c128, f32, f64
 
 
 def like(number: bool | int | float | complex, x: Value) -> Value:
@@ -281,8 +281,3 @@ def bitcast(x: Value, dtype: DType) -> Value:
     if x.dtype.bits < dtype.bits:
         return F.squeeze(F.bitcast(x, dtype), -1)
     return F.bitcast(F.unsqueeze(x, -1), dtype)
-
-
-def complex_dtype(part: DType) -> DType:
-    """The complex dtype with parts of this one."""
-    return c128 if part is f64 else c64

@@ -50,7 +50,7 @@ def pad(
 
 
 def read_number(value: Value) -> bool | int | float | None:
-    """The real number that fills a constant; None for what is data, or complex."""
+    """The real number that fills a constant; None if several do, or a complex one."""
     element = splat(value)
     if element is None:
         return None

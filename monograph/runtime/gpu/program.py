@@ -328,7 +328,7 @@ def torch_dtype(dtype: DType) -> Any:
 
 
 class _Memory:
-    """What torch reads of memory that it does not own (``__cuda_array_interface__``)."""
+    """Memory that is not torch's own, as torch reads of it (``__cuda_array_interface__``)."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.__cuda_array_interface__ = {

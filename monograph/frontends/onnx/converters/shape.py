@@ -97,7 +97,7 @@ def _without_zeros(node: OnnxNode, x: Value, wanted: Sequence[Dim], keep_zero: b
 
 
 def _has_known_sign(dim: Dim, x: Value) -> bool:
-    """Whether it is known if a number is negative: no size of a tensor that is there is."""
+    """Whether the sign of a number is known: sizes of tensors are never negative."""
     return provably_at_least(dim, 0) or provably_less(dim, 0) or dim in x.shape
 
 

@@ -134,7 +134,7 @@ def _fmin(node: TorchNode) -> Value:
 
 
 def _ignoring_nan(node: TorchNode, choose: Callable[[Value, Value], Value]) -> Value:
-    """The choice of two; where one is NaN, the other."""
+    """The smaller or larger of two, as ``choose`` says; where one is NaN, the other."""
     a, b = node.promote(node["self"], node["other"])
     chosen = choose(a, b)
     if not a.dtype.is_float:

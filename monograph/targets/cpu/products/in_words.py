@@ -31,7 +31,6 @@ from monograph.kernel.integer_range import fits
 from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.targets.micro_kernel import MicroKernel
 
-WORD_BITS = 32
 SIGN_BITS = 0x80808080 - (1 << 32)
 """The highest bit of each byte of a word."""
 WORDS = "words"
