@@ -238,24 +238,33 @@ def attention(
 
 def score_keys(query: Value, key: Value, scale: float | None) -> Value:
     """query @ keyᵀ * scale, or over the root of the depth: [*batch, heads, queries, keys]."""
-    scores = multiply_grouped(query, shape_ops.swapaxes(key, -1, -2))
-    depth = query.shape[-1]
-    if scale is not None:
-        return scores * scale
-    if isinstance(depth, int):
-        return scores * (1.0 / math.sqrt(depth) if depth else 1.0)
-    return scores * math_ops.rsqrt(cast_to(data.dim(depth), scores.dtype))
+    depth, factor = query.shape[-1], scale
+    if scale is None and isinstance(depth, int):
+        factor = 1.0 / math.sqrt(depth) if depth else 1.0
+    return multiply_grouped(
+        query,
+        shape_ops.swapaxes(key, -1, -2),
+        math_ops.rsqrt(cast_to(data.dim(depth), query.dtype)) if factor is None else factor,
+    )
 
 
-def multiply_grouped(left: Value, right: Value) -> Value:
-    """left @ right, over heads: each of ``right`` serves a group of ``left``, if it has fewer."""
+def multiply_grouped(left: Value, right: Value, factor: Value | float | None = None) -> Value:
+    """left @ right * factor, over heads: each of ``right`` serves a group of ``left``.
+
+    The factor comes before the groups are joined, so that it is part of the product's epilogue.
+    """
+
+    def multiply(one: Value, other: Value) -> Value:
+        product = linalg.matmul(one, other)
+        return product if factor is None else product * factor
+
     if left.rank < 3 or right.rank < 3 or left.shape[-3] == 1:
-        return linalg.matmul(left, right)
+        return multiply(left, right)
     heads, shared = left.shape[-3], right.shape[-3]
     if provably_equal(heads, shared):
-        return linalg.matmul(left, right)
+        return multiply(left, right)
     grouped = (*left.shape[:-3], shared, heads // shared, *left.shape[-2:])
-    y = linalg.matmul(shape_ops.reshape(left, grouped), shape_ops.unsqueeze(right, -3))
+    y = multiply(shape_ops.reshape(left, grouped), shape_ops.unsqueeze(right, -3))
     return shape_ops.reshape(y, (*y.shape[:-4], heads, *y.shape[-2:]))
 
 
