@@ -54,12 +54,8 @@ COLUMN_ELEMENTS = 8192
 
 MIN_VECTOR_PRODUCT = 1 << 20
 """Elements of a matrix from which several cuts of its rows are worth measuring."""
-MIN_LOOPED = 8192
-"""Elements of rows that a loop of fewer registers may read as fast as one block does."""
-LOOP_PARTS = 4
-"""Into how many blocks such a loop cuts a row."""
 MIN_TUNED = 20.0
-"""Microseconds from which other cuts and numbers of warps are worth measuring."""
+"""Microseconds from which other numbers of warps are worth measuring."""
 
 HELPER_OF = {"max": "nan_maximum", "min": "nan_minimum", "prod": "multiply"}
 POSITIONS = {"argmax": "first_maximum", "argmin": "first_minimum"}
@@ -90,24 +86,18 @@ def configure_rows(kernel: Kernel) -> tuple[Configuration, ...] | Refusal:
     blocks = {_block_name(k): size for k, size in enumerate(sizes)}
     total = shape_product(axis.extent for axis in space.rows)
 
-    def configuration(rows: int, warps: int, parts: int = 1) -> Configuration:
+    def configuration(rows: int, warps: int) -> Configuration:
         programs = likely_size(divide_up(total, rows))
-        in_flight = rows * max(sizes) * width // parts
+        in_flight = rows * max(sizes) * width
         time = memory_time(buffer_bytes(kernel.buffers), programs, in_flight)
-        cut = {name: size // parts for name, size in blocks.items()}
-        return Configuration({"XBLOCK": rows, **cut}, warps, 2, time)
+        return Configuration({"XBLOCK": rows, **blocks}, warps, 2, time)
 
     first = configuration(rows, warps)
     if _rows_are_neighbours(kernel, space):
         return (first,)
     if not _is_vector_product(kernel, space):
-        if first.microseconds < MIN_TUNED:
-            return (first,)
-        others = [(rows, 2 * warps), (rows, warps // 2), (2 * rows, 2 * warps)]
-        found = [first, *(configuration(*pair) for pair in others if 1 <= pair[1] <= 16)]
-        if min(sizes) >= MIN_LOOPED:  # what is read again is still in the cache
-            found.append(configuration(rows, warps, LOOP_PARTS))
-        return tuple(found)
+        other_warps = [2 * warps, warps // 2] if first.microseconds >= MIN_TUNED else []
+        return (first, *(configuration(rows, each) for each in other_warps if 1 <= each <= 16))
     others = [(1, 4), (1, 8), (2, 8), (4, 4), (4, 8), (8, 8)]
     fitting = [pair for pair in others if pair[0] * max(sizes) * width <= MAX_ROW_BYTES]
     return (first, *(configuration(*pair) for pair in fitting if pair != (rows, warps)))
