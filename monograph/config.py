@@ -109,7 +109,7 @@ class Config:
             verify=_flag("MONOGRAPH_VERIFY", environment),
             dump=environment.get("MONOGRAPH_DUMP") or None,
             target=environment.get("MONOGRAPH_TARGET") or None,
-            tf32=_flag("MONOGRAPH_TF32", environment),
+            tf32=allows_tf32(environment),
             gpu_times=environment.get("MONOGRAPH_GPU_TIMES") or None,
             threads=_threads("MONOGRAPH_THREADS", environment),
             cache=_flag("MONOGRAPH_CACHE", environment, default="1"),
@@ -120,6 +120,11 @@ class Config:
             vector_registers=_one_of("MONOGRAPH_VECTOR_REGISTERS", environment, VECTOR_REGISTERS),
             fences=_one_of("MONOGRAPH_FENCES", environment, FENCES),
         )
+
+
+def allows_tf32(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``MONOGRAPH_TF32`` is set, which is asked before each product of a library."""
+    return _flag("MONOGRAPH_TF32", environment)
 
 
 def timeout_setting(environment: Mapping[str, str]) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from monograph.config import Config
+from monograph.config import allows_tf32
 from monograph.ir.graph import Node
 from monograph.ir.types import bf16, f16, f32
 from monograph.ops.attention import Attention
@@ -72,7 +72,7 @@ def _in_asked_precision() -> Iterator[None]:
     """Multiply f32 as such, or by tensor cores if that is asked for."""
     import torch
 
-    precision = "high" if Config.from_environment().tf32 else "highest"
+    precision = "high" if allows_tf32() else "highest"
     before = torch.get_float32_matmul_precision()
     if before != precision:
         torch.set_float32_matmul_precision(precision)
@@ -150,7 +150,7 @@ def _exactly() -> Iterator[None]:
 
     switches = torch._C
     before = switches._get_cudnn_allow_tf32(), switches._get_cudnn_deterministic()
-    switches._set_cudnn_allow_tf32(Config.from_environment().tf32)
+    switches._set_cudnn_allow_tf32(allows_tf32())
     switches._set_cudnn_deterministic(True)
     yield
     switches._set_cudnn_allow_tf32(before[0])
