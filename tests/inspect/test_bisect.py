@@ -64,6 +64,25 @@ def test_a_model_without_a_fault_has_none() -> None:
     assert json.loads(json.dumps(found.as_json()))["kind"] is None
 
 
+def test_the_memory_of_results_is_spoiled_before_it_is_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def function(x: Any, i: Any) -> Any:
+        return F.exp(x), i, x.graph.add_weight("w", np.ones(3, "f4"))
+
+    executable = monograph.compile(
+        monograph.trace(function, "f32[4]", "i64[2]"), cache=False, keep_weights=True
+    )
+    inputs = [np.zeros(4, "f4"), np.array([3, 5])]
+    suspects.leave_other_results(executable, inputs)
+    assert [each.tolist() for each in executable.run(inputs)] == [[1.0] * 4, [3, 5], [1.0] * 3]
+    mine = [np.zeros((2, 3), "f4"), inputs[1]]
+    monkeypatch.setattr(executable, "run", lambda given: mine)
+    suspects.leave_other_results(executable, inputs)
+    assert np.isnan(mine[0]).all()
+    assert inputs[1].tolist() == [3, 5]
+
+
 def test_equal_answers_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[bytes] = []
     right = reference.judge
