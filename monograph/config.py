@@ -21,6 +21,8 @@ VECTOR_BYTES = (16, 32, 64)
 """The sizes of vector that a processor may be said to have."""
 VECTOR_REGISTERS = (16, 32)
 """The numbers of vector registers that a processor may be said to have."""
+MATRIX_TILES: tuple[Literal["off"], Literal["emulated"]] = ("off", "emulated")
+"""What may be said of a processor's matrix unit: that it has none, or as if it had one."""
 FENCES: tuple[Literal["begin"], Literal["end"]] = ("begin", "end")
 """The sides of memory that fences may be put up at."""
 
@@ -64,7 +66,7 @@ class Config:
     it is when the model is compiled); ``OMP_NUM_THREADS``; and else the processors that the process
     may run on, by its affinity and its container's quota.
 
-    Three are for testing. Two of them replace what is known of this processor, so that any machine
+    Four are for testing. Three of them replace what is known of this processor, so that any machine
     compiles as others do: LLVM splits vectors that are wider than the processor's. The last one
     makes code that leaves its memory end the process (``runtime.cpu.fences``); it is slow.
 
@@ -72,6 +74,8 @@ class Config:
     ``MONOGRAPH_VECTOR_BYTES=n``      vectors have 16, 32 or 64 bytes; as many as the
                                       processor's unless it is set
     ``MONOGRAPH_VECTOR_REGISTERS=n``  there are 16 or 32 vector registers; likewise
+    ``MONOGRAPH_MATRIX_TILES=how``    ``off``: multiply bytes without the processor's matrix unit
+                                      (AMX); ``emulated``: as if it had one
     ``MONOGRAPH_FENCES=side``         what a call reads or writes begins, or ends, at memory that
                                       may not be touched: ``begin`` or ``end``
     ================================  ==========================================================
@@ -89,6 +93,7 @@ class Config:
     timeout: float | None = None
     vector_bytes: int | None = None
     vector_registers: int | None = None
+    matrix_tiles: Literal["off", "emulated"] | None = None
     fences: Literal["begin", "end"] | None = None
 
     @staticmethod
@@ -98,7 +103,7 @@ class Config:
             *("MONOGRAPH_VERIFY", "MONOGRAPH_DUMP", "MONOGRAPH_TARGET", "MONOGRAPH_THREADS"),
             *("MONOGRAPH_CACHE", "MONOGRAPH_CACHE_DIR", "MONOGRAPH_TIMEOUT", "MONOGRAPH_VARIANTS"),
             *("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS", "MONOGRAPH_FENCES"),
-            *("MONOGRAPH_LOG", "MONOGRAPH_TF32", "MONOGRAPH_GPU_TIMES"),
+            *("MONOGRAPH_LOG", "MONOGRAPH_TF32", "MONOGRAPH_GPU_TIMES", "MONOGRAPH_MATRIX_TILES"),
         }
         unknown = [
             name for name in environment if name.startswith("MONOGRAPH_") and name not in known
@@ -118,6 +123,7 @@ class Config:
             timeout=timeout_setting(environment),
             vector_bytes=_one_of("MONOGRAPH_VECTOR_BYTES", environment, VECTOR_BYTES),
             vector_registers=_one_of("MONOGRAPH_VECTOR_REGISTERS", environment, VECTOR_REGISTERS),
+            matrix_tiles=_one_of("MONOGRAPH_MATRIX_TILES", environment, MATRIX_TILES),
             fences=_one_of("MONOGRAPH_FENCES", environment, FENCES),
         )
 

@@ -24,6 +24,7 @@ SWITCHES: Mapping[str, str] = {
     "patch_convolutions": "convolutions that gather windows which do not overlap, then multiply",
     "window_convolutions": "convolutions over rows of a picture, laid out as windows read them",
     "winograd": "3×3 convolutions by Winograd's transform",
+    "matrix_tiles": "products of bytes over the tiles of a matrix unit",
     "streaming_attention": "attention that never stores its scores",
     "transposed_operands": "operands transposed so that neighbouring results share a vector",
     "vector_loops": "loops over several elements at a time, their tails, and rows in parts",

@@ -84,3 +84,11 @@ def test_fences_stand_at_one_side_or_the_other() -> None:
     with pytest.raises(InputError, match="MONOGRAPH_FENCES is not one of its values") as caught:
         Config.from_environment({"MONOGRAPH_FENCES": "both"})
     assert caught.value.expected == "begin or end"
+
+
+def test_a_matrix_unit_is_described_by_the_environment() -> None:
+    assert Config.from_environment({}).matrix_tiles is None
+    for text in ("off", "emulated"):
+        assert Config.from_environment({"MONOGRAPH_MATRIX_TILES": text}).matrix_tiles == text
+    with pytest.raises(InputError, match="MONOGRAPH_MATRIX_TILES is not one of its values"):
+        Config.from_environment({"MONOGRAPH_MATRIX_TILES": "on"})

@@ -45,7 +45,10 @@ PEERS = ("onnxruntime", "openvino", "iree-base-compiler")
 GROUPS: tuple[EntryGroup, ...] = (
     *("monograph.passes", "monograph.ops", "monograph.targets", "monograph.devices"),
 )
-TESTING = ("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS", "MONOGRAPH_FENCES")
+TESTING = (
+    *("MONOGRAPH_VECTOR_BYTES", "MONOGRAPH_VECTOR_REGISTERS", "MONOGRAPH_MATRIX_TILES"),
+    "MONOGRAPH_FENCES",
+)
 """Settings that make programs slower, and are for testing."""
 MOST_ERROR = 1e-5
 """How far the self-test's answer may be from the interpreter's."""
@@ -199,7 +202,8 @@ def _processor(found: Examination) -> None:
     dots = ", ".join(f"{dot.function}, {dot.steps} at a time" for dot in machine.dots.values())
     found.facts["compiled for"] = (
         f"vectors of {machine.vector_bytes} bytes, {machine.registers} registers; "
-        f"{', '.join(_features(machine))}; integer products: {dots or 'one at a time'}"
+        f"{', '.join(_features(machine))}; integer products: {dots or 'one at a time'}; "
+        f"matrix unit: {machine.tile_unit.value}"
     )
     caches = (machine.l1, machine.l2, machine.l3)
     found.facts["data caches"] = ", ".join(

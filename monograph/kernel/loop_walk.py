@@ -13,6 +13,7 @@ from monograph.kernel.loops import (
     If,
     Let,
     Loop,
+    MultiplyTiles,
     Prefetch,
     Statement,
     While,
@@ -53,6 +54,9 @@ def expressions_in(body: Sequence[Statement]) -> Iterator[Expr]:
                 yield value
             case Prefetch(_, offset, _):
                 yield offset
+            case MultiplyTiles():
+                yield from statement.offsets
+                yield statement.place
             case If(condition, _) | While(_, condition, _):
                 yield condition
 

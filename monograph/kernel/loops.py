@@ -80,6 +80,31 @@ class Prefetch:
 
 
 @dataclass(frozen=True)
+class MultiplyTiles:
+    """``sums = left @ right``, as a matrix unit multiplies tiles of words (``dot_u8_i8`` of them).
+
+    ``sums`` and ``right`` are ``columns`` wide. Each group of ``TILE_ROWS`` rows of the left
+    operand begins at an offset of its own, and its rows lie ``stride`` words apart. Of each row,
+    ``steps`` times ``TILE_WORDS`` are multiplied with as many rows of the right operand.
+    """
+
+    sums: Buffer
+    left: Buffer
+    offsets: tuple[Expr, ...]
+    stride: int
+    right: Buffer
+    place: Expr
+    columns: int
+    steps: int
+
+
+TILE_ROWS = 16
+"""Rows of a tile of a matrix unit."""
+TILE_WORDS = 16
+"""Words in a row of a tile: sums, or four bytes each of an operand."""
+
+
+@dataclass(frozen=True)
 class Declare:
     """Declare a variable that ``Assign`` changes; a ``Let`` of it keeps what it holds then."""
 
@@ -125,7 +150,17 @@ class Loop:
 
 
 Statement: TypeAlias = (
-    Let | Accumulator | Combine | Write | Prefetch | Loop | Declare | Assign | If | While
+    Let
+    | Accumulator
+    | Combine
+    | Write
+    | Prefetch
+    | MultiplyTiles
+    | Loop
+    | Declare
+    | Assign
+    | If
+    | While
 )
 
 

@@ -22,6 +22,7 @@ from monograph.kernel.loops import (
     Let,
     Loop,
     LoopNest,
+    MultiplyTiles,
     Prefetch,
     Statement,
     While,
@@ -220,6 +221,13 @@ def _statement_lines(statement: Statement, indent: str) -> list[str]:
         case Prefetch(buffer, offset, far):
             mark = "  (far)" if far else ""
             return [f"{indent}prefetch {buffer.name}[{expr_text(offset)}]{mark}"]
+        case MultiplyTiles():
+            left, right = statement.left.name, statement.right.name
+            rows = ", ".join(f"{left}[{expr_text(each)}]" for each in statement.offsets)
+            panel = f"{right}[{expr_text(statement.place)}], {statement.columns} columns"
+            sums = f"{statement.sums.name}[0]"
+            size = f"rows {statement.stride} apart, {statement.steps} steps"
+            return [f"{indent}{sums} = tiles({rows}, {size}; {panel})"]
         case Declare(variable, value):
             return [f"{indent}{variable.name}: {variable.dtype} = {expr_text(value)}"]
         case Assign(variable, value):

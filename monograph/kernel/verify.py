@@ -25,8 +25,11 @@ from typing import TypeAlias
 from monograph.dataclass import dataclass
 from monograph.errors import MonographError
 from monograph.ir.dims import Symbol, SymbolicDim, evaluate_dim
+from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, find_loads
 from monograph.kernel.loops import (
+    TILE_ROWS,
+    TILE_WORDS,
     Accumulator,
     Assign,
     Combine,
@@ -36,6 +39,7 @@ from monograph.kernel.loops import (
     Loop,
     LoopKind,
     LoopNest,
+    MultiplyTiles,
     Prefetch,
     Statement,
     While,
@@ -143,6 +147,8 @@ class _Verifier:
                         self.body(inner)
                 case Accumulator() | Prefetch():
                     continue
+                case MultiplyTiles():
+                    self.multiply_tiles(statement)
                 case If(condition, inner):
                     if self.holds(condition) is not False:
                         self.body(inner)
@@ -180,6 +186,18 @@ class _Verifier:
             self.read(load.buffer, load.operands[0])
         if isinstance(statement, Write):
             self.write(statement.buffer, statement.offset)
+
+    def multiply_tiles(self, statement: MultiplyTiles) -> None:
+        """Check the corners of what tiles read and write: the rest lies between them."""
+        self.checked += 1
+        words = statement.steps * TILE_WORDS
+        for corner in (0, (TILE_ROWS - 1) * statement.stride + words - 1):
+            for each in statement.offsets:
+                self.read(statement.left, _beyond(each, corner))
+        for corner in (0, words * statement.columns - 1):
+            self.read(statement.right, _beyond(statement.place, corner))
+        rows = len(statement.offsets) * TILE_ROWS
+        self.write(statement.sums, e.index(rows * statement.columns - 1))
 
     def reads(self, statement: Simple) -> tuple[Load, ...]:
         if statement not in self.loads:
@@ -236,6 +254,11 @@ class _Verifier:
     def positions(self) -> Iterator[str]:
         for symbol, value in self.bindings.items():
             yield f"{dim_text(symbol)} = {value}"
+
+
+def _beyond(place: Expr, distance: int) -> Expr:
+    """The place so many elements further on."""
+    return e.index(place.dim + distance) if isinstance(place, Index) else place
 
 
 class _Sampler(_Verifier):

@@ -44,6 +44,7 @@ from monograph.kernel.loops import (
     Let,
     Loop,
     LoopNest,
+    MultiplyTiles,
     Prefetch,
     Statement,
     While,
@@ -110,6 +111,8 @@ class _Accesses:
                     self.note((value,), loops, number)
                 case Combine(_, _, value, position):
                     self.note((value, position), loops, number)
+                case MultiplyTiles():
+                    return False
                 case Accumulator() | Prefetch():
                     continue
         return True

@@ -51,5 +51,7 @@ class MicroKernel:
 
 PAIRS = MicroKernel("multiply_pairs", 2, i16, i16, i32)
 """Both halves of a word: an instruction of its own, or two that every processor has."""
+TILE_BYTES = MicroKernel("dot_u8_i8", 4, u8, i8, i32)
+"""Words of four bytes, as a matrix unit multiplies a tile of them by another."""
 ONE_STEP = tuple(MicroKernel("multiply", 1, dtype, dtype, dtype) for dtype in (f32, f64, i32))
 """A multiplication and an addition; fused, for floats."""

@@ -85,6 +85,26 @@ class ProductCosts:
 
 
 @dataclass(frozen=True)
+class MatrixTileCosts:
+    """Cycles of products by a matrix unit (``matmul``), of 32 rows by 32 columns at a time."""
+
+    min_filled_share: float = 0.4
+    """The share of their tiles that products fill for which other instructions are slower."""
+    step_cycles: int = 64
+    """To multiply 64 steps of k."""
+    epilogue_cycles: int = 700
+    """To store the results."""
+    read_row_cycles: int = 20
+    """To fetch as many rows of the left operand, 64 steps of k of each."""
+    pack_row_cycles: int = 80
+    """To store them in words first."""
+    panel_cycles: int = 90
+    """To fetch as many columns of weights."""
+    block_cycles: int = 1000
+    """To begin a block, and to end it."""
+
+
+@dataclass(frozen=True)
 class Costs:
     """A row of the table: what one kind of processor is quick and slow at."""
 
@@ -169,6 +189,7 @@ class Costs:
     split_keys: int = 512
     """Keys that one thread streams, where few queries share what they read."""
     product: ProductCosts = ProductCosts()
+    matrix_tiles: MatrixTileCosts = MatrixTileCosts()
 
     # Fusion: `pointwise`, `rows`, `models`.
 

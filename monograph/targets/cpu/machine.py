@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from monograph.config import Config, processor_count
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.types import i8, i16, i32, u8
-from monograph.targets.micro_kernel import ONE_STEP, PAIRS, MicroKernel
+from monograph.targets.cpu.tile_permission import permit_tiles
+from monograph.targets.micro_kernel import ONE_STEP, PAIRS, TILE_BYTES, MicroKernel
 
 if TYPE_CHECKING:
     from monograph.targets.cpu.costs import Costs
@@ -68,6 +70,8 @@ class Machine:
     """Bytes in the caches: a core's own two, and the last one."""
     threads: int
     """How many threads a call may have: those of this process where it is the host."""
+    emulates_tiles: bool = False
+    """Whether a matrix unit is played by plain instructions, to test kernels for one."""
 
     @property
     def costs(self) -> Costs:
@@ -86,9 +90,18 @@ class Machine:
         return next((dot for dot in self.dots.values() if dot.steps == 4 and not dot.pairs), None)
 
     @property
+    def tile_unit(self) -> TileUnit:
+        """Its matrix unit, which multiplies tiles of bytes."""
+        if self.emulates_tiles:
+            return TileUnit.EMULATED
+        has_tiles = frozenset(self.features.split(",")) >= AMX_FEATURES
+        is_whole = self.triple.startswith("x86_64") and self.byte_dot() is not None
+        return TileUnit.AMX if has_tiles and is_whole else TileUnit.NONE
+
+    @property
     def micro_kernels(self) -> tuple[MicroKernel, ...]:
         """What the inner loops of products can be, those first that take most steps of k."""
-        byte_dot = self.byte_dot()
+        byte_dot = TILE_BYTES if self.tile_unit is TileUnit.EMULATED else self.byte_dot()
         return (*(() if byte_dot is None else (byte_dot,)), PAIRS, *ONE_STEP)
 
     def small_byte_dot(self) -> DotInstruction | None:
@@ -101,6 +114,15 @@ class Machine:
         return _target_machine(self, level)
 
 
+class TileUnit(Enum):
+    """A matrix unit: tiles of 16 rows of 64 bytes, multiplied by an instruction."""
+
+    NONE = "none"
+    AMX = "AMX"
+    EMULATED = "emulated"
+
+
+AMX_FEATURES = frozenset(("+amx-tile", "+amx-int8"))
 VNNI_BYTES = ("dot_u8_i8", 4, u8, i8, i32, "llvm.x86.avx512.vpdpbusd.{bits}")
 VNNI_PAIRS = ("multiply_pairs", 2, i16, i16, i32, "llvm.x86.avx512.vpdpwssd.{bits}")
 AVX2_BYTES = DotInstruction(
@@ -138,15 +160,20 @@ def host() -> Machine:
     what they are: LLVM makes several of one where a vector is wider than the processor's.
     """
     config = Config.from_environment()
-    return _describe(config.vector_bytes, config.vector_registers, processor_count())
+    given = (config.vector_bytes, config.vector_registers, config.matrix_tiles)
+    return _describe(*given, processor_count())
 
 
 @cache
-def _describe(vector_bytes: int | None, registers: int | None, threads: int) -> Machine:
+def _describe(
+    vector_bytes: int | None, registers: int | None, tiles: str | None, threads: int
+) -> Machine:
     """The processor, with other vectors than it has if numbers are given."""
     _initialize()
     features = llvm.get_host_cpu_features()
     triple = llvm.get_process_triple()
+    if features.get("amx-int8") and (tiles is not None or not permit_tiles()):
+        features.update({name: False for name in features if name.startswith("amx-")})
     found_bytes, found_registers = _vectors(triple, {name for name, on in features.items() if on})
     return Machine(
         triple,
@@ -156,6 +183,7 @@ def _describe(vector_bytes: int | None, registers: int | None, threads: int) -> 
         registers or found_registers,
         *_caches(),
         threads,
+        tiles == "emulated",
     )
 
 
@@ -171,6 +199,10 @@ OTHERS = {
     "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3", _V3, 32, 16),
     "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4", _V4, 64, 32),
     "x86-64-vnni": ("x86_64-unknown-linux-gnu", "x86-64-v4", f"{_V4},+avx512vnni", 64, 32),
+    "sapphirerapids": (
+        *("x86_64-unknown-linux-gnu", "sapphirerapids"),
+        *(f"{_V4},+avx512vnni,+amx-int8,+amx-tile", 64, 32),
+    ),
     "x86-64": ("x86_64-unknown-linux-gnu", "x86-64-v3", _V3, 32, 16),
 }
 """Chips that code can be emitted for, by short name.

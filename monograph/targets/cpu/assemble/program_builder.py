@@ -414,7 +414,10 @@ class ProgramBuilder(SlotBuilder):
             suffix = nest.name.removeprefix(group.name) if own else ""
             name = f"k{len(self.kernels)}_{group.name}{suffix}"
             emitter = NestEmitter(
-                replace(nest, name=name), self.declarations, dots=self.machine.dots
+                replace(nest, name=name),
+                self.declarations,
+                dots=self.machine.dots,
+                tile_unit=self.machine.tile_unit,
             )
             text = emitter.emit()
             self.kernels[key] = BuiltKernel(

@@ -23,7 +23,10 @@ from monograph.ir.dims import Symbol, substitute_dim
 from monograph.ir.types import DType
 from monograph.kernel.expr import Buffer, Expr, Index, Variable
 from monograph.kernel.flatten import coefficient
+from monograph.kernel.loop_walk import statements_in
 from monograph.kernel.loops import (
+    TILE_ROWS,
+    TILE_WORDS,
     Accumulator,
     Assign,
     Combine,
@@ -32,6 +35,7 @@ from monograph.kernel.loops import (
     Let,
     Loop,
     LoopKind,
+    MultiplyTiles,
     Prefetch,
     Statement,
     While,
@@ -57,6 +61,7 @@ from monograph.targets.cpu.llvm.combining import (
 )
 from monograph.targets.cpu.llvm.joined_writes import join_writes
 from monograph.targets.cpu.llvm.lanes import lanewise_variables
+from monograph.targets.cpu.llvm.matrix_tiles import TileInstructions, moved, tile_address
 from monograph.targets.cpu.llvm.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.llvm.reductions import Partial, reduction_of
 from monograph.targets.cpu.llvm.tails import Tail, TailKind, is_at_least, tail_mask, tail_of
@@ -92,10 +97,13 @@ class NestEmitter(ValueEmitter):
         self.pointers = {b.name: f"%{b.name}" for b in nest.buffers}
         for buffer in nest.scratch:
             self.pointers[buffer.name] = self._allocate(buffer)
+        self.tiles = self._begin_tiles()
         start = self.function.place(self.function.block("start"))
         self.scopes = [Scope(Builder(self.function, start, self.declarations), symbols)]
         begin, end = Lanes("%begin", INDEX), Lanes("%end", INDEX)
         self._serial(nest.parallel, begin, end, nest.body, may_be_empty=True)
+        if self.tiles is not None:
+            self.tiles.release(self.here)
         if self.streams:
             self.here.line("fence seq_cst")
         if self.has_checks:
@@ -117,6 +125,60 @@ class NestEmitter(ValueEmitter):
         assert padded * buffer.dtype.bits <= 8 * MAX_STACK_BYTES, f"{buffer} overflows the stack"
         self.entry.line(f"{name} = alloca [{padded} x {memory}], align {ALIGNMENT}")
         return name
+
+    def _begin_tiles(self) -> TileInstructions | None:
+        """The instructions of the matrix unit, ready for the tiles of a nest that has some."""
+        if not any(isinstance(each, MultiplyTiles) for each in statements_in(self.nest.body)):
+            return None
+        instructions = TileInstructions(self.tile_unit)
+        instructions.configure(self.entry)
+        return instructions
+
+    def _multiply_tiles(self, statement: MultiplyTiles) -> None:
+        """Tiles of sums first, then those of the left operand, and two of the right one."""
+        assert self.tiles is not None and self.vector is None, "tiles are no lanes"
+        tiles, columns = self.tiles, statement.columns
+        wide, high = columns // TILE_WORDS, len(statement.offsets)
+        lefts = [wide * high + row for row in range(high)]
+        rights = [wide * high + high + column for column in range(wide)]
+        offsets = [self.value(each) for each in statement.offsets]
+        place = self.value(statement.place)
+        for number in range(wide * high):
+            tiles.zero(self.here, number)
+
+        def step(counter: Lanes) -> None:
+            b = self.here
+            along = b.binary("mul", counter, Lanes(str(TILE_WORDS), INDEX))
+            down = b.binary("mul", counter, Lanes(str(TILE_WORDS * columns), INDEX))
+            begin = b.binary("add", place, down)
+            for column, right in enumerate(rights):
+                words = moved(b, begin, column * TILE_WORDS)
+                tiles.load(
+                    b,
+                    right,
+                    tile_address(self.pointers[statement.right.name], words, b),
+                    4 * columns,
+                )
+            for row, left in enumerate(lefts):
+                words = b.binary("add", offsets[row], along)
+                tiles.load(
+                    b,
+                    left,
+                    tile_address(self.pointers[statement.left.name], words, b),
+                    4 * statement.stride,
+                )
+                for column, right in enumerate(rights):
+                    tiles.multiply(b, row * wide + column, left, right)
+
+        counter = Symbol("_r_tile", 0, statement.steps - 1)
+        ends = Lanes("0", INDEX), Lanes(str(statement.steps), INDEX)
+        self._emit_counted(counter, *ends, 1, step, may_be_empty=False)
+        for row in range(high):
+            for column in range(wide):
+                words = row * TILE_ROWS * columns + column * TILE_WORDS
+                sums = self.pointers[statement.sums.name]
+                address = tile_address(sums, Lanes(str(words), INDEX), self.here)
+                tiles.store(self.here, row * wide + column, address, 4 * columns)
 
     def _unpacking(self) -> str:
         """``@name(arguments, begin, end)``: read the arguments and run the range."""
@@ -149,6 +211,8 @@ class NestEmitter(ValueEmitter):
                     self._write(statement)
                 case Prefetch():
                     self._prefetch(statement)
+                case MultiplyTiles():
+                    self._multiply_tiles(statement)
                 case Declare(variable, value):
                     self._declare_cell(variable, value)
                 case Assign(variable, value):

@@ -32,7 +32,7 @@ from monograph.targets.cpu.llvm.joined_writes import Join
 from monograph.targets.cpu.llvm.memory import MemoryEmitter
 from monograph.targets.cpu.llvm.positions import Scope, Vector
 from monograph.targets.cpu.llvm.reductions import Partial, halves
-from monograph.targets.cpu.machine import DotInstruction
+from monograph.targets.cpu.machine import DotInstruction, TileUnit
 
 ALIGNMENT = 64
 """Scratch, and every output that is written past the cache, begins at a multiple of this."""
@@ -57,11 +57,13 @@ class ValueEmitter(MemoryEmitter):
         declarations: set[str],
         aliased: bool = False,
         dots: Mapping[str, DotInstruction] | None = None,
+        tile_unit: TileUnit = TileUnit.NONE,
     ) -> None:
         self.nest = nest
         self.declarations = declarations
         self.aliased = aliased
         self.dots = dots or {}
+        self.tile_unit = tile_unit
         self.scopes: list[Scope] = []
         self.vector: Vector | None = None
         self.partials: dict[str, Partial] = {}

@@ -26,6 +26,7 @@ from monograph.kernel.loops import (
     Loop,
     LoopKind,
     LoopNest,
+    MultiplyTiles,
     Prefetch,
     Statement,
     Write,
@@ -453,6 +454,12 @@ def substitute_statement(statement: Statement, bindings: Mapping[Symbol, Dim]) -
             )
         case Prefetch(buffer, offset, far):
             return Prefetch(buffer, e.substitute(offset, bindings), far)
+        case MultiplyTiles():
+            return replace(
+                statement,
+                offsets=tuple(e.substitute(each, bindings) for each in statement.offsets),
+                place=e.substitute(statement.place, bindings),
+            )
         case If(condition, body):
             return If(
                 e.substitute(condition, bindings),

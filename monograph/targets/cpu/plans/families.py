@@ -9,6 +9,7 @@ from monograph.targets.cpu.convolutions.winograd import plan_winograd
 from monograph.targets.cpu.plans.loops import plan_loops, plan_split_reduction, plan_transposed
 from monograph.targets.cpu.plans.plan import Family
 from monograph.targets.cpu.products.contract import plan_product
+from monograph.targets.cpu.products.matrix_tiles import plan_matrix_tiles
 from monograph.targets.cpu.products.scaled_groups import plan_scaled_groups
 
 GROUP_FAMILIES = (
@@ -22,6 +23,7 @@ GROUP_FAMILIES = (
 KERNEL_FAMILIES = (
     Family("depthwise", plan_depthwise, "depthwise_convolutions"),
     Family("scaled groups", plan_scaled_groups, "tiled_products"),
+    Family("matrix tiles", plan_matrix_tiles, "matrix_tiles"),
     Family("product", plan_product, "tiled_products"),
     Family("transposed operand", plan_transposed, "transposed_operands"),
     Family("split reduction", plan_split_reduction, "split_reductions"),

@@ -119,15 +119,28 @@ class ProductPlan(Launchable):
 
     def launch(self, builder: ProgramBuilder, read: Sequence[int], written: Sequence[int]) -> None:
         """Make what else is read, and multiply."""
-        given = dict(zip(self.names, read, strict=True))
-        for each in self.more:
-            if isinstance(each, str):
-                read = [*read, given[each]]
-            else:
-                inputs = tuple(given[buffer.name] for buffer in each.inputs)
-                read = [*read, builder.packed(self.group, each, inputs)]
+        read = slots_read(builder, self.group, self.names, self.more, read)
         builder.record(self.product, read, written)
         self.product.launch(builder, read, written)
+
+
+def slots_read(
+    builder: ProgramBuilder,
+    group: Group,
+    names: Sequence[str],
+    more: MoreInputs,
+    read: Sequence[int],
+) -> list[int]:
+    """The slots of a kernel's inputs, then of what else a product reads, which is made first."""
+    given = dict(zip(names, read, strict=True))
+    found = list(read)
+    for each in more:
+        if isinstance(each, str):
+            found.append(given[each])
+        else:
+            inputs = tuple(given[buffer.name] for buffer in each.inputs)
+            found.append(builder.packed(group, each, inputs))
+    return found
 
 
 @dataclass(frozen=True)
