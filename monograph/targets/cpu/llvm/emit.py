@@ -61,7 +61,7 @@ from monograph.targets.cpu.llvm.combining import (
 )
 from monograph.targets.cpu.llvm.joined_writes import join_writes
 from monograph.targets.cpu.llvm.lanes import lanewise_variables
-from monograph.targets.cpu.llvm.matrix_tiles import TileInstructions, moved, tile_address
+from monograph.targets.cpu.llvm.matrix_tiles import TileInstructions, advance, tile_address
 from monograph.targets.cpu.llvm.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.llvm.reductions import Partial, reduction_of
 from monograph.targets.cpu.llvm.tails import Tail, TailKind, is_at_least, tail_mask, tail_of
@@ -152,7 +152,7 @@ class NestEmitter(ValueEmitter):
             down = b.binary("mul", counter, Lanes(str(TILE_WORDS * columns), INDEX))
             begin = b.binary("add", place, down)
             for column, right in enumerate(rights):
-                words = moved(b, begin, column * TILE_WORDS)
+                words = advance(b, begin, column * TILE_WORDS)
                 tiles.load(
                     b,
                     right,

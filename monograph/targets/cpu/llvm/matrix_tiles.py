@@ -154,6 +154,6 @@ def tile_address(base: str, offset: Lanes, b: Builder) -> Lanes:
     return b.assign("ptr", 1, f"getelementptr i32, ptr {base}, {offset}")
 
 
-def moved(b: Builder, offset: Lanes, distance: int) -> Lanes:
+def advance(b: Builder, offset: Lanes, distance: int) -> Lanes:
     """An offset so many words further on."""
     return b.binary("add", offset, Lanes(str(distance), INDEX)) if distance else offset

@@ -341,12 +341,12 @@ class _TileNest:
         outside = (*contraction.batch, *contraction.outer)
         panel = flat_position(outside) * groups_of(self.n, COLUMNS) + self.panel_number
         place = e.index(panel * self.k * COLUMNS)
-        left, offsets = self._left(firsts)
+        left, offsets = self._find_left(firsts)
         return MultiplyTiles(
             self.sums, left, offsets, self.distance, self.right, place, COLUMNS, self.steps
         )
 
-    def _left(self, firsts: Sequence[int]) -> tuple[Buffer, tuple[Expr, ...]]:
+    def _find_left(self, firsts: Sequence[int]) -> tuple[Buffer, tuple[Expr, ...]]:
         """Where tiles of rows begin."""
         if self.rows is not None:
             begin = self.tile.symbol * HEIGHT
