@@ -329,7 +329,11 @@ def _variants(executable: Executable) -> dict[str, str]:
     for sizes, variant in native.variants.states().items():
         named = zip(native.program.sizes, sizes, strict=True)
         said = f"{variant.state.value}: {variant.reason}" if variant.reason else variant.state.value
-        found[", ".join(f"{symbol.name} = {size}" for symbol, size in named)] = said
+        label = (
+            f"any {symbol.name}" if size is None else f"{symbol.name} = {size}"
+            for symbol, size in named
+        )
+        found[", ".join(label)] = said
     return found
 
 

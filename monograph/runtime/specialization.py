@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from monograph.runtime.storage import BundleParts
 
 Sizes = tuple[int, ...]
+Pattern = tuple[int | None, ...]
+"""Sizes of which some are known, and None for those that calls bring."""
 
 
 class VariantLimit(Protocol):
@@ -29,8 +31,8 @@ class Variants(Protocol):
     def version(self) -> int:
         """Changes whenever another program serves some sizes."""
 
-    def find(self, sizes: Sizes) -> LoadedProgram | None:
-        """The variant for these sizes, if it is there; this call counts as one of these sizes."""
+    def find(self, sizes: Sizes) -> tuple[LoadedProgram, Sizes] | None:
+        """A variant for these sizes, if one is there, and the sizes that it is still to be told."""
 
     def may_compile(self, sizes: Sizes) -> bool:
         """Whether more calls of these sizes may have a variant compiled that nobody asked for."""
@@ -38,10 +40,10 @@ class Variants(Protocol):
     def programs(self) -> Sequence[LoadedProgram]:
         """The programs of those that are there."""
 
-    def ready(self, sizes: Sizes) -> Executable | None:
-        """The variant for these sizes, if it is there."""
+    def ready(self, sizes: Pattern) -> Executable | None:
+        """The variant for just these sizes, if it is there."""
 
-    def states(self) -> Mapping[Sizes, Any]:
+    def states(self) -> Mapping[Pattern, Any]:
         """What there is, the least recently used first."""
 
     def served_by(self, sizes: Sizes) -> str:

@@ -83,16 +83,23 @@ def _most_variants(options: Options) -> int:
 
 def _specializer(
     native: LoadedProgram, graph: Graph, options: Options, compile_graph: Compile
-) -> Callable[[tuple[int, ...]], Executable]:
-    """Compiles the graph for some sizes; it holds the symbolic program no longer than others do."""
+) -> Callable[[tuple[int | None, ...]], Executable]:
+    """Compiles the graph for some sizes, None where they stay free.
+
+    It holds the symbolic program no longer than others do.
+    """
     held, symbols = weakref.ref(native), native.program.sizes
     fixed = replace(options, variants=0, variant_limit=None, budget=0.0, again=False)
 
-    def specialized(sizes: tuple[int, ...]) -> Executable:
-        same = specialize(graph, dict(zip(symbols, sizes, strict=True)))
+    def specialized(sizes: tuple[int | None, ...]) -> Executable:
+        pairs = list(zip(symbols, sizes, strict=True))
+        same = specialize(graph, {symbol: size for symbol, size in pairs if size is not None})
         made = compile_graph(same, fixed)
         if made.native is None:
             raise UnsupportedError(made.report.specialised or "it has no native code")
+        free = tuple(symbol for symbol, size in pairs if size is None)
+        if tuple(made.native.program.sizes) != free:
+            raise UnsupportedError("it is to be told other sizes than those that are free")
         symbolic = held()
         if symbolic is not None and symbolic.variants is not None:
             programs = [symbolic, *symbolic.variants.programs()]

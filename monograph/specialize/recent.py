@@ -67,6 +67,9 @@ class Recent(Generic[Key, Item]):
         entry = self._entries.get(key)
         return None if entry is None else entry.item
 
+    def __iter__(self) -> Iterator[Key]:
+        return iter(list(self._entries))
+
     def items(self) -> dict[Key, Item]:
         """What there is, the least recently used first."""
         ordered = sorted(self._entries.items(), key=lambda pair: pair[1].used)

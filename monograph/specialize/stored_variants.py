@@ -56,7 +56,10 @@ def _identity(array: Array) -> tuple[str, tuple[int, ...], str]:
 
 
 def write_variants(variants: Variants, parts: BundleParts) -> list[Json]:
-    """Add the variants that are ready to the parts of a program; what the manifest says of them."""
+    """Add the variants that are ready to the parts of a program; what the manifest says of them.
+
+    Those for some of the sizes are not stored: a loaded program runs the one for all sizes then.
+    """
     from monograph.runtime.compile_report import write_report
 
     ready = variants.states()
@@ -64,7 +67,7 @@ def write_variants(variants: Variants, parts: BundleParts) -> list[Json]:
     stored: list[Json] = []
     for sizes, variant in ready.items():
         own = None if variant.executable is None else variant.executable.native
-        if own is None or variant.executable is None:
+        if own is None or variant.executable is None or None in sizes:
             continue
         made = write_code(own.program, prepared=own.prepared(), arrays=shared)
         folder = _folder(len(stored))

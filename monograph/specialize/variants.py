@@ -9,6 +9,10 @@ rare among many others get none: they would not pay for it. At most ``MONOGRAPH_
 have to come twice as often before they get one, so that many sizes in turns do not keep a processor
 busy. Packed weights that are the same are held once.
 
+Where some sizes stay and others never come back, like a cache that grows by a token a call, a
+variant is compiled for those that stay, and takes the others from each call: products of a batch of
+one row need no schedule for any number of rows. There are at most ``MAX_PARTIAL`` of these.
+
 The parts of a program that calls complete (``specialize.staged``) have variants as well: so many
 each, and ``MAX_PARTS`` times as many in all.
 
@@ -48,10 +52,16 @@ CALLS_WATCHED = 64
 """Among how many of the last calls sizes have to be frequent, too."""
 MIN_SHARE = 8
 """They are so where one call in so many is of these sizes."""
+CALLS_BEFORE_PARTIAL = 8
+"""How often a call has to have some of the sizes of the one before, until they get a variant."""
+MAX_PARTIAL = 2
+"""Variants for some of the sizes that are kept."""
 MAX_PARTS = 4
 """The parts of a program together may keep as many variants as so many programs."""
 
 Sizes = tuple[int, ...]
+Pattern = tuple[int | None, ...]
+"""Sizes of which some are known, and None for those that calls bring."""
 
 
 class State(Enum):
@@ -104,7 +114,7 @@ class Variants:
     def __init__(
         self,
         most: int,
-        make: Callable[[Sizes], Executable] | None,
+        make: Callable[[Pattern], Executable] | None,
         limit: VariantLimit | None = None,
     ) -> None:
         self.version = 0
@@ -113,44 +123,68 @@ class Variants:
         self._limit = limit or VariantLimit(most)
         self._lock = self._limit.lock
         self._variants: Recent[Sizes, Variant] = Recent(most, CALLS_BEFORE, self._limit.clock)
+        self._partial: Recent[Pattern, Variant] = Recent(
+            min(most, MAX_PARTIAL), CALLS_BEFORE_PARTIAL, self._limit.clock
+        )
         self._last_calls: deque[Sizes] = deque(maxlen=CALLS_WATCHED)
         """The sizes of those that no variant served."""
         self._limit.join(self)
         _everyone.add(self)
 
     def __len__(self) -> int:
-        return len(self._variants)
+        return len(self._variants) + len(self._partial)
 
     @property
     def last_used(self) -> int:
         """When the least recently used variant was used, on the clock of the limit."""
-        found = self._variants.oldest()
-        return 0 if found is None else found[0]
+        found = (self._variants.oldest(), self._partial.oldest())
+        return min((each[0] for each in found if each is not None), default=0)
 
     @property
     def most(self) -> int:
         """How many are kept."""
         return self._variants.most
 
-    def find(self, sizes: Sizes) -> LoadedProgram | None:
-        """The variant for these sizes, if it is there; this call counts as one of these sizes."""
+    def find(self, sizes: Sizes) -> tuple[LoadedProgram, Sizes] | None:
+        """A variant for these sizes, if one is there, and the sizes that it is still to be told.
+
+        This call counts as one of these sizes.
+        """
         variant = self._variants.get(sizes)
         if variant is None:
             self._count(sizes)
+            return self._find_partial(sizes)
+        self._submit_after_fork(sizes, variant)
+        if variant.executable is None or variant.executable.native is None:
+            return self._find_partial(sizes)
+        return variant.executable.native, ()
+
+    def _find_partial(self, sizes: Sizes) -> tuple[LoadedProgram, Sizes] | None:
+        """The variant for some of these sizes, if it is there, and the others."""
+        pattern = self._match(sizes)
+        variant = None if pattern is None else self._partial.get(pattern)
+        if pattern is None or variant is None:
             return None
-        if variant.executable is None:
-            if variant.state is State.WAITING and variant.process != os.getpid():
-                self._submit(sizes, variant)  # a fork left the thread behind that was to do it
+        self._submit_after_fork(pattern, variant)
+        if variant.executable is None or variant.executable.native is None:
             return None
-        return variant.executable.native
+        others = (size for size, known in zip(sizes, pattern, strict=True) if known is None)
+        return variant.executable.native, tuple(others)
+
+    def _match(self, sizes: Sizes) -> Pattern | None:
+        """The sizes that a variant is for which takes these others from calls."""
+        for pattern in self._partial:
+            if all(known in (None, size) for size, known in zip(sizes, pattern, strict=True)):
+                return pattern
+        return None
 
     def may_compile(self, sizes: Sizes) -> bool:
         """Whether more calls of these sizes may have a variant compiled that nobody asked for."""
         return self._make is not None and sizes not in self._variants
 
-    def ready(self, sizes: Sizes) -> Executable | None:
-        """The variant for these sizes, if it is there."""
-        variant = self._variants.peek(sizes)
+    def ready(self, sizes: Pattern) -> Executable | None:
+        """The variant for just these sizes, if it is there."""
+        variant = self._peek(sizes)
         return None if variant is None else variant.executable
 
     def programs(self) -> list[LoadedProgram]:
@@ -158,16 +192,27 @@ class Variants:
         made = [each.executable for each in self.states().values()]
         return [each.native for each in made if each is not None and each.native is not None]
 
-    def states(self) -> Mapping[Sizes, Variant]:
-        """What there is, the least recently used first."""
+    def states(self) -> Mapping[Pattern, Variant]:
+        """What there is, the least recently used first, those for some of the sizes last."""
         with self._lock:
-            return self._variants.items()
+            found: dict[Pattern, Variant] = {}
+            for sizes, variant in self._variants.items().items():
+                found[sizes] = variant
+            return found | self._partial.items()
+
+    def _peek(self, sizes: Pattern) -> Variant | None:
+        if None in sizes:
+            return self._partial.peek(sizes)
+        return self._variants.peek(tuple(size for size in sizes if size is not None))
 
     def served_by(self, sizes: Sizes) -> str:
         """Which program runs at these sizes, and why."""
         variant = self._variants.peek(sizes)
         if variant is not None and variant.executable is not None:
             return "the variant for these sizes"
+        pattern = self._match(sizes)
+        if pattern is not None and self.ready(pattern) is not None:
+            return "the variant for some of these sizes, which takes the others from calls"
         if variant is not None:
             said = f"{variant.state.value}: {variant.reason}".removesuffix(": ")
             return f"the program for all sizes (a variant is {said})"
@@ -207,13 +252,19 @@ class Variants:
 
     def drop_oldest(self) -> None:
         """Forget the least recently used variant, which has to go for one of another part."""
-        found = self._variants.oldest()
-        dropped = None if found is None else self._variants.drop(found[1])
+        whole, part = self._variants.oldest(), self._partial.oldest()
+        dropped = None
+        if part is not None and (whole is None or part[0] < whole[0]):
+            dropped = self._partial.drop(part[1])
+        elif whole is not None:
+            dropped = self._variants.drop(whole[1])
         self.version += dropped is not None and dropped.executable is not None
 
     def _count(self, sizes: Sizes) -> None:
         if self._make is None:
             return
+        if self._last_calls:
+            self._count_partial(sizes, self._last_calls[-1])
         self._last_calls.append(sizes)
         if self._calls_until_frequent(sizes) or not self._variants.comes_often(sizes):
             return
@@ -224,6 +275,23 @@ class Variants:
             self._keep(sizes, variant)
         self._submit(sizes, variant)
 
+    def _count_partial(self, sizes: Sizes, before: Sizes) -> None:
+        """Count the sizes that stay from call to call, if others do not."""
+        pairs = zip(sizes, before, strict=True)
+        pattern = tuple(size if size == last else None for size, last in pairs)
+        if None not in pattern or all(each is None for each in pattern) or pattern in self._partial:
+            return
+        if not self._partial.comes_often(pattern):
+            return
+        with self._lock:
+            if pattern in self._partial:
+                return
+            variant = Variant()
+            for dropped in self._partial.put(pattern, variant):
+                self.version += dropped.executable is not None
+            self._make_room()
+        self._submit(pattern, variant)
+
     def _calls_until_frequent(self, sizes: Sizes) -> int:
         """How many more calls of these sizes make a good part of the last ones."""
         wanted = -(-len(self._last_calls) // MIN_SHARE)
@@ -232,20 +300,31 @@ class Variants:
     def _keep(self, sizes: Sizes, variant: Variant) -> None:
         for dropped in self._variants.put(sizes, variant):
             self.version += dropped.executable is not None
+        self._make_room()
+
+    def _make_room(self) -> None:
+        while len(self) > self.most:
+            self.drop_oldest()
         self._limit.make_room()
 
     def ask_again(self) -> None:
         """Let calls ask for variants that a thread was to compile which is not in this process."""
-        self.version += any(each.state is State.WAITING for each in self._variants.items().values())
+        kept = (*self._variants.items().values(), *self._partial.items().values())
+        self.version += any(each.state is State.WAITING for each in kept)
 
-    def _submit(self, sizes: Sizes, variant: Variant) -> None:
+    def _submit_after_fork(self, sizes: Pattern, variant: Variant) -> None:
+        """Submit what a thread was to compile that a fork left behind."""
+        if variant.state is State.WAITING and variant.process != os.getpid():
+            self._submit(sizes, variant)
+
+    def _submit(self, sizes: Pattern, variant: Variant) -> None:
         variant.process = os.getpid()
         held = weakref.ref(self)
         background.submit(lambda: _compile(held, sizes))
 
-    def compile(self, sizes: Sizes) -> None:
+    def compile(self, sizes: Pattern) -> None:
         """Compile the variant for these sizes, unless nobody wants it any more."""
-        variant = self._variants.peek(sizes)
+        variant = self._peek(sizes)
         if variant is None or variant.executable is not None or self._make is None:
             return
         try:
@@ -282,7 +361,7 @@ def _warn(reason: str) -> None:
     )
 
 
-def _compile(held: weakref.ref[Variants], sizes: Sizes) -> None:
+def _compile(held: weakref.ref[Variants], sizes: Pattern) -> None:
     """Compile for a program, if it is still there."""
     variants = held()
     if variants is not None:

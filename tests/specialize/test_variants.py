@@ -88,6 +88,67 @@ def fake(
     return Variants(most, make, limit), made
 
 
+def step(x: Any, cache: Any) -> Any:
+    return F.softmax(F.concat([cache, x @ WEIGHT], 0), -1)
+
+
+def draw_cache(rows: int) -> Any:
+    return np.random.default_rng(rows).normal(size=(rows, 40)).astype(np.float32)
+
+
+def test_sizes_that_stay_get_a_variant_though_others_never_come_back() -> None:
+    model = monograph.compile(step, "f32[n, 48]", "f32[past, 40]", variants=4)
+    variants = variants_of(model)
+    (n, past) = (each.name for each in model.executable.native.program.sizes)
+    assert (n, past) == ("n", "past")
+
+    def check(rows: int, before: int) -> None:
+        want = interpret(model.executable.graph, [draw(rows), draw_cache(before)])[0]
+        np.testing.assert_allclose(model(draw(rows), draw_cache(before)), want, rtol=1e-5)
+
+    for before in range(5, 15):
+        check(1, before)
+    assert variants.wait(60)
+    assert list(variants.states()) == [(1, None)]
+    variant = variants.ready((1, None))
+    assert variant is not None and variant.native is not None
+    calls: list[Any] = []
+    run = variant.native.run
+    variant.native.run = lambda *a: (calls.append(a[1]), run(*a))[1]  # type: ignore[method-assign]
+    for before in (15, 16, 700):
+        check(1, before)
+    check(2, 17)
+    assert calls == [(15,), (16,), (700,)]
+    assert "for some of these sizes" in variants.served_by((1, 18))
+    assert "for all sizes" in variants.served_by((2, 18))
+    assert "any past" in str(monograph.explain(model))
+
+
+def test_sizes_that_are_told_apart_by_all_or_nothing_get_none_for_some() -> None:
+    variants, made = fake(4)
+    for number in range(40):
+        variants.find((number, 2 * number))
+    for number in range(40):
+        variants.find((number % 2, number % 2))
+    assert variants.wait(60)
+    assert made == [(0, 0), (1, 1)]
+
+
+def test_variants_for_some_sizes_count_among_those_that_are_kept() -> None:
+    variants, made = fake(2)
+    for size in (1, 2):
+        for _ in range(2):
+            variants.find((size, size))
+    assert variants.wait(60)
+    for number in range(10, 20):
+        variants.find((1, number))
+    assert variants.wait(60)
+    assert made == [(1, 1), (2, 2), (1, None)]
+    assert list(variants.states()) == [(2, 2), (1, None)]
+    found = variants.find((1, 99))
+    assert found is not None and found[1] == (99,)
+
+
 def test_no_more_than_so_many_are_kept_and_the_least_recent_one_goes() -> None:
     variants, made = fake(2)
     for size in (1, 2):

@@ -227,8 +227,9 @@ class Native(LoadedProgram):
     def _run(self, addresses: Sequence[int], sizes: tuple[int, ...]) -> list[Array]:
         variant = None if self.variants is None else self.variants.find(sizes)
         if variant is not None:
-            assert isinstance(variant, Native), "variants are of the same kind"
-            return variant.run(addresses, ())
+            program, others = variant
+            assert isinstance(program, Native), "variants are of the same kind"
+            return program.run(addresses, others)
         if self.fences is not None:
             return self._run_fenced(self.fences, addresses, sizes)
         plan = self.calls_at.get(sizes)
