@@ -1,4 +1,4 @@
-"""Distributions: how often numbers of each size occur, few enough of them to be drawn."""
+"""Histograms for reports: how often numbers of each size occur, in as many bins as can be drawn."""
 
 from __future__ import annotations
 

@@ -26,8 +26,9 @@ def implements(*functions: Any) -> Callable[[FunctionType], FunctionType]:
 def implementations() -> Mapping[Any, Callable[..., Any]]:
     """Every function that can be traced."""
     families = (
-        "arrangements", "found", "functions", "linalg", "sampled", "shapes", "statistics"
-    )  # fmt: skip
+        *("arrangements", "data_dependent_shapes", "functions", "linalg", "shapes", "signals"),
+        "statistics",
+    )
     for name in families:
         importlib.import_module(f"monograph.frontends.numpy.{name}")
     return _IMPLEMENTATIONS

@@ -1,4 +1,4 @@
-"""Weights that lie on a GPU, and are brought to the host only if somebody reads them there.
+"""Lazy weights on a GPU: copied to the host only when something reads them there.
 
 A program for that GPU reads them where they lie, and is a snapshot all the same: torch has storage
 that is copied when it is written to. A lazy clone has the same memory; who writes to either tensor,

@@ -2,7 +2,7 @@
 
 A weight that lies on the GPU as kernels read it is not copied: torch copies it when somebody writes
 to it (``frontends.torch.device_data``). Weights joined, turned or reshaped are made on the GPU of
-those that lie there; all others are computed on the host and brought.
+those that lie there; all others are computed on the host and copied to the GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lets kernels begin inside a buffer where the runtime says, so that equal layers have one kernel.
+"""Moves constant offsets out of kernels into launches, so that equal layers share one kernel.
 
 layer 0 reads cache[0, …], layer 5 reads cache[5, …]         two kernels that differ in a number
 both read b0[…], which begins so many bytes into the slot    one kernel, launched with two offsets

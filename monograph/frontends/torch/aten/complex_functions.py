@@ -1,4 +1,4 @@
-"""Functions whose ops are of real numbers: of complex ones they are written with those that are."""
+"""Functions of complex numbers for which there are real ops only, as compositions of other ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's functions of samples in a row: filters, slopes, areas, and what lies between samples."""
+"""NumPy's functions of sampled signals: convolution, gradients, trapezoids, interpolation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""NumPy's functions whose results are as long as what they find: places, distinct elements, counts.
+"""NumPy's functions with data-dependent result shapes: ``nonzero``, ``unique``, ``bincount``.
 
-Their sizes are symbols of their own, which a call brings.
+Each such size is a new symbol, whose value is known when the program is called.
 """
 
 from __future__ import annotations
