@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import itertools
 import logging
+import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import CodeType, MethodType
+from types import CodeType, FrameType, MethodType
 from typing import Any, Protocol
 
 import torch
+from torch._dynamo.eval_frame import OptimizeContext
 from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._dynamo.symbolic_convert import tls
+from torch._dynamo.utils import orig_code_map
 
 from monograph.dataclass import dataclass
 from monograph.runtime.compile_report import CompileReport
@@ -26,6 +29,7 @@ from monograph.runtime.compiled import Executable
 LOGGER = logging.getLogger("monograph")
 """What runs slower than it might: nodes in the interpreter, calls of torch, graph breaks."""
 _TORCH = str(Path(torch.__file__).parent)
+_DYNAMO = str(Path(_TORCH, "_dynamo"))
 SHOWN = 5
 """How many nodes a message names."""
 
@@ -34,18 +38,21 @@ SHOWN = 5
 class Origin:
     """Where a graph comes from: the function that Dynamo read, and the modules that it was given.
 
-    ``end`` says why the graph ends before the function does, if it does.
+    ``codes`` are that function and those that were calling it, up to the compiled one; ``modules``
+    are those that they were given. ``end`` says why the graph ends before the function does, if it
+    does; ``resumes`` whether it begins behind such an end.
     """
 
     name: str
-    code: CodeType | None = None
+    codes: tuple[CodeType, ...] = ()
     modules: tuple[weakref.ref[Any], ...] = ()
     end: str | None = None
+    resumes: bool = False
 
     def is_of(self, model: Any) -> bool:
         """Whether the graph was compiled for what ``torch.compile`` was given."""
         code, module = _parts(model)
-        if self.code is not None and self.code is code and module is None:
+        if module is None and any(each is code for each in self.codes):
             return True
         if not isinstance(module, torch.nn.Module):
             return False
@@ -74,15 +81,44 @@ def origin_of(module: Any) -> Origin:
     translator = getattr(tls, "current_tx", None)
     if translator is None:
         return Origin(type(module).__name__)
-    code = translator.f_code
+    code = _as_written(translator.f_code)
+    callers = list(_calling_frames())
+    codes = (code, *(_as_written(frame.f_code) for frame in callers))
+    modules = _modules_among(translator.f_locals)
+    outer = tuple(each for frame in callers for each in _modules_among(frame.f_locals))
+    reason = getattr(module, "compile_subgraph_reason", None)
+    broke = reason is not None and reason.graph_break
+    end = _end(reason) if broke else None
+    resumes = translator.f_code in ContinueExecutionCache.generated_code_metadata
+    return Origin(_name(code, modules or outer), codes, modules + outer, end, resumes)
+
+
+def _as_written(code: CodeType) -> CodeType:
+    """The code of the user's function, of which Dynamo made this one."""
+    code = orig_code_map.get(code, code)
     resumed = ContinueExecutionCache.generated_code_metadata
     while code in resumed:
         code = resumed[code].code
-    values = translator.f_locals.values()
-    modules = tuple(weakref.ref(x) for x in values if isinstance(x, torch.nn.Module))
-    reason = getattr(module, "compile_subgraph_reason", None)
-    broke = reason is not None and reason.graph_break
-    return Origin(_name(code, modules), code, modules, _end(reason) if broke else None)
+    return code
+
+
+def _modules_among(values: Mapping[str, Any]) -> tuple[weakref.ref[Any], ...]:
+    return tuple(weakref.ref(x) for x in values.values() if isinstance(x, torch.nn.Module))
+
+
+def _calling_frames() -> Iterator[FrameType]:
+    """The calls that led to the function that Dynamo reads, up to the one that it was asked for.
+
+    Behind a graph break a function goes on as another, which is given only what the rest needs: no
+    module if it has no use for one. And a function that breaks is compiled apart from its caller.
+    """
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if isinstance(frame.f_locals.get("self"), OptimizeContext):
+            return
+        if not frame.f_code.co_filename.startswith(_DYNAMO):
+            yield frame
 
 
 def _name(code: CodeType, modules: tuple[weakref.ref[Any], ...]) -> str:

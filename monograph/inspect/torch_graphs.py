@@ -27,6 +27,8 @@ class ExplainedGraph:
     """``inference``, ``forward`` or ``backward``."""
     end: str | None
     """Why the graph ends before the function does; None if it does not."""
+    resumes: bool
+    """Whether it begins behind a graph break."""
     left_to_torch: tuple[str, ...]
     """Ops that torch itself computes."""
     explanation: Any
@@ -46,6 +48,7 @@ class ExplainedGraphs:
                     "function": each.function,
                     "role": each.role,
                     "end": each.end,
+                    "resumes": each.resumes,
                     "left_to_torch": list(each.left_to_torch),
                     **each.explanation.as_json(),
                 }
@@ -55,14 +58,28 @@ class ExplainedGraphs:
 
     def __str__(self) -> str:
         """A page for each graph, a line about all of them first."""
-        breaks = sum(each.end is not None for each in self.graphs if each.role != "backward")
+        breaks = _count_breaks([each for each in self.graphs if each.role != "backward"])
         graphs = "1 graph" if len(self.graphs) == 1 else f"{len(self.graphs)} graphs"
         broken = "1 graph break" if breaks == 1 else f"{breaks} graph breaks"
         return "\n\n".join([f"{graphs}, {broken}", *map(_page, self.graphs)])
 
 
+def _count_breaks(graphs: list[ExplainedGraph]) -> int:
+    """Those that end a graph, and those before which a function had no graph."""
+    ended: set[str] = set()
+    count = 0
+    for graph in graphs:
+        count += graph.resumes and graph.function not in ended
+        if graph.end is not None:
+            ended.add(graph.function)
+            count += 1
+    return count
+
+
 def _page(graph: ExplainedGraph) -> str:
     lines = []
+    if graph.resumes and graph.role != "backward":
+        lines += _wrap("begins late", "behind a graph break")
     if graph.end is not None and graph.role != "backward":
         lines += _wrap("ends early", graph.end)
     if graph.left_to_torch:
@@ -90,6 +107,7 @@ def explain_graphs(model: Any, explain: Callable[[Executable, str], Any]) -> Exp
                 graph.origin.name,
                 graph.role,
                 graph.origin.end,
+                graph.origin.resumes,
                 graph.opaque_calls,
                 explain(graph.executable, name),
             )

@@ -75,6 +75,51 @@ def test_a_function_has_its_own_graphs() -> None:
     assert "double" in monograph.explain(first).graphs[0].function
 
 
+class Printing(torch.nn.Module):
+    """Breaks before its only graph, which then has no use for the module."""
+
+    def forward(self, x: Any) -> Any:
+        torch._dynamo.graph_break()
+        return torch.relu(x) * 2
+
+
+def print_and_double(x: Any) -> Any:
+    """Compiled apart from who calls it, for the break in it."""
+    torch._dynamo.graph_break()
+    return x * 2
+
+
+def test_a_graph_behind_a_graph_break_is_the_modules() -> None:
+    module = Printing()
+    for compiled in (
+        torch.compile(module, backend="monograph"),
+        torch.compile(module.forward, backend="monograph"),
+    ):
+        compiled(X)
+        explained = monograph.explain(compiled)
+        assert [each.function for each in explained.graphs] == ["Printing.forward"]
+        assert str(explained).startswith("1 graph, 1 graph break")
+        assert "begins late" in str(explained)
+        torch._dynamo.reset()
+
+
+def test_graphs_of_functions_that_were_called_are_the_callers() -> None:
+    def call(x: Any) -> Any:
+        return print_and_double(x) + 1
+
+    compiled = torch.compile(call, backend="monograph")
+    compiled(X)
+    found = [each.function.rpartition(".")[2] for each in monograph.explain(compiled).graphs]
+    assert found == ["print_and_double", "call"]
+
+    def use(x: Any) -> Any:
+        return compiled(x)
+
+    use(X)
+    with pytest.raises(InputError, match="not a compiled model"):
+        monograph.explain(use)
+
+
 def test_parts_that_are_compiled_are_those_of_the_whole() -> None:
     model = torch.nn.Sequential(Broken(), Broken())
     model[1].compile(backend="monograph")
