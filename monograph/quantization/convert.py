@@ -175,7 +175,7 @@ def _obstacle(
 def _largest_sums(node: Node, weight: StoredWeight) -> Array:
     """What the sums of each output channel may be, whatever the activations of eight bits."""
     along = tuple(k for k in range(weight.stored.ndim) if k != output_channel_axis(node))
-    sums: Array = np.abs(weight.stored.astype(np.int64)).sum(along) * 255
+    sums: Array = np.abs(weight.stored, dtype=np.int16).sum(along, dtype=np.int64) * 255
     return sums
 
 

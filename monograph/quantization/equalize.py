@@ -46,7 +46,7 @@ def equalize(graph: Graph) -> int:
         outgoing = np.abs(before.reshape(before.shape[0], -1)).max(1)
         incoming = np.abs(np.moveaxis(after, 1, 0).reshape(after.shape[1], -1)).max(1)
         both = (outgoing > 0) & (incoming > 0)
-        ratio = outgoing / np.where(both, incoming, 1.0)
+        ratio = outgoing.astype(np.float64) / np.where(both, incoming, 1.0)
         factors = _clamp_factors(np.sqrt(np.where(both, ratio, 1.0)))
         _scale(first, 1, 0, 1 / factors)
         if len(first.operands) == 3:

@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from monograph import functional as F
+from monograph.dataclass import dataclass
 from monograph.errors import InputError
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import Array, u8
@@ -39,6 +40,7 @@ def quantize_weights(
     if unknown:
         raise InputError(f"no layer is called {unknown[0]!r}", expected=", ".join(names)[:400])
     reports = []
+    held: dict[tuple[Value, bool], _Held] = {}
     for node in layers:
         weight = weight_of(node)
         before = 0 if weight is None else int(np.prod(weight.tensor.static_shape())) * 4
@@ -48,12 +50,11 @@ def quantize_weights(
             reports.append(LayerReport(name, op, "float", reason, before, before))
             continue
         assert weight is not None
-        rows = contents(weight)
-        if isinstance(node.op, Matmul):
-            rows = rows.T
-        stored = store_groups(rows, scheme.weight_bits, scheme.group, scheme.symmetric_weights)
-        rounds = scheme.dynamic and _has_whole_blocks(stored)
-        size = _replace(graph, node, weight, stored, scheme.weight_bits, rounds)
+        form = weight, isinstance(node.op, Matmul)
+        if form not in held:  # layers that share a weight share what is stored of it
+            held[form] = _hold(graph, node, weight, scheme)
+        _replace(graph, node, held[form])
+        size, rounds = held[form].size, held[form].rounds
         precision = f"{'i8' if rounds else 'f32'} × {scheme.weight_bits} bits"
         reports.append(LayerReport(name, op, precision, "", before, size))
     DeadCodeElimination().run(graph)
@@ -77,12 +78,28 @@ def _has_whole_blocks(stored: StoredWeight) -> bool:
     return block is not None and block % BLOCK_MULTIPLE == 0 and stored.stored.shape[1] % block == 0
 
 
-def _replace(
-    graph: Graph, node: Node, weight: Value, stored: StoredWeight, bits: int, rounds: bool
-) -> int:
-    """Let a layer read the stored weight; return the bytes of that."""
+@dataclass(frozen=True)
+class _Held:
+    """A stored weight in the graph; ``rounds`` if layers round what they multiply it by."""
+
+    numbers: Value
+    scale: Value
+    point: Value | None
+    axis: int | None
+    block: int | None
+    rounds: bool
+    size: int
+    """In bytes."""
+
+
+def _hold(graph: Graph, node: Node, weight: Value, scheme: Scheme) -> _Held:
+    """Store the weight of a layer before it."""
+    rows, bits = contents(weight), scheme.weight_bits
+    if isinstance(node.op, Matmul):
+        rows = rows.T
+    stored = store_groups(rows, bits, scheme.group, scheme.symmetric_weights)
     name = getattr(weight.op, "label", weight.name)
-    x, bias = node.operands[0], node.operands[2:]
+    point = None
     with graph.inserting_before(node, node.location):
         if bits == 3:
             numbers = _three_bits(graph, f"{name}.w3", stored.stored, stored.zero_point is None)
@@ -92,17 +109,24 @@ def _replace(
             numbers = graph.add_weight(f"{name}.w{bits}", stored.stored)
             size = stored.nbytes
         scale = graph.add_weight(f"{name}.scale", stored.scale)
-        point = None
         if stored.zero_point is not None:
             point = graph.add_weight(f"{name}.zero_point", stored.zero_point)
-        if rounds and stored.block is not None:
-            y = F.blocked_linear(x, numbers, scale, point, block=stored.block)
+    rounds = scheme.dynamic and _has_whole_blocks(stored)
+    return _Held(numbers, scale, point, stored.axis, stored.block, rounds, size)
+
+
+def _replace(graph: Graph, node: Node, held: _Held) -> None:
+    """Let a layer read the stored weight."""
+    x, bias = node.operands[0], node.operands[2:]
+    with graph.inserting_before(node, node.location):
+        if held.rounds and held.block is not None:
+            y = F.blocked_linear(x, held.numbers, held.scale, held.point, block=held.block)
             made = F.add(y, bias[0]) if bias else y
         else:
-            real = F.dequantize(numbers, scale, point, axis=stored.axis, block=stored.block)
+            parameters = held.scale, held.point
+            real = F.dequantize(held.numbers, *parameters, axis=held.axis, block=held.block)
             made = graph.create(Linear(), (x, real, *bias), location=node.location).result
     graph.replace(node, [made])
-    return size
 
 
 def _size(points: Array | None) -> int:
@@ -111,7 +135,7 @@ def _size(points: Array | None) -> int:
 
 def _three_bits(graph: Graph, name: str, stored: Array, signed: bool) -> Value:
     """Numbers of 3 bits as graph: two bits of each beside the bytes that hold the third."""
-    codes = (stored.astype(np.int64) + (4 if signed else 0)).astype(np.uint8)
+    codes = (stored + (4 if signed else 0)).astype(np.uint8)
     outputs, inputs = codes.shape
     whole = -(-inputs // BITS_PER_BYTE) * BITS_PER_BYTE
     low = graph.add_weight(f"{name}.low", (codes & 3).astype(ml_dtypes.uint2))

@@ -10,6 +10,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.errors import InputError
+from monograph.quantization import weights
 from monograph.quantization.scheme import Scheme
 from monograph.quantization.weights import store_groups
 from tests.quantization.models import batches, draw, encoder, images, perceptron, relative_error
@@ -61,7 +62,7 @@ def test_every_layout_means_its_rounded_weights(
     quantized = monograph.quantize(graph, None, scheme)
     first = np.eye(inputs, dtype=np.float32)[:3]
     columns = monograph.interpret(quantized, [first])[0].T
-    stored = store_groups(array.astype(np.float64), bits, group, symmetric)
+    stored = store_groups(array, bits, group, symmetric)
     points = 0.0 if stored.zero_point is None else stored.zero_point.astype(np.float64)
     scale, point = np.broadcast_arrays(stored.scale, points)
     if group is not None:
@@ -116,7 +117,7 @@ def test_convolutions_keep_their_weights() -> None:
 
 
 def test_shrunken_ranges_lose_less() -> None:
-    array = draw(8, 64).astype(np.float64)
+    array = draw(8, 64)
     array[:, 0] *= 8
     stored = store_groups(array, 4, None, True)
     real = stored.stored.astype(np.float64) * stored.scale[:, None]
@@ -126,5 +127,46 @@ def test_shrunken_ranges_lose_less() -> None:
 
 
 def test_zeros_have_a_scale() -> None:
-    stored = store_groups(np.zeros((2, 8)), 4, 4, False)
+    stored = store_groups(np.zeros((2, 8), np.float32), 4, 4, False)
     assert (stored.scale == 1).all() and not stored.stored.astype(int).any()
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_large_layers_are_rounded_by_a_program_to_the_same_numbers(
+    symmetric: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = draw(24, 40)
+    interpreted = store_groups(array, 8, 16, symmetric)
+    monkeypatch.setattr(weights, "MIN_COMPILED_NUMBERS", 0)
+    monkeypatch.setattr(weights, "COMPILED_NUMBERS", 200)  # four rows at a time
+    compiled = store_groups(array, 8, 16, symmetric)
+    np.testing.assert_array_equal(compiled.stored, interpreted.stored)
+    np.testing.assert_array_equal(compiled.scale, interpreted.scale)
+
+
+@pytest.mark.parametrize("scheme", ["w8", "w4", "w3", "w4a8"])
+def test_layers_that_share_a_weight_share_what_is_stored_of_it(scheme: str) -> None:
+    def model(x: Any) -> Any:
+        shared = x.graph.add_weight("w", draw(32, 32, scale=0.2))
+        return F.linear(F.relu(F.linear(F.linear(x, shared), shared)), shared)
+
+    graph = monograph.trace(model, "f32[3, 32]")
+    quantized, report = monograph.quantize.with_report(graph, None, scheme)
+    assert len(report.quantized) == 3
+    weights_left = [node for node in quantized.nodes if node.op.name == "weight"]
+    alone = monograph.trace(
+        lambda x: F.linear(x, x.graph.add_weight("w", draw(32, 32))), "f32[3, 32]"
+    )
+    once = [
+        node for node in monograph.quantize(alone, None, scheme).nodes if node.op.name == "weight"
+    ]
+    assert len(weights_left) == len(once)
+    (x,) = batches(graph, 1)
+    (expected,) = monograph.interpret(graph, [x])
+    assert relative_error(monograph.compile(quantized, strict=True)(x)[0], expected) < 0.4
+
+
+def test_layers_without_weights_to_store_are_empty() -> None:
+    for shape in ((0, 8), (8, 0)):
+        stored = store_groups(np.zeros(shape, np.float32), 4, 4, False)
+        assert stored.stored.shape == shape
