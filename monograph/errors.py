@@ -7,6 +7,7 @@ show them their own way; ``str(error)`` lays them out for a terminal.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 
 from monograph.dataclass import dataclass
@@ -152,3 +153,20 @@ class GpuError(MonographError):
 
 class ArtifactError(MonographError):
     """A file that is not an artifact, not a whole one, or not one for this machine."""
+
+
+def describe_error(error: Exception) -> MonographError:
+    """Another's error as one of ours, for a person to read.
+
+    What the system refuses (a name that is too long, a disk that is full) is about what was given.
+    Any other error is one that nobody foresaw: its kind, where it was raised, and what to do.
+    """
+    if isinstance(error, OSError) and error.strerror is not None:
+        file = "" if error.filename is None else f"{str(error.filename)!r:.200}: "
+        return InputError(f"{file}{error.strerror}")
+    frames = traceback.extract_tb(error.__traceback__)
+    return MonographError(
+        f"{type(error).__name__}: {error}".rstrip(": "),
+        where=f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None,
+        hint="this is a fault of Monograph's own: please report it with what --debug prints",
+    )

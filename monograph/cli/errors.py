@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-import traceback
 
 from monograph.errors import MonographError
 
@@ -21,17 +20,6 @@ def error_text(error: MonographError) -> str:
         line if len(line) <= width or line.strip() in quoted else _wrap(line, width)
         for line in lines
     )
-
-
-def internal_error_text(error: Exception) -> str:
-    """An error that nobody foresaw: its kind and where it was raised, and what to do about it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    problem = MonographError(
-        f"{type(error).__name__}: {error}",
-        where=f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None,
-        hint="this is a fault of Monograph's own: please report it with what --debug prints",
-    )
-    return error_text(problem)
 
 
 def _find_quoted_lines(error: MonographError) -> set[str]:

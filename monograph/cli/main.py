@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -35,9 +35,9 @@ from monograph.cli import (
     validate,
 )
 from monograph.cli import list as list_command
-from monograph.cli.errors import error_text, internal_error_text
+from monograph.cli.errors import error_text
 from monograph.cli.exit_codes import BROKEN_PIPE, ERROR, INTERNAL
-from monograph.errors import MonographError
+from monograph.errors import InputError, MonographError, describe_error
 from monograph.logs import follow_environment
 
 app = typer.Typer(
@@ -103,18 +103,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if sys.stdout is not stdout:  # it went away earlier: click puts another in its place
                 raise BrokenPipeError
     except MonographError as error:
-        _show_traceback(debug)
-        print(error_text(error), file=sys.stderr)
-        sys.exit(ERROR)
+        _stop(error, ERROR, debug)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # Python flushes it once more
         sys.exit(BROKEN_PIPE)
-    except Exception as error:  # which nobody foresaw
-        _show_traceback(debug)
-        print(internal_error_text(error), file=sys.stderr)
-        sys.exit(INTERNAL)
+    except Exception as error:
+        described = describe_error(error)
+        _stop(described, ERROR if isinstance(described, InputError) else INTERNAL, debug)
 
 
-def _show_traceback(debug: bool) -> None:
+def _stop(error: MonographError, code: int, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exc()
+    print(error_text(error), file=sys.stderr)
+    sys.exit(code)

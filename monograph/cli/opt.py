@@ -12,7 +12,7 @@ from rich.table import Table
 
 from monograph.api import optimize_with_report
 from monograph.cli import completion
-from monograph.cli.common import Plugins, level_name
+from monograph.cli.common import Plugins, check_file, level_name
 from monograph.errors import InputError
 from monograph.ir.graph import Graph
 from monograph.ir.text.files import load_graph, save_graph
@@ -80,6 +80,7 @@ def opt(
         raise InputError(
             "both -p and -O were given", hint="a level is a list of passes: choose one"
         )
+    check_file(output)
     graph = _read(file)
     verify_graph(graph)
     instruments: list[Instrument] = [Verify()] if verify else []

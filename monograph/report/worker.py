@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from monograph.api import as_pipeline
 from monograph.compiler import Options
-from monograph.errors import MonographError
+from monograph.errors import MonographError, describe_error
 from monograph.inspect.plugins import load_plugin
 from monograph.report.workbench import Edit, Workbench, answer_of
 from monograph.runtime.bundle import Json
@@ -27,16 +27,22 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     first = json.loads(sys.stdin.readline())
-    for plugin in first["plugins"]:
-        load_plugin(plugin)
-    bench = Workbench(first["model"], _options(first), first["sizes"])
-    is_open = _answer(answers, lambda: answer_of(bench.open(first["types"])))
-    if not is_open:
+    try:
+        for plugin in first["plugins"]:
+            load_plugin(plugin)
+        bench = Workbench(first["model"], _options(first), first["sizes"])
+        opened = answer_of(bench.open(first["types"]))
+    except Exception as error:
+        _send(answers, _error_of(error))
         return
+    _send(answers, opened)
     _limit_memory()
     for line in sys.stdin:
-        given = json.loads(line)
-        _answer(answers, lambda given=given: answer_of(bench.edit(Edit.read(given))))
+        try:
+            found: Json = answer_of(bench.edit(Edit.read(json.loads(line))))
+        except Exception as error:
+            found = _error_of(error)
+        _send(answers, found)
 
 
 def _options(first: dict[str, Any]) -> Options:
@@ -52,16 +58,17 @@ def _options(first: dict[str, Any]) -> Options:
     )
 
 
-def _answer(answers: TextIO, work: Any) -> bool:
-    """Write what some work gives, or the error that it ends in; whether it gave something."""
-    found: Json
-    try:
-        found = work()
-    except (MonographError, MemoryError, RecursionError) as error:
-        found = {"error": str(error) or f"{type(error).__name__}: there is not enough memory"}
+def _send(answers: TextIO, found: Json) -> None:
     answers.write(json.dumps(found) + "\n")
     answers.flush()
-    return not (isinstance(found, dict) and "error" in found)
+
+
+def _error_of(error: Exception) -> Json:
+    """The answer to what cannot be done."""
+    if isinstance(error, MemoryError):
+        return {"error": "MemoryError: there is not enough memory"}
+    known = isinstance(error, MonographError | RecursionError)
+    return {"error": str(error if known else describe_error(error))}
 
 
 def _limit_memory() -> None:

@@ -136,7 +136,8 @@ def test_programs_that_are_compiled_already_have_no_graph(
         ("check net.py:double --input x.npy", "not the type of an example input"),
         ("compile net.py:net --input f32[4]", "net.py:6 in forward"),
         ("compile net.py:wrong --input f32[4,4]", "net.py:11 in forward"),
-        ("opt graph.ir -o /no/such/folder/out.ir", "cannot be written"),
+        ("opt graph.ir -o /no/such/folder/out.ir", "there is no such folder"),
+        ("opt graph.ir -o .", "is a folder"),
         ("ops --family nonsense", "there is no family 'nonsense'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import subprocess
@@ -53,6 +54,29 @@ def test_an_error_that_nobody_foresaw_says_so(
     printed = capsys.readouterr().err
     assert printed.startswith("error: ZeroDivisionError: by nothing")
     assert f"{__file__}:" in printed and "--debug" in printed and "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENAMETOOLONG, "File name too long", "m.onnx"), "'m.onnx': File name too"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+    ],
+)
+def test_what_the_system_refuses_is_no_fault_of_ours(
+    error: OSError,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(arguments: list[str]) -> None:
+        raise error
+
+    monkeypatch.setattr(command_line, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["tour"])
+    assert ended.value.code == exit_codes.ERROR
+    assert capsys.readouterr().err.startswith(f"error: {told}")
 
 
 def test_a_command_that_does_not_exist() -> None:

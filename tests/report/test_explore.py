@@ -224,6 +224,21 @@ def test_a_compiled_program_cannot_be_explored(tmp_path: Path) -> None:
         explorer.close()
 
 
+def test_a_model_that_cannot_be_opened_is_told_without_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "g.ir").write_text(GRAPH)
+    for opening, told in (
+        (Opening(str(tmp_path / "g.ir"), passes="nothing"), "no pass called 'nothing'"),
+        (Opening(f"{'x' * 300}.ir"), "File name too long"),
+    ):
+        explorer = Explorer(opening, seconds=60.0)
+        with pytest.raises(MonographError, match=told):
+            explorer.open()
+        explorer.close()
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_ctrl_c_ends_it_and_its_worker(tmp_path: Path) -> None:
     (tmp_path / "g.ir").write_text(GRAPH)
     # Whoever runs the tests may ignore the signal, which children inherit.
