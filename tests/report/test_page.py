@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import monograph
 from monograph import functional as F
@@ -139,6 +140,45 @@ def test_search_finds_by_op_and_selects(window: Browser, small: Path) -> None:
     window.press(ENTER)
     window.wait("monograph.state.node !== null")
     assert "gelu" in text_of(window, ".pane.right h2")
+
+
+def test_keys_are_the_pages_behind_a_search_and_beside_the_slider(
+    window: Browser, small: Path
+) -> None:
+    show(window, small, "#graph")
+    window.run("document.querySelector('#stage').focus()")
+    window.press("]")
+    window.wait("monograph.state.stage === 1")
+    window.press("[/")
+    window.press("gelu")
+    window.wait("document.querySelectorAll('.result').length >= 1")
+    window.press(ENTER + "]")
+    window.wait("monograph.state.stage === 1")
+    window.press("5")  # what was found out, of which this page has nothing
+    window.press("3")
+    window.wait("location.hash.startsWith('#kernels')")
+    window.run("history.back()")
+    window.wait("location.hash.startsWith('#graph')")
+
+
+def test_an_op_that_is_searched_for_comes_before_values_of_that_name(
+    window: Browser, tmp_path: Path
+) -> None:
+    class Exp(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.exp = torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return torch.exp(self.exp(x))
+
+    compiled = monograph.compile(Exp().eval(), torch.ones(2, 4), cache=False)
+    show(window, compiled.report(tmp_path / "r.html"), "#graph")
+    window.run("document.body.focus()")
+    window.press("/exp")
+    window.wait("document.querySelectorAll('.result').length >= 3")
+    first = text_of(window, ".result")
+    assert first.startswith("%exp = exp(")
 
 
 def test_a_click_on_a_node_selects_it(window: Browser, small: Path) -> None:

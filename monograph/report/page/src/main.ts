@@ -44,7 +44,7 @@ class Page {
     this.graphView = new GraphView(model, { select: (node) => this.go({ node }), announce: (text) => this.announce(text) });
     this.sourcePane = new SourcePane(model, go, (nodes, label) => this.mark(nodes, label));
     this.kernelsView = new KernelsView(model, listings, go);
-    this.search = new Search(model, () => model.graphAt(this.state.stage), (node) => this.go({ view: "graph", node }), (nodes) => this.graphView.mark(nodes.map((node) => node.id)));
+    this.search = new Search(model, () => model.graphAt(this.state.stage), (node) => this.found(node), (nodes) => this.graphView.mark(nodes.map((node) => node.id)));
     const last = Math.max(0, model.lastStage);
     this.slider = h("input", { id: "stage", type: "range", min: 0, max: last, value: 0, "aria-label": "Pass" });
     this.slider.addEventListener("input", () => this.go({ stage: Number(this.slider.value), node: this.state.node }, true));
@@ -154,9 +154,13 @@ class Page {
     return this.views[view]!;
   }
 
+  /** Not every page has findings, a graph or an editor. */
+  private shownViews(): View[] {
+    return (Object.keys(NAMES) as View[]).filter((each) => !["edit", "findings", "graph"].includes(each) || this.views[each]);
+  }
+
   private drawTabs(view: View): void {
-    const shown = (Object.keys(NAMES) as View[]).filter((each) => !["edit", "findings", "graph"].includes(each) || this.views[each]);
-    replace(this.tabs, ...shown.map((each) => h("button", { type: "button", role: "tab", "aria-selected": String(each === view), click: () => this.go({ view: each }) }, NAMES[each])));
+    replace(this.tabs, ...this.shownViews().map((each) => h("button", { type: "button", role: "tab", "aria-selected": String(each === view), click: () => this.go({ view: each }) }, NAMES[each])));
   }
 
   private renderGraph(): void {
@@ -193,6 +197,12 @@ class Page {
     this.graphView.select(first.id, true);
   }
 
+  /** Show what was searched for; the keys are the graph's from then on. */
+  private found(node: number): void {
+    this.go({ view: "graph", node });
+    this.graphView.focus();
+  }
+
   private announce(text: string): void {
     replace(this.live, text);
   }
@@ -208,14 +218,14 @@ class Page {
 
   onKey(event: KeyboardEvent): void {
     const target = event.target as HTMLElement;
-    if (target.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (target.closest("input:not([type=range], [type=checkbox]), textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
     const views: Record<string, View> = { "1": "overview", "2": "graph", "3": "kernels", "4": "memory", "5": "findings" };
     if (event.key === "/") {
       event.preventDefault();
       this.search.focus();
     } else if (event.key === "[" || event.key === "]") {
       this.go({ view: "graph", stage: Math.min(this.model.lastStage, Math.max(0, this.state.stage + (event.key === "]" ? 1 : -1))) });
-    } else if (views[event.key]) this.go({ view: views[event.key]! });
+    } else if (views[event.key] && this.shownViews().includes(views[event.key]!)) this.go({ view: views[event.key]! });
   }
 
   recolor(): void {

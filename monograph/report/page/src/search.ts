@@ -32,7 +32,8 @@ export class Search {
 
   private search(): void {
     const words = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    this.found = words.length ? this.graph().nodes.filter((node) => this.matches(node, words)) : [];
+    const found = words.length ? this.graph().nodes.filter((node) => this.matches(node, words)) : [];
+    this.found = [0, 1, 2, 3].flatMap((rank) => found.filter((node) => this.rank(node, words) === rank));
     this.current = 0;
     this.mark(this.found);
     this.open(words.length > 0);
@@ -42,6 +43,14 @@ export class Search {
     const place = this.model.place(node.location);
     const text = `${this.model.line(node)} ${place ? `${place.file}:${place.line} ${place.scope}` : ""}`.toLowerCase();
     return words.every((word) => text.includes(word));
+  }
+
+  /** The op or value that was typed, then ops like it; weights, named after modules, last. */
+  private rank(node: GraphNode, words: string[]): number {
+    const named = new Set([node.op, ...node.results.map((value) => this.model.name(value))].map((each) => each.toLowerCase()));
+    if (words.some((word) => named.has(word.replace(/^%/, "")))) return 0;
+    if (words.some((word) => node.op.includes(word))) return 1;
+    return node.family === "data" ? 3 : 2;
   }
 
   private open(shown: boolean): void {
