@@ -16,7 +16,7 @@ from torch import Tensor
 from monograph import errors
 from tests.fuzz.definitions import Definitions
 from tests.fuzz.draw import draw_program
-from tests.fuzz.oracle import Answers, judge, noise, same_bits
+from tests.fuzz.oracle import Answers, judge, noise, rounding_by_use, same_bits
 from tests.fuzz.programs import Model, Program, Watch
 from tests.fuzz.routes import (
     Mode,
@@ -152,6 +152,7 @@ class _Reference:
         self,
         watch: Watch | None,
         *,
+        use: Watch | None = None,
         wide: bool = False,
         exact: bool = False,
         cast: Callable[[Tensor], Tensor] = Tensor.clone,
@@ -159,7 +160,7 @@ class _Reference:
         cast = widened if wide else cast
         weights = {name: cast(each) for name, each in self.program.weights().items()}
         arguments = [cast(each.clone()) for each in self.arguments]
-        model = self.program.build(weights, wide=wide, watch=watch)
+        model = self.program.build(weights, wide=wide, watch=watch, use=use)
         with Definitions() if wide or exact else nullcontext():
             return call(model, arguments, self.mode.gradients)
 
@@ -168,7 +169,8 @@ class _Reference:
         with _wide_defaults():
             for seed in range(len(self._noisy), draws):
                 watch = noise(self.dtypes, self._exact(), seed)
-                self._noisy.append(self._run(watch, wide=True))
+                use = rounding_by_use(self.dtypes, seed)
+                self._noisy.append(self._run(watch, use=use, wide=True))
         return self._noisy[:draws]
 
     def _exact(self) -> set[str]:

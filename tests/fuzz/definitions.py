@@ -47,7 +47,8 @@ def _is_real(args: Sequence[Any]) -> bool:
 
 
 def _as(x: Tensor, value: Any) -> Any:
-    return value.to(x.dtype) if isinstance(value, Tensor) else value
+    is_number = isinstance(value, Tensor) and value.dtype is not torch.bool
+    return value.to(x.dtype) if is_number else value
 
 
 def _variance(
@@ -117,10 +118,24 @@ def _interpolate(x: Tensor, *rest: Any, **options: Any) -> Tensor:
     return found.masked_fill(nan | (above & below), torch.nan)
 
 
+def masked_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """What a mask hides is not there; torch adds −∞ to it, which leaves NaN what it is."""
+    mask = options.pop("attn_mask", None)
+    if options.pop("is_causal", False):
+        mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
+    plain = mask is None or mask.dtype is not torch.bool or q.numel() * k.shape[-2] > 10**7
+    if plain or all(bool(each.isfinite().all()) for each in (q, k, v)):
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
+    scores = (q @ k.mT) * options.get("scale", q.shape[-1] ** -0.5)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+    terms = weights.unsqueeze(-1) * v.unsqueeze(-3)
+    return torch.where(mask.unsqueeze(-1), terms, 0.0).sum(-2)
+
+
 def _attention(x: Tensor, *rest: Any, **options: Any) -> Tensor:
-    """Products and a softmax, one after the other."""
+    """Products and a softmax, one after the other, of what no mask hides."""
     with sdpa_kernel(SDPBackend.MATH):
-        return functional.scaled_dot_product_attention(x, *rest, **options)
+        return masked_attention(x, *rest, **options)
 
 
 _DEFINITIONS: dict[Any, Callable[..., Tensor]] = {

@@ -102,8 +102,8 @@ def _judge_exact(got: Tensor, answers: Answers) -> str | None:
     wrong = (got != answers.eager) & (got != answers.wide.to(got.dtype))
     if not bool(wrong.any()):
         return None
-    for noisy in answers.noisy(MORE_NOISE_DRAWS):
-        wrong &= got != noisy.to(got.dtype)
+    for other in (*answers.defined(), *answers.noisy(MORE_NOISE_DRAWS)):
+        wrong &= got != other.to(got.dtype)
     return _where(wrong, got, answers.eager) if bool(wrong.any()) else None
 
 
@@ -239,9 +239,12 @@ def nudge(value: Tensor, dtype: torch.dtype, generator: torch.Generator, exact: 
     """``value`` rounded to ``dtype``, or moved by a few ulp of it, by the toss of a coin.
 
     A zero moves as well, unless it is ``exact``: it may be what underflow or cancellation left.
+    By another toss subnormals become zeros, as those of a softmax do.
     """
     if not (value.is_floating_point() or value.is_complex()):
         return value.clone()
+    if dtype.is_floating_point and float(torch.rand((), generator=generator)) < 0.5:
+        value = torch.where(value.abs() < torch.finfo(dtype).tiny, 0 * value, value)
     narrower = dtype in (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
     if narrower and float(torch.rand((), generator=generator)) < 0.5:
         return value.to(dtype).to(value.dtype)
@@ -280,3 +283,24 @@ def noise(dtypes: Mapping[str, torch.dtype], exact: Container[str], seed: int) -
         return moved
 
     return watch
+
+
+def rounding_by_use(dtypes: Mapping[str, torch.dtype], seed: int) -> Watch:
+    """What rounds values of 16 bits for some of those who read them, by as much as rounding can.
+
+    A kernel that computes a value and goes on with it has all its digits; who reads it from memory
+    has those of its dtype.
+    """
+    generator = torch.Generator().manual_seed(~seed)  # other tosses than the noise has
+
+    def use(name: str, value: Tensor) -> Tensor:
+        dtype = dtypes.get(name)
+        if dtype not in (torch.float16, torch.bfloat16) or not value.is_floating_point():
+            return value
+        if float(torch.rand((), generator=generator)) < 0.5:
+            return value
+        side = torch.rand(value.shape, generator=generator, dtype=torch.float64) - 0.5
+        moved = value * (1 + torch.finfo(dtype).eps / 2 * side.sign())
+        return torch.where(value.to(dtype) == value, value, moved)
+
+    return use

@@ -18,13 +18,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tests.fuzz.definitions import masked_attention
 from tests.fuzz.values import Source, make
 
 Model = Callable[..., Any]
 """A program to call with tensors: a function or a module, of torch's or compiled."""
 
 Watch = Callable[[str, Tensor], Tensor]
-"""Is told name and value of each source and statement, and gives the value to go on with."""
+"""Is told name and value of each source and statement, and gives the value to go on with.
+
+Or of each operand, and gives the value that is used there.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,15 @@ class Statement:
     operands: tuple[str, ...]
     keeps_zeros: bool = False
 
-    def lines(self) -> list[str]:
-        """The statement as lines of Python."""
-        text = self.text if "{r}" in self.text else "{r} = " + self.text
-        return text.format(*self.operands, r=self.result).split("\n")
+    @property
+    def is_expression(self) -> bool:
+        """Whether it only reads its operands; else its lines may change them in place."""
+        return "{r}" not in self.text
+
+    def lines(self, operand: str = "{0}") -> list[str]:
+        """The statement as lines of Python; ``operand`` says how the name of one is written."""
+        text = "{r} = " + self.text if self.is_expression else self.text
+        return text.format(*map(operand.format, self.operands), r=self.result).split("\n")
 
     def op(self) -> str:
         """The name of what it computes: what stands before the first bracket of its last line."""
@@ -94,10 +103,10 @@ class Program:
         """The statements that one output depends on."""
         return replace(self, outputs=(output,)).live().statements
 
-    def source(self, *, wide: bool = False, watch: bool = False) -> str:
+    def source(self, *, wide: bool = False, watch: bool = False, use: bool = False) -> str:
         """A definition of ``model``: a function, or a module where there are weights."""
         arguments = [each.name for each in self.inputs]
-        body = [line for each in self._steps(watch) for line in each]
+        body = [line for each in self._steps(watch, use) for line in each]
         body.append(f"return {', '.join(self.outputs)}" + ("," if len(self.outputs) == 1 else ""))
         if not self.parameters:
             lines = [f"def model({', '.join(arguments)}):", *_indent(body)]
@@ -113,26 +122,33 @@ class Program:
         text = "\n".join(lines) + "\n"
         return widen(text) if wide else text
 
-    def _steps(self, watch: bool) -> Iterator[list[str]]:
+    def _steps(self, watch: bool, use: bool) -> Iterator[list[str]]:
+        # Where something is changed in place, a copy of an operand is another program.
+        use = use and all(each.is_expression for each in self.statements)
+        operand = "use({0!r}, {0})" if use else "{0}"
         if watch:
             yield [f"{each.name} = watch({each.name!r}, {each.name})" for each in self.sources]
         for each in self.statements:
-            yield each.lines()
+            yield each.lines(operand)
             if watch:
                 yield [f"{each.result} = watch({each.result!r}, {each.result})"]
 
     def build(
-        self, weights: Mapping[str, Tensor], *, wide: bool = False, watch: Watch | None = None
+        self,
+        weights: Mapping[str, Tensor],
+        *,
+        wide: bool = False,
+        watch: Watch | None = None,
+        use: Watch | None = None,
     ) -> Model:
         """The model, executed from its own text."""
         functions = ExactActivations() if wide else functional
         library = ExactMoments() if wide else torch
         namespace: dict[str, Any] = {"torch": library, "F": functions, **weights}
-        if watch is not None:
-            namespace["watch"] = watch
-        exec(
-            compile(self.source(wide=wide, watch=watch is not None), "<program>", "exec"), namespace
-        )
+        watchers = {"watch": watch, "use": use}
+        namespace |= watchers
+        asked = {name: each is not None for name, each in watchers.items()}
+        exec(compile(self.source(wide=wide, **asked), "<program>", "exec"), namespace)
         model = namespace["model"]
         built: Model = model.eval() if isinstance(model, torch.nn.Module) else model
         return built
@@ -180,19 +196,7 @@ class ExactActivations:
         tail = torch.erfc(x * -math.sqrt(0.5))
         return torch.where(x.isneginf(), -0.0, 0.5 * x * tail)
 
-    @staticmethod
-    def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-        """What a mask hides is not there; torch adds −∞ to it, which leaves NaN what it is."""
-        mask = options.pop("attn_mask", None)
-        if options.pop("is_causal", False):
-            mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
-        plain = mask is None or mask.dtype is not torch.bool or q.numel() * k.shape[-2] > 10**7
-        if plain or all(bool(each.isfinite().all()) for each in (q, k, v)):
-            return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
-        scores = (q @ k.mT) * options.get("scale", q.shape[-1] ** -0.5)
-        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
-        terms = weights.unsqueeze(-1) * v.unsqueeze(-3)
-        return torch.where(mask.unsqueeze(-1), terms, 0.0).sum(-2)
+    scaled_dot_product_attention = staticmethod(masked_attention)
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(functional, name)

@@ -23,7 +23,7 @@ from tests.fuzz import check as fuzz_check
 from tests.fuzz import layers, pointwise, reductions, views
 from tests.fuzz.check import Case, Verdict, check, draw_case
 from tests.fuzz.definitions import Definitions
-from tests.fuzz.oracle import Answers, judge, nudge
+from tests.fuzz.oracle import Answers, judge, nudge, rounding_by_use
 from tests.fuzz.programs import Model, Program, Statement
 from tests.fuzz.report import as_python, bucket, table
 from tests.fuzz.routes import Mode
@@ -335,6 +335,35 @@ def test_noise_gives_a_nan_any_sign_and_leaves_that_of_an_input() -> None:
         for exact in (True, False)
     }
     assert signs == {True: {False}, False: {False, True}}
+
+
+def test_noise_makes_zeros_of_subnormals_for_some() -> None:
+    value = torch.tensor([1e-41, 1.0], dtype=torch.float64)
+    results = {
+        bool(nudge(value, torch.float32, torch.Generator().manual_seed(seed), True)[0] == 0)
+        for seed in range(20)
+    }
+    assert results == {False, True}
+
+
+def test_values_of_16_bits_are_rounded_for_some_who_read_them() -> None:
+    use = rounding_by_use({"v": torch.bfloat16, "w": torch.float32}, 3)
+    value = torch.tensor([1.003, 0.5], dtype=torch.float64)
+    half = torch.finfo(torch.bfloat16).eps / 2
+    errors = {float((use("v", value) - value).abs()[0] / value[0]) for _ in range(20)}
+    assert sorted(errors) == [0.0, pytest.approx(half)]
+    assert all(use("v", value)[1] == 0.5 for _ in range(20))  # has no digits to lose
+    assert all(use("w", value) is value for _ in range(20))
+
+
+def test_what_a_mask_hides_may_be_taken_into_account_or_not() -> None:
+    q = torch.ones(1, 2, 3)
+    keys = torch.tensor([[[1.0, 2.0, 3.0], [torch.nan, torch.inf, 0.0]]])
+    mask = torch.tensor([[True, False], [False, False]])
+    with Definitions():
+        attention = torch.nn.functional.scaled_dot_product_attention
+        assert attention(q, keys, keys, attn_mask=mask).tolist() == [[[1, 2, 3], [0, 0, 0]]]
+    assert bool(attention(q, keys, keys, attn_mask=mask).isnan().all())
 
 
 def test_definitions_are_those_of_torch_where_nothing_overflows() -> None:

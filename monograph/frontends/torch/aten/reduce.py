@@ -233,15 +233,17 @@ def _vector_norm(node: TorchNode) -> Value:
 def vector_norm(x: Value, order: float, axes: tuple[int, ...], keepdim: bool) -> Value:
     """The norm of that order along the axes; 0 counts what is not zero.
 
-    Powers of 16-bit numbers are taken in 32: they may be too large where the norm is not.
+    Powers of 16-bit numbers are taken in 32: they may be too large where the norm is not. A single
+    number is its own norm, however large: its square could overflow.
     """
     if x.dtype.is_float and wide(x.dtype) is not x.dtype:
         return F.cast(vector_norm(F.cast(x, wide(x.dtype)), order, axes, keepdim), x.dtype)
     size = F.abs(x)
+    is_single = provably_equal(shape_product([x.shape[axis] for axis in axes]), 1)
+    if order == 1.0 or (is_single and order != 0.0):
+        return F.sum(size, axes, keepdim)
     if order == 2.0:
         return F.sqrt(F.sum(F.square(size), axes, keepdim))
-    if order == 1.0:
-        return F.sum(size, axes, keepdim)
     if order == 0.0:
         return F.sum(F.cast(F.not_equal(size, 0), size.dtype), axes, keepdim)
     if math.isinf(order):
