@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
@@ -34,6 +36,12 @@ import monograph.bindings.loading
 import monograph.bindings.models
 import monograph.compiler
 import monograph.frontends.torch
+import monograph.kernel
+import monograph.ops
+import monograph.passes
+import monograph.program
+import monograph.runtime
+import monograph.targets.cpu
 from tests.fuzz.check import Case, Verdict, check
 from tests.fuzz.programs import Model, Program
 from tests.fuzz.routes import Mode, compiled
@@ -63,12 +71,23 @@ class Outcome:
     """Whether a signal ended it before anything was compiled."""
 
 
+COMPILING = (
+    *(monograph.kernel, monograph.ops, monograph.passes, monograph.program),
+    *(monograph.runtime, monograph.targets.cpu),
+)
+"""Packages whose modules are imported when they are first needed, which is in every child."""
+
+
 def prepare() -> None:
     """Before the first fork: do once what every child would do again, and start no threads.
 
-    What torch and the frontend make when they are first used is made; native code is not, because
-    it depends on settings that differ from child to child.
+    What compiles is imported, which would take a third of a child's time, and what torch and the
+    frontend make when they are first used is made; native code is not, because it depends on
+    settings that differ from child to child.
     """
+    for package in COMPILING:
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     torch.set_num_threads(1)
     example = torch.ones(3, 2)
     with torch.no_grad(), warnings.catch_warnings():
