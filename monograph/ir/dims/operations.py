@@ -167,6 +167,9 @@ class Max(Operation):
     def interval(*arguments: Interval) -> Interval:
         return intervals.maximum(arguments)
 
+    def _evaluate(self, bindings: Mapping[Any, int]) -> int:
+        return max(self._values(bindings))
+
     def enclosure(self) -> Enclosure:
         return 1, self.arguments, ()
 
@@ -183,6 +186,9 @@ class Min(Operation):
     @staticmethod
     def interval(*arguments: Interval) -> Interval:
         return intervals.minimum(arguments)
+
+    def _evaluate(self, bindings: Mapping[Any, int]) -> int:
+        return min(self._values(bindings))
 
     def enclosure(self) -> Enclosure:
         return 1, (), self.arguments

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from math import prod
 from threading import RLock
 from typing import Any, ClassVar, NoReturn, TypeAlias, TypeGuard, TypeVar, Union
 from weakref import WeakValueDictionary
@@ -191,10 +190,12 @@ class Polynomial(SymbolicDim):
         return from_coefficients(coefficients)
 
     def _evaluate(self, bindings: Mapping[Any, int]) -> int:
-        return sum(
-            coefficient * prod(atom._value(bindings) for atom in atoms)
-            for atoms, coefficient in self._terms
-        )
+        total = 0
+        for atoms, value in self._terms:  # plain loops: sums of generators take twice as long
+            for atom in atoms:
+                value *= atom._value(bindings)
+            total += value
+        return total
 
     def _text(self) -> str:
         return "".join(
@@ -284,6 +285,8 @@ class Symbol(Atom):
 
     def _evaluate(self, bindings: Mapping[Any, int]) -> int:
         return bindings[self]
+
+    _value = _evaluate
 
     def __reduce__(self) -> tuple[object, ...]:
         return Symbol, (self.name, self.lower, self.upper)
