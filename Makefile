@@ -24,6 +24,8 @@ STAMP := $(VENV)/.installed
 # The targets share one environment and print for people to read, so they run one at a time even
 # under `make -j`; pytest is parallel by itself.
 .NOTPARALLEL:
+# They start Python hundreds of times: the first to import a module writes its bytecode for the rest.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show this list
