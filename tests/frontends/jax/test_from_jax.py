@@ -24,38 +24,38 @@ KEY = jax.random.key(7)
 TOKENS = jnp.arange(9) * 7 % 31
 IMAGES = jax.random.normal(KEY, (2, 12, 12, 3))
 SEQUENCE = jax.random.normal(KEY, (6, 5))
-MODELS = {
-    "transformer": (models.transformer, models.transformer_parameters(), TOKENS),
+MODELS: dict[str, tuple[Any, Any, Any]] = {
+    "transformer": (models.transformer, models.transformer_parameters, TOKENS),
     "transformer, batch": (
         jax.vmap(models.transformer, (None, 0)),
-        models.transformer_parameters(),
+        models.transformer_parameters,
         jnp.stack([TOKENS, TOKENS[::-1]]),
     ),
     "transformer, gradient": (
         jax.value_and_grad(models.transformer_loss),
-        models.transformer_parameters(),
+        models.transformer_parameters,
         TOKENS,
     ),
-    "convolutional net": (models.conv_net, models.conv_parameters(), IMAGES),
+    "convolutional net": (models.conv_net, models.conv_parameters, IMAGES),
     "convolutional net, gradient": (
         jax.value_and_grad(models.conv_loss),
-        models.conv_parameters(),
+        models.conv_parameters,
         IMAGES,
     ),
     "convolutional net, one by one": (
         jax.vmap(lambda p, x: models.conv_net(p, x[None])[0], (None, 0)),
-        models.conv_parameters(),
+        models.conv_parameters,
         IMAGES,
     ),
-    "RNN": (models.recurrent, models.recurrent_parameters(), SEQUENCE),
+    "RNN": (models.recurrent, models.recurrent_parameters, SEQUENCE),
     "RNN, batch": (
         jax.vmap(models.recurrent, (None, 0)),
-        models.recurrent_parameters(),
+        models.recurrent_parameters,
         jnp.stack([SEQUENCE, -SEQUENCE]),
     ),
     "RNN, gradient": (
         jax.grad(models.recurrent_loss, argnums=(0, 1)),
-        models.recurrent_parameters(),
+        models.recurrent_parameters,
         SEQUENCE,
     ),
 }
@@ -78,8 +78,8 @@ def check(function: Any, *arguments: Any, tolerance: float = 2e-6) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_in_plain_jax_agree(name: str) -> None:
-    function, *arguments = MODELS[name]
-    check(function, *arguments, tolerance=1e-5)
+    function, parameters, x = MODELS[name]
+    check(function, parameters(), x, tolerance=1e-5)
 
 
 def test_trees_go_in_and_come_out() -> None:
