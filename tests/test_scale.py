@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.scale import Row, build, failures, measure
 from monograph.passes.base import make_pass
 
-SMALL, LARGE = 2_000, 16_000
+SMALL, LARGE = 2_000, 8_000
 
 
 def test_every_stage_is_nearly_linear() -> None:

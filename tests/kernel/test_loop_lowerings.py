@@ -37,8 +37,8 @@ STATED = sorted(
     if each.lower_loops is not Op.lower_loops
     and "." not in name  # not those of frontends and tests
 )
-IN_OTHER_DTYPES = 2
-"""Samples of an op that run in each dtype that is not their own."""
+IN_OTHER_DTYPES = 1
+"""Samples of an op that run in each dtype that is not their own: ``test_apart`` has others."""
 
 
 def _options(threads: int = 1) -> Options:
@@ -74,7 +74,7 @@ def test_samples_in_other_dtypes_are_right(name: str) -> None:
 
 
 def _in_other_dtypes(name: str) -> Iterator[Case]:
-    """The first few samples of an op in each dtype that is not their own."""
+    """The first samples of an op in each dtype that is not their own."""
     taken = Counter[str]()
     for case in cases(SAMPLES[name]):
         dtype = case.name.rpartition("@")[2]

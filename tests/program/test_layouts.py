@@ -35,6 +35,7 @@ def _arrays(past: int) -> list[Any]:
     return [draw.normal(size=(rows, 64)).astype(np.float32) for rows in (40, past)]
 
 
+@pytest.mark.usefixtures("unverified")  # two hundred sizes would be, one after the other
 def test_a_cache_that_grows_is_planned_for_now_and_then() -> None:
     native = _native(_attention, "f32[n, 64]", "f32[past, 64]")
     seen = set()

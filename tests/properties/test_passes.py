@@ -59,8 +59,8 @@ PARTS = 10
 GRAPHS = 205
 """Distinct graphs in each part: 2,050 in all."""
 
-USUAL = 3
-"""Parts of the usual run: 615 graphs; the rest of them are slow."""
+USUAL = 1
+"""Parts of the usual run: 205 graphs; the rest of them are slow."""
 
 EACH_PART = [
     pytest.param(part, marks=[pytest.mark.slow] * (part >= USUAL)) for part in range(PARTS)

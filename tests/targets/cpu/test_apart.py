@@ -15,9 +15,9 @@ from tests.targets.cpu import apart
 from tests.targets.cpu.apart import SETTINGS, Chosen, Chunk, chunked, every_sample, run_apart
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there is no mprotect")
-SHARE = 3
+SHARE = 6
 """One sample of so many is in the usual run."""
-CHILDREN = 4
+CHILDREN = 2
 
 
 @pytest.mark.parametrize("child", range(CHILDREN))
