@@ -20,6 +20,12 @@ summing directly in long runs gives (4e-7 to 6e-6 by oneDNN), at stride two as w
 The points of four results are 0, ±1/√2, ±√2 and ∞, which keep the numbers in the three matrices
 closer together than the usual ±1 and ±2: a quarter of the error. An infinity makes NaN of its whole
 tile.
+
+**Whole numbers.** Bytes are transformed exactly, in 16 bits: a tile's numbers stay below 2·2·255
+(F(2×2)) or 2·10·255 (F(2×4)), those of the weights below 3·3·255 or 3·7·255. There are no halves
+and sixths of weights: results come out 4 or 48 times as large, in 32 bits that may wrap. Dividing
+by the odd part is multiplying by its inverse, which no wrapping disturbs; dividing by the rest is a
+shift, which is right while that many times the results fit.
 """
 
 from __future__ import annotations
@@ -83,6 +89,8 @@ class Transform:
     along: Lines
     depth: int
     """Channels that one running sum takes before it is added to another."""
+    scale: int = 1
+    """What the results are multiplied by: whole numbers have no fractions of weights."""
 
     @property
     def stride(self) -> int:
@@ -144,8 +152,8 @@ class Transform:
         return self.down.serving.count(pair[0]) * self.along.serving.count(pair[1])
 
 
-def _number(value: float) -> Expr:
-    return e.literal(value, f32)
+def _number(value: float, like: Expr | None = None) -> Expr:
+    return e.literal(value, f32 if like is None else like.dtype)
 
 
 def _add(a: Expr, b: Expr) -> Expr:
@@ -157,7 +165,7 @@ def _subtract(a: Expr, b: Expr) -> Expr:
 
 
 def _scale(factor: float, a: Expr) -> Expr:
-    return e.apply("multiply", _number(factor), a)
+    return e.apply("multiply", _number(factor, a), a)
 
 
 def _multiply_add(factor: float, a: Expr, b: Expr) -> Expr:
@@ -224,12 +232,66 @@ def _products_of_four(m: Line) -> Line:
     )
 
 
+def _whole_weights_of_two(g: Line) -> Line:
+    """Weights of two results, times 2."""
+    ends = _add(g[0], g[2])
+    return _add(g[0], g[0]), _add(ends, g[1]), _subtract(ends, g[1]), _add(g[2], g[2])
+
+
+def _whole_input_of_four(d: Line) -> Line:
+    """At the points 0, ±1, ±2 and ∞; the numbers grow tenfold."""
+    even, odd = _subtract(d[4], _scale(4, d[2])), _subtract(d[3], _scale(4, d[1]))
+    far, twice = _subtract(d[4], d[2]), _subtract(d[3], d[1])
+    twice = _add(twice, twice)
+    return (
+        _add(_scale(4, _subtract(d[0], d[2])), far),
+        _add(even, odd),
+        _subtract(even, odd),
+        _add(far, twice),
+        _subtract(far, twice),
+        _add(_scale(4, _subtract(d[1], d[3])), _subtract(d[5], d[3])),
+    )
+
+
+def _whole_weights_of_four(g: Line) -> Line:
+    """Their factors of 1/24 and more are applied to the products, times 24."""
+    ends, far = _add(g[0], g[2]), _add(g[0], _scale(4, g[2]))
+    twice = _add(g[1], g[1])
+    return (
+        g[0],
+        _add(ends, g[1]),
+        _subtract(ends, g[1]),
+        _add(far, twice),
+        _subtract(far, twice),
+        g[2],
+    )
+
+
+def _whole_products_of_four(m: Line) -> Line:
+    """The results times 24."""
+    near, near_odd = _scale(4, _add(m[1], m[2])), _scale(4, _subtract(m[1], m[2]))
+    far, far_odd = _add(m[3], m[4]), _subtract(m[3], m[4])
+    far_odd = _add(far_odd, far_odd)
+    return (
+        _add(_scale(6, m[0]), _subtract(far, near)),
+        _subtract(far_odd, near_odd),
+        _subtract(_scale(4, far), near),
+        _add(_subtract(_scale(4, far_odd), near_odd), _scale(24, m[5])),
+    )
+
+
 TWO = Lines(2, _input_of_two, _weights_of_two, _products_of_two, tuple(range(4)))
 FOUR = Lines(4, _input_of_four, _weights_of_four, _products_of_four, tuple(range(6)))
 TWO_STRIDED = Lines(2, _input_at_two, _weights_at_two, _products_at_two, (0, 1, 2, 3, 3), stride=2)
 F2 = Transform(TWO, TWO, 512)
 F2X4 = Transform(TWO, FOUR, 256)
 F4 = Transform(FOUR, FOUR, 256)
+WHOLE_TWO = Lines(2, _input_of_two, _whole_weights_of_two, _products_of_two, tuple(range(4)))
+WHOLE_FOUR = Lines(
+    4, _whole_input_of_four, _whole_weights_of_four, _whole_products_of_four, tuple(range(6))
+)
+WHOLE_F2 = Transform(WHOLE_TWO, WHOLE_TWO, 0, 4)
+WHOLE_F2X4 = Transform(WHOLE_TWO, WHOLE_FOUR, 0, 48)
 F2_STRIDED = Transform(TWO_STRIDED, TWO_STRIDED, 256)
 
 

@@ -4,7 +4,8 @@
 or without) or 2, weighs the method against the direct one, and plans the kernels of
 ``winograd_loops`` or refuses; either reason is among the group's. F(2×2) and F(2×4) are about as
 exact as direct summation and need no leave; F(4×4) rounds more, and is taken only if the caller
-stated a tolerance that its error stays within.
+stated a tolerance that its error stays within. Bytes are convolved in whole numbers, exactly, where
+no instruction multiplies four of them at once: pairs of 16 bits are then what is quickest anyway.
 
 What is compared are cycles, roughly: of the products, which wait for the weights' planes if those
 have to come from far, and of the transforms on either side.
@@ -20,15 +21,25 @@ from monograph.fusion.axis_map import AxisMap
 from monograph.fusion.group import Group, GroupKind
 from monograph.ir.dims import Dim, Symbol, likely_size, provably_at_least
 from monograph.ir.graph import Node, Value
-from monograph.ir.types import bf16, f16, f32
+from monograph.ir.types import bf16, f16, f32, i32, integer_limits
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient, flat_buffer, flat_expr, flatten
 from monograph.kernel.kernel import Store
 from monograph.kernel.layout import MemoryLayout
 from monograph.kernel.lower import GroupLowering
-from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, TAPS, Transform
+from monograph.kernel.winograd_transform import (
+    F2,
+    F2_STRIDED,
+    F2X4,
+    F4,
+    TAPS,
+    WHOLE_F2,
+    WHOLE_F2X4,
+    Transform,
+)
 from monograph.ops.conv import Conv
+from monograph.ops.conv.integer import IntegerConv
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.convolutions.winograd_loops import (
     Convolution,
@@ -70,7 +81,7 @@ def plan_winograd(builder: StepBuilder, request: GroupRequest) -> Launchable | R
     node = _main(group)
     if node is None:
         return Refusal("it is no convolution")
-    refused = unfit(node)
+    refused = unfit(node) or refuse_bytes(node, builder.machine)
     found = None if refused else find(group, node, request.outputs, request.layouts)
     if found is None:
         return Refusal(refused or "what is computed around it is not of single pixels")
@@ -135,7 +146,11 @@ def find(
     at, weight_at = _point("bcyx", x), _point("ocij", weight)
     element = lowering.element(x, tuple(map(e.index, at)))
     taps = lowering.element(weight, tuple(map(e.index, weight_at)))
-    added = lowering.element(bias[0], (e.index(weight_at[0]),)) if bias else None
+    added = padding = None
+    if isinstance(op, IntegerConv):
+        padding = lowering.element(bias[0], ())
+    elif bias:
+        added = lowering.element(bias[0], (e.index(weight_at[0]),))
     axes = tuple(e.axis(f"_i{k}", dim) for k, dim in enumerate(group.space))
     own = _position(axes, place)
     whole = e.load(lowering.buffer(result), own)
@@ -172,6 +187,7 @@ def find(
         border=_border(x, group, layouts),
         stride=op.stride[0],
         dilation=(op.dilation[0], op.dilation[1]),
+        padding=None if padding is None else flat_expr(padding, done),
     )
     return WinogradMatch(
         convolution, {buffer.name: value for value, buffer in lowering.inputs.items()}
@@ -185,7 +201,10 @@ def unfit(node: Node) -> str | None:
     assert isinstance(op, Conv)
     if x.rank != 4 or weight.shape[2:] != (TAPS, TAPS):
         return "its windows are not 3×3"
-    if result.dtype not in (f32, f16, bf16):
+    if isinstance(op, IntegerConv):
+        if op.stride != (1, 1) or not isinstance(weight.shape[1], int) or weight.shape[1] % 2:
+            return "its windows are not at stride 1, or of an odd number of channels"
+    elif result.dtype not in (f32, f16, bf16):
         return f"it sums in {result.dtype}, and the transforms are in f32"
     if op.stride not in ((1, 1), (2, 2)) or (op.stride != (1, 1) and op.dilation != (1, 1)):
         return "its windows are not at stride 1, or at stride 2 without gaps"
@@ -193,6 +212,17 @@ def unfit(node: Node) -> str | None:
         return "its channels are not of a fixed number"
     if not all(_touches_nothing_or_something(op, x, result, axis) for axis in range(2)):
         return "its image may be empty where its result is not, or its result may be of no pixel"
+    return None
+
+
+def refuse_bytes(node: Node, machine: Machine) -> str | None:
+    """Why bytes are better multiplied directly; None if they are not, or if these are floats."""
+    if not isinstance(node.op, IntegerConv):
+        return None
+    if machine.byte_dot() is not None:
+        return "an instruction multiplies four of its bytes, where transformed ones are not bytes"
+    if machine.small_byte_dot() is None:
+        return "no instruction multiplies two numbers of 16 bits"
     return None
 
 
@@ -274,20 +304,35 @@ def choose(
         few = f"{c.channels} to {c.features} channels are too few to pay for transforms"
         return Choice(None, f"multiplied directly: {few}")
     direct = direct_cycles(c, machine)
-    known = list_transforms(tolerance, c.stride)
-    if tolerance is None and _sees_mostly_zeros(c):
+    known = list_whole_transforms(c) if c.is_whole else list_transforms(tolerance, c.stride)
+    if tolerance is None and _sees_mostly_zeros(c) and not c.is_whole:
         known = known[:1]
     plans = [plan_for(c, transform, machine) for transform in known]
     if not plans:
-        return Choice(None, f"multiplied directly: no transform stays within {tolerance:g}")
+        limit = "32 bits" if c.is_whole else f"{tolerance:g}"
+        return Choice(None, f"multiplied directly: no transform stays within {limit}")
     plan = min(plans, key=lambda each: winograd_cycles(c, each, machine, constant))
     share = winograd_cycles(c, plan, machine, constant) / direct
     name = plan.transform.name
     if share > machine.costs.winograd.max_share:
         return Choice(None, f"multiplied directly: {name} would take {share:.0%} of the time")
     saves = f"{plan.transform.fewer:.2f} times fewer multiplications, about {share:.0%} of the time"
-    exact = f"error at most {ERROR[plan.transform]:.1e} of the largest result"
+    exact = "exactly, in whole numbers"
+    if not c.is_whole:
+        exact = f"error at most {ERROR[plan.transform]:.1e} of the largest result"
     return Choice(plan, f"3×3 windows by Winograd's {name}: {saves}; {exact}", share)
+
+
+def list_whole_transforms(convolution: Convolution) -> list[Transform]:
+    """The transforms after which results, times a power of two, are still of 32 bits."""
+    of_both = (integer_limits(each.dtype) for each in (convolution.element, convolution.weight))
+    element, weight = (max(-low, high) for low, high in of_both)
+    largest = TAPS**2 * convolution.channels * element * weight
+    return [
+        transform
+        for transform in (WHOLE_F2, WHOLE_F2X4)
+        if largest * (transform.scale & -transform.scale) < 1 << (i32.bits - 1)
+    ]
 
 
 def list_transforms(tolerance: float | None, stride: int = 1) -> list[Transform]:
@@ -314,7 +359,7 @@ def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Winograd
     whole = -(-tiles // wanted) * c.groups < MIN_BLOCKS
     if whole:
         wanted = max(wanted, 48)
-    whole = whole or 4 * transform.planes * wanted * c.channels > machine.l2
+    whole = whole or c.is_whole or 4 * transform.planes * wanted * c.channels > machine.l2
     blocks = -(-tiles // wanted)
     if not whole and blocks < AMPLE_BLOCKS:
         blocks += blocks % 2
@@ -338,10 +383,9 @@ def winograd_cycles(c: Convolution, plan: WinogradPlan, machine: Machine, consta
     tiles = likely_size(tile_count(c, transform))
     panels = -(-c.features // plan.columns)
     planes = transform.planes * panels * c.groups
-    products = (
-        planes * -(-tiles // plan.rows) * (c.channels * plan.rows + costs.tile_overhead_cycles)
-    )
-    nbytes = 4 * transform.weight_planes * panels * c.groups * c.channels * plan.columns
+    steps = c.channels // c.together
+    products = planes * -(-tiles // plan.rows) * (steps * plan.rows + costs.tile_overhead_cycles)
+    nbytes = 4 * transform.weight_planes * panels * c.groups * steps * plan.columns
     speed = costs.memory_bytes_per_cycle if nbytes > machine.l2 else costs.cache_bytes_per_cycle
     fetched = nbytes * -(-tiles // plan.block) / speed
     of_input, of_products = transform_cycles(transform, costs)
@@ -349,7 +393,7 @@ def winograd_cycles(c: Convolution, plan: WinogradPlan, machine: Machine, consta
         of_input *= costs.scattered_factor
     if not lie_together(c, c.stored(), c.result_at[1]):
         of_products *= costs.scattered_factor
-    vectors = -(-c.channels // plan.lanes) * of_input + 2 * panels * of_products
+    vectors = -(-steps // plan.lanes) * of_input + 2 * panels * of_products
     prepared = 0 if constant else 2 * transform.weight_planes * c.channels * c.features
     waits = costs.exposed_fetch_share * min(products, fetched) if nbytes >= machine.l3 // 2 else 0
     return max(products, fetched) + waits + c.groups * (tiles * vectors + prepared)
@@ -357,11 +401,11 @@ def winograd_cycles(c: Convolution, plan: WinogradPlan, machine: Machine, consta
 
 def transform_cycles(transform: Transform, costs: WinogradCosts) -> tuple[int, int]:
     """Cycles to transform a vector of a tile's input, and of its products."""
-    if transform is F2X4:
+    if transform in (F2X4, WHOLE_F2X4):
         return costs.f2x4_cycles
     if transform is F4:
         return costs.f4_cycles
-    return costs.f2_cycles if transform is F2 else costs.f2_strided_cycles
+    return costs.f2_strided_cycles if transform is F2_STRIDED else costs.f2_cycles
 
 
 def direct_cycles(c: Convolution, machine: Machine) -> float:
@@ -370,8 +414,9 @@ def direct_cycles(c: Convolution, machine: Machine) -> float:
     columns = 2 * machine.vector_bytes * 8 // f32.bits
     panels = -(-c.features // columns) * c.groups
     pixels = likely_size(c.batch * c.result_size[0] * c.result_size[1])
-    products = TAPS**2 * c.channels * panels * pixels / costs.direct_peak_share
-    return max(products, 4 * TAPS**2 * c.channels * panels * columns / costs.memory_bytes_per_cycle)
+    steps = TAPS**2 * (c.channels // c.together)
+    products = steps * panels * pixels / costs.direct_peak_share
+    return max(products, 4 * steps * panels * columns / costs.memory_bytes_per_cycle)
 
 
 def lie_together(c: Convolution, formulas: tuple[Expr, ...], channel: Symbol | None) -> bool:

@@ -14,6 +14,9 @@ input alone, and a tile is made of such. The weights' planes are made once, if t
 constant. The tiles of the result are visited in blocks, so that the planes of a block stay in a
 core's own cache.
 
+Bytes are transformed in 16 bits, and multiplied in pairs of channels, which an instruction adds up
+in 32 bits; their planes are a buffer of their own, which is written as numbers and read as words.
+
 What the transforms are, and their error, is told in ``kernel.winograd_transform``.
 """
 
@@ -33,7 +36,7 @@ from monograph.ir.dims import (
     provably_at_least,
     provably_less,
 )
-from monograph.ir.types import bool_, f32
+from monograph.ir.types import DType, bool_, f32, i16, i32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
@@ -43,10 +46,11 @@ from monograph.kernel.winograd_transform import TAPS, Line, Part, Transform, dow
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unroll
+from monograph.targets.cpu.products.in_words import pack_word
 
 Point: TypeAlias = tuple[Symbol, Symbol, Symbol, Symbol]
 PADDING = 16
-"""Numbers between planes, so that they do not all fall on the same lines of a cache."""
+"""Words of 32 bits between planes, so that they do not all fall on the same lines of a cache."""
 
 
 # What is convolved, and how -----------------------------------------------------------------------
@@ -73,7 +77,7 @@ class Convolution:
     """Of the output channel, ``weight_at[0]``."""
     stores: tuple[Store, ...]
     result: Expr
-    """The load of the convolution's own result; what is computed of it sees it in f32."""
+    """The load of the convolution's own result; of floats, what is computed sees it in f32."""
     result_at: tuple[Symbol | None, ...]
     batch: Dim
     groups: int
@@ -91,6 +95,18 @@ class Convolution:
     stride: int = 1
     dilation: tuple[int, int] = (1, 1)
     """How far apart the rows and columns of a window are, at stride 1."""
+    padding: Expr | None = None
+    """What windows see outside of the input, if that is not 0."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether bytes are convolved, and summed in 32 bits."""
+        return self.result.dtype is i32
+
+    @property
+    def together(self) -> int:
+        """Channels that an instruction multiplies and adds up: of bytes, two halves of a word."""
+        return 2 if self.is_whole else 1
 
     def formulas(self) -> tuple[Expr, ...]:
         """Everything that is computed, but for the transforms."""
@@ -166,10 +182,15 @@ class Winograd:
         self.n = e.axis("_i_n", c.batch).symbol
         self.y = e.axis("_i_y", self.tile_rows).symbol
         self.x = e.axis("_i_x", self.tile_columns).symbol
-        self.weights = Buffer("weights", f32, (self.weight_count(),))
-        self.input_planes = Buffer("planes", f32, (self.input_count(),))
+        self.number, self.sum = (i16, i32) if c.is_whole else (f32, f32)
+        """The dtypes of transformed numbers, and of sums of their products."""
+        self.together = c.together
+        self.weights = Buffer("weights", self.sum, (self.weight_count(),))
+        self.input_planes = Buffer("planes", self.number, (self.input_count(),))
+        self.input_words = Buffer("planes", self.sum, (self.input_count() // self.together,))
+        """The planes of the input as they are read to be multiplied."""
         products = plan.transform.planes * (plan.block * plan.columns + PADDING)
-        self.products = Buffer("products", f32, (products,))
+        self.products = Buffer("products", self.sum, (products,))
 
     # Sizes ----------------------------------------------------------------------------------------
 
@@ -177,14 +198,15 @@ class Winograd:
         """Numbers in the planes of the weights."""
         c, plan = self.convolution, self.plan
         panels = c.groups * self.panels * self.transform.weight_planes
-        return panels * c.channels * plan.columns
+        return panels * (c.channels // self.together) * plan.columns
 
-    def plane_stride(self) -> Dim:
-        """How far apart the planes of the input are."""
+    def plane_stride(self, together: int = 1) -> Dim:
+        """How far apart the planes of the input are, of so many channels ``together``."""
         tiles = self.tiles if self.plan.whole else self.plan.block
         if self.plan.whole:  # the last rows of registers may reach beyond the last tile
             tiles = tiles + self.plan.rows - 1
-        return tiles * self.convolution.channels + PADDING
+        c = self.convolution
+        return tiles * (c.channels // together) + PADDING * c.together // together
 
     def input_count(self) -> Dim:
         """Numbers in the planes of the input: of one block, or of all of it."""
@@ -203,36 +225,46 @@ class Winograd:
     def weight_kernel(self) -> Kernel:
         """``weights[group][panel][plane][c][column]``, zeros beyond the last output channel."""
         c, width = self.convolution, self.plan.columns
-        channel, lane = e.axis("_i_c", c.channels), e.axis("_i_lane", width)
+        channel, lane = e.axis("_i_c", c.channels // self.together), e.axis("_i_lane", width)
         axes = (e.axis("_i_group", c.groups), e.axis("_i_panel", self.panels), channel, lane)
         place = self.panel * width + lane.symbol
         exists = c.features % width == 0
         inside = place if exists else dim_min(place, c.features - 1)
         output = self.group * c.features + inside
+        squares = [
+            self.transform_weights(output, channel.symbol * self.together + number)
+            for number in range(self.together)
+        ]
+        stores = []
+        for (i, j), number in self.transform.weight_numbers.items():
+            values = [square[i][j] for square in squares]
+            value = pack_word(values) if c.is_whole else values[0]
+            if not exists:
+                value = e.select(_less(place, c.features), value, e.literal(0, self.sum))
+            at = self.weight_offset(number, channel.symbol, lane.symbol)
+            stores.append(Store(self.weights, (e.index(at),), value))
+        return write_kernel(f"{c.name}_weights", axes, *stores, inputs=c.inputs)
+
+    def transform_weights(self, output: Dim, channel: Dim) -> list[Line]:
+        """The numbers that a window of the weights is turned into."""
+        c, down, along = self.convolution, self.transform.down, self.transform.along
         taps = [
             [
-                e.substitute(
-                    c.weight, _bindings(c.weight_at, (output, channel.symbol, row, column))
+                e.cast(
+                    e.substitute(c.weight, _bindings(c.weight_at, (output, channel, row, column))),
+                    self.sum,
                 )
                 for column in range(TAPS)
             ]
             for row in range(TAPS)
         ]
-        down, along = self.transform.down, self.transform.along
-        square = [along.of_weights(row) for row in down_columns(down.of_weights, taps)]
-        stores = []
-        for (i, j), number in self.transform.weight_numbers.items():
-            value = square[i][j]
-            if not exists:
-                value = e.select(_less(place, c.features), value, e.literal(0.0, f32))
-            at = self.weight_offset(number, channel.symbol, lane.symbol)
-            stores.append(Store(self.weights, (e.index(at),), value))
-        return write_kernel(f"{c.name}_weights", axes, *stores, inputs=c.inputs)
+        return [along.of_weights(row) for row in down_columns(down.of_weights, taps)]
 
     def weight_offset(self, plane: Dim, channel: Dim, lane: Dim) -> Dim:
-        """Where a plane of the weights has a number."""
+        """Where a plane of the weights has a number, or a word of several channels."""
         panel = self.group * self.panels + self.panel
-        row = (panel * self.transform.weight_planes + plane) * self.convolution.channels + channel
+        channels = self.convolution.channels // self.together
+        row = (panel * self.transform.weight_planes + plane) * channels + channel
         return row * self.plan.columns + lane
 
     # Statements -----------------------------------------------------------------------------------
@@ -284,34 +316,42 @@ class Winograd:
         square = [[element(i, j) for j in range(along.span)] for i in range(down.span)]
         body: list[Statement] = []
         for i, line in enumerate(down_columns(down.of_input, square)):
-            named, lets = _name_values(f"t{i}", line)
+            named, lets = _name_values(f"t{i}", line, self.number)
             body += lets
             for j, value in enumerate(along.of_input(named)):
                 at = self.plane_offset(self.transform.numbers[i, j], row, lane.symbol)
                 body.append(Write(self.input_planes, e.index(at), value))
-        return Loop(lane.symbol, 0, c.channels, tuple(body), LoopKind.VECTOR, self.plan.lanes)
+        lanes = self.plan.lanes * self.together
+        return Loop(lane.symbol, 0, c.channels, tuple(body), LoopKind.VECTOR, lanes)
 
-    def plane_offset(self, plane: Dim, row: Dim, channel: Dim) -> Dim:
-        """Where a plane of the input has a number."""
+    def plane_offset(self, plane: Dim, row: Dim, channel: Dim, together: int = 1) -> Dim:
+        """Where a plane of the input has a number, or a word of channels that lie ``together``."""
         planes = self.transform.planes
         first = self.group * planes + plane if self.plan.whole else plane
-        return first * self.plane_stride() + row * self.convolution.channels + channel
+        width = self.convolution.channels // together
+        return first * self.plane_stride(together) + row * width + channel
 
     def element(self, row: Dim, column: Dim) -> Expr:
         """The input at a row and column that it has."""
         c = self.convolution
         channel = self.group * c.channels + e.axis("_i_c", c.channels).symbol
-        return e.substitute(c.element, _bindings(c.at, (self.n, channel, row, column)))
+        value = e.substitute(c.element, _bindings(c.at, (self.n, channel, row, column)))
+        return e.cast(value, self.number)
 
     def masked_element(self, row: Dim, column: Dim) -> Expr:
-        """The input where there is some, zero around it."""
+        """The input where there is some, its padding around it."""
         c = self.convolution
         above, before = c.border
         inside_row = dim_max(-above, dim_min(row, c.size[0] + above - 1))
         inside_column = dim_max(-before, dim_min(column, c.size[1] + before - 1))
         value = self.element(inside_row, inside_column)
         condition = _all(self.readable(row, column))
-        return value if condition is None else e.select(condition, value, e.literal(0.0, f32))
+        if condition is None:
+            return value
+        outside: Expr = e.literal(0, self.number)
+        if c.padding is not None:
+            outside = e.cast(c.padding, self.number)
+        return e.select(condition, value, outside)
 
     def product_statements(self, first: Dim) -> tuple[Statement, ...]:
         """Multiply the planes of a block, from row ``first``, with a panel of the weights."""
@@ -324,7 +364,7 @@ class Winograd:
         weight, served = e.axis("_i_plane", part.count), e.axis("_i_served", part.copies)
         count = (self.block_tiles() + plan.rows - 1) // plan.rows
         row, lane = e.axis("_i_row", count), e.axis("_i_lane", plan.columns)
-        depth = e.axis("_r0_0", c.channels)
+        depth = e.axis("_r0_0", c.channels // self.together)
         right = self.weight_offset(part.weight + weight.symbol, depth.symbol, lane.symbol)
         plane = part.first + weight.symbol * part.copies
         if part.copies > 1:
@@ -332,12 +372,13 @@ class Winograd:
         stores = []
         for copy in range(plan.rows):
             here = row.symbol * plan.rows + copy
-            left = self.plane_offset(plane, first + here, depth.symbol)
+            left = self.plane_offset(plane, first + here, depth.symbol, self.together)
             terms = (
-                e.load(self.input_planes, (e.index(left),)),
+                e.load(self.input_words, (e.index(left),)),
                 e.load(self.weights, (e.index(right),)),
             )
-            value = e.reduce("sum", (depth,), e.apply("multiply", *terms))
+            function = "multiply_pairs" if c.is_whole else "multiply"
+            value = e.reduce("sum", (depth,), e.apply(function, *terms))
             at = self.product_offset(plane, here, lane.symbol)
             stores.append(Store(self.products, (e.index(at),), value))
         axes = (weight, row, lane) if part.copies == 1 else (weight, served, row, lane)
@@ -369,7 +410,7 @@ class Winograd:
         never wait for each other, and memory is read while the processor multiplies.
         """
         tiles = self.plan.block // self.plan.rows * part.copies
-        share = -(-self.convolution.channels // tiles)
+        share = -(-self.convolution.channels // self.together // tiles)
         slower = 1 << (tiles.bit_length() - 1)
         channel = tile * share + depth.symbol // slower
         return tuple(
@@ -396,8 +437,8 @@ class Winograd:
         ]
         body: list[Statement] = []
         for i, line in enumerate(down_columns(down.of_products, square)):
-            named, lets = _name_values(f"s{i}", line)
-            results, more = _name_values(f"y{i}", along.of_products(named))
+            named, lets = _name_values(f"s{i}", line, self.sum)
+            results, more = _name_values(f"y{i}", along.of_products(named), self.sum)
             body += [*lets, *more]
             for j, value in enumerate(results):
                 body += self.pixel(i, j, lane, value)
@@ -412,6 +453,8 @@ class Winograd:
     def pixel(self, i: int, j: int, lane: Dim, value: Expr) -> tuple[Statement, ...]:
         """Store one result of a tile, if there is such a row and column."""
         c = self.convolution
+        if self.transform.scale > 1:
+            value = divide_exactly(value, self.transform.scale)
         rows, columns = self.transform.down.results, self.transform.along.results
         below, beside = c.dilation
         row = _first(self.y, rows, below) + i * below
@@ -421,7 +464,7 @@ class Winograd:
             bias = e.substitute(c.bias, {c.weight_at[0]: feature})
             value = e.apply("add", value, bias)
         bindings = _bindings(c.result_at, (self.n, feature, row, column))
-        known = {c.result: e.cast(value, c.result.dtype), e.cast(c.result, f32): value}
+        known = {c.result: e.cast(value, c.result.dtype), e.cast(c.result, self.sum): value}
         writes = tuple(
             Write(
                 store.buffer,
@@ -483,7 +526,7 @@ class Winograd:
                 ),
             ),
         )
-        return self.nest((self.input_planes, self.weights), (self.products,), parallel, (body,))
+        return self.nest((self.input_words, self.weights), (self.products,), parallel, (body,))
 
     def fused_nest(self) -> LoopNest:
         """All of it: an iteration a block of tiles and group."""
@@ -567,9 +610,23 @@ def _unroll(
     return (replace(statement, body=body),)
 
 
-def _name_values(prefix: str, line: Line) -> tuple[list[Expr], list[Let]]:
+def divide_exactly(value: Expr, divisor: int) -> Expr:
+    """A multiple of ``divisor`` in 32 bits divided by it, though what is over 32 bits is lost.
+
+    An odd number has an inverse among numbers of 32 bits, and multiplying by that divides.
+    """
+    power = (divisor & -divisor).bit_length() - 1
+    inverse = pow(divisor >> power, -1, 1 << i32.bits)
+    if inverse >= 1 << (i32.bits - 1):
+        inverse -= 1 << i32.bits
+    if inverse != 1:
+        value = e.apply("multiply", value, e.literal(inverse, i32))
+    return e.apply("shift_right", value, e.literal(power, i32))
+
+
+def _name_values(prefix: str, line: Line, dtype: DType) -> tuple[list[Expr], list[Let]]:
     """Names for the values of a line, and the statements that give them."""
-    names = [e.variable(f"{prefix}_{k}", f32) for k in range(len(line))]
+    names = [e.variable(f"{prefix}_{k}", dtype) for k in range(len(line))]
     return list(names), [Let(name, value) for name, value in zip(names, line, strict=True)]
 
 
