@@ -211,6 +211,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (S,),
     ),
     "fft": (lambda x: (np.abs(np.fft.fft(x)), np.fft.irfft(np.fft.rfft(x, axis=0), 3, 0)), (X,)),
+    "complex functions": (
+        lambda c: (np.arcsin(c), np.arctanh(c), np.sinh(c), np.log1p(c), np.expm1(c)),
+        (C,),
+    ),
     "complex": (lambda c: (np.real(c), np.imag(c), np.abs(c), np.angle(c), np.conj(c)), (C,)),
     "methods of ufuncs": (
         lambda x: (np.add.reduce(x), np.maximum.reduce(x, axis=1), np.add.accumulate(x)), (X,),

@@ -9,6 +9,7 @@ import numpy as np
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
+from monograph.frontends.complex_functions import COMPLEX
 from monograph.frontends.xla.arithmetic import cube_root
 from monograph.ir.build import cast_to, promote_operands
 from monograph.ir.graph import Value
@@ -130,6 +131,10 @@ UFUNCS: dict[str, Function] = {
 }
 """What each ufunc is here, by NumPy's name."""
 
+_INVERSES = ("cos", "cosh", "sin", "sinh", "tan", "tanh")
+_OF_COMPLEX: dict[str, Function] = COMPLEX | {f"arc{f}": COMPLEX[f"a{f}"] for f in _INVERSES}
+"""What those are of complex numbers that have another formula there."""
+
 SAME = {"degrees": "rad2deg", "radians": "deg2rad", "mod": "remainder", "true_divide": "divide"}
 
 
@@ -140,6 +145,8 @@ def apply(ufunc: Any, inputs: Sequence[Any]) -> Any:
     if function is None:
         raise UnsupportedError(f"numpy.{ufunc.__name__} cannot be traced")
     values = promote_operands(*inputs)
+    if values[0].dtype.is_complex:
+        function = _OF_COMPLEX.get(name, function)
     resolved = _resolve_dtypes(ufunc, values)
     if resolved is None:
         return function(*values)

@@ -11,11 +11,11 @@ from jaxlib.mlir import ir
 
 from monograph import functional as F
 from monograph.errors import UnsupportedError
+from monograph.frontends.complex_functions import COMPLEX
 from monograph.frontends.stablehlo.attributes import constant_array
 from monograph.frontends.stablehlo.operation import Operation, converter
 from monograph.frontends.xla import arithmetic as xla
 from monograph.frontends.xla import slicing, sorting
-from monograph.frontends.xla.complex_functions import COMPLEX
 from monograph.ir.build import cast_to, constant
 from monograph.ir.dims import Shape
 from monograph.ir.graph import Value

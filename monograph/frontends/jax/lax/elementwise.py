@@ -8,10 +8,10 @@ from typing import Any
 from jax import lax
 
 from monograph import functional as F
+from monograph.frontends.complex_functions import COMPLEX
 from monograph.frontends.jax.equation import Equation
 from monograph.frontends.jax.registry import converter
 from monograph.frontends.xla import arithmetic as xla
-from monograph.frontends.xla.complex_functions import COMPLEX
 from monograph.ir.build import cast_to, constant
 from monograph.ir.graph import Value
 from monograph.ir.types import bool_, f32, i64
