@@ -48,6 +48,128 @@ def test_a_quantized_layer(points: Tensor) -> None:
         assert torch.equal(got, expected)
 
 
+class Network(nn.Module):
+    """A convolutional net as PT2E leaves it: a quantize and a dequantize around every layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(6)
+        for name, shape in (("first", (16, 4, 3, 3)), ("last", (10, 16))):
+            stored = torch.randint(-127, 128, shape, generator=generator).to(torch.int8)
+            scales = torch.rand(shape[0], generator=generator) / 200 + 0.001
+            setattr(self, name, nn.Buffer(stored))
+            setattr(self, f"{name}_scales", nn.Buffer(scales))
+
+    def weight(self, name: str) -> Tensor:
+        stored, scales = getattr(self, name), getattr(self, f"{name}_scales")
+        none = torch.zeros(len(scales), dtype=torch.int64)
+        return OPS.dequantize_per_channel(stored, scales, none, 0, -127, 127, torch.int8)  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor) -> Tensor:
+        def pass_through(x: Tensor, scale: float, point: int) -> Tensor:
+            how = scale, point, -128, 127, torch.int8
+            return OPS.dequantize_per_tensor(OPS.quantize_per_tensor(x, *how), *how)  # type: ignore[no-any-return]
+
+        x = pass_through(x, 0.03, 5)
+        x = torch.relu(nn.functional.conv2d(x, self.weight("first"), padding=1))
+        x = pass_through(x, 0.05, -128)
+        x = pass_through(nn.functional.max_pool2d(x, 2), 0.05, -128)
+        x = pass_through(x.mean((2, 3)), 0.05, -128)
+        return pass_through(nn.functional.linear(x, self.weight("last")), 0.1, 3)
+
+
+def test_an_exported_net_multiplies_integers() -> None:
+    model, x = Network(), torch.randn(2, 4, 12, 12, generator=torch.Generator().manual_seed(7))
+    compiled = monograph.compile(torch.export.export(model, (x,)), strict=True)
+    steps = (compiled(x) - model(x)) / 0.1
+    assert steps.abs().max() < 1.5 and (steps.abs() > 0.5).float().mean() < 0.1
+    assert any("integer_conv" in kernel.name for kernel in compiled.report.kernels)
+
+
+class Dynamic(nn.Module):
+    """Activations quantized in each call, as PT2E's dynamic quantizers leave it."""
+
+    def __init__(self, symmetric: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.choose = OPS.choose_qparams_symmetric if symmetric else OPS.choose_qparams
+        self.range = (-127, 127, 2**-12, dtype) if symmetric else (-128, 127, 2**-12, dtype)
+        if dtype is torch.uint8:
+            self.range = 0, 255, 2**-12, dtype
+        generator = torch.Generator().manual_seed(2)
+        stored = torch.randint(-127, 128, (24, 32), generator=generator).to(torch.int8)
+        self.weight, self.scales = nn.Buffer(stored), nn.Buffer(torch.full((24,), 2.0**-8))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        scale, point = self.choose(x, *self.range)
+        low, high, _, dtype = self.range
+        stored = OPS.quantize_per_tensor(x, scale, point, low, high, dtype)
+        real = OPS.dequantize_per_tensor(stored, scale, point, low, high, dtype)
+        none = torch.zeros(24, dtype=torch.int64)
+        weights = self.scales, none, 0, -127, 127, torch.int8
+        weight = OPS.dequantize_per_channel(self.weight, *weights)
+        return scale, point, stored, nn.functional.linear(real, weight)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+@pytest.mark.parametrize("offset", [0.0, 5.0, -5.0])
+def test_ranges_that_are_chosen_in_each_call(
+    symmetric: bool, dtype: torch.dtype, offset: float
+) -> None:
+    x = torch.randn(6, 32, generator=torch.Generator().manual_seed(3)) + offset
+    module = Dynamic(symmetric, dtype)
+    compiled = monograph.compile(module, x)
+    for each in (x, x * 0, x / 7):
+        *got, product = compiled(each)
+        *expected, reference = module(each)
+        for ours, theirs in zip(got, expected, strict=True):
+            assert ours.dtype is theirs.dtype and torch.equal(ours, theirs)
+        torch.testing.assert_close(product, reference, rtol=1e-5, atol=1e-4)
+
+
+class Rows(nn.Module):
+    """Activations quantized by row in each call, weights of four bits by group."""
+
+    def __init__(self, symmetric: bool, points: bool) -> None:
+        super().__init__()
+        self.symmetric = symmetric
+        generator = torch.Generator().manual_seed(4)
+        self.weight = nn.Buffer(torch.randint(-8, 8, (24, 64), generator=generator).to(torch.int8))
+        self.scales = nn.Buffer(torch.rand(24, 4, generator=generator) / 8 + 0.01)
+        self.points = (
+            nn.Buffer(torch.randint(-3, 3, (24, 4), generator=generator)) if points else None
+        )
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        if self.symmetric:
+            scale, point = OPS.choose_qparams_per_token(x, torch.int8)
+        else:
+            scale, point = OPS.choose_qparams_per_token_asymmetric(x, torch.int8)
+        stored = OPS.quantize_per_token(x, scale, point, -128, 127, torch.int8)
+        real = OPS.dequantize_per_token(stored, scale, point, -128, 127, torch.int8, torch.float32)
+        how = -8, 7, torch.int8, 16
+        weight = OPS.dequantize_per_channel_group(
+            self.weight, self.scales, self.points, *how, torch.float32
+        )
+        again = OPS.quantize_per_channel_group(
+            weight, self.scales, torch.zeros(24, 4, dtype=torch.int32), *how
+        )
+        return stored, again, nn.functional.linear(OPS.convert_element_type(real, x.dtype), weight)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("points", [False, True])
+def test_rows_and_groups(symmetric: bool, points: bool) -> None:
+    module = Rows(symmetric, points)
+    x = torch.randn(2, 5, 64, generator=torch.Generator().manual_seed(5)) * 3
+    x[0, 1] = 0
+    program = torch.export.export(module, (x,))
+    (stored, again, product), expected = monograph.compile(program)(x), module(x)
+    assert stored.dtype is torch.int8
+    assert torch.equal(stored, expected[0]) and torch.equal(again, expected[1])
+    torch.testing.assert_close(product, expected[2], rtol=1e-5, atol=1e-4)
+
+
 def test_modules_with_packed_weights_are_refused_with_advice() -> None:
     module = nn.Sequential(nn.Linear(8, 4)).eval()
     with warnings.catch_warnings():
