@@ -45,7 +45,7 @@ def explain(
     from monograph.inspect.inputs import make_inputs, parse_sizes
     from monograph.inspect.models import executable_of, find_model
     from monograph.inspect.pass_steps import PassStep, pass_steps
-    from monograph.inspect.profile import profile_calls
+    from monograph.inspect.profile import profile_calls, without_variants
     from monograph.inspect.roofline import load_or_measure_roofline
     from monograph.inspect.stages import record_stages
 
@@ -76,7 +76,8 @@ def explain(
         explained = explain_executable(executable, name=model, sizes=chosen, steps=steps)
         if measure and executable.native is not None:
             arrays = make_inputs(executable.graph, {}, chosen, seed=0)
-            profile = profile_calls(executable, lambda: executable.run(arrays))
+            with without_variants(executable):
+                profile = profile_calls(executable, lambda: executable.run(arrays))
             roofline = load_or_measure_roofline(executable.native.threads)
             explained = explained.measured(profile, roofline)
             if explained.is_above_the_roof:

@@ -8,9 +8,10 @@ calls of both kinds, and is said beside them.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from monograph.inspect.timeline import Call, Timeline, programs_of
 from monograph.progress import announce
 from monograph.runtime.compiled import Executable
 from monograph.runtime.kernel_summary import KernelNote
+from monograph.specialize.background import wait as wait_for_variants
 
 if TYPE_CHECKING:
     from monograph.runtime.compiled import CompiledModel
@@ -32,6 +34,8 @@ RECORDED_CALLS = 20
 MAX_SECONDS = 5.0
 """How long calls may go on, once there were ``MIN_CALLS``."""
 MIN_CALLS = 3
+MAX_WAIT_SECONDS = 30.0
+"""How long a variant for the sizes of the calls is waited for."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class Profile:
     lost: int
     """Records of the quickest call for which there was no room."""
     call: Call
+    served_by: str = ""
+    """Which program ran, of one with free sizes."""
 
     @property
     def other(self) -> float:
@@ -127,12 +133,20 @@ def profile_calls(
     seconds: float = MAX_SECONDS,
     name: str = "",
 ) -> Profile:
-    """The profile of a call that runs an executable."""
+    """The profile of a call that runs an executable.
+
+    It is of what serves such calls from then on: a variant for their sizes, if one is compiled.
+    """
     for _ in range(MIN_CALLS):  # the first ones complete programs and pack weights
         call()
+    announce("waiting for variants")
+    wait_for_variants(MAX_WAIT_SECONDS)
+    call()  # which packs the weights of one that is new
     announce("compiling the recording")
+    programs = list(programs_of(executable).values())
     timeline = Timeline(executable)
     timeline.record(call)
+    timeline.drop_idle()
     recorded, plain = [], []
     until = time.perf_counter() + seconds
     gc.collect()
@@ -145,6 +159,8 @@ def profile_calls(
         call()
         plain.append(time.perf_counter() - began)
         recorded.append(timeline.record(call))
+    if list(programs_of(executable).values()) != programs:  # and they may serve these calls
+        return profile_calls(executable, call, calls=calls, seconds=seconds, name=name)
     quickest = min(recorded, key=lambda each: each.seconds)
     times = [each.times() for each in recorded]
     launches = quickest_launches(times)
@@ -161,11 +177,20 @@ def profile_calls(
         undisturbed=undisturbed,
         plain=min(plain),
         overhead=quickest.seconds / min(plain),
-        kernels=_kernel_times(launches, quickest, _notes(executable), undisturbed),
+        kernels=_kernel_times(launches, quickest, _notes(timeline), undisturbed),
         peak_memory=max((nbytes for _, nbytes in quickest.memory), default=0),
         lost=quickest.lost,
         call=quickest,
+        served_by=_name_program(executable, timeline),
     )
+
+
+def _name_program(executable: Executable, timeline: Timeline) -> str:
+    native = executable.native
+    if native is None or native.static or len(timeline.programs) > 1:
+        return ""
+    (only,) = timeline.programs.values()
+    return "the program for all sizes" if only.native is native else "a variant for these sizes"
 
 
 def quickest_launches(calls: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
@@ -178,13 +203,23 @@ def quickest_launches(calls: Sequence[Mapping[str, Sequence[float]]]) -> dict[st
     }
 
 
-def _notes(executable: Executable) -> dict[str, KernelNote]:
+def _notes(timeline: Timeline) -> dict[str, KernelNote]:
     """What is known of the kernels, by the names that a timeline gives them."""
     return {
         label + note.name: note
-        for label, program in programs_of(executable).items()
-        for note in program.report.kernels
+        for label, program in timeline.programs.items()
+        for note in program.executable.report.kernels
     }
+
+
+@contextlib.contextmanager
+def without_variants(executable: Executable) -> Iterator[None]:
+    """Let calls run the programs for all sizes: those that are explained."""
+    with contextlib.ExitStack() as stack:
+        for program in programs_of(executable).values():
+            if program.native is not None and program.native.variants is not None:
+                stack.enter_context(program.native.variants.leave_out())
+        yield
 
 
 def _kernel_times(

@@ -27,6 +27,7 @@ def profile_text(profile: Profile) -> str:
         f"  {duration(profile.plain)} the quickest call without recording, which takes "
         f"{profile.overhead:.2f} × as long",
         f"  {readable(profile.peak_memory)} of intermediates alive at most",
+        *([f"  run by {profile.served_by}"] if profile.served_by else []),
         "",
         f"{'share':>6} {'µs':>10} {'busy':>6} {'times':>6}  kernel",
     ]

@@ -17,7 +17,6 @@ from monograph.errors import UnsupportedError
 from monograph.program.code import Copy, Interpret, Launch, LibraryCall, walk_steps
 from monograph.program.liveness import alive_bytes, begin_times
 from monograph.runtime.compiled import Executable
-from monograph.runtime.cpu.native import Native
 from monograph.runtime.cpu.recording import KernelRecord, Lane, Recorder, StepRecord
 
 COPY = "copy"
@@ -134,10 +133,19 @@ class Timeline:
                 hint="explain says why",
             )
         self.programs = {
-            label: _Program(label, each.native)
+            label: _Program(label, each)
             for label, each in programs.items()
             if each.native is not None
         }
+
+    def drop_idle(self) -> None:
+        """Forget the programs without a part in the last call; a single one needs no label."""
+        busy = {name: each for name, each in self.programs.items() if each.recorder.lanes()}
+        if len(busy) == 1:
+            (only,) = busy.values()
+            only.label = ""
+            busy = {"": only}
+        self.programs = busy or self.programs
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -191,10 +199,13 @@ def _in_time(spans: list[Span]) -> tuple[Span, ...]:
 class _Program:
     """One program, its recorder, and the names of its steps."""
 
-    def __init__(self, label: str, native: Native) -> None:
+    def __init__(self, label: str, executable: Executable) -> None:
+        native = executable.native
+        assert native is not None, "programs_of names those with native code"
+        self.executable = executable
         self.native = native
         self.recorder = Recorder(native)
-        self._label = label
+        self.label = label
         self._steps = list(walk_steps(native.program.steps))
         self._codes = native.program.codes
         self._firsts: dict[str, str] = {}
@@ -206,14 +217,14 @@ class _Program:
         """The name of a step, and whether it runs others side by side."""
         step = self._steps[number]
         if isinstance(step, Launch):
-            return self._label + step.kernel, False
+            return self.label + step.kernel, False
         if isinstance(step, Interpret):
             node = self.native.program.fallbacks[step.call]
-            return f"{self._label}interpreter: {node.op.name}", False
+            return f"{self.label}interpreter: {node.op.name}", False
         if isinstance(step, LibraryCall):
             node = self.native.program.fallbacks[step.call]
-            return f"{self._label}{step.library}: {node.op.name}", False
-        return (self._label + COPY, False) if isinstance(step, Copy) else (SIDE_BY_SIDE, True)
+            return f"{self.label}{step.library}: {node.op.name}", False
+        return (self.label + COPY, False) if isinstance(step, Copy) else (SIDE_BY_SIDE, True)
 
     def named(self, lanes: Sequence[Lane]) -> Mapping[KernelRecord, str]:
         """The kernel of each record, by the launch that it belongs to.
@@ -230,7 +241,7 @@ class _Program:
                     step = next((s for s in lane.steps if self._holds(s, record)), None)
                 kernel = None if step is None else self._steps[step.number]
                 name = kernel.kernel if isinstance(kernel, Launch) else self._firsts[record.code]
-                found[record] = self._label + name
+                found[record] = self.label + name
         return found
 
     def _runs(self, step: StepRecord, record: KernelRecord) -> bool:

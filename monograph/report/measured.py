@@ -14,7 +14,7 @@ from monograph.errors import MonographError
 from monograph.inspect.explain import Explanation
 from monograph.inspect.inputs import make_inputs
 from monograph.inspect.measure import alternate, busy_note
-from monograph.inspect.profile import Profile, profile_calls
+from monograph.inspect.profile import Profile, profile_calls, without_variants
 from monograph.inspect.roofline import Roofline, load_or_measure_roofline
 from monograph.inspect.timeline import Span
 from monograph.progress import announce
@@ -81,9 +81,13 @@ def measure(executable: Executable, sizes: Mapping[str, int]) -> Measured:
         roofline = load_or_measure_roofline(
             None if executable.native is None else executable.native.threads
         )
-        profile = profile_calls(
-            executable, lambda: executable.run(inputs), calls=MEASURED_CALLS, seconds=MAX_SECONDS
-        )
+        with without_variants(executable):
+            profile = profile_calls(
+                executable,
+                lambda: executable.run(inputs),
+                calls=MEASURED_CALLS,
+                seconds=MAX_SECONDS,
+            )
     except MonographError:  # the interpreter runs all of it: there are no kernels to time
         return _whole_calls(executable, inputs, busy)
     note = f"the quickest of {profile.calls} calls on random inputs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class Variants(Protocol):
 
     def may_compile(self, sizes: Sizes) -> bool:
         """Whether more calls of these sizes may have a variant compiled that nobody asked for."""
+
+    def leave_out(self) -> AbstractContextManager[None]:
+        """Let the program for all sizes serve all calls, of which none counts."""
 
     def programs(self) -> Sequence[LoadedProgram]:
         """The programs of those that are there."""

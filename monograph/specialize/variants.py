@@ -22,12 +22,13 @@ A variant that cannot be compiled is not tried again: the symbolic program serve
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -119,6 +120,8 @@ class Variants:
     ) -> None:
         self.version = 0
         """Changes whenever another program serves some sizes."""
+        self._left_out = 0
+        """How many ask at the moment that no variant is used."""
         self._make = make
         self._limit = limit or VariantLimit(most)
         self._lock = self._limit.lock
@@ -150,6 +153,8 @@ class Variants:
 
         This call counts as one of these sizes.
         """
+        if self._left_out:
+            return None
         variant = self._variants.get(sizes)
         if variant is None:
             self._count(sizes)
@@ -183,9 +188,20 @@ class Variants:
         return self._make is not None and sizes not in self._variants
 
     def ready(self, sizes: Pattern) -> Executable | None:
-        """The variant for just these sizes, if it is there."""
-        variant = self._peek(sizes)
+        """The variant for just these sizes, if it is there and may be used."""
+        variant = None if self._left_out else self._peek(sizes)
         return None if variant is None else variant.executable
+
+    @contextlib.contextmanager
+    def leave_out(self) -> Iterator[None]:
+        """Let the program for all sizes serve all calls, of which none counts."""
+        self._left_out += 1
+        self.version += 1
+        try:
+            yield
+        finally:
+            self._left_out -= 1
+            self.version += 1
 
     def programs(self) -> list[LoadedProgram]:
         """The programs of those that are there."""

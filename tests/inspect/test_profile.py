@@ -15,7 +15,7 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import compile_graph
 from monograph.errors import UnsupportedError
-from monograph.inspect.profile import Profile, quickest_launches
+from monograph.inspect.profile import Profile, quickest_launches, without_variants
 from monograph.inspect.timeline import divide_overlaps
 from monograph.ir.graph import Value
 from tests.runtime import programs
@@ -46,6 +46,20 @@ def test_a_slow_kernel_has_the_largest_share(profile: Profile) -> None:
     slowest = profile.kernels[0]
     assert any("%big" in node for node in slowest.nodes), slowest
     assert slowest.share > 0.4
+
+
+def test_a_variant_that_takes_over_is_profiled_and_explained_are_all_sizes() -> None:
+    compiled = monograph.compile(
+        lambda x: F.softmax(x * 2.0, -1), "f32[rows, 256]", cache=False, variants=4
+    )
+    with without_variants(compiled.executable):
+        general = compiled.profile(X, calls=4)
+    assert general.served_by == "the program for all sizes"
+    found = compiled.profile(X, calls=4)
+    assert found.served_by == "a variant for these sizes" and found.served_by in str(found)
+    for each in (general, found):
+        (kernel,) = each.kernels
+        assert kernel.launches == 1 and kernel.nodes and kernel.name.startswith("k0_")
 
 
 def test_the_table_fits_a_terminal(profile: Profile) -> None:
