@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
+import rich.console
 import typer
 
 import monograph
@@ -94,6 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     stdout = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):  # names of files may hold bytes that are no text
+        stdout.reconfigure(errors="backslashreplace")
+    rich.console.Console.on_broken_pipe = _tell_of_broken_pipe  # type: ignore[method-assign]
     try:
         follow_environment()
         try:
@@ -110,6 +115,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         described = describe_error(error)
         _stop(described, ERROR if isinstance(described, InputError) else INTERNAL, debug)
+
+
+def _tell_of_broken_pipe(self: rich.console.Console) -> None:
+    """In place of rich's own, which ends the process as if an error had been given."""
+    raise BrokenPipeError
 
 
 def _stop(error: MonographError, code: int, debug: bool) -> NoReturn:

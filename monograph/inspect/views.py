@@ -202,11 +202,25 @@ def _stablehlo(graph: Graph) -> list[Line]:
 def _place(found: re.Match[str] | None) -> Location | None:
     if found is None:
         return None
-    return Location(found["file"], int(found["line"]), "", found["scope"] or "")
+    file, scope = _unescape(found["file"], 16), _unescape(found["scope"] or "", 16)
+    return Location(file, int(found["line"]), "", scope)
+
+
+def _unescape(text: str, base: int) -> str:
+    """A string of MLIR, whose escapes are bytes in hexadecimal, or of HLO: in octal, or a sign."""
+    number = _HEXADECIMAL if base == 16 else _OCTAL
+    plain = text.encode("utf-8", "surrogateescape")
+    found = number.sub(lambda each: bytes([int(each[1], base)]) if each[1] else each[2], plain)
+    return found.decode("utf-8", "surrogateescape")
+
+
+_HEXADECIMAL = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))")
+_OCTAL = re.compile(rb"\\(?:([0-7]{3})|(.))")
 
 
 _HLO = re.compile(r"\s*(?:ROOT )?(?P<name>[\w.\-]+) = (?P<type>\(.*?\)|\S+) (?P<op>[\w\-]+)\(.*")
-_HLO_METADATA = re.compile(r", metadata=\{(?P<content>(?:[^}\"]|\"[^\"]*\")*)\}")
+_QUOTED = r"\"(?:[^\"\\]|\\.)*\""
+_HLO_METADATA = re.compile(rf", metadata=\{{(?P<content>(?:[^}}\"]|{_QUOTED})*)\}}")
 _ENTRY = re.compile(r'(?P<id>\d+) (?:"(?P<text>.*)"|\{(?P<fields>.*)\})')
 
 
@@ -241,13 +255,14 @@ def _frames(head: str) -> dict[str, tuple[str, int]]:
     places = tables.get("FileLocations", {})
     for number, frame in tables.get("StackFrames", {}).items():
         place = _fields(places[_fields(frame["fields"])["file_location_id"]]["fields"])
-        name = tables["FileNames"][place["file_name_id"]]["text"]
+        name = _unescape(tables["FileNames"][place["file_name_id"]]["text"], 8)
         found[number] = (name, int(place.get("line", "0")))
     return found
 
 
 def _fields(text: str) -> dict[str, str]:
-    return {key: value.strip('"') for key, value in re.findall(r'(\w+)=("[^"]*"|\S+)', text)}
+    found = re.findall(rf"(\w+)=({_QUOTED}|\S+)", text)
+    return {key: _unescape(value.strip('"'), 8) for key, value in found}
 
 
 def _hlo_location(

@@ -30,7 +30,7 @@ def asset(name: str) -> str:
 
 def page_html(data: ReportData, *, live: str | None = None) -> str:
     """The page. ``live`` is the address that edits are sent to; None for a file on its own."""
-    title = html.escape(str(data.facts["model"]))
+    title = html.escape(str(data.facts["model"])).encode("utf-8", "replace").decode()
     script, style = asset(SCRIPT), asset(STYLE)
     packed = {"facts": pack(data.facts)}
     for each in data.listings:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
+from monograph.ir.paths import file_behind, is_device
+
 _TEMPORARY = re.compile(r"\.monograph-[0-9a-f]{32}\.tmp")
 
 
@@ -23,8 +25,14 @@ def replacing(path: Path, permissions: int) -> Iterator[BinaryIO]:
     """A new file to write, put in ``path``'s place when the block ends and the bytes are on disk.
 
     If the block raises, ``path`` stays as it was. A process killed within it leaves a file for
-    which ``is_temporary`` holds.
+    which ``is_temporary`` holds. What a link leads to is replaced, not the link; a device or a pipe
+    is written to, for nothing can take its place.
     """
+    if is_device(path):
+        with path.open("wb") as device:
+            yield device
+        return
+    path = file_behind(path)
     temporary = path.with_name(f".monograph-{uuid4().hex}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(temporary, flags, permissions)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import monograph as monograph_package
 from monograph.cli import exit_codes
 from monograph.cli import main as command_line
 from tests.cli.running import output_of, write_perceptron
@@ -89,11 +90,27 @@ def test_a_wrong_log_setting_is_an_error_before_anything_runs() -> None:
     assert "names 'nothing'" in done.stderr
 
 
-def test_who_reads_the_output_may_go_away() -> None:
+def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.ir")
+    try:
+        monograph_package.save_graph(
+            monograph_package.trace(lambda x: x + x, "f32[4]"), tmp_path / name
+        )
+    except OSError:
+        pytest.skip("the file system takes names of text alone")
+    for command in (["check"], ["report", "-o", str(tmp_path / "r.html")]):
+        done = monograph(command[0], str(tmp_path / name), *command[1:])
+        assert done.returncode == 0, done.stderr
+    done = monograph("convert", str(tmp_path / name), str(tmp_path / "m.onnx"))
+    assert done.returncode == 0 and "exact" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("command", [["list", "ops"], ["ops"], ["--help"]])
+def test_who_reads_the_output_may_go_away(command: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "list", "ops"],
+        [sys.executable, "-c", PROGRAM, *command],
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,

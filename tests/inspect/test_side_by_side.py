@@ -56,6 +56,16 @@ def test_every_ir_has_the_model_and_knows_its_source_lines(views: list[View]) ->
         assert view.is_ssa and view.control == 0
 
 
+@pytest.mark.parametrize("name", ["né.py", "a\\b.py", "two words.py"])
+def test_places_are_known_whatever_the_file_is_called(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(NET)
+    views = views_of(subject_from(f"{tmp_path / name}:model", []).graph, list(VIEWS))
+    for view in views:
+        assert not view.problem
+        files = {line.location.file for line in view.lines if line.location is not None}
+        assert files == {str(tmp_path / name)}, view.name
+
+
 def test_the_table_is_counted_in_the_model(views: list[View]) -> None:
     rows = dict(table_rows(views))
     by_title = dict(zip([view.title for view in views], rows["typed"], strict=True))

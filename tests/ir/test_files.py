@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from monograph.ir.types import (
     f32,
     string,
 )
+from monograph.runtime.atomic import replacing
 from tests.ir.probe_ops import Probe, round_trip
 
 
@@ -199,6 +201,26 @@ def test_errors_in_files_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(ParseError) as caught:
         load_graph(path)
     assert caught.value.where == f"{path}:2:8\n  %x = nothing()\n       ^"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_pipe_is_written_to_and_a_link_stays_one(tmp_path: Path) -> None:
+    graph = Graph()
+    graph.create(Probe(count=1), [graph.add_input("x", TensorType(f32, (4,)))])
+    pipe, link = tmp_path / "pipe", tmp_path / "link.ir"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    save_graph(graph, pipe)
+    with replacing(pipe, 0o644) as file:
+        file.write(b"and more")
+    text = os.read(reading, 1 << 16).decode()
+    os.close(reading)
+    assert text.startswith("graph @") and text.endswith("and more") and pipe.is_fifo()
+
+    (tmp_path / "real.ir").write_text("old")
+    link.symlink_to(tmp_path / "real.ir")
+    save_graph(graph, link)
+    assert link.is_symlink() and (tmp_path / "real.ir").read_text().startswith("graph @")
 
 
 def test_an_unwritable_folder_leaves_nothing_behind(tmp_path: Path) -> None:

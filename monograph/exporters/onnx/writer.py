@@ -53,7 +53,7 @@ class ModelWriter:
         """Write one node; what cannot be written is noted, and the others go on."""
         outer = self._user
         if not scope.root.is_function:
-            scope.source = None if node.location is None else str(node.location)
+            scope.source = None if node.location is None else _as_utf8(str(node.location))
             self._user = node
         scope.hint = node.results[0].name if node.results else node.op.name
         try:
@@ -167,6 +167,11 @@ class ModelWriter:
             Problem(op, where, count, reason)
             for (op, where, reason), count in self._refused.items()
         ]
+
+
+def _as_utf8(text: str) -> str:
+    """Text that a model can hold: names of files may hold bytes that are none."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_empty(node: Node) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -266,14 +265,25 @@ class Emitter:
 
 def _argument(term: Term) -> str:
     """An argument; MLIR knows of free sizes only that they are, and the names stand beside."""
-    free = "" if term.type.is_static else f" {{monograph.type = {json.dumps(str(term.type))}}}"
+    free = "" if term.type.is_static else f" {{monograph.type = {quote(str(term.type))}}}"
     return f"{term.name}: {type_text(term.type)}{free}"
 
 
 def _location(location: Location) -> str:
     """``"encoder.0"("net.py":8:0)``: the module path names the place, where it is known."""
-    place = f"{json.dumps(location.file)}:{location.line}:0"
-    return f"{json.dumps(location.scope)}({place})" if location.scope else place
+    place = f"{quote(location.file)}:{location.line}:0"
+    return f"{quote(location.scope)}({place})" if location.scope else place
+
+
+def quote(text: str) -> str:
+    """A string as MLIR writes it: other bytes than ASCII's, and quotes, in hexadecimal."""
+    plain = range(0x20, 0x7F)
+    return '"{}"'.format(
+        "".join(
+            chr(byte) if byte in plain and byte not in b'"\\' else f"\\{byte:02X}"
+            for byte in text.encode("utf-8", "surrogateescape")
+        )
+    )
 
 
 def _indent(lines: Sequence[str], depth: int) -> list[str]:

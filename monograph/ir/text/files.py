@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 from monograph.errors import EvaluationError, InputError, ParseError
 from monograph.ir.data import STORED, ArrayData, Data, MissingData, pack, raw_bytes, unpack
 from monograph.ir.graph import Graph, check_graph
-from monograph.ir.paths import as_path
+from monograph.ir.paths import as_path, file_behind, is_device
 from monograph.ir.text.parser import parse_with
 from monograph.ir.text.printer import print_graph
 from monograph.ir.types import Array, TensorType, string
@@ -242,6 +242,10 @@ def _check_inside(path: Path) -> None:
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside the target, then put it in place: a reader never sees half a file."""
+    if is_device(path):
+        write(path)
+        return
+    path = file_behind(path)
     temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         write(temporary)
