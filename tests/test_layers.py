@@ -80,6 +80,8 @@ class Import(NamedTuple):
     file: str
     line: int
     module: str
+    names: tuple[str, ...] = ()
+    """What is imported from the module, in full: names, or modules inside it."""
 
 
 def rank_of(room: str) -> int:
@@ -101,6 +103,7 @@ def imports_of(path: Path) -> Iterator[Import]:
     file = path.relative_to(ROOT).as_posix()
     package = list(path.relative_to(ROOT).parts[:-1])
     for node in ast.walk(ast.parse(path.read_text())):
+        names: tuple[str, ...] = ()
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -108,15 +111,15 @@ def imports_of(path: Path) -> Iterator[Import]:
             source = ".".join([*base, *([node.module] if node.module else [])])
             # `from monograph import ops` imports the module monograph.ops; __version__ is a string.
             found = [alias.name for alias in node.names if alias.name != "__version__"]
-            names = [f"{source}.{name}" for name in found]
-            modules = names if source == "monograph" else [source]
+            names = tuple(f"{source}.{name}" for name in found)
+            modules = list(names) if source == "monograph" else [source]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             modules = [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
         else:
             continue
         for module in modules:
             if module == "monograph" or module.startswith("monograph."):
-                yield Import(file, node.lineno, module)
+                yield Import(file, node.lineno, module, names)
 
 
 @cache
@@ -169,9 +172,34 @@ def test_the_compiler_and_all_before_it_know_no_processor() -> None:
     found = {
         each.file
         for each in all_imports()
-        if each.module.startswith(PROCESSOR) and not each.file.startswith(own)
+        if knows_the_processor(each) and not each.file.startswith(own)
     }
     assert found == KNOW_THE_PROCESSOR
+
+
+def knows_the_processor(each: Import) -> bool:
+    """Whether an import reaches the processor's target or its runtime."""
+    return any(name.startswith(PROCESSOR) for name in (each.module, *each.names))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from monograph.targets import cpu\n",
+        "from monograph.targets.cpu import machine\n",
+        "from monograph import runtime, targets\nimport monograph.runtime.cpu.native\n",
+        "def f():\n    from ..targets import cpu as processor\n",
+        "import importlib\nimportlib.import_module('monograph.targets.cpu.build')\n",
+    ],
+)
+def test_who_imports_the_processor_is_found(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    path = tmp_path / "monograph" / "tuning" / "search.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert any(map(knows_the_processor, imports_of(path)))
 
 
 def test_every_exception_is_needed() -> None:

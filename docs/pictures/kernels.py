@@ -9,7 +9,7 @@ from docs.pictures.layers import HEIGHT, draw_box, draw_edges, layered, place_bo
 from docs.pictures.models import program
 from monograph.ir.graph import Node
 from monograph.ir.op import Trait
-from monograph.kernel.text import nest_text
+from monograph.targets.cpu.nests.text import nest_text
 
 LINE = 17
 

@@ -9,10 +9,11 @@ from monograph.errors import InputError
 from monograph.fusion.text import fusion_text
 from monograph.inspect.planned import plan_graph
 from monograph.ir.text.printer import print_graph
-from monograph.kernel.text import kernel_text, nest_text
+from monograph.kernel.text import kernel_text
 from monograph.runtime.compiled import Executable
 from monograph.targets import base
 from monograph.targets.cpu.build import Program, build
+from monograph.targets.cpu.nests.text import nest_text
 from monograph.targets.plan import plan_text
 
 FILES: Mapping[str, str] = {

@@ -14,9 +14,7 @@ from monograph.ir.dims import Dim, Shape
 from monograph.ir.types import DType, bool_
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Expr
-from monograph.kernel.loops import (
-    Write,
-)
+from monograph.kernel.kernel import Store
 from monograph.kernel.mathlib.exponential import LOG2_E
 
 Position: TypeAlias = tuple[Expr, ...]
@@ -31,7 +29,7 @@ class StreamedAttention:
 
     A formula takes a position along ``(*batch, heads, sequence, depth)``, with key heads in the
     place of heads for ``key`` and ``value``, and keys in the place of depth for ``mask``.
-    ``write`` says where an element of the result goes.
+    ``store`` says where an element of the result goes, in flat buffers.
     """
 
     name: str
@@ -51,7 +49,7 @@ class StreamedAttention:
     key: Formula
     value: Formula
     mask: Formula | None
-    write: Callable[[Position, Expr], Sequence[Write]]
+    store: Callable[[Position, Expr], Sequence[Store]]
     fill: float = -math.inf
     """The score of a key that a mask of bools hides."""
     gives_nan: bool = False
@@ -62,7 +60,7 @@ class StreamedAttention:
         """Equal for attentions that have equal loops: sizes, and each formula at any position."""
         query = (*self.batch, self.heads, self.queries)
         shared = (*self.batch, self.shared, self.keys)
-        stored = self.write(anywhere((*query, self.value_depth)), e.variable("v", self.dtype))
+        stored = self.store(anywhere((*query, self.value_depth)), e.variable("v", self.dtype))
         sizes = (*query, *shared, self.depth, self.value_depth, self.scale, self.causal)
         blind = (self.fill, self.gives_nan)
         return (

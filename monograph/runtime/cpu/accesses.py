@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monograph.ir.dims import Symbol, evaluate_dim
-from monograph.kernel.bounds import find_unproved_accesses
-from monograph.kernel.loops import LoopNest
-from monograph.kernel.verify import ScheduleError, verify_sampled
-from monograph.kernel.verify_in_place import overwrites_in_order
 from monograph.program.code import Code, Launch, walk_steps
 from monograph.targets.cpu.build import Program
+from monograph.targets.cpu.nests.bounds import find_unproved_accesses
+from monograph.targets.cpu.nests.loop_nest import LoopNest
+from monograph.targets.cpu.nests.verify import ScheduleError, verify_sampled
+from monograph.targets.cpu.nests.verify_in_place import overwrites_in_order
 
 
 class AccessVerifier:

@@ -18,7 +18,6 @@ from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph, Value
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout
-from monograph.kernel.text import nest_text
 from monograph.program.code import ForLoop, ParallelFor, Step, WhileLoop, walk_steps
 from monograph.program.text import program_text
 from monograph.progress import announce
@@ -28,6 +27,7 @@ from monograph.targets.cpu.assemble.program_builder import BuiltKernel, ProgramB
 from monograph.targets.cpu.assemble.steps import StepBuilder, computes
 from monograph.targets.cpu.entry_point.entry import entry_text
 from monograph.targets.cpu.machine import Compiled, Machine, compile_text
+from monograph.targets.cpu.nests.text import nest_text
 from monograph.targets.cpu.parts import PartsInProgress
 from monograph.targets.cpu.tuning import Tuning
 from monograph.targets.plan import PlannedKernel

@@ -24,7 +24,6 @@ from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.op import Op, Sample, Trait
 from monograph.ir.types import Array, dtype_of, f64, type_of_array
-from monograph.kernel.loop_lower import has_loops
 from monograph.kernel.lower import is_lowerable
 from monograph.kernel.mathlib import BOUNDS
 from monograph.kernel.scalar import BASIC
@@ -33,6 +32,7 @@ from monograph.passes.lower_composites import LowerComposites
 from monograph.program.native_support import only_interpretable
 from monograph.runtime.compiled import Executable
 from monograph.runtime.cpu.fences import FenceError
+from monograph.targets.cpu.nests.lower_loops import has_loops
 from monograph.targets.cpu.target import FORMULAS
 from tests.targets.running import interpreted_ops
 

@@ -14,9 +14,9 @@ from monograph.ir.dims import Symbol, dim_min
 from monograph.ir.interpret import interpret
 from monograph.ir.types import f32
 from monograph.kernel.expr import Buffer, index, load
-from monograph.kernel.loops import LoopNest, Write
-from monograph.kernel.verify import ScheduleError, verify_sampled
 from monograph.targets.cpu.assemble import program_builder
+from monograph.targets.cpu.nests.loop_nest import LoopNest, Write
+from monograph.targets.cpu.nests.verify import ScheduleError, verify_sampled
 
 
 def traced(rows: int) -> Any:

@@ -23,9 +23,7 @@ from monograph.kernel.in_place import overwritable_inputs
 from monograph.kernel.integer_range import holds_small, is_small
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout, make_layout
-from monograph.kernel.loops import LoopNest
 from monograph.kernel.rebased import rename_by_position
-from monograph.kernel.verify_in_place import overwrites_in_order
 from monograph.kernel.verify_kernel import verify_kernel
 from monograph.ops.shape import Transpose
 from monograph.program.code import Launch, Slot, SlotKind, Step
@@ -37,6 +35,8 @@ from monograph.targets.cpu.loops.choose_schedule import choose
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.nests.loop_nest import LoopNest
+from monograph.targets.cpu.nests.verify_in_place import overwrites_in_order
 from monograph.targets.cpu.parts import PartsInProgress
 from monograph.targets.cpu.plans.loops import LoopsPlan, plan_kernel, plan_whole
 from monograph.targets.cpu.products.packing import Tiles

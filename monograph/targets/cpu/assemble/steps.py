@@ -19,8 +19,6 @@ from monograph.ir.types import u8
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout
-from monograph.kernel.loop_lower import LoweredLoops, has_loops, lower_node
-from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.kernel.rebased import without_doubles
 from monograph.ops import control
@@ -58,6 +56,8 @@ from monograph.targets.cpu.layouts.choose_layouts import (
 from monograph.targets.cpu.layouts.convert import convert_back, convert_layout, fill_border
 from monograph.targets.cpu.libraries import plan_library
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.nests.loop_nest import LoopNest
+from monograph.targets.cpu.nests.lower_loops import LoweredLoops, has_loops, lower_node
 from monograph.targets.cpu.plans.families import GROUP_FAMILIES, KERNEL_FAMILIES
 from monograph.targets.cpu.plans.plan import (
     GroupRequest,

@@ -19,9 +19,8 @@ from monograph.kernel import expr as e
 from monograph.kernel.attention import Formula, Position, StreamedAttention
 from monograph.kernel.expr import Buffer, Expr, Load
 from monograph.kernel.flatten import flat_buffer, flat_expr, flatten, offset
-from monograph.kernel.kernel import Kernel
+from monograph.kernel.kernel import Kernel, Store
 from monograph.kernel.layout import MemoryLayout
-from monograph.kernel.loops import LoopNest, Write
 from monograph.kernel.lower import GroupLowering, lower_group
 from monograph.ops.attention import Attention
 from monograph.ops.rules import broadcast_shapes
@@ -31,6 +30,7 @@ from monograph.targets.cpu.attention.operands import copy_operands, lie_apart
 from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_pieces
 from monograph.targets.cpu.attention.tiles import AttentionTile, stream
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.nests.loop_nest import LoopNest
 from monograph.targets.cpu.plans.plan import Launchable
 from monograph.targets.plan import KernelPlan
 
@@ -343,7 +343,7 @@ class _Attended(GroupLowering):
             return None
         return tuple(e.index(0) if axis is None else at[axis] for axis in other)
 
-    def writes(self, outputs: Sequence[Value], position: Position, result: Expr) -> list[Write]:
+    def stores(self, outputs: Sequence[Value], position: Position, result: Expr) -> list[Store]:
         """Stores of every output at one position of the attention's result.
 
         What they read of the attention is the element at that position (``can_store``), even
@@ -359,7 +359,7 @@ class _Attended(GroupLowering):
             formula = e.replace(formula, dict.fromkeys(self.own_reads(formula), result))
             stored = self.flattened(e.cast(formula, value.dtype))
             where = self.flattened(offset(buffer, place))
-            found.append(Write(flat_buffer(buffer), where, stored))
+            found.append(Store(flat_buffer(buffer), (where,), stored))
         return found
 
     # The operands ---------------------------------------------------------------------------------
@@ -377,8 +377,8 @@ class _Attended(GroupLowering):
         if op.causal:  # no query sees a key behind the last query
             keys = dim_min(keys, queries)
 
-        def write(position: Position, result: Expr) -> list[Write]:
-            return self.writes(outputs, position, result)
+        def store(position: Position, result: Expr) -> list[Store]:
+            return self.stores(outputs, position, result)
 
         return StreamedAttention(
             name=self.group.name,
@@ -396,7 +396,7 @@ class _Attended(GroupLowering):
             key=self.formula(key),
             value=self.formula(value),
             mask=self.formula(masks[0]) if masks else None,
-            write=write,
+            store=store,
             fill=op.hidden_score(wide(query.dtype)),
             gives_nan=op.fully_masked == "nan",
         )

@@ -24,8 +24,9 @@ from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel.attention import Position, StreamedAttention
 from monograph.kernel.expr import Axis, Buffer, Expr, Variable
-from monograph.kernel.loop_walk import loads_in, sizes_in, statements_in, writes_in
-from monograph.kernel.loops import (
+from monograph.kernel.mathlib.exponential import LOG2_E, TABLES, power_of_two
+from monograph.kernel.mathlib.number import Number, horner
+from monograph.targets.cpu.nests.loop_nest import (
     Let,
     Loop,
     LoopKind,
@@ -33,8 +34,7 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.kernel.mathlib.exponential import LOG2_E, TABLES, power_of_two
-from monograph.kernel.mathlib.number import Number, horner
+from monograph.targets.cpu.nests.walk import loads_in, sizes_in, statements_in, writes_in
 
 Statements: TypeAlias = tuple[Statement, ...]
 
@@ -114,6 +114,11 @@ class AttentionLoops:
     def literal(self, number: float) -> Expr:
         """A number of the dtype that is computed in."""
         return e.literal(number, self.attention.dtype)
+
+    def write(self, position: Position, value: Expr) -> Statements:
+        """Store an element of the result, as ``StreamedAttention.store`` says."""
+        stores = self.attention.store(position, value)
+        return tuple(Write(each.buffer, each.position[0], each.value) for each in stores)
 
     def cleared(self, buffer: Buffer, number: float) -> Loop:
         """The same number everywhere."""

@@ -23,7 +23,9 @@ from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel.attention import Position, StreamedAttention
 from monograph.kernel.expr import Buffer, Expr, Variable
-from monograph.kernel.loops import (
+from monograph.kernel.softmax import LARGEST_NUMBER
+from monograph.targets.cpu.attention.loops import AttentionLoops, Statements, ceiling, part, split
+from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
     Assign,
     Combine,
@@ -34,8 +36,6 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.kernel.softmax import LARGEST_NUMBER
-from monograph.targets.cpu.attention.loops import AttentionLoops, Statements, ceiling, part, split
 
 _Along: TypeAlias = Callable[[Dim], Position]
 
@@ -362,7 +362,7 @@ class _Pieces(AttentionLoops):
     ) -> Statements:
         if self.partial is None:
             value = self.product(sums[row], inverses[row])
-            return tuple(self.attention.write(self.position(row, x), value))
+            return self.write(self.position(row, x), value)
         place = self.partial.row(self.lead, self.piece, row) * self.attention.value_depth + x
         return (Write(self.partial.results, e.index(place), sums[row]),)
 
@@ -415,7 +415,7 @@ class _Joining(AttentionLoops):
             return (
                 Accumulator(result, "sum"),
                 self.serial(self.partial.count, joined),
-                *self.attention.write(position, value),
+                *self.write(position, value),
             )
 
         body: Statements = (

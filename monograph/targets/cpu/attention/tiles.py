@@ -27,7 +27,9 @@ from monograph.ir.types import bool_, i32
 from monograph.kernel import expr as e
 from monograph.kernel.attention import Position, StreamedAttention
 from monograph.kernel.expr import Buffer, Expr, Variable
-from monograph.kernel.loops import (
+from monograph.targets.cpu.attention.loops import AttentionLoops, Statements, ceiling, part, split
+from monograph.targets.cpu.loops.unroll import unroll
+from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
     Assign,
     Combine,
@@ -39,8 +41,6 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.targets.cpu.attention.loops import AttentionLoops, Statements, ceiling, part, split
-from monograph.targets.cpu.loops.unroll import unroll
 
 
 @dataclass(frozen=True)
@@ -550,8 +550,8 @@ class _Tiles(AttentionLoops):
                 fade = e.load(self.fade, (e.index(row),))
                 if self.is_stored_at_once:
                     value = e.apply("multiply", each, fade)
-                    writes = attention.write(self.position(row, column + lane), value)
-                    statements += self.if_any(self.inside(panel) - first - copy, tuple(writes))
+                    writes = self.write(self.position(row, column + lane), value)
+                    statements += self.if_any(self.inside(panel) - first - copy, writes)
                     continue
                 place = e.index(row * attention.value_depth + column + lane)
                 before = e.load(self.result, (place,))
@@ -570,7 +570,7 @@ class _Tiles(AttentionLoops):
             def element(x: Symbol) -> Statements:
                 found = e.load(self.result, (e.index(row * attention.value_depth + x),))
                 value = e.apply("multiply", found, inverse)
-                return tuple(attention.write(self.position(row, x), value))
+                return self.write(self.position(row, x), value)
 
             return (
                 Let(total, e.load(self.total, (e.index(row),))),

@@ -46,7 +46,11 @@ from monograph.kernel.expr import Axis, Buffer, Expr, Index
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.kernel.layout import MemoryLayout
-from monograph.kernel.loops import (
+from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
+from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
+from monograph.targets.cpu.loops.nest import substitute_statement
+from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
     Combine,
     Loop,
@@ -56,10 +60,6 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
-from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
-from monograph.targets.cpu.loops.nest import substitute_statement
-from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.plans.plan import GroupRequest, KernelRequest, Launchable
 from monograph.targets.plan import KernelPlan, Refusal
 

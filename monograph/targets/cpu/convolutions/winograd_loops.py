@@ -41,11 +41,20 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.kernel import Kernel, Store, write_kernel
-from monograph.kernel.loops import If, Let, Loop, LoopKind, LoopNest, Prefetch, Statement, Write
 from monograph.kernel.winograd_transform import TAPS, Line, Part, Transform, down_columns
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unroll
+from monograph.targets.cpu.nests.loop_nest import (
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    LoopNest,
+    Prefetch,
+    Statement,
+    Write,
+)
 from monograph.targets.cpu.products.in_words import pack_word
 
 Point: TypeAlias = tuple[Symbol, Symbol, Symbol, Symbol]

@@ -15,7 +15,8 @@ from monograph.ir.dims import Symbol
 from monograph.ir.types import bf16, bool_, f64
 from monograph.kernel.expr import Apply, Expr, Index, Load, Variable, walk
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import (
+from monograph.targets.cpu.llvm.assembly import Builder, Lanes, constant_vector, vector_type
+from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
     Combine,
     Let,
@@ -25,7 +26,6 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.targets.cpu.llvm.assembly import Builder, Lanes, constant_vector, vector_type
 
 CONVERSIONS = ("cast", "convert")
 UPPER_HALF = -(1 << 16)

@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from monograph.ir.types import DType
 from monograph.kernel.expr import Apply, Index, Load, Variable, find_loads
-from monograph.kernel.loops import Accumulator, Combine, If, Let, Loop, Statement, Write
 from monograph.kernel.scalar import DOTS
+from monograph.targets.cpu.nests.loop_nest import (
+    Accumulator,
+    Combine,
+    If,
+    Let,
+    Loop,
+    Statement,
+    Write,
+)
 
 
 def find_accumulators(body: Sequence[Statement]) -> list[str]:

@@ -23,24 +23,6 @@ from monograph.ir.dims import Symbol, substitute_dim
 from monograph.ir.types import DType
 from monograph.kernel.expr import Buffer, Expr, Index, Variable
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loop_walk import statements_in
-from monograph.kernel.loops import (
-    TILE_ROWS,
-    TILE_WORDS,
-    Accumulator,
-    Assign,
-    Combine,
-    Declare,
-    If,
-    Let,
-    Loop,
-    LoopKind,
-    MultiplyTiles,
-    Prefetch,
-    Statement,
-    While,
-    Write,
-)
 from monograph.targets.cpu.costs import CACHE_LINE_BYTES, GENERIC
 from monograph.targets.cpu.llvm.assembly import (
     INDEX,
@@ -66,6 +48,24 @@ from monograph.targets.cpu.llvm.positions import Scope, Vector, is_multiple
 from monograph.targets.cpu.llvm.reductions import Partial, reduction_of
 from monograph.targets.cpu.llvm.tails import Tail, TailKind, is_at_least, tail_mask, tail_of
 from monograph.targets.cpu.llvm.values import ALIGNMENT, ValueEmitter
+from monograph.targets.cpu.nests.loop_nest import (
+    TILE_ROWS,
+    TILE_WORDS,
+    Accumulator,
+    Assign,
+    Combine,
+    Declare,
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    MultiplyTiles,
+    Prefetch,
+    Statement,
+    While,
+    Write,
+)
+from monograph.targets.cpu.nests.walk import statements_in
 
 MAX_STACK_BYTES = 4 << 20
 """Bytes of scratch that a kernel may keep on a thread's stack, which has at least twice as many."""

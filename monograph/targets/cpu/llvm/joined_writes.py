@@ -16,8 +16,8 @@ from monograph.dataclass import dataclass
 from monograph.ir.dims import Symbol
 from monograph.kernel.expr import Index, Load, walk
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import Let, Prefetch, Statement, Write
 from monograph.targets.cpu.llvm.assembly import Builder, Lanes, transpose_square
+from monograph.targets.cpu.nests.loop_nest import Let, Prefetch, Statement, Write
 
 PAIR_ELEMENTS = 2
 INTERLEAVED_STEPS = (2, 4)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monograph.kernel.expr import Expr, Variable, walk
-from monograph.kernel.loops import Assign, Declare, If, Let, Loop, Statement, While
+from monograph.targets.cpu.nests.loop_nest import Assign, Declare, If, Let, Loop, Statement, While
 
 
 def lanewise_variables(loop: Loop) -> frozenset[str]:

@@ -9,9 +9,9 @@ for a matrix unit then run, and are tested, on any processor.
 
 from __future__ import annotations
 
-from monograph.kernel.loops import TILE_ROWS, TILE_WORDS
 from monograph.targets.cpu.llvm.assembly import INDEX, Builder, Lanes
 from monograph.targets.cpu.machine import TileUnit
+from monograph.targets.cpu.nests.loop_nest import TILE_ROWS, TILE_WORDS
 
 TILES = 8
 TILE_BYTES = TILE_ROWS * TILE_WORDS * 4

@@ -11,7 +11,6 @@ from abc import abstractmethod
 from monograph.ir.types import DType, bool_
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, Variable, walk
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import Prefetch, Write
 from monograph.targets.cpu.costs import CACHE_LINE_BYTES
 from monograph.targets.cpu.llvm.assembly import (
     INDEX,
@@ -24,6 +23,7 @@ from monograph.targets.cpu.llvm.assembly import (
 )
 from monograph.targets.cpu.llvm.joined_writes import PAIR_ELEMENTS, Join
 from monograph.targets.cpu.llvm.positions import PositionEmitter, is_multiple, runs_of
+from monograph.targets.cpu.nests.loop_nest import Prefetch, Write
 
 
 class MemoryEmitter(PositionEmitter):

@@ -15,9 +15,9 @@ from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Opaque, Operation, S
 from monograph.ir.types import i64
 from monograph.kernel.expr import Expr, Index
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import LoopNest
 from monograph.targets.cpu.llvm import instructions
 from monograph.targets.cpu.llvm.assembly import INDEX, Builder, Lanes, constant_vector
+from monograph.targets.cpu.nests.loop_nest import LoopNest
 
 
 @dataclass

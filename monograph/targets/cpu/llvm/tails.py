@@ -25,9 +25,9 @@ from enum import Enum
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Min
 from monograph.kernel.expr import Load, walk
-from monograph.kernel.loops import Let, Loop, Prefetch, Write
 from monograph.targets.cpu.llvm.assembly import Builder, Lanes
 from monograph.targets.cpu.llvm.combining import find_accumulators
+from monograph.targets.cpu.nests.loop_nest import Let, Loop, Prefetch, Write
 
 MAX_SHORTER_VECTORS = 5
 """Shorter vectors that a rest is split into, each of them with its own code."""

@@ -14,9 +14,6 @@ from functools import cached_property
 from monograph.ir.types import DType, bf16, bool_, f32, i32
 from monograph.kernel import mathlib, narrow
 from monograph.kernel.expr import Apply, Expr, Index, Literal, Load, Variable
-from monograph.kernel.loops import (
-    LoopNest,
-)
 from monograph.kernel.mathlib import remainder
 from monograph.targets.cpu.llvm import bfloat, instructions
 from monograph.targets.cpu.llvm.assembly import (
@@ -33,6 +30,9 @@ from monograph.targets.cpu.llvm.memory import MemoryEmitter
 from monograph.targets.cpu.llvm.positions import Scope, Vector
 from monograph.targets.cpu.llvm.reductions import Partial, halves
 from monograph.targets.cpu.machine import DotInstruction, TileUnit
+from monograph.targets.cpu.nests.loop_nest import (
+    LoopNest,
+)
 
 ALIGNMENT = 64
 """Scratch, and every output that is written past the cache, begins at a multiple of this."""

@@ -31,7 +31,14 @@ from monograph.kernel import expr as e
 from monograph.kernel import whole_numbers
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal
 from monograph.kernel.flatten import coefficient, operations
-from monograph.kernel.loops import Loop, LoopKind, LoopNest, Prefetch, Statement, Write
+from monograph.targets.cpu.nests.loop_nest import (
+    Loop,
+    LoopKind,
+    LoopNest,
+    Prefetch,
+    Statement,
+    Write,
+)
 
 MOST_BORDERS = 7
 """Borders along one axis up to which a loop for each piece is worth its code."""

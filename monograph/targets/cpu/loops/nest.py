@@ -18,19 +18,6 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.loops import (
-    Accumulator,
-    Combine,
-    If,
-    Let,
-    Loop,
-    LoopKind,
-    LoopNest,
-    MultiplyTiles,
-    Prefetch,
-    Statement,
-    Write,
-)
 from monograph.kernel.one_hot_sums import with_picks
 from monograph.kernel.shortening import with_short_formulas
 from monograph.kernel.softmax import is_sum_of_decays, with_decays
@@ -47,6 +34,19 @@ from monograph.targets.cpu.loops.row_passes import (
     worth_keeping,
 )
 from monograph.targets.cpu.loops.schedule import Schedule
+from monograph.targets.cpu.nests.loop_nest import (
+    Accumulator,
+    Combine,
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    LoopNest,
+    MultiplyTiles,
+    Prefetch,
+    Statement,
+    Write,
+)
 
 PARALLEL = "_p"
 

@@ -28,9 +28,17 @@ from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_min
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Reduce
-from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopKind, Statement, Write
 from monograph.kernel.softmax import LARGEST_NUMBER, is_decay
 from monograph.targets.cpu.loops.row_passes import Visit
+from monograph.targets.cpu.nests.loop_nest import (
+    Accumulator,
+    Combine,
+    Let,
+    Loop,
+    LoopKind,
+    Statement,
+    Write,
+)
 
 PART = Symbol("_slice", 0, None)
 

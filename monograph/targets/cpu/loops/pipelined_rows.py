@@ -21,8 +21,16 @@ from collections.abc import Mapping, Sequence
 from monograph.ir.dims import Dim, Symbol
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Expr, Reduce, Variable
-from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopKind, Statement, Write
 from monograph.targets.cpu.loops.row_passes import Visit
+from monograph.targets.cpu.nests.loop_nest import (
+    Accumulator,
+    Combine,
+    Let,
+    Loop,
+    LoopKind,
+    Statement,
+    Write,
+)
 
 TURN = Symbol("_turn", 0, None)
 

@@ -9,9 +9,9 @@ from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Axis, Expr, Index, Literal, Load, Reduce, Variable
-from monograph.kernel.loops import Write
 from monograph.kernel.scalar import cost
 from monograph.kernel.softmax import without_lower_bound
+from monograph.targets.cpu.nests.loop_nest import Write
 
 
 @dataclass

@@ -20,8 +20,8 @@ from dataclasses import replace
 
 from monograph.ir.dims import Dim, Symbol
 from monograph.kernel import expr as e
-from monograph.kernel.loops import Loop, Statement
 from monograph.targets.cpu.loops.nest import substitute_statement
+from monograph.targets.cpu.nests.loop_nest import Loop, Statement
 
 UNROLLED_STEPS = 4
 """Steps in a round; more of them take longer to compile and are hardly any faster."""

@@ -20,7 +20,8 @@ from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Expr, Variable
-from monograph.kernel.loops import (
+from monograph.targets.cpu.loops.nest import substitute_statement
+from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
     Combine,
     If,
@@ -31,7 +32,6 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.targets.cpu.loops.nest import substitute_statement
 
 PREFETCHED_LANES = 16
 """Lanes that are asked for together: a cache line of the usual four bytes each."""

@@ -34,10 +34,18 @@ from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Variable
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store, write_kernel
-from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopNest, Statement, Write
 from monograph.ops.blocked_linear import BlockedLinear
 from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.machine import DotInstruction, Machine
+from monograph.targets.cpu.nests.loop_nest import (
+    Accumulator,
+    Combine,
+    Let,
+    Loop,
+    LoopNest,
+    Statement,
+    Write,
+)
 from monograph.targets.cpu.plans.plan import Launchable
 from monograph.targets.cpu.products.in_words import pack_word
 from monograph.targets.cpu.products.tile_terms import in_lanes, less

@@ -35,8 +35,11 @@ from monograph.kernel.contraction import (
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Load
 from monograph.kernel.flatten import coefficient, flatten
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.loop_walk import loads_in
-from monograph.kernel.loops import (
+from monograph.kernel.shortening import with_short_formulas
+from monograph.targets.cpu.loops.nest import substitute_statement
+from monograph.targets.cpu.loops.unroll import unroll
+from monograph.targets.cpu.machine import Machine, TileUnit
+from monograph.targets.cpu.nests.loop_nest import (
     TILE_ROWS,
     TILE_WORDS,
     If,
@@ -46,10 +49,7 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.kernel.shortening import with_short_formulas
-from monograph.targets.cpu.loops.nest import substitute_statement
-from monograph.targets.cpu.loops.unroll import unroll
-from monograph.targets.cpu.machine import Machine, TileUnit
+from monograph.targets.cpu.nests.walk import loads_in
 from monograph.targets.cpu.plans.plan import KernelRequest, Launchable
 from monograph.targets.cpu.products.blocks import clip_axis
 from monograph.targets.cpu.products.contract import find_weights, slots_read

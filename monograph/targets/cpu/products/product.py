@@ -29,8 +29,10 @@ from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, ceiling, decode_position, flat_position
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Variable
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loop_walk import loads_in
-from monograph.kernel.loops import (
+from monograph.targets.cpu.costs import CACHE_LINE_BYTES, GENERIC
+from monograph.targets.cpu.loops.nest import substitute_statement
+from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unroll
+from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
     Combine,
     If,
@@ -41,9 +43,7 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.targets.cpu.costs import CACHE_LINE_BYTES, GENERIC
-from monograph.targets.cpu.loops.nest import substitute_statement
-from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unroll
+from monograph.targets.cpu.nests.walk import loads_in
 from monograph.targets.cpu.products.blocks import (
     TRANSPOSED_SQUARE,
     blocks_of,

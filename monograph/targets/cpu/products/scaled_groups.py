@@ -41,11 +41,19 @@ from monograph.kernel.expr import Apply, Axis, Buffer, Expr, Variable
 from monograph.kernel.flatten import flatten
 from monograph.kernel.integer_range import fits
 from monograph.kernel.kernel import Kernel, Store, write_kernel
-from monograph.kernel.loop_walk import loads_in
-from monograph.kernel.loops import Accumulator, Combine, Let, Loop, LoopNest, Statement, Write
 from monograph.kernel.shortening import with_short_formulas
 from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.nests.loop_nest import (
+    Accumulator,
+    Combine,
+    Let,
+    Loop,
+    LoopNest,
+    Statement,
+    Write,
+)
+from monograph.targets.cpu.nests.walk import loads_in
 from monograph.targets.cpu.plans.plan import KernelRequest, Launchable
 from monograph.targets.cpu.products.contract import find_weights
 from monograph.targets.cpu.products.in_words import pack_word

@@ -9,8 +9,8 @@ from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Expr, Index, Load
 from monograph.kernel.flatten import coefficient
-from monograph.kernel.loops import Loop, LoopKind, Statement
 from monograph.targets.cpu.loops.vector_parts import in_vector_parts
+from monograph.targets.cpu.nests.loop_nest import Loop, LoopKind, Statement
 
 
 def in_lanes(lane: Axis, body: Sequence[Statement], width: int) -> Loop:

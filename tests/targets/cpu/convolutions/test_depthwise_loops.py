@@ -14,9 +14,7 @@ from monograph.fusion.group import fuse
 from monograph.ir.interpret import interpret
 from monograph.kernel.flatten import flatten
 from monograph.kernel.layout import MemoryLayout, channels_last, make_layout
-from monograph.kernel.loops import LoopNest
 from monograph.kernel.lower import lower_group
-from monograph.kernel.verify import verify_nest
 from monograph.targets.cpu.convolutions.depthwise import Depthwise, as_depthwise
 from monograph.targets.cpu.convolutions.depthwise_loops import (
     as_plane,
@@ -25,6 +23,8 @@ from monograph.targets.cpu.convolutions.depthwise_loops import (
     pack_weight,
 )
 from monograph.targets.cpu.machine import machine_named
+from monograph.targets.cpu.nests.loop_nest import LoopNest
+from monograph.targets.cpu.nests.verify import verify_nest
 
 MACHINE = machine_named("x86-64")
 

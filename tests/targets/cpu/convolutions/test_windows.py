@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from monograph import functional as F
-from monograph.kernel.verify import verify_nest
+from monograph.targets.cpu.nests.verify import verify_nest
 from tests.targets.cpu.stepping import draw, kernels_of_network
 
 

@@ -15,9 +15,7 @@ from monograph.ir.dims import Symbol
 from monograph.kernel import expr as e
 from monograph.kernel.evaluate import evaluate_kernel
 from monograph.kernel.layout import MemoryLayout, channels_last, make_layout
-from monograph.kernel.loops import If, Loop, LoopNest, Statement
 from monograph.kernel.lower import is_lowerable
-from monograph.kernel.verify import ScheduleError, verify_nest
 from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, Transform
 from monograph.targets.cpu.convolutions.winograd import find
 from monograph.targets.cpu.convolutions.winograd_loops import (
@@ -26,6 +24,8 @@ from monograph.targets.cpu.convolutions.winograd_loops import (
     WinogradPlan,
     tile_counts,
 )
+from monograph.targets.cpu.nests.loop_nest import If, Loop, LoopNest, Statement
+from monograph.targets.cpu.nests.verify import ScheduleError, verify_nest
 
 TRANSFORMS = {"F2": F2, "F2X4": F2X4, "F4": F4, "strided": F2_STRIDED}
 EACH = pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS.keys())

@@ -6,8 +6,8 @@ from monograph.ir.dims import Dim, Symbol
 from monograph.ir.types import f32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Expr
-from monograph.kernel.loops import Let, Write
 from monograph.targets.cpu.llvm.joined_writes import join_writes
+from monograph.targets.cpu.nests.loop_nest import Let, Write
 
 AT = Symbol("i", 0, 1000)
 OUTPUT = Buffer("o0", f32, (100_000,))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from monograph.ir.types import f32, i64
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer
-from monograph.kernel.loops import Assign, Declare, Loop, LoopKind, While
 from monograph.targets.cpu.llvm.lanes import lanewise_variables
+from monograph.targets.cpu.nests.loop_nest import Assign, Declare, Loop, LoopKind, While
 
 
 def test_a_counter_is_one_number_and_a_sum_of_elements_one_a_lane() -> None:

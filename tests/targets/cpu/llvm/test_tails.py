@@ -13,9 +13,9 @@ from monograph.ir.dims import Dim, Symbol, dim_min
 from monograph.ir.types import f32, i8
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, Load
-from monograph.kernel.loops import Loop, LoopKind, Write
 from monograph.runtime.cpu.native import Native
 from monograph.targets.cpu.llvm.tails import Tail, TailKind, rest_of_extent, tail_of
+from monograph.targets.cpu.nests.loop_nest import Loop, LoopKind, Write
 
 X, Y = Buffer("x", f32, (1000,)), Buffer("y", f32, (1000,))
 AT, N = Symbol("i", 0, None), Symbol("n", 0, None)

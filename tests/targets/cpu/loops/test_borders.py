@@ -13,8 +13,8 @@ from monograph.ir.dims import Symbol
 from monograph.ir.types import bool_
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Index
-from monograph.kernel.verify import verify_nest
 from monograph.targets.cpu.loops.borders import on_piece, pieces
+from monograph.targets.cpu.nests.verify import verify_nest
 from tests.targets.cpu.stepping import kernel_of
 
 

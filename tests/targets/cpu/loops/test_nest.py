@@ -8,13 +8,13 @@ from typing import Any
 
 from monograph import functional as F
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.loops import Loop, LoopKind, LoopNest, Statement
 from monograph.kernel.parse import parse_kernel
-from monograph.kernel.verify import verify_nest
 from monograph.targets.cpu.loops.choose_schedule import choose
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import machine_named
+from monograph.targets.cpu.nests.loop_nest import Loop, LoopKind, LoopNest, Statement
+from monograph.targets.cpu.nests.verify import verify_nest
 from tests.kernel.build import flat
 
 

@@ -11,8 +11,8 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.verify import verify_nest
 from monograph.targets.cpu.loops.nest import build_nest
+from monograph.targets.cpu.nests.verify import verify_nest
 from tests.kernel.build import flat
 from tests.targets.cpu.loops.test_nest import body, rows
 

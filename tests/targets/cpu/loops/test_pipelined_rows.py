@@ -14,11 +14,11 @@ import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.verify import verify_nest
 from monograph.targets.cpu.assemble import program_builder as launches
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.nests.verify import verify_nest
 from tests.kernel.build import flat
 from tests.targets.cpu.loops.test_nest import body, rows
 

@@ -9,8 +9,8 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.kernel.verify import verify_nest
 from monograph.targets.cpu.loops.unroll_window import MOST_TAPS
+from monograph.targets.cpu.nests.verify import verify_nest
 from tests.targets.cpu.stepping import draw, kernel_of, steps_of
 
 

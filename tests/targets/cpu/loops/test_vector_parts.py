@@ -9,7 +9,8 @@ from monograph.ir.types import f32
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import as_contraction
 from monograph.kernel.expr import Buffer
-from monograph.kernel.loops import (
+from monograph.targets.cpu.loops.vector_parts import in_vector_parts
+from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
     Combine,
     Loop,
@@ -19,8 +20,7 @@ from monograph.kernel.loops import (
     Statement,
     Write,
 )
-from monograph.kernel.verify import verify_nest
-from monograph.targets.cpu.loops.vector_parts import in_vector_parts
+from monograph.targets.cpu.nests.verify import verify_nest
 from monograph.targets.cpu.products.packing import panels_of
 from monograph.targets.cpu.products.product import product_nest
 from monograph.targets.cpu.products.tiles import Reading, Segment, Tiling

@@ -12,8 +12,8 @@ from monograph.ir.types import i16, i32
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.expr import Apply
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.verify import verify_nest
 from monograph.targets.cpu.machine import machine_named
+from monograph.targets.cpu.nests.verify import verify_nest
 from monograph.targets.cpu.products.in_words import Words, by_micro_kernel
 from monograph.targets.cpu.products.packing import panels_of, rows_of
 from monograph.targets.cpu.products.product import product_nest

@@ -14,9 +14,9 @@ from monograph.compiler import Options, compile_graph
 from monograph.ir.graph import Graph, Value
 from monograph.kernel.contraction import as_contraction
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.text import nest_text
-from monograph.kernel.verify import ScheduleError, verify_nest
 from monograph.targets.cpu.machine import TileUnit, host, machine_named
+from monograph.targets.cpu.nests.text import nest_text
+from monograph.targets.cpu.nests.verify import ScheduleError, verify_nest
 from monograph.targets.cpu.products.in_words import by_micro_kernel
 from monograph.targets.cpu.products.matrix_tiles import (
     TileBlocks,

@@ -17,7 +17,7 @@ from monograph.ir.types import TensorType, f32
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.expr import Axis
-from monograph.kernel.verify import verify_nest
+from monograph.targets.cpu.nests.verify import verify_nest
 from monograph.targets.cpu.products.blocks import depth_loops, round_size
 from monograph.targets.cpu.products.packing import (
     can_store_tiles,

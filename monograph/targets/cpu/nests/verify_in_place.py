@@ -31,11 +31,10 @@ from monograph.ir.dims import (
     provably_at_least,
 )
 from monograph.ir.dims.polynomial import bounds_of, dim_sum
-from monograph.kernel.bounds import split_term
 from monograph.kernel.expr import Expr, Index, Load, walk
 from monograph.kernel.in_place import is_mixed_radix
-from monograph.kernel.loop_walk import loads_in, writes_in
-from monograph.kernel.loops import (
+from monograph.targets.cpu.nests.bounds import split_term
+from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
     Assign,
     Combine,
@@ -50,6 +49,7 @@ from monograph.kernel.loops import (
     While,
     Write,
 )
+from monograph.targets.cpu.nests.walk import loads_in, writes_in
 
 
 @dataclass(frozen=True)

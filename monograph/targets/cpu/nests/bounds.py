@@ -31,7 +31,7 @@ from monograph.ir.dims import (
 )
 from monograph.ir.dims.polynomial import bounds_of
 from monograph.kernel.expr import Buffer, Expr, Index, Load, walk
-from monograph.kernel.loops import (
+from monograph.targets.cpu.nests.loop_nest import (
     Assign,
     Combine,
     Declare,

@@ -12,10 +12,10 @@ from monograph import functional as F
 from monograph.compiler import Options, compile_graph
 from monograph.ir.dims import Symbol, dim_min
 from monograph.ir.types import f32
-from monograph.kernel.bounds import Access, Range, find_unproved_accesses, is_inside
 from monograph.kernel.expr import Buffer
-from monograph.kernel.loops import LoopNest
-from monograph.kernel.verify import ScheduleError, verify_sampled
+from monograph.targets.cpu.nests.bounds import Access, Range, find_unproved_accesses, is_inside
+from monograph.targets.cpu.nests.loop_nest import LoopNest
+from monograph.targets.cpu.nests.verify import ScheduleError, verify_sampled
 
 n, m = Symbol("n", 0, None), Symbol("m", 1, None)
 p, i, t = (Symbol(name, 0, None) for name in "pit")

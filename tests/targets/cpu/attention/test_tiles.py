@@ -13,12 +13,13 @@ from monograph.kernel import expr as e
 from monograph.kernel.attention import Position, StreamedAttention
 from monograph.kernel.expr import Buffer, Expr
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
-from monograph.kernel.loops import If, Loop, LoopNest, Statement, While, Write
-from monograph.kernel.verify import verify_nest
+from monograph.kernel.kernel import Store
 from monograph.targets.cpu.attention.loops import ceiling, part, split
 from monograph.targets.cpu.attention.operands import copy_operands, lie_apart
 from monograph.targets.cpu.attention.split_kv import AttentionPieces, attend_in_pieces
 from monograph.targets.cpu.attention.tiles import AttentionTile, stream
+from monograph.targets.cpu.nests.loop_nest import If, Loop, LoopNest, Statement, While, Write
+from monograph.targets.cpu.nests.verify import verify_nest
 
 TILE = AttentionTile(rows=2, columns=4, queries=6, keys=8)
 COPYING = replace(TILE, copied=True)
@@ -50,8 +51,8 @@ def attention(
     def element(buffer: Buffer) -> object:
         return lambda position: flat_expr(e.load(buffer, position), {})
 
-    def write(position: Position, stored: Expr) -> Sequence[Write]:
-        return (Write(flat_buffer(result), offset(result, position), stored),)
+    def store(position: Position, stored: Expr) -> Sequence[Store]:
+        return (Store(flat_buffer(result), (offset(result, position),), stored),)
 
     return StreamedAttention(
         name="attention",
@@ -69,7 +70,7 @@ def attention(
         key=element(key),
         value=element(value),
         mask=element(mask) if masked else None,
-        write=write,
+        store=store,
     )
 
 

@@ -15,15 +15,15 @@ from monograph.ir.graph import Graph
 from monograph.kernel import expr as e
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
-from monograph.kernel.loops import Loop, LoopNest, Write
 from monograph.kernel.lower import is_lowerable, lower_group
-from monograph.kernel.verify import ScheduleError, verify_nest
 from monograph.passes.lower_composites import LowerComposites
 from monograph.targets.cpu.loops.choose_schedule import choose
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.loops.split_reduction import ELEMENTS_PER_PARTIAL, split_reductions
 from monograph.targets.cpu.machine import host
+from monograph.targets.cpu.nests.loop_nest import Loop, LoopNest, Write
+from monograph.targets.cpu.nests.verify import ScheduleError, verify_nest
 
 PROGRAMS: dict[str, tuple[Any, ...]] = {
     "chain": (lambda x: F.relu(x * 2.0) + x, "f32[6, 35]"),

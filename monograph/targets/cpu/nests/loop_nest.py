@@ -193,13 +193,13 @@ class LoopNest:
     @cached_property
     def digest(self) -> str:
         """A key for the nest that does not depend on its name."""
-        from monograph.kernel.text import nest_text
+        from monograph.targets.cpu.nests.text import nest_text
 
         said = (nest_text(replace(self, name="nest")), self.complaint, *sorted(self.volatile))
         said += ("padded", *sorted(self.padded))
         return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
     def __str__(self) -> str:
-        from monograph.kernel.text import nest_text
+        from monograph.targets.cpu.nests.text import nest_text
 
         return nest_text(self)

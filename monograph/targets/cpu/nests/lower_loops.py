@@ -33,14 +33,8 @@ from monograph.kernel.expr import Buffer, Expr, Index, Literal, Variable
 from monograph.kernel.flatten import flat_buffer, flat_expr, offset
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout
-from monograph.kernel.loop_walk import (
-    inner_statements,
-    loads_in,
-    sizes_in,
-    statements_in,
-    writes_in,
-)
-from monograph.kernel.loops import (
+from monograph.kernel.lower import GroupLowering, NodeLowering, Position, is_native
+from monograph.targets.cpu.nests.loop_nest import (
     Assign,
     Declare,
     If,
@@ -52,7 +46,13 @@ from monograph.kernel.loops import (
     While,
     Write,
 )
-from monograph.kernel.lower import GroupLowering, NodeLowering, Position, is_native
+from monograph.targets.cpu.nests.walk import (
+    inner_statements,
+    loads_in,
+    sizes_in,
+    statements_in,
+    writes_in,
+)
 
 MIN_LANES = 4
 """Neighbours from which a vector is worth its remainder."""

@@ -22,11 +22,11 @@ from monograph.ir.interpret import interpret
 from monograph.ir.lower import LoopBuilder
 from monograph.ir.op import Op, Sample, op, registry
 from monograph.ir.types import Array, TensorType, f32, i64, type_of_array
-from monograph.kernel.loop_lower import has_loops, lower_node
-from monograph.kernel.loops import LoopNest
-from monograph.kernel.verify import verify_nest
 from monograph.ops import cumulative, factorize, index, solve, sorting, statistics
 from monograph.ops.factorize import LuFactor
+from monograph.targets.cpu.nests.loop_nest import LoopNest
+from monograph.targets.cpu.nests.lower_loops import has_loops, lower_node
+from monograph.targets.cpu.nests.verify import verify_nest
 from tests.ops.harness import assert_close, samples_by_op
 from tests.targets.cpu.samples import Case, cases, check, comparable
 

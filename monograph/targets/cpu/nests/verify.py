@@ -27,7 +27,8 @@ from monograph.errors import MonographError
 from monograph.ir.dims import Symbol, SymbolicDim, evaluate_dim
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, find_loads
-from monograph.kernel.loops import (
+from monograph.kernel.text import dim_text, expr_text
+from monograph.targets.cpu.nests.loop_nest import (
     TILE_ROWS,
     TILE_WORDS,
     Accumulator,
@@ -45,7 +46,6 @@ from monograph.kernel.loops import (
     While,
     Write,
 )
-from monograph.kernel.text import dim_text, expr_text
 
 Simple: TypeAlias = Let | Combine | Write | Declare | Assign
 COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from monograph.ir.dims import Dim, Symbol, SymbolicDim
 from monograph.kernel.expr import Buffer, Expr, Load, find_loads
-from monograph.kernel.loops import (
+from monograph.targets.cpu.nests.loop_nest import (
     Assign,
     Combine,
     Declare,

@@ -8,9 +8,17 @@ from monograph.ir.dims import Dim, Symbol, dim_min
 from monograph.ir.types import bool_, f32
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Buffer, index, load
-from monograph.kernel.loops import If, Let, Loop, LoopKind, LoopNest, Statement, Write
-from monograph.kernel.verify import verify_sampled
-from monograph.kernel.verify_in_place import overwrites_in_order
+from monograph.targets.cpu.nests.loop_nest import (
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    LoopNest,
+    Statement,
+    Write,
+)
+from monograph.targets.cpu.nests.verify import verify_sampled
+from monograph.targets.cpu.nests.verify_in_place import overwrites_in_order
 
 N = Symbol("n")
 P, X, K = Symbol("_p", 0), Symbol("i", 0), Symbol("k", 0)
