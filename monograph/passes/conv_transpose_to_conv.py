@@ -54,7 +54,12 @@ def single_windows(node: Node) -> Value | None:
     return None if stride == op.stride else apply(replace(op, stride=stride), *node.operands)
 
 
-@rewrite("flip_weights", root=ConvTranspose, floats="exact")
+@rewrite(
+    "flip_weights",
+    root=ConvTranspose,
+    floats="exact for finite weights; NaN and infinite ones meet the zeros of the padding, too",
+    changes_specials=True,
+)
 def flip_weights(node: Node) -> Value | None:
     """conv_transpose(x, w) → conv(x, flip(transpose(w))), for stride one."""
     op = node.op

@@ -10,6 +10,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.ir.interpret import interpret
+from monograph.passes.conv_transpose_to_conv import flip_weights
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "plain": ((2, 3, 6, 5), (3, 4, 3, 2), {}),
@@ -49,3 +50,17 @@ def test_a_single_window_takes_no_step() -> None:
     assert "stride = [4]" in str(turned)
     inputs = [np.ones((1, 2, 1), np.float32), np.arange(16, dtype=np.float32).reshape(2, 2, 4)]
     np.testing.assert_array_equal(interpret(turned, inputs)[0], interpret(graph, inputs)[0])
+
+
+def test_infinite_elements_stay_in_their_windows_and_weights_in_theirs() -> None:
+    x, w = np.ones((1, 1, 6), np.float32), np.ones((1, 1, 3), np.float32)
+    graph = monograph.trace(F.conv_transpose, "f32[1, 1, 6]", "f32[1, 1, 3]")
+    compiled = monograph.compile(graph)
+    poisoned = x.copy()
+    poisoned[..., 2] = np.nan
+    np.testing.assert_array_equal(compiled(poisoned, w), interpret(graph, [poisoned, w]))
+    # Zeros around x are multiplied by the weights, so there NaN may come of one that is NaN.
+    w[..., 0] = np.nan
+    (got,), (want,) = compiled(x, w), interpret(graph, [x, w])
+    assert np.isnan(got[np.isnan(want)]).all()
+    assert flip_weights.changes_specials

@@ -64,6 +64,10 @@ class ConvTranspose(Op):
     ``x`` is [batch, channels, *spatial], ``weight`` [channels, outputs / groups, *kernel], ``bias``
     [outputs]. ``padding`` removes elements of the result; ``output_padding`` adds some at the high
     end, to reach a size that a stride makes ambiguous.
+
+    Compiled programs read zeros around ``x``, as those of ``conv`` do, and multiply them by weights
+    that reach them. So a weight that is NaN or infinite may make NaN of elements near the border
+    that no window of its own covers; elements that it does belong to are what they always are.
     """
 
     stride: tuple[int, ...]
