@@ -8,6 +8,8 @@ what it leaves alone:
   product and a sum would be joined again.
 - A relu before a quantization to 8-bit floats is dropped, as if they had no sign. It is written as
   a maximum.
+- A stack of matrices with a scale for each column becomes the factor of an integer product that
+  knows one scale a matrix, and refuses it. Its scales are applied behind the product.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from monograph import functional as F
 from monograph.exporters.onnx import NEWEST_OPSET, to_onnx
 from monograph.ir.graph import Graph, Node
 from monograph.ops.conv import Conv
-from monograph.ops.linalg import Linear
+from monograph.ops.linalg import Linear, Matmul
 from monograph.ops.quant import Dequantize, Quantize
 from monograph.ops.rectifier import Relu, Relu6
 
@@ -41,6 +45,8 @@ def export_quantized(graph: Graph, path: str | Path | None = None) -> ModelProto
     for node in list(graph.nodes):
         if isinstance(node.op, Conv | Linear) and _has_float_bias(node):
             _add_bias_apart(graph, node)
+        elif isinstance(node.op, Matmul) and _has_stacked_weight(node):
+            _scale_columns_apart(graph, node)
         elif isinstance(node.op, Relu | Relu6) and _feeds_floats(node):
             _write_as_maximum(graph, node)
     opset = PLAIN_OPSET if all(map(_is_plain, _list_dtypes(graph))) else NEWEST_OPSET
@@ -60,6 +66,26 @@ def _add_bias_apart(graph: Graph, node: Node) -> None:
         if isinstance(node.op, Conv):
             bias = F.reshape(bias, (-1, *(1 for _ in range(plain.rank - 2))))
         made = F.subtract(plain, F.negate(bias))
+    graph.replace(node, [made])
+
+
+def _has_stacked_weight(node: Node) -> bool:
+    """Whether the second factor is several matrices of integers with a scale for each column."""
+    weight = node.operands[1]
+    if not isinstance(weight.op, Dequantize) or weight.rank < 3:
+        return False
+    return weight.op.axis == weight.rank - 1 and weight.op.block is None
+
+
+def _scale_columns_apart(graph: Graph, node: Node) -> None:
+    x, weight = node.operands
+    assert weight.producer is not None
+    stored, scale, *rest = weight.producer.operands
+    point = rest[0] if rest else None
+    with graph.inserting_before(node, node.location):
+        whole = F.dequantize(stored, np.asarray(1, np.float32), point)
+        plain = graph.create(node.op, (x, whole), location=node.location).result
+        made = F.multiply(plain, scale)
     graph.replace(node, [made])
 
 

@@ -74,6 +74,24 @@ def test_onnx_runtime_agrees_within_a_step(name: str, scheme: str) -> None:
     assert np.abs(got - expected).max() <= span / 64, output
 
 
+@pytest.mark.parametrize("scheme", ["int8", "int8-symmetric", "int8-per-tensor", "w8"])
+def test_onnx_runtime_multiplies_stacks_of_matrices(scheme: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    first, second = draw(3, 8, 6), draw(6, 5, seed=1)
+
+    def model(x: Any) -> Any:
+        x = F.relu(F.matmul(x, x.graph.add_weight("a", first)))
+        return F.matmul(x, x.graph.add_weight("b", second))
+
+    graph = monograph.trace(model, "f32[3, 4, 8]")
+    x = draw(3, 4, 8, seed=2)
+    quantized = monograph.quantize(graph, monograph.quantize.profile(graph, [x]), scheme)
+    written = monograph.quantize.to_onnx(quantized).SerializeToString()
+    (got,) = onnxruntime.InferenceSession(written).run(None, {"x": x})
+    (expected,) = monograph.interpret(quantized, [x])
+    assert relative_error(got, expected) < 5e-3
+
+
 @pytest.mark.parametrize("scheme", ["int8", "int16", "f8"])
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (4, 16)])
 def test_onnx_runtime_keeps_biases_and_relus(scheme: str, shape: tuple[int, ...]) -> None:
