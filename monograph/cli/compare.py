@@ -25,7 +25,7 @@ def compare(
     ] = "onnxruntime,torch,inductor,openvino,xla,iree",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Turns for each.")] = 15,
     budget: Annotated[
-        float, typer.Option("--budget", help="Seconds after which no round begins.")
+        float, typer.Option("--budget", help="Seconds of measuring after which no round begins.")
     ] = 60.0,
     sizes: common.Sizes = None,
     seed: common.Seed = 0,

@@ -31,6 +31,41 @@ def peers(incomplete: str) -> list[str]:
     return _last_of_list(incomplete, PEERS)
 
 
+def formats(incomplete: str) -> list[str]:
+    """What a model is written as."""
+    from monograph.inspect.conversion import WRITABLE
+
+    return [name for name in WRITABLE if name.startswith(incomplete)]
+
+
+def views(incomplete: str) -> list[str]:
+    """The last IR of a list like ``fx,onnx``."""
+    from monograph.inspect.views import VIEWS
+
+    return _last_of_list(incomplete, tuple(VIEWS))
+
+
+def families(incomplete: str) -> list[str]:
+    """The families of ops."""
+    from monograph.ir.op import Family
+
+    return [each.value for each in Family if each.value.startswith(incomplete)]
+
+
+def ops(incomplete: str) -> list[str]:
+    """The names of ops."""
+    from monograph.ir.op import registry
+
+    return [name for name in sorted(registry()) if name.startswith(incomplete)]
+
+
+def schemes(incomplete: str) -> list[str]:
+    """The schemes of quantization."""
+    from monograph.quantization.scheme import SCHEMES
+
+    return [name for name in SCHEMES if name.startswith(incomplete)]
+
+
 def _last_of_list(incomplete: str, names: list[str] | tuple[str, ...]) -> list[str]:
     """Names for what stands behind the last comma, with what stands before it."""
     done, comma, last = incomplete.rpartition(",")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from monograph.cli import common
+from monograph.cli import common, completion
 from monograph.cli.exit_codes import FINDING
 
 
@@ -19,6 +19,7 @@ def convert(
         str | None,
         typer.Option(
             "--to",
+            autocompletion=completion.formats,
             help="fx, torchscript, onnx, stablehlo, hlo, relay, dot, svg or monograph; "
             "the suffix of OUT decides if not.",
         ),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from monograph.cli import common
+from monograph.cli import common, completion
 from monograph.errors import InputError
 
 EVERY = "fx,torchscript,onnx,hlo,relay,monograph"
@@ -18,7 +18,11 @@ def inspect(
     model: common.ModelName,
     irs: Annotated[
         str,
-        typer.Option("--as", help="fx, torchscript, onnx, stablehlo, hlo, relay, monograph."),
+        typer.Option(
+            "--as",
+            autocompletion=completion.views,
+            help="fx, torchscript, onnx, stablehlo, hlo, relay, monograph.",
+        ),
     ] = EVERY,
     types: common.Types = None,
     sizes: common.Sizes = None,

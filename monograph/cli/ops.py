@@ -9,16 +9,23 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from monograph.cli import common
+from monograph.cli import common, completion
 from monograph.errors import InputError
 from monograph.ir.op import Family, Op, Trait, lookup, registry
 
 
 def ops(
-    name: Annotated[str | None, typer.Argument(help="Show everything about one op.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(autocompletion=completion.ops, help="Show everything about one op."),
+    ] = None,
     family: Annotated[
         str | None,
-        typer.Option("--family", help="Only one family: compute, data, shape, control, memory."),
+        typer.Option(
+            "--family",
+            autocompletion=completion.families,
+            help="Only one family: compute, data, shape, control, memory.",
+        ),
     ] = None,
     plugins: common.Plugins = None,
 ) -> None:

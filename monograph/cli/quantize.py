@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monograph.cli import common
+from monograph.cli import common, completion
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
 
@@ -41,7 +41,9 @@ def quantize(
         Path | None,
         typer.Option("--profile", help="A profile to use; with --data, where to write it."),
     ] = None,
-    scheme: Annotated[str, typer.Option("--scheme", "-s", help=SCHEME_HELP)] = "int8",
+    scheme: Annotated[
+        str, typer.Option("--scheme", "-s", autocompletion=completion.schemes, help=SCHEME_HELP)
+    ] = "int8",
     skip: Annotated[
         list[str] | None, typer.Option("--skip", help="A layer that stays in float. Repeat it.")
     ] = None,

@@ -35,6 +35,12 @@ def completed(line: str) -> list[str]:
         ("monograph compare m.onnx --with torch,onnx", ["torch,onnxruntime"]),
         ("monograph report m.onnx --compare ire", ["iree"]),
         ("monograph compile m.onnx --target gpu:sm_9", ["gpu:sm_90"]),
+        ("monograph convert m.onnx m.x --to o", ["onnx"]),
+        ("monograph inspect m.onnx --as fx,sta", ["fx,stablehlo"]),
+        ("monograph ops --family sh", ["shape"]),
+        ("monograph ops softm", ["softmax"]),
+        ("monograph quantize m.onnx --scheme w4a", ["w4a8"]),
+        ("monograph bench m.onnx --against iree", ["iree"]),
     ],
 )
 def test_the_shell_completes(line: str, offered: list[str]) -> None:
