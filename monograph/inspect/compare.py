@@ -174,13 +174,12 @@ def compare(
 ) -> Comparison:
     """Run a model in every way that is asked for.
 
-    After ``budget`` seconds no round begins, once there were three. With ``strict``, one that
-    cannot run is an error.
+    After ``budget`` seconds of rounds no other begins, once there were three: however long others
+    compile, the figures are of as many rounds. With ``strict``, one that cannot run is an error.
     """
     unknown = [name for name in others if name not in PEERS]
     if unknown:
         raise InputError(f"{unknown[0]!r} is nothing to compare with", expected=", ".join(PEERS))
-    until = None if budget is None else time.perf_counter() + budget
     made: list[Executable] = []
     arrays: list[Array] = []
 
@@ -199,6 +198,7 @@ def compare(
             if strict:
                 raise
             reasons[name] = reason_of(problem)
+    until = None if budget is None else time.perf_counter() + budget
     timings = alternate({name: each.call for name, each in ready.items()}, rounds, until=until)
     announce("double precision")
     reference = None if model.is_compiled else Reference(made[0].graph, arrays)

@@ -216,6 +216,8 @@ def _table(views: Sequence[View], width: int) -> list[str]:
             end += 1
         sizes = [max(len(cells[k]) for _, cells in rows) for k in range(start, end)]
         for label, cells in rows:
+            if not any(cells[start:end]):
+                continue
             parts = [cell.ljust(size) for cell, size in zip(cells[start:end], sizes, strict=True)]
             lines.append(_cut("  ".join([label.ljust(first), *parts]).rstrip(), width))
         if end < len(views):

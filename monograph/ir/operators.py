@@ -30,6 +30,12 @@ def functions() -> dict[str, Callable[..., Any]]:
     return _FUNCTIONS
 
 
+NOT_A_NUMBER = (
+    "a traced value has no number while the graph is built: leave float() and int() away, "
+    "and say .astype where another dtype is meant"
+)
+
+
 class Operators:
     """The operators; each calls the function of the same meaning."""
 
@@ -167,6 +173,15 @@ class Operators:
             "a traced value has no truth while the graph is built: "
             "use monograph.functional.cond or where, or compare with `is`"
         )
+
+    def __float__(self) -> float:
+        raise TypeError(NOT_A_NUMBER)
+
+    def __int__(self) -> int:
+        raise TypeError(NOT_A_NUMBER)
+
+    def __complex__(self) -> complex:
+        raise TypeError(NOT_A_NUMBER)
 
     def __iter__(self) -> Iterator[Value]:
         value: Any = self

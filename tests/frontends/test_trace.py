@@ -137,3 +137,9 @@ def test_a_function_is_not_taken_for_a_graph(use: Any) -> None:
     with pytest.raises(InputError, match="not a graph") as caught:
         use(lambda x: x)
     assert caught.value.hint is not None and "monograph.trace" in caught.value.hint
+
+
+@pytest.mark.parametrize("convert", [float, int, complex])
+def test_a_number_of_a_traced_value_is_refused_with_a_way_out(convert: Any) -> None:
+    with pytest.raises(TypeError, match="leave float"):
+        monograph.trace(lambda x: convert(F.sum(x)), "f32[3]")

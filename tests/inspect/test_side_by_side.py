@@ -139,6 +139,8 @@ def test_the_terminal_shows_at_most_100_columns(net: Path) -> None:
     assert result.exit_code == 0, result.exception
     assert max(map(len, result.output.split("\n"))) <= 100
     assert "net.py:12  return x + self.second(h)" in result.output
+    rows = [line.split() for line in result.output.split("\n") if line.startswith("op ")]
+    assert all(len(row) > 2 for row in rows)  # a half of the table has as many as it needs
 
 
 def test_the_page_stands_alone(net: Path, tmp_path: Path) -> None:
