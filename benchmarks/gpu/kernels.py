@@ -28,7 +28,7 @@ import triton
 import monograph
 from benchmarks.gpu.workloads import WORKLOADS, Workload
 from monograph.errors import UnsupportedError
-from monograph.fusion.group import fuse
+from monograph.fusion.fuse import fuse
 from monograph.ir.graph import Graph
 from monograph.kernel.lower import is_lowerable
 from monograph.ops.attention import Attention

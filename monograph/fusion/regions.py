@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from monograph.fusion.group import Fusion, fuse
+from monograph.fusion.fuse import fuse
+from monograph.fusion.group import Fusion
 from monograph.fusion.limits import FusionLimits
 from monograph.ir.graph import Graph, Node
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from monograph.dataclass import dataclass
-from monograph.fusion.group import is_stored
+from monograph.fusion.prologue import is_stored
 from monograph.fusion.regions import Fusions, fuse_regions
 from monograph.inspect.stages import StageGraph
 from monograph.inspect.traffic import Sizes, bytes_moved_by_group, bytes_of

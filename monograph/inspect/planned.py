@@ -20,7 +20,8 @@ from dataclasses import field
 
 from monograph.dataclass import dataclass
 from monograph.errors import InputError
-from monograph.fusion.group import Group, is_stored
+from monograph.fusion.group import Group
+from monograph.fusion.prologue import is_stored
 from monograph.inspect.explain import arena_plan
 from monograph.inspect.inputs import choose_sizes
 from monograph.ir.graph import Graph, Node, Value, copy_node

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monograph.fusion.group import is_stored
+from monograph.fusion.prologue import is_stored
 from monograph.ir.data import Data
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import TensorType

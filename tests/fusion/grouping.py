@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import monograph
-from monograph.fusion.group import Fusion, Group, fuse
+from monograph.fusion.fuse import fuse
+from monograph.fusion.group import Fusion, Group
 from monograph.kernel.lower import is_lowerable
 from monograph.passes.lower_composites import LowerComposites
 from monograph.targets.cpu.target import FORMULAS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import monograph
-from monograph.fusion.group import fuse
+from monograph.fusion.fuse import fuse
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.layout import MemoryLayout

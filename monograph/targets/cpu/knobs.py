@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from monograph.ir.dims import Dim
 from monograph.targets.cpu.attention.tiles import AttentionTile
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.products.tiles import Tiling
@@ -35,6 +36,9 @@ KNOBS = (
 MAX_REGISTERS_PER_VECTOR = 8
 """Registers that one vector of a schedule may span."""
 TILE_ROWS = range(2, 13)
+LATENCY_ROWS = GENERIC.fma_latency_vectors // 2
+"""Rows of a tile of two vectors that are multiplied in the time that one sum takes: an edit means
+the same tiles on whatever machine it is read."""
 BLOCK_STEPS = (128, 192, 256, 384, 512)
 
 
@@ -148,7 +152,7 @@ def _edit_tiling(tiling: Tiling, edits: Edits) -> Tiling:
     changed = tiling
     if "height" in edits:
         rows = _row_count(tiling)
-        segments = () if rows is None else row_segments(rows, edits["height"])
+        segments = () if rows is None else row_segments(rows, edits["height"], LATENCY_ROWS)
         height = segments[0].rows if segments else edits["height"]
         changed = replace(changed, rows=segments, height=height)
     return replace(

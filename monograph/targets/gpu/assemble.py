@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from monograph.dataclass import dataclass
 from monograph.errors import UnsupportedError
-from monograph.fusion.group import Fusion, Group, GroupKind, is_stored
+from monograph.fusion.group import Fusion, Group, GroupKind
+from monograph.fusion.prologue import is_stored
 from monograph.fusion.regions import Fusions
 from monograph.ir.graph import Graph, Node, Value
 from monograph.kernel.kernel import Kernel

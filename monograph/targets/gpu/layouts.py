@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monograph.config import Config
-from monograph.fusion.group import Fusion, Group, GroupKind, is_stored
+from monograph.fusion.group import Fusion, Group, GroupKind
+from monograph.fusion.prologue import is_stored
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.types import TensorType, bf16, f16, f32
 from monograph.kernel.layout import MemoryLayout, channels_last, make_layout

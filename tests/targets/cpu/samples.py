@@ -19,7 +19,7 @@ import numpy as np
 from monograph.compiler import Options, compile_graph
 from monograph.errors import MonographError
 from monograph.frontends.trace import trace
-from monograph.fusion.group import is_stored
+from monograph.fusion.prologue import is_stored
 from monograph.ir.graph import Graph
 from monograph.ir.interpret import interpret
 from monograph.ir.op import Op, Sample, Trait

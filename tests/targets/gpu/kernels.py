@@ -17,7 +17,7 @@ import numpy as np
 
 import monograph
 from monograph import functional as F
-from monograph.fusion.group import fuse
+from monograph.fusion.fuse import fuse
 from monograph.ir.dims import evaluate_dim
 from monograph.ir.graph import Graph
 from monograph.kernel.lower import is_lowerable

@@ -18,7 +18,9 @@ import torch
 import triton
 
 from monograph.errors import InputError, UnsupportedError
-from monograph.fusion.group import Group, GroupKind, fuse, is_stored
+from monograph.fusion.fuse import fuse
+from monograph.fusion.group import Group, GroupKind
+from monograph.fusion.prologue import is_stored
 from monograph.ir.dims import Symbol, evaluate_dim
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.interpret import evaluate_node

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from monograph.fusion.group import fuse
+from monograph.fusion.fuse import fuse
 from monograph.kernel.lower import is_lowerable
 from monograph.targets.gpu import products
 from monograph.targets.gpu.chip import CHIPS

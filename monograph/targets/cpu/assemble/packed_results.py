@@ -76,7 +76,10 @@ def _storing(builder: ProgramBuilder, step: Step, packing: Launch) -> Launch:
     assert isinstance(step, Launch)
     product, tiles = builder.products[step.kernel], builder.packings[packing.kernel]
     group = next(each.group for each in builder.kernels.values() if each.name == step.kernel)
-    nest = product_nest(product.contraction, product.tiling, product.left, product.right, tiles)
+    costs = builder.machine.costs.product
+    nest = product_nest(
+        product.contraction, product.tiling, product.left, product.right, costs, tiles
+    )
     built = builder.built_nest(group, nest, product.contraction.kernel, product.tiling)
     slots = (*step.slots[:-1], packing.slots[-1])
     return replace(step, kernel=built.name, slots=slots, sizes=built.nest.sizes)

@@ -14,7 +14,8 @@ from itertools import islice
 
 from monograph.config import Config
 from monograph.dataclass import dataclass
-from monograph.fusion.group import Group, is_stored
+from monograph.fusion.group import Group
+from monograph.fusion.prologue import is_stored
 from monograph.ir.dims import is_static
 from monograph.ir.graph import Node, Value
 from monograph.ir.types import i32

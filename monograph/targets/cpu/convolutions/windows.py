@@ -30,7 +30,8 @@ from monograph.ops.conv import Conv
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.plans.plan import GroupRequest, Launchable
 from monograph.targets.cpu.products.contract import TiledProduct
-from monograph.targets.cpu.products.tiling import Weights, choose_tiling, is_worth_tiling
+from monograph.targets.cpu.products.readings import Weights
+from monograph.targets.cpu.products.tiling import choose_tiling, is_worth_tiling
 from monograph.targets.plan import KernelPlan, Refusal
 
 MIN_CHANNELS_LAST = 4

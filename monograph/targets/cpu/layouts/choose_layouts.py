@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
-from monograph.fusion.group import Group, GroupKind, is_stored
+from monograph.fusion.group import Group, GroupKind
+from monograph.fusion.prologue import is_stored
 from monograph.ir.dims import Dim, likely_size, shape_product
 from monograph.ir.graph import Graph, Node, Value
 from monograph.ir.op import Trait

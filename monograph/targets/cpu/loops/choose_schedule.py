@@ -12,12 +12,19 @@ from collections.abc import Collection, Iterable
 
 from monograph.ir.dims import Dim, Symbol, SymbolicDim, likely_size, shape_product
 from monograph.ir.types import DType
-from monograph.kernel import expr as e
 from monograph.kernel.expr import Apply, Expr, Index, Load, Reduce
 from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.one_hot_sums import with_picks
 from monograph.switches import is_on
+from monograph.targets.cpu.loops.contiguity import (
+    is_contiguous,
+    leave_out_tables,
+    list_accesses,
+    score_axis,
+    score_position,
+    score_reductions,
+)
 from monograph.targets.cpu.loops.instruction_counts import instructions_of, work_of
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
@@ -86,7 +93,9 @@ def _pointwise(kernel: Kernel, machine: Machine) -> Schedule:
     else:
         jam = _sharing(kernel, machine, order, extents)
     rows = machine.costs.line_bytes if crossed is not None else 1
-    scattered = crossed is None and any(_score(at, vector) < 0 for at, _, _ in _accesses(kernel))
+    scattered = crossed is None and any(
+        score_position(at, vector) < 0 for at, _, _ in list_accesses(kernel)
+    )
     at_once = 1 if scattered else min(width, _lanes(kernel, machine, {vector}))
     per_iteration = rows * work_of(kernel) * (tile or inner) // at_once
     return Schedule(
@@ -128,7 +137,7 @@ def _schedule_pixels(
     vector = next((s for s in extents if is_everywhere(s, PIXEL_CHANNELS)), None)
     if channel is None or vector is None or likely_size(extents[vector]) < MIN_VECTOR_ELEMENTS:
         return None
-    read = [_score(load.operands[0], vector) for load in _without_tables(kernel.loads())]
+    read = [score_position(load.operands[0], vector) for load in leave_out_tables(kernel.loads())]
     if min(read, default=0) < 0 or max(read, default=0) == 0:
         return None
     order = (*(s for s in extents if s not in (channel, vector)), channel, vector)
@@ -158,16 +167,11 @@ def _needs_prefetch(kernel: Kernel, machine: Machine) -> bool:
 
 def _vector_axis(kernel: Kernel, symbols: tuple[Symbol, ...], extents: dict[Symbol, Dim]) -> Symbol:
     """The axis along which most is contiguous, unless that is too short to fill a vector."""
-    found = {s: _contiguity(kernel, s) for s in symbols}
+    found = {s: score_axis(kernel, s) for s in symbols}
     long = [s for s in symbols if likely_size(extents[s]) >= MIN_VECTOR_ELEMENTS or found[s] <= 0]
-    if not any(found[s] > 0 or _is_contiguous(kernel, s) for s in long):
+    if not any(found[s] > 0 or is_contiguous(kernel, s) for s in long):
         long = list(symbols)
     return max(long, key=lambda s: (found[s], symbols.index(s)))
-
-
-def _is_contiguous(kernel: Kernel, symbol: Symbol) -> bool:
-    """Whether something lies along an axis."""
-    return any(_score(position, symbol) > 0 for position, _, _ in _accesses(kernel))
 
 
 def _find_crossed_axis(
@@ -179,11 +183,11 @@ def _find_crossed_axis(
     turned in registers.
     """
     *others, vector = order
-    for position, dtype, _ in _accesses(kernel):
-        if _score(position, vector) >= 0:
+    for position, dtype, _ in list_accesses(kernel):
+        if score_position(position, vector) >= 0:
             continue
         for symbol in others:
-            if _score(position, symbol) > 0 and likely_size(extents[symbol]) >= 8:
+            if score_position(position, symbol) > 0 and likely_size(extents[symbol]) >= 8:
                 return symbol, dtype
     return None
 
@@ -217,7 +221,7 @@ def _choose_transposed_squares(
     stores = [room(each.position[0], axis, each.buffer.dtype) for each in kernel.stores]
     if min(stores) >= machine.costs.transposed_squares * width:
         return max(1, min(most, min(read, default=most * width) // width))
-    is_beside = any(_score(load.operands[0], vector) > 0 for load in kernel.loads())
+    is_beside = any(score_position(load.operands[0], vector) > 0 for load in kernel.loads())
     if most > machine.costs.transposed_squares and is_beside:
         return machine.costs.aliased_transposed_squares
     return machine.costs.transposed_squares if _streaming(kernel, machine) else most
@@ -269,14 +273,14 @@ def _rows(kernel: Kernel, machine: Machine, reductions: list[Reduce]) -> Schedul
     used = frozenset().union(*(each.symbols for each in reductions))
     rows = [s for s in extents if s in used]
     inner = [s for s in extents if s not in used]
-    along_row = _reduction_contiguity(reductions)
+    along_row = score_reductions(reductions)
     # What is stored once a long row does not matter beside what is read along it.
     longest = max(
         (likely_size(each.axes[-1].extent) for each in reductions if each.axes), default=1
     )
     stores = longest < machine.vector_bytes // 4
     ragged = _find_ragged(kernel)
-    across = {s: _contiguity(kernel, s, stores) for s in rows if s not in ragged}
+    across = {s: score_axis(kernel, s, stores) for s in rows if s not in ragged}
     best = max(across, key=lambda s: (across[s], rows.index(s)), default=None)
     is_wide = best is not None and likely_size(extents[best]) >= machine.vector_bytes // 4
     if best is not None and not inner and extents[best] != 1:
@@ -466,73 +470,6 @@ def _is_contraction(reduction: Reduce) -> bool:
 
 def _inside_reduction(reduction: Reduce) -> bool:
     return any(symbol.name.startswith("_r") for symbol in reduction.symbols)
-
-
-def _accesses(kernel: Kernel, stores: bool = True) -> Iterable[tuple[Expr, DType, int]]:
-    """Every position (or every one that is read), with what is there and how much it counts.
-
-    What a position is read from does not: a table is small beside what is read at its positions.
-    """
-    for load in _without_tables(kernel.loads()):
-        yield load.operands[0], load.dtype, 2
-    for store in kernel.stores if stores else ():
-        yield store.position[0], store.buffer.dtype, 3
-
-
-def _without_tables(loads: Iterable[Load]) -> list[Load]:
-    """Loads but for those that only say where others read."""
-    found = list(loads)
-    tables = {x for load in found for x in e.find_loads(*load.operands)}
-    return [load for load in found if load not in tables]
-
-
-VECTOR_LOAD_STRIDES = (-1, 2)
-"""Distances of neighbours at which a vector is still loaded as a whole; 2 in complex numbers."""
-
-
-def _contiguity(kernel: Kernel, symbol: Symbol, stores: bool = True) -> int:
-    accesses = _accesses(kernel, stores)
-    return sum(
-        _score(position, symbol, VECTOR_LOAD_STRIDES) * weight for position, _, weight in accesses
-    )
-
-
-def _reduction_contiguity(reductions: list[Reduce]) -> int:
-    total = 0
-    for each in reductions:
-        if not each.axes:
-            continue
-        loads = e.find_loads(each.body)
-        for load in _without_tables(loads):
-            total += 2 * _score(load.operands[0], each.axes[-1].symbol, VECTOR_LOAD_STRIDES)
-    return total
-
-
-def _summands(position: Expr) -> Iterable[Expr]:
-    """What a position is the sum of: of two gathered axes it is a sum of sums."""
-    if not isinstance(position, Apply) or position.function != "add":
-        yield position
-        return
-    for operand in position.operands:
-        yield from _summands(operand)
-
-
-def _score(position: Expr, symbol: Symbol, near: tuple[int, ...] = (-1,)) -> int:
-    """2 if neighbours along the axis are neighbours in memory, -1 if they are far apart.
-
-    Those that are as far apart as one of ``near`` are found on the way: they lie the other way
-    round, or every other one is left out.
-    """
-    if symbol not in position.symbols:
-        return 0
-    steps = [
-        coefficient(part.dim, symbol) if isinstance(part, Index) else None
-        for part in _summands(position)
-        if symbol in part.symbols
-    ]
-    if steps == [1]:
-        return 2
-    return 1 if len(steps) == 1 and steps[0] in near else -1
 
 
 def _width(

@@ -16,7 +16,6 @@ from monograph.ir.dims import Dim, Symbol, SymbolicDim, dim_min, shape_product
 from monograph.kernel import expr as e
 from monograph.kernel.expr import Axis, Buffer, Expr, Reduce
 from monograph.kernel.kernel import Kernel, Store
-from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.loops.index_space import precise_sum
 
 ELEMENTS_PER_PARTIAL = 1 << 14
@@ -37,7 +36,7 @@ class SplitKernel:
     rest_inputs: tuple[int, ...]
 
 
-def split_reductions(kernel: Kernel, limits: FusionLimits = GENERIC.fusion) -> SplitKernel | None:
+def split_reductions(kernel: Kernel, limits: FusionLimits) -> SplitKernel | None:
     """The kernel as two, if few long rows would keep most threads idle."""
     reductions = [expr for expr in kernel.expressions() if isinstance(expr, Reduce)]
     if not reductions or not _worth_splitting(kernel, reductions, limits):

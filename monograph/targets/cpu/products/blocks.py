@@ -11,8 +11,9 @@ from dataclasses import replace
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, Symbol, dim_max, dim_min
 from monograph.kernel import expr as e
-from monograph.kernel.contraction import ceiling
-from monograph.kernel.expr import Axis
+from monograph.kernel.contraction import Contraction, ceiling
+from monograph.kernel.expr import Axis, Index
+from monograph.kernel.flatten import coefficient
 from monograph.targets.cpu.products.tiles import Tiling
 
 TRANSPOSED_SQUARE = 8
@@ -109,3 +110,16 @@ def largest_extent(axis: Axis) -> int:
     last, most = axis.symbol.upper, axis.extent.bounds()[1]
     known = [] if last is None else [last + 1]
     return min(known if most is None else [*known, most])
+
+
+def lies_inside(contraction: Contraction) -> bool:
+    """Whether a step of the batch is shorter than one of the rows: groups of an image's channels.
+
+    Blocks of rows are then visited group by group, while they are near.
+    """
+    place = contraction.kernel.stores[0].position[0]
+    if not isinstance(place, Index) or not contraction.batch or not contraction.m:
+        return False
+    batch, rows = contraction.batch[-1], contraction.m[-1]
+    inner, outer = (coefficient(place.dim, axis.symbol) for axis in (batch, rows))
+    return isinstance(inner, int) and (not isinstance(outer, int) or 0 < inner < outer)

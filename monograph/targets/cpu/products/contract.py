@@ -27,11 +27,11 @@ from monograph.targets.cpu.products.blocks import round_size
 from monograph.targets.cpu.products.in_words import MoreInputs, Words, by_micro_kernel
 from monograph.targets.cpu.products.packing import panels_of, rows_of, tiles_of, tiles_read
 from monograph.targets.cpu.products.product import Product, product_nest
+from monograph.targets.cpu.products.readings import Weights
 from monograph.targets.cpu.products.split_k import SplitK, in_pieces
 from monograph.targets.cpu.products.tiles import Reading, Tiling
 from monograph.targets.cpu.products.tiling import (
     SPLIT_K_PARTS,
-    Weights,
     choose_tiling,
     is_worth_cutting,
     is_worth_tiling,
@@ -234,7 +234,7 @@ def launch_product(
             builder.packings[last.kernel] = tiles
     if tiling.right is Reading.PACKED:
         right = packed(panels_of(contraction, tiling.columns, is_narrow=tiling.narrow))
-    nest = product_nest(contraction, tiling, left, right)
+    nest = product_nest(contraction, tiling, left, right, builder.machine.costs.product)
     built = builder.built_nest(group, nest, contraction.kernel, tiling)
     builder.products[built.name] = Product(contraction, tiling, left, right)
     builder.launch_built(built, group, [known[each.name] for each in nest.inputs], outputs)

@@ -55,8 +55,9 @@ from monograph.targets.cpu.products.blocks import clip_axis
 from monograph.targets.cpu.products.contract import find_weights, slots_read
 from monograph.targets.cpu.products.in_words import MoreInputs, by_micro_kernel
 from monograph.targets.cpu.products.packing import panels_of
+from monograph.targets.cpu.products.readings import Weights
 from monograph.targets.cpu.products.tile_terms import in_lanes, less
-from monograph.targets.cpu.products.tiling import Weights, groups_of, is_worth_tiling
+from monograph.targets.cpu.products.tiling import groups_of, is_worth_tiling
 from monograph.targets.micro_kernel import TILE_BYTES
 from monograph.targets.plan import KernelPlan, Refusal
 

@@ -28,8 +28,7 @@ from monograph.ir.dims import Dim, Symbol, dim_min, shape_product, substitute_di
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, ceiling, decode_position, flat_position
 from monograph.kernel.expr import Axis, Buffer, Expr, Index, Variable
-from monograph.kernel.flatten import coefficient
-from monograph.targets.cpu.costs import CACHE_LINE_BYTES, GENERIC
+from monograph.targets.cpu.costs import CACHE_LINE_BYTES, ProductCosts
 from monograph.targets.cpu.loops.nest import substitute_statement
 from monograph.targets.cpu.loops.unroll import UNROLLED_STEPS, unroll
 from monograph.targets.cpu.nests.loop_nest import (
@@ -50,6 +49,7 @@ from monograph.targets.cpu.products.blocks import (
     clip_axis,
     depth_loops,
     largest_extent,
+    lies_inside,
     with_bounded_sums,
 )
 from monograph.targets.cpu.products.packing import (
@@ -91,13 +91,14 @@ def product_nest(
     tiling: Tiling,
     left: Buffer | None,
     right: Buffer | None,
+    costs: ProductCosts,
     stored: Tiles | None = None,
 ) -> LoopNest:
     """The loops of a contraction; ``left`` and ``right`` are buffers of packed operands.
 
     The result may be ``stored`` in tiles, as the next product reads it.
     """
-    return _ProductBuilder(contraction, tiling, left, right, stored).build()
+    return _ProductBuilder(contraction, tiling, left, right, costs, stored).build()
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,13 @@ class _ProductBuilder:
         tiling: Tiling,
         left: Buffer | None,
         right: Buffer | None,
+        costs: ProductCosts,
         stored: Tiles | None,
     ) -> None:
         tiling = with_bounded_sums(tiling, contraction.reduction.dtype.bits // 8)
         self.contraction = contraction
         self.tiling = tiling
-        self.stored = stored
+        self.costs, self.stored = costs, stored
         self.left, self.right = left, right
         self.weights = contraction.weights
         self.steps_per_byte = self.weights.steps_per_byte if tiling.narrow else 1
@@ -178,7 +180,7 @@ class _ProductBuilder:
             body = (Loop(axis.symbol, 0, axis.extent, body),)
         outside = (*contraction.batch, *contraction.outer)
         leading = (*outside, self.column_block, self.row_block)
-        if _lies_inside(contraction):
+        if lies_inside(contraction):
             leading = (*contraction.outer, self.row_block, *contraction.batch, self.column_block)
         parallel = e.axis("_p", shape_product(axis.extent for axis in leading))
         kernel = contraction.kernel
@@ -294,7 +296,7 @@ class _ProductBuilder:
             for axis in reversed(self.inner_k[:-1]):
                 loops = (Loop(axis.symbol, 0, axis.extent, loops),)
             return Loop(panel, first, count, loops)
-        later: dict[Symbol, Dim] = {inner.symbol: inner.symbol + COSTS.panel_prefetch_steps}
+        later: dict[Symbol, Dim] = {inner.symbol: inner.symbol + self.costs.panel_prefetch_steps}
         ahead = [
             Prefetch(load.buffer, e.substitute(load.operands[0], later))
             for load in loads_in((write,))
@@ -412,7 +414,7 @@ class _ProductBuilder:
 
         One after the other, its few additions would each wait for the one before.
         """
-        count = 0 if tile.is_usual else COSTS.min_prefetching_rows // tile.rows - 1
+        count = 0 if tile.is_usual else self.costs.min_prefetching_rows // tile.rows - 1
         return [[self._fresh() for _ in range(tile.rows)] for _ in range(count)]
 
     def _in_turns(
@@ -440,7 +442,7 @@ class _ProductBuilder:
         right, position = self._right(), e.index(0)
         body: list[Statement] = []
         if self.tiling.prefetch is PanelPrefetch.STEPS and (
-            tile.is_usual or tile.rows >= COSTS.min_prefetching_rows
+            tile.is_usual or tile.rows >= self.costs.min_prefetching_rows
         ):
             body += self._ahead([self.inner_k[-1].symbol])
         for copy, variable in enumerate(variables):
@@ -495,7 +497,7 @@ class _ProductBuilder:
         body: list[Statement] = [
             Prefetch(
                 self.left,
-                e.index(place + COSTS.tile_prefetch_lines * per_line + line * per_line),
+                e.index(place + self.costs.tile_prefetch_lines * per_line + line * per_line),
             )
             for line in range(-(-STEPS_PER_WORD * height // per_line))
         ]
@@ -587,21 +589,7 @@ class _ProductBuilder:
         return e.variable(f"v{self.names - 1}", self.dtype)
 
 
-COSTS = GENERIC.product
 LAST = Symbol("_i_last", 0, 0)
 """The last panel, if it is narrower than others."""
 MAX_TERMS_PER_SUM = 256
 """Products whose sums of short rounds are summed by themselves, so that rounding stays small."""
-
-
-def _lies_inside(contraction: Contraction) -> bool:
-    """Whether a step of the batch is shorter than one of the rows: groups of an image's channels.
-
-    Blocks of rows are then visited group by group, while they are near.
-    """
-    place = contraction.kernel.stores[0].position[0]
-    if not isinstance(place, Index) or not contraction.batch or not contraction.m:
-        return False
-    batch, rows = contraction.batch[-1], contraction.m[-1]
-    inner, outer = (coefficient(place.dim, axis.symbol) for axis in (batch, rows))
-    return isinstance(inner, int) and (not isinstance(outer, int) or 0 < inner < outer)

@@ -58,9 +58,10 @@ from monograph.targets.cpu.plans.plan import KernelRequest, Launchable
 from monograph.targets.cpu.products.contract import find_weights
 from monograph.targets.cpu.products.in_words import pack_word
 from monograph.targets.cpu.products.packing import row_stride, rows_of
+from monograph.targets.cpu.products.readings import Weights, choose_left
 from monograph.targets.cpu.products.tile_terms import in_lanes, less, sum_pairwise
 from monograph.targets.cpu.products.tiles import Reading, Segment, exact_segments
-from monograph.targets.cpu.products.tiling import Weights, choose_left, is_worth_tiling
+from monograph.targets.cpu.products.tiling import is_worth_tiling
 from monograph.targets.plan import KernelPlan, Refusal
 
 if TYPE_CHECKING:

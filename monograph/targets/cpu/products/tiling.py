@@ -1,34 +1,34 @@
 """Chooses the tiling of a product from the machine's registers and caches.
 
 The tile fills the registers. A panel of the right operand stays in the first cache while the rows
-of a block pass by, and those stay in the second while the panels do. An array whose rows are long
-is read in place; a right operand that only a few rows ask for is read where it lies too, a few
-steps of k at a time, along whole rows of it.
+of a block pass by, and those stay in the second while the panels do. What only a few rows ask for
+is read where it lies, a few steps of k at a time, along whole rows of it (``readings``).
 """
 
 from __future__ import annotations
-
-import math
-from enum import Enum
 
 from monograph.dataclass import dataclass
 from monograph.ir.dims import Dim, dim_max, dim_min, likely_size, provably_at_least, shape_product
 from monograph.kernel.contraction import (
     MIN_MULTIPLICATIONS,
     Contraction,
-    k_steps,
-    runs_across_k,
-    runs_along_k,
     with_k_ordered,
     with_scale_groups,
 )
-from monograph.kernel.expr import Apply, Axis, Expr, Index, Load
-from monograph.kernel.flatten import coefficient
 from monograph.kernel.kernel import Kernel
-from monograph.targets.cpu.costs import GENERIC, Costs
+from monograph.targets.cpu.costs import Costs
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
-from monograph.targets.cpu.products.packing import STEPS_PER_WORD
+from monograph.targets.cpu.products.readings import (
+    Weights,
+    choose_left,
+    choose_right,
+    find_step,
+    has_columns_beside,
+    is_beside_weights,
+    is_worth_packing,
+    lies_across,
+)
 from monograph.targets.cpu.products.tiles import (
     PanelPrefetch,
     Reading,
@@ -48,14 +48,6 @@ MIN_SPLIT_K_STEPS = 4096
 SPLIT_K_PARTS = 8
 
 
-class Weights(Enum):
-    """Which operand of a product is known when the program is loaded, and packed once for all."""
-
-    NONE = "none"
-    LEFT = "left"
-    RIGHT = "right"
-
-
 def is_worth_tiling(contraction: Contraction, weights: Weights, machine: Machine) -> bool:
     """Whether a contraction is large enough for tiles, and not better off as plain rows."""
     sides = (contraction.m, contraction.n, contraction.k)
@@ -66,7 +58,7 @@ def is_worth_tiling(contraction: Contraction, weights: Weights, machine: Machine
     if not provably_at_least(contraction.size(contraction.k), 1):
         return False  # the sum of nothing is stored by no round of k
     is_tall = m >= machine.costs.product.min_transposed_rows
-    return weights is Weights.RIGHT or is_tall or _lies_along(contraction)
+    return weights is Weights.RIGHT or is_tall or has_columns_beside(contraction)
 
 
 def is_worth_cutting(contraction: Contraction) -> bool:
@@ -117,133 +109,14 @@ def choose_tiling(
     return contraction, chooser.tiling()
 
 
-def choose_left(contraction: Contraction, machine: Machine) -> Reading:
-    """In place if it is an array in which k is a fixed step, and its rows lie well.
-
-    Bytes whose highest bits are flipped as they are read are as good.
-    """
-    left = contraction.left
-    if isinstance(left, Apply) and left.function == "bitwise_xor":
-        left = left.operands[0]
-    steps = k_steps(left, contraction)
-    if steps is None:
-        return Reading.PACKED
-    size = likely_size(contraction.size((*contraction.m, *contraction.k)))
-    nbytes = size * contraction.reduction.dtype.bits // 8
-    is_long = 1 not in steps and nbytes > machine.l1
-    if is_long and _has_rows_beside(contraction, steps):
-        return Reading.IN_PLACE
-    return Reading.PACKED if is_long else Reading.IN_PLACE
-
-
-def _has_rows_beside(contraction: Contraction, steps: tuple[Dim, ...]) -> bool:
-    """Whether neighbouring rows of the left operand share cache lines, as those of an image do."""
-    if len(contraction.k) < 2 or not contraction.m:
-        return False
-    return _step(contraction.left, contraction.m[-1]) == 1
-
-
 def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
     """Whether the rows of one tall tile all fall on the same lines of the first cache."""
     if not is_one_tile(contraction, machine) or contraction.weights.is_narrow:
         return False
-    step = _step(contraction.left, contraction.m[-1])
+    step = find_step(contraction.left, contraction.m[-1])
     if not isinstance(step, int) or step == 0:
         return False
     return step * contraction.reduction.dtype.bits // 8 % machine.costs.set_bytes == 0
-
-
-def is_worth_packing(contraction: Contraction, weights: Weights, machine: Machine) -> bool:
-    """Whether so many columns read the left operand's rows that copying them into tiles pays.
-
-    A tile is then one run of memory: it comes in time, whatever the distance between its rows.
-    Weights are copied once for all calls.
-    """
-    held, sizes = weights is Weights.LEFT, machine.costs.product
-    if (contraction.outer and not held) or not runs_along_k(contraction):
-        return False
-    depth = contraction.k[0].extent
-    if (
-        not contraction.reduction.dtype.is_float
-        or not isinstance(depth, int)
-        or depth % STEPS_PER_WORD
-    ):
-        return False
-    rows, columns = (likely_size(contraction.size(axes)) for axes in (contraction.m, contraction.n))
-    if held:
-        return rows > sizes.max_in_place_rows and columns >= sizes.min_packed_weight_columns
-    return rows >= sizes.min_tiled_rows and columns >= sizes.min_tiled_columns
-
-
-def lies_across(contraction: Contraction, machine: Machine) -> bool:
-    """Whether rows lie side by side at each step of k: tiles of them are quicker made than rows."""
-    if contraction.outer or not runs_across_k(contraction):
-        return False
-    rows, depth = contraction.size(contraction.m), contraction.k[0].extent
-    if not isinstance(rows, int) or not isinstance(depth, int):
-        return False
-    return (
-        contraction.reduction.dtype.is_float
-        and rows >= machine.costs.product.min_packed_across_rows
-        and depth % STEPS_PER_WORD == 0
-    )
-
-
-def choose_right(contraction: Contraction, machine: Machine, weights: Weights) -> Reading:
-    """In place if it is small, or read by few rows; packed once if read by many blocks of them."""
-    if is_beside_weights(contraction, machine, weights):
-        return Reading.IN_PLACE
-    rows = likely_size(contraction.size(contraction.m))
-    nbytes = likely_size(contraction.size((*contraction.n, *contraction.k)))
-    nbytes = nbytes * contraction.reduction.dtype.bits // 8
-    is_small = nbytes <= 2 * machine.l1 and not _is_crowded(contraction, machine)
-    sizes = machine.costs.product
-    if _lies_along(contraction) and (rows <= sizes.max_in_place_rows or is_small):
-        return Reading.IN_PLACE
-    in_tiles = is_worth_packing(contraction, weights, machine) or lies_across(contraction, machine)
-    most = sizes.max_single_block_rows if in_tiles else sizes.max_single_block_rows_in_place
-    return Reading.BLOCK if rows <= most else Reading.PACKED
-
-
-def is_beside_weights(contraction: Contraction, machine: Machine, weights: Weights) -> bool:
-    """Whether a round of k of all columns stays in the second cache beside a block of weights.
-
-    Threads then share the weights, each reads its part of them once, and nobody copies columns.
-    """
-    if weights is not Weights.LEFT or not is_worth_packing(contraction, weights, machine):
-        return False
-    columns = contraction.size(contraction.n)
-    if not isinstance(columns, int) or contraction.outer or contraction.batch:
-        return False
-    if not _lies_along(contraction):
-        return False
-    element = contraction.reduction.dtype.bits // 8
-    is_aligned = columns * element % (machine.vector_bytes // 2) == 0
-    return is_aligned and columns * machine.costs.block_steps * element <= machine.l2 // 2
-
-
-def _lies_along(contraction: Contraction) -> bool:
-    """Whether the right operand is an array whose columns are neighbours in memory."""
-    if k_steps(contraction.right, contraction) is None or len(contraction.n) != 1:
-        return False
-    return _step(contraction.right, contraction.n[0]) == 1
-
-
-def _is_crowded(contraction: Contraction, machine: Machine) -> bool:
-    """Whether the rows of a panel, read in place, fall on too few lines of the first cache."""
-    stride = _step(contraction.right, contraction.k[-1])
-    if not isinstance(stride, int) or stride == 0:
-        return False
-    distance = math.gcd(machine.costs.set_bytes, stride * contraction.reduction.dtype.bits // 8)
-    ways = max(1, machine.l1 // machine.costs.set_bytes)
-    return likely_size(contraction.k[-1].extent) > machine.costs.set_bytes // distance * ways
-
-
-def _step(formula: Expr, axis: Axis) -> Dim | None:
-    """How far an axis moves through the array that a formula is an element of."""
-    if not isinstance(formula, Load) or not isinstance(formula.operands[0], Index):
-        return None
-    return coefficient(formula.operands[0].dim, axis.symbol)
 
 
 @dataclass(frozen=True)
@@ -388,7 +261,7 @@ class _Chooser:
         axes = self.contraction.k
         steps = likely_size(self.contraction.size(axes))
         if self.is_streamed():
-            stride = _step(self.contraction.right, axes[-1])
+            stride = find_step(self.contraction.right, axes[-1])
             crowded = (
                 not isinstance(stride, int) or stride * self.element % self.costs.set_bytes == 0
             )
@@ -493,7 +366,7 @@ class _Chooser:
         steps = likely_size(contraction.size(contraction.k))
         fits = rows * steps * self.element <= self.machine.l2 // 2
         in_panels = self.weights is Weights.RIGHT
-        if self.is_whole() or (fits and (in_panels or not _lies_along(contraction))):
+        if self.is_whole() or (fits and (in_panels or not has_columns_beside(contraction))):
             return 1
         outside = likely_size(contraction.size((*contraction.batch, *contraction.outer)))
         weights = likely_size(contraction.size((*contraction.m, *contraction.k))) * self.element
@@ -588,9 +461,7 @@ def power_of_two(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def row_segments(
-    rows: int, most: int, least: int = GENERIC.fma_latency_vectors // 2
-) -> tuple[Segment, ...]:
+def row_segments(rows: int, most: int, least: int) -> tuple[Segment, ...]:
     """Tiles of at most two heights that cover the rows exactly, in the least time.
 
     A step of a tile takes as long as its multiplications, but no less than the latency of one,

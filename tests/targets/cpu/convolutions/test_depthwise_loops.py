@@ -10,7 +10,7 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
-from monograph.fusion.group import fuse
+from monograph.fusion.fuse import fuse
 from monograph.ir.interpret import interpret
 from monograph.kernel.flatten import flatten
 from monograph.kernel.layout import MemoryLayout, channels_last, make_layout

@@ -10,7 +10,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.fusion.group import fuse
+from monograph.fusion.fuse import fuse
 from monograph.ir.dims import Symbol
 from monograph.kernel import expr as e
 from monograph.kernel.evaluate import evaluate_kernel

@@ -295,7 +295,7 @@ def test_the_pieces_of_a_sum_end_where_it_does(shape: tuple[int, ...], type_: st
 
 
 def test_a_sum_of_unknown_length_is_reduced_in_vectors() -> None:
-    both = split_reductions(flat(lambda x: F.sum(x), "f32[n]"))
+    both = split_reductions(flat(lambda x: F.sum(x), "f32[n]"), GENERIC.fusion)
     assert both is not None
     found = choose(both.pieces, host())
     assert vector(found) == ["_r0_0"] and found.width > 1

@@ -9,6 +9,7 @@ import pytest
 
 from monograph import functional as F
 from monograph.kernel.evaluate import evaluate_kernel
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.loops.split_reduction import (
     ELEMENTS_PER_PARTIAL,
     SplitKernel,
@@ -20,7 +21,7 @@ LONG = 4 * ELEMENTS_PER_PARTIAL
 
 
 def split(function: Any, *types: str) -> SplitKernel:
-    found = split_reductions(flat(function, *types))
+    found = split_reductions(flat(function, *types), GENERIC.fusion)
     assert found is not None
     return found
 
@@ -71,7 +72,7 @@ def test_the_epilogue_is_computed_with_the_rest() -> None:
     ids=["short", "many rows", "unknown rows", "no reduction", "one in another"],
 )
 def test_what_is_not_worth_splitting_is_left_whole(function: Any, types: list[str]) -> None:
-    assert split_reductions(flat(function, *types)) is None
+    assert split_reductions(flat(function, *types), GENERIC.fusion) is None
 
 
 @pytest.mark.parametrize(

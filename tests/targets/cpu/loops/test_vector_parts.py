@@ -9,6 +9,7 @@ from monograph.ir.types import f32
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import as_contraction
 from monograph.kernel.expr import Buffer
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.loops.vector_parts import in_vector_parts
 from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
@@ -72,4 +73,4 @@ def test_products_in_three_parts_stay_in_bounds(right: Reading, depth: int) -> N
     segments = (Segment(0, 4, 3), Segment(12, 2, 1))
     tiling = Tiling(segments, 4, 24, depth, 2, 1, Reading.IN_PLACE, right)
     panels = panels_of(found, 24).outputs[0] if right is Reading.PACKED else None
-    assert verify_nest(product_nest(found, tiling, None, panels)) > 14 * 13 * 48
+    assert verify_nest(product_nest(found, tiling, None, panels, GENERIC.product)) > 14 * 13 * 48

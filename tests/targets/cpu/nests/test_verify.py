@@ -9,7 +9,7 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.fusion.group import fuse
+from monograph.fusion.fuse import fuse
 from monograph.ir.dims import Symbol
 from monograph.ir.graph import Graph
 from monograph.kernel import expr as e
@@ -17,6 +17,7 @@ from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel
 from monograph.kernel.lower import is_lowerable, lower_group
 from monograph.passes.lower_composites import LowerComposites
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.loops.choose_schedule import choose
 from monograph.targets.cpu.loops.nest import build_nest
 from monograph.targets.cpu.loops.schedule import Schedule
@@ -96,7 +97,7 @@ def test_a_loop_that_runs_too_far_is_found() -> None:
 
 def test_lanes_that_take_different_numbers_of_steps_are_found() -> None:
     (kernel,) = kernels(monograph.trace(lambda x: F.sum(x), f"f32[{7 * ELEMENTS_PER_PARTIAL + 5}]"))
-    both = split_reductions(kernel)
+    both = split_reductions(kernel, GENERIC.fusion)
     assert both is not None
     (piece,) = both.pieces.axes
     across = Schedule((piece.symbol,), 1, 0, (piece.symbol,), 8, 8)

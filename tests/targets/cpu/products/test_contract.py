@@ -10,18 +10,20 @@ import pytest
 import monograph
 from monograph import functional as F
 from monograph.compiler import Options, compile_graph
-from monograph.fusion.group import GroupKind, fuse
+from monograph.fusion.fuse import fuse
+from monograph.fusion.group import GroupKind
 from monograph.ir.dims import Symbol
 from monograph.ir.types import DTYPES, TensorType
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.program.code import Launch
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.knobs import edit
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.products.contract import is_in_network
 from monograph.targets.cpu.products.product import product_nest
+from monograph.targets.cpu.products.readings import Weights
 from monograph.targets.cpu.products.tiles import PanelPrefetch, Reading, Segment, Tiling
 from monograph.targets.cpu.products.tiling import (
-    Weights,
     choose_tiling,
     even_block,
     is_worth_tiling,
@@ -54,7 +56,7 @@ def tiling(rows: object, k: int, columns: int, *, weights: Weights = Weights.RIG
     ],
 )
 def test_tiles_cover_the_rows_exactly(rows: int, expected: list[tuple[int, int, int]]) -> None:
-    found = row_segments(rows, 6)
+    found = row_segments(rows, 6, least=4)
     assert sum(each.rows * each.count for each in found) == rows
     assert [(each.start, each.rows, each.count) for each in found] == expected
 
@@ -237,7 +239,7 @@ def test_rows_that_lie_side_by_side_are_right_in_tiles(rows: int, depth: int) ->
 def test_the_last_panel_of_a_block_alone_has_lanes_to_spare() -> None:
     found = contraction(lambda x, w: x @ w, "f32[40, 64]", "f32[64, 500]")
     found, chosen = choose_tiling(found, MACHINE, Weights.NONE)
-    text = str(product_nest(found, chosen, None, None))
+    text = str(product_nest(found, chosen, None, None, GENERIC.product))
     packing = text[: text.index("i_tile")]
     assert "vector i_lane < 16 by 16" in packing
     assert packing.count("vector") == 2

@@ -12,6 +12,7 @@ from monograph.ir.types import i16, i32
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.expr import Apply
 from monograph.kernel.kernel import Kernel
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.machine import machine_named
 from monograph.targets.cpu.nests.verify import verify_nest
 from monograph.targets.cpu.products.in_words import Words, by_micro_kernel
@@ -91,7 +92,8 @@ def test_the_loops_of_words_stay_in_bounds(depth: int, steps: int) -> None:
     words = found.contraction
     assert words.size(words.k) == -(-depth // steps)
     rows, panels = rows_of(words).outputs[0], panels_of(words, 8).outputs[0]
-    assert verify_nest(product_nest(words, TILING, rows, panels)) > 12 * 12 // steps * 21
+    nest = product_nest(words, TILING, rows, panels, GENERIC.product)
+    assert verify_nest(nest) > 12 * 12 // steps * 21
 
 
 def test_words_of_bytes_are_made_of_weights_alone() -> None:
@@ -144,7 +146,7 @@ def test_an_image_is_read_in_words_of_two_channels(dtype: str) -> None:
     assert paired.size(paired.k) == 3 * 3 * 4 // 2
     panels = panels_of(paired, 8).outputs[0]
     tiling = replace(TILING, rows=(Segment(0, 4, 4),), left=Reading.IN_PLACE)
-    assert verify_nest(product_nest(paired, tiling, None, panels)) > 16 * 16 * 18
+    assert verify_nest(product_nest(paired, tiling, None, panels, GENERIC.product)) > 16 * 16 * 18
 
 
 def test_an_odd_number_of_channels_is_left_alone() -> None:

@@ -17,6 +17,7 @@ from monograph.ir.types import TensorType, f32
 from monograph.kernel import expr as e
 from monograph.kernel.contraction import Contraction, as_contraction
 from monograph.kernel.expr import Axis
+from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.nests.verify import verify_nest
 from monograph.targets.cpu.products.blocks import depth_loops, round_size
 from monograph.targets.cpu.products.packing import (
@@ -49,7 +50,7 @@ def test_every_reading_stays_in_bounds(left: Reading, right: Reading, depth: int
     tiling = replace(PLAIN, rows=segments, left=left, right=right, depth=depth)
     rows = rows_of(found).outputs[0] if left is Reading.PACKED else None
     panels = panels_of(found, 8).outputs[0] if right is Reading.PACKED else None
-    nest = product_nest(found, tiling, rows, panels)
+    nest = product_nest(found, tiling, rows, panels, GENERIC.product)
     assert verify_nest(nest) > 14 * 13 * 21
 
 
@@ -61,7 +62,7 @@ def test_packed_tiles_of_the_left_operand_stay_in_bounds(right: Reading, depth: 
     tiling = replace(PLAIN, rows=segments, left=Reading.TILES, right=right, depth=depth)
     tiles = tiles_of(found, 4, round_size(found.k, depth)).outputs[0]
     panels = panels_of(found, 8).outputs[0] if right is Reading.PACKED else None
-    nest = product_nest(found, tiling, tiles, panels)
+    nest = product_nest(found, tiling, tiles, panels, GENERIC.product)
     assert verify_nest(nest) > 14 * 20 * 21
 
 
@@ -73,7 +74,7 @@ def test_tiles_of_rows_side_by_side_stay_in_bounds(right: Reading, depth: int) -
     tiling = replace(PLAIN, rows=segments, left=Reading.TILES, right=right, depth=depth)
     tiles = tiles_of(found, 4, round_size(found.k, depth), segments).outputs[0]
     panels = panels_of(found, 8).outputs[0] if right is Reading.PACKED else None
-    nest = product_nest(found, tiling, tiles, panels)
+    nest = product_nest(found, tiling, tiles, panels, GENERIC.product)
     assert verify_nest(nest) > 14 * 20 * 21
 
 
@@ -87,7 +88,9 @@ def test_a_result_is_stored_in_tiles_of_the_next_product_in_bounds(depth: int) -
     assert not can_store_tiles(found, replace(tiles, steps=24), 8)
     assert tiles.buffer.shape == tiles_of(following, 4, 16, segments).outputs[0].shape
     tiling = replace(PLAIN, rows=segments, depth=depth)
-    assert verify_nest(product_nest(found, tiling, None, None, tiles)) > 14 * 20 * 32
+    assert (
+        verify_nest(product_nest(found, tiling, None, None, GENERIC.product, tiles)) > 14 * 20 * 32
+    )
 
 
 def test_tiles_ask_for_what_their_epilogue_reads_of_each_row() -> None:
@@ -96,7 +99,7 @@ def test_tiles_ask_for_what_their_epilogue_reads_of_each_row() -> None:
         *("f32[12, 16]", "f32[16, 32]", "f32[32]", "f32[12, 32]"),
     )
     tiling = replace(PLAIN, right=Reading.PACKED)
-    text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0]))
+    text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0], GENERIC.product))
     asked = [line for line in text.splitlines() if "prefetch" in line]
     assert len(asked) == 4  # a line of the residual for each row, none of the bias
     assert all("b3[" in line for line in asked)
@@ -107,7 +110,7 @@ def test_tiles_ask_for_the_next_panel_together() -> None:
     tiling = replace(
         PLAIN, right=Reading.PACKED, block_tiles=3, depth=8, prefetch=PanelPrefetch.TILES
     )
-    text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0]))
+    text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0], GENERIC.product))
     assert text.count("(far)") == 1
     before = text[: text.index("(far)")].splitlines()[-2]
     assert "for r_several < 4" in before  # of three tiles each asks for three of eight steps
@@ -118,7 +121,7 @@ def test_steps_that_are_left_over_ask_for_nothing() -> None:
     tiling = replace(
         PLAIN, right=Reading.PACKED, block_tiles=3, depth=0, prefetch=PanelPrefetch.TILES
     )
-    nest = product_nest(found, tiling, None, panels_of(found, 8).outputs[0])
+    nest = product_nest(found, tiling, None, panels_of(found, 8).outputs[0], GENERIC.product)
     assert verify_nest(nest) > 0
     assert "for r_several < 10" in str(nest)
     assert "for r0_0 from 20 < 1" in str(nest)
@@ -129,7 +132,7 @@ def test_few_tiles_ask_for_the_next_panel_with_every_step() -> None:
     tiling = replace(
         PLAIN, rows=(Segment(0, 4, 1),), right=Reading.PACKED, prefetch=PanelPrefetch.STEPS
     )
-    text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0]))
+    text = str(product_nest(found, tiling, None, panels_of(found, 8).outputs[0], GENERIC.product))
     asked = [line.strip() for line in text.splitlines() if "(far)" in line]
     assert asked[0] == "prefetch right[i_lane+128*i_panel+256*_p+32*r_several+128]  (far)"
     assert len(asked) == 4  # steps in a round
@@ -138,7 +141,7 @@ def test_few_tiles_ask_for_the_next_panel_with_every_step() -> None:
 def test_several_axes_of_k_are_several_loops() -> None:
     found = windows()
     tiling = replace(PLAIN, rows=(Segment(0, 4, 16),), right=Reading.PACKED, depth=12)
-    nest = product_nest(found, tiling, None, panels_of(found, 8).outputs[0])
+    nest = product_nest(found, tiling, None, panels_of(found, 8).outputs[0], GENERIC.product)
     assert verify_nest(nest) > 0
     assert "for r2 < 3" in str(nest)
 

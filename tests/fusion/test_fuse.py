@@ -9,7 +9,8 @@ import pytest
 
 import monograph
 from monograph import functional as F
-from monograph.fusion.group import GroupKind, fuse
+from monograph.fusion.fuse import fuse
+from monograph.fusion.group import GroupKind
 from tests.fusion.grouping import apart, fused, grouped, ops, outputs
 
 # Pointwise chains.
