@@ -330,17 +330,19 @@ _UNIT_ONE = ("multiply", "index_divide", "index_remainder")
 def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
     """Every expression that the roots reach, once, operands first."""
     seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
+    stack: list[Expr | None] = [*reversed(roots)]  # None: the operands of the next one are done
     while stack:
-        expr, ready = stack.pop()
-        if ready:
-            yield expr
-            continue
-        if expr in seen:
-            continue
-        seen.add(expr)
-        stack.append((expr, True))
-        stack.extend((operand, False) for operand in reversed(expr.operands))
+        expr = stack.pop()
+        if expr is None:
+            done = stack.pop()
+            assert done is not None
+            yield done
+        elif expr not in seen:
+            seen.add(expr)
+            if expr.operands:
+                stack += (expr, None, *reversed(expr.operands))
+            else:
+                yield expr
 
 
 def find_loads(*roots: Expr) -> Iterator[Load]:
