@@ -35,7 +35,6 @@ from monograph.kernel.expr import Axis, Buffer, Expr, Variable
 from monograph.kernel.flatten import flatten
 from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.ops.blocked_linear import BlockedLinear
-from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.machine import DotInstruction, Machine
 from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
@@ -79,6 +78,8 @@ class BlockedProduct:
     tile: int
     """Rows of a tile."""
     dot: DotInstruction
+    task_multiplications: int
+    """Multiplications that are worth handing to a thread."""
 
     @property
     def bits(self) -> int:
@@ -153,7 +154,8 @@ def make_blocked_product(node: Node, machine: Machine, dot: DotInstruction) -> B
     columns = PANEL_VECTORS * machine.vector_bytes // 4
     blocks, has_points = inputs // node.op.block, len(rest) > 1
     sizes = (rows, outputs, blocks, node.op.block)
-    return BlockedProduct(*sizes, weight.dtype, has_points, columns, tile, dot)
+    task = machine.costs.product.task_multiplications
+    return BlockedProduct(*sizes, weight.dtype, has_points, columns, tile, dot, task)
 
 
 def _launch(builder: ProgramBuilder, group: Group, node: Node, product: BlockedProduct) -> None:
@@ -300,7 +302,7 @@ class _NestBuilder:
         inputs = (self.left, self.steps, self.words, self.scales, self.sums, self.points)
         sizes = () if isinstance(product.rows, int) else tuple(product.rows.symbols())
         work = product.blocks * product.block * product.columns
-        grain = GENERIC.product.task_multiplications // work
+        grain = product.task_multiplications // work
         if is_static((product.rows,)):
             assert isinstance(product.rows, int)
             grain //= max(1, product.rows)

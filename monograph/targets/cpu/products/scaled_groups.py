@@ -42,7 +42,6 @@ from monograph.kernel.flatten import flatten
 from monograph.kernel.integer_range import fits
 from monograph.kernel.kernel import Kernel, Store, write_kernel
 from monograph.kernel.shortening import with_short_formulas
-from monograph.targets.cpu.costs import GENERIC
 from monograph.targets.cpu.machine import Machine
 from monograph.targets.cpu.nests.loop_nest import (
     Accumulator,
@@ -191,6 +190,8 @@ class GroupTiling:
     is_packed: bool
     """Whether the left operand is stored in rows first."""
     bits: int
+    task_multiplications: int
+    """Multiplications that are worth handing to a thread."""
 
     def __str__(self) -> str:
         heights = " and ".join(str(each.rows) for each in self.segments)
@@ -232,7 +233,8 @@ def choose_group_tiling(groups: ScaledGroups, machine: Machine) -> GroupTiling:
     segments = exact_segments(rows, height)
     turns = max(1, min(2, machine.costs.fma_latency_vectors // (vectors * height)))
     is_packed = choose_left(contraction, machine) is not Reading.IN_PLACE
-    return GroupTiling(segments, vectors * lanes, turns, is_packed, groups.bits)
+    task = machine.costs.product.task_multiplications
+    return GroupTiling(segments, vectors * lanes, turns, is_packed, groups.bits, task)
 
 
 @dataclass(frozen=True)
@@ -452,7 +454,7 @@ class _NestBuilder:
             kernel.sizes,
             self.panel.symbol,
             self.panel.extent,
-            max(1, GENERIC.product.task_multiplications // work),
+            max(1, tiling.task_multiplications // work),
             tuple(body),
             padded=frozenset(each.name for name, each in self.buffers.items() if name != "sums"),
         )
