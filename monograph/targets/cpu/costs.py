@@ -80,6 +80,12 @@ class ProductCosts:
     """Columns from which weights are stored in tiles."""
     max_short_steps: int = 64
     """Steps of k that are over so soon that what comes before and after them counts."""
+    last_cache_bytes_per_cycle: int = 32
+    """Bytes a cycle from the last cache to all threads together, where many read it."""
+    multiplied_vectors_per_cycle: int = 2
+    exposed_fetch_share: float = 0.4
+    """The part of multiplying or of fetching a block, whichever is less, that the other does not
+    hide."""
     task_multiplications: int = 1 << 17
     """Multiplications of weights in few bits that are worth handing to a thread."""
 
@@ -203,7 +209,11 @@ class Costs:
 
 
 GENERIC = Costs()
-COSTS = {"generic": GENERIC}
+COSTS = {
+    "generic": GENERIC,
+    # 16 threads: 1024³, whose rows come from the last cache, moved so much (``matmul``).
+    "sapphirerapids": Costs(product=ProductCosts(last_cache_bytes_per_cycle=20)),
+}
 """The rows, by LLVM's name of a processor."""
 CACHE_LINE_BYTES = GENERIC.line_bytes
 """For emitters: code is written for lines of this length, whatever processor it is for."""

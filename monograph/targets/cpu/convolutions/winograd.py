@@ -64,7 +64,11 @@ MIN_ROWS_PER_GAP = 8
 ERROR = {F2: 1.5e-6, F2_STRIDED: 1.5e-6, F2X4: 3e-6, F4: 6e-6}
 """Largest error over largest result that each stays within (``kernel.winograd_transform``)."""
 MIN_BLOCKS, AMPLE_BLOCKS = 6, 16
-"""Blocks of tiles from which they keep the threads busy, and from which one more is no matter."""
+"""Blocks of tiles from which they keep a few threads busy, and from which one more is no matter."""
+MIN_BUSY_SHARE = 0.85
+"""The share of the time that threads work, from which other blocks are not looked for."""
+MAX_BLOCK_FACTOR = 4
+"""How many times smaller blocks may become for that."""
 
 
 @dataclass(frozen=True)
@@ -356,12 +360,15 @@ def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Winograd
     tiles = likely_size(tile_count(c, transform))
     weights = 4 * transform.weight_planes * c.channels * c.features
     wanted = 24 if weights <= machine.l3 // 8 else 48 if weights <= machine.l3 // 4 else 96
-    whole = -(-tiles // wanted) * c.groups < MIN_BLOCKS
+    whole = -(-tiles // wanted) * c.groups < max(MIN_BLOCKS, machine.threads)
     if whole:
         wanted = max(wanted, 48)
     whole = whole or c.is_whole or 4 * transform.planes * wanted * c.channels > machine.l2
     blocks = -(-tiles // wanted)
-    if not whole and blocks < AMPLE_BLOCKS:
+    if whole:
+        panels = -(-c.features // (2 * lanes))
+        blocks = _busy_blocks(blocks, tiles, panels * c.groups, machine.threads)
+    elif blocks < AMPLE_BLOCKS:
         blocks += blocks % 2
     each = -(-tiles // blocks)
     most = (machine.registers - 4) // 2
@@ -369,6 +376,24 @@ def plan_for(c: Convolution, transform: Transform, machine: Machine) -> Winograd
     rows = min(candidates, key=lambda count: (-(-each // count) * (count + 1.5), -count))
     prefetch = weights > machine.l2
     return WinogradPlan(transform, -(-each // rows) * rows, rows, 2 * lanes, lanes, whole, prefetch)
+
+
+def _busy_blocks(blocks: int, tiles: int, others: int, threads: int) -> int:
+    """So many blocks, or more where threads would wait for the last of them.
+
+    There is a task for each block and each of so many ``others``.
+    """
+
+    def busy_share(count: int) -> float:
+        rounds = -(-count * others // threads)
+        return tiles * others / (rounds * threads * -(-tiles // count))
+
+    if busy_share(blocks) >= MIN_BUSY_SHARE:
+        return blocks
+    return max(
+        range(blocks, min(tiles, MAX_BLOCK_FACTOR * blocks) + 1),
+        key=lambda count: (min(busy_share(count), MIN_BUSY_SHARE), -count),
+    )
 
 
 def tile_count(c: Convolution, transform: Transform) -> Dim:

@@ -16,7 +16,7 @@ block, and words that a tile has beyond k are zeros there, whatever weights they
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,7 @@ from monograph.targets.cpu.nests.walk import loads_in
 from monograph.targets.cpu.plans.plan import KernelRequest, Launchable
 from monograph.targets.cpu.products.blocks import clip_axis
 from monograph.targets.cpu.products.contract import find_weights, slots_read
+from monograph.targets.cpu.products.grid import even_parts
 from monograph.targets.cpu.products.in_words import MoreInputs, by_micro_kernel
 from monograph.targets.cpu.products.packing import panels_of
 from monograph.targets.cpu.products.readings import Weights
@@ -179,18 +180,12 @@ def choose_blocks(contraction: Contraction, machine: Machine) -> TileBlocks | No
 
     choices = [
         (cycles(rows, columns), -rows, -columns)
-        for rows in _even_parts(tiles)
-        for columns in _even_parts(panels)
+        for rows in even_parts(tiles)
+        for columns in even_parts(panels)
         if rows <= most
     ]
     _, rows, columns = min(choices)
     return TileBlocks(-rows, -columns, in_place)
-
-
-def _even_parts(count: int) -> Iterator[int]:
-    """The sizes of parts that differ as little as can be, for each number of parts."""
-    found = {groups_of(count, parts) for parts in range(1, count + 1)}
-    return iter(sorted(found))
 
 
 def _in_order(contraction: Contraction) -> Contraction:

@@ -19,6 +19,7 @@ from monograph.kernel.kernel import Kernel
 from monograph.targets.cpu.costs import Costs
 from monograph.targets.cpu.loops.schedule import Schedule
 from monograph.targets.cpu.machine import Machine
+from monograph.targets.cpu.products.grid import ProductSize, choose_grid, is_cache_crowded
 from monograph.targets.cpu.products.readings import (
     Weights,
     choose_left,
@@ -173,6 +174,8 @@ class _Chooser:
             )
             block_tiles = even_block(tiles, max(1, most_rows // height))
         block_panels = self.panels(likely_size(rows), columns, width, groups_of(tiles, block_tiles))
+        if self.is_by_grid(width):
+            block_tiles, block_panels = self.grid(segments, height, width)
         row_work = 2 * block_panels * vectors * likely_size(contraction.size(contraction.k))
         return Tiling(
             segments,
@@ -188,6 +191,41 @@ class _Chooser:
             self.is_narrow(likely_size(rows)),
             self.choose_prefetch(likely_size(rows), block_tiles),
         )
+
+    def is_by_grid(self, width: int) -> bool:
+        """Whether threads share rows and columns, because one of the two leaves some of them idle.
+
+        Many threads that share rows alone would also read all weights each, from the last cache.
+        """
+        contraction, threads = self.contraction, self.machine.threads
+        rows = contraction.size(contraction.m)
+        if not isinstance(rows, int) or rows <= self.costs.product.max_in_place_rows:
+            return False
+        if self.right is not Reading.PACKED or self.weights is Weights.LEFT:
+            return False
+        if self.is_by_rows():
+            return is_cache_crowded(self.machine)
+        sizes = (contraction.n, (*contraction.batch, *contraction.outer))
+        columns, outside = (likely_size(contraction.size(axes)) for axes in sizes)
+        return self.is_whole() and groups_of(columns, width) * outside < threads
+
+    def grid(self, segments: tuple[Segment, ...], height: int, width: int) -> tuple[int, int]:
+        """Tiles and panels of a block for so many threads."""
+        contraction = self.contraction
+        columns, steps = (
+            likely_size(contraction.size(axes)) for axes in (contraction.n, contraction.k)
+        )
+        outside = likely_size(contraction.size((*contraction.batch, *contraction.outer)))
+        tail = sum(each.rows * likely_size(each.count) for each in segments[1:])
+        size = ProductSize(
+            *(likely_size(segments[0].count), tail, height, groups_of(columns, width), width),
+            *(steps, outside, self.element),
+        )
+        rounds = min(steps, self.costs.block_steps * 3 // 2)
+        most_tiles = max(1, self.machine.l2 // 2 // (height * rounds * self.element))
+        most_sums = max(1, self.costs.block_sum_bytes // (height * width * self.element))
+        found = choose_grid(size, self.machine, most_tiles, most_sums)
+        return found.tiles, found.panels
 
     def tile(self, rows: Dim, columns: int, lanes: int) -> tuple[tuple[Segment, ...], int, int]:
         """Tiles of the rows, the height of most, and the vectors that a tile is wide."""
@@ -339,6 +377,8 @@ class _Chooser:
         contraction = self.contraction
         rows = likely_size(contraction.size(contraction.m))
         if not self.is_whole() or rows < self.costs.product.min_transposed_rows:
+            return 1
+        if self.is_by_grid(width):
             return 1
         blocks = groups_of(columns, width)
         blocks *= likely_size(contraction.size((*contraction.batch, *contraction.outer)))
