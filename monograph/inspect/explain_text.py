@@ -69,7 +69,7 @@ def _summary(explained: Explanation) -> list[str]:
         chosen = ", ".join(f"{name} = {size}" for name, size in explained.sizes.items())
         lines.append(_row("counted at", chosen))
     if explained.served_by is not None:
-        lines.append(_row("served by", explained.served_by))
+        lines += _wrap_row("served by", explained.served_by)
     for call, count in explained.library_calls.items():
         lines.append(_row("library", f"{count:,} × {call}"))
     if explained.seconds is not None and explained.roofline is not None:
@@ -269,6 +269,11 @@ def _gather_reasons(reasons: Sequence[str]) -> list[str]:
 
 def _row(label: str, text: str) -> str:
     return f"  {label:<13}{text}"
+
+
+def _wrap_row(label: str, text: str) -> list[str]:
+    first = _row(label, "")
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
 
 
 def _figure(label: str, size: int, remark: str = "") -> str:

@@ -74,6 +74,15 @@ def test_samples_that_relay_claims_are_well_formed(ops: Any, least: int) -> None
     assert written >= least
 
 
+def test_a_running_sum_from_the_end_is_one_of_the_reversed_axis() -> None:
+    module = to_relay(monograph.trace(lambda x: F.cumsum(x, -1, True, True), "f32[2, 3]"))
+    check_form(module)
+    calls = [line.split(" = ")[1].split(" /*")[0] for line in module.text.split("\n")[2:5]]
+    assert calls == [
+        "reverse(%x, axis=1)", "cumsum(%0, axis=1, exclusive=True)", "reverse(%1, axis=1)"
+    ]  # fmt: skip
+
+
 def test_what_relay_lacks_is_named() -> None:
     graph = monograph.trace(lambda x: F.fft(F.complex(x, x)), "f32[4]")
     with pytest.raises(UnsupportedError, match="Relay"):

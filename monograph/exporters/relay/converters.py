@@ -15,6 +15,7 @@ from monograph.ir.graph import Node, Value
 from monograph.ir.op import Op
 from monograph.ir.types import TensorType, i32
 from monograph.ops.conv.convolution import Conv
+from monograph.ops.cumulative import Cumprod, Cumsum, Cumulative
 from monograph.ops.data import Constant, Full, Iota, Weight
 from monograph.ops.elementwise.convert import Cast, StopGradient
 from monograph.ops.elementwise.select import Clip
@@ -192,6 +193,18 @@ def _arg_extremum(emitter: Emitter, node: Node, op: ArgExtremum) -> Term:
     attributes = {"axis": [op.axis], "keepdims": op.keepdims}
     found = emitter.call(op.name, emitter.operands(node), narrow, **attributes)
     return emitter.call("cast", [found], node.result.tensor, dtype="int64")
+
+
+@TABLE.writes(Cumsum, Cumprod)
+def _cumulative(emitter: Emitter, node: Node, op: Cumulative) -> Term:
+    """What runs from the end runs along the reversed axis."""
+    assert isinstance(op, Cumsum | Cumprod)
+    (found,) = emitter.operands(node)
+    type_, axis = node.result.tensor, op.axis % node.result.rank
+    if op.reverse:
+        found = emitter.call("reverse", [found], type_, axis=axis)
+    found = emitter.call(op.name, [found], type_, axis=axis, exclusive=op.exclusive)
+    return emitter.call("reverse", [found], type_, axis=axis) if op.reverse else found
 
 
 @TABLE.writes(Argsort)
