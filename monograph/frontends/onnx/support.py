@@ -95,6 +95,10 @@ NCHWC = "com.microsoft.nchwc"
 _SEARCH = "it runs a whole model in a loop: export that model, and search outside of it"
 _MAPS = "maps are not supported: export with zipmap=False, or without the ops around it"
 REFUSED = {
+    ("com.microsoft", "AttnLSTM"): "no exporter writes it: export an LSTM and its attention apart",
+    ("com.microsoft", "VarlenNGramHashMapping"): (
+        "sequences of one packed buffer are not supported: use NGramHashMapping"
+    ),
     ("com.microsoft", "BeamSearch"): _SEARCH,
     ("com.microsoft", "GreedySearch"): _SEARCH,
     ("com.microsoft", "Sampling"): _SEARCH,

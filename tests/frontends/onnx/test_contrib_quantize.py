@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from onnx import TensorProto, helper
 
 import monograph
+from monograph.errors import MonographError
 from monograph.frontends.onnx import from_onnx
 from monograph.ir.interpret import interpret
 from tests.frontends.onnx.ort import compare, model_of, one_node, run_ort
@@ -158,3 +160,60 @@ def test_fourier_transforms() -> None:
     back, feeds = one_node("Irfft", [parts], domain="com.microsoft", signal_ndim=1)
     np.testing.assert_allclose(interpret(from_onnx(back), feeds)[0], x, rtol=1e-4, atol=1e-5)
     assert back.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
+
+
+def test_softmax_and_dropout_after_a_bias() -> None:
+    x, bias = draw(2, 3, 4, 5), draw(2, 1, 1, 5)
+    reference = [node("Add", "x0 x1", "a"), node("Softmax", "a", "y0", axis=-1)]
+    same("BiasSoftmax", [x, bias], reference, axis=3, is_inner_broadcast=1)
+    same("BiasSoftmax", [x, draw(4, 5)], reference, axis=3, is_inner_broadcast=0)
+    kept = [
+        node("Add", "x0 x1", "a"), node("Add", "a x2", "y0"), node("Equal", "y0 y0", "y1"),
+    ]  # fmt: skip
+    operands = [x, draw(5), x * 2, np.float32(0.5), np.array(False)]
+    same("BiasDropout", operands, kept, 2, constant=[4])
+
+
+def test_dropout_in_training_is_refused() -> None:
+    operands = [draw(2, 4), draw(4), None, np.float32(0.5), np.array(True)]
+    model, _ = one_node("BiasDropout", operands, domain="com.microsoft", constant=[4])
+    with pytest.raises(MonographError, match="dropout in training"):
+        from_onnx(model)
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 7), (40, 40)])
+def test_biases_of_relative_positions_are_t5s(both_ways: bool, queries: int, keys: int) -> None:
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5").T5Attention
+    table = draw(32, 4)
+    distance = torch.arange(keys)[None] - torch.arange(queries)[:, None]
+    bucket = t5._relative_position_bucket(distance, both_ways, num_buckets=32, max_distance=20)
+    model, feeds = one_node(
+        "RelativePositionBias", [table, np.array([queries]), np.array([keys])],
+        domain="com.microsoft", is_bidirectional=int(both_ways), max_distance=20,
+        constant=[1, 2],
+    )  # fmt: skip
+    (got,) = interpret(from_onnx(model), feeds)
+    np.testing.assert_array_equal(got, table[bucket.numpy()].transpose(2, 0, 1)[None])
+
+
+def test_a_gate_of_relative_positions() -> None:
+    length, heads, depth = 5, 4, 8
+    reference = [
+        node("Add", "x0 x1", "q"),
+        node("Constant", "", "by_head", value_ints=[0, 0, heads, depth]),
+        node("Reshape", "q by_head", "r"), node("Transpose", "r", "t", perm=[0, 2, 1, 3]),
+        node("MatMul", "t x3", "m"), node("Add", "m x4", "g"),
+        node("Constant", "", "pairs", value_ints=[0, 0, 0, 2, 3]),
+        node("Reshape", "g pairs", "p"), node("Constant", "", "last", value_ints=[-1]),
+        node("ReduceSum", "p last", "s", keepdims=0), node("Sigmoid", "s", "z"),
+        node("Split", "z", "u v", axis=3, num_outputs=2),
+        node("Constant", "", "one", value_float=1.0), node("Constant", "", "two", value_float=2.0),
+        node("Mul", "v x5", "a"), node("Sub", "a one", "b"), node("Mul", "u b", "c"),
+        node("Add", "c two", "d"), node("Mul", "d x2", "y0"),
+    ]  # fmt: skip
+    operands = [
+        draw(2, length, heads * depth), draw(heads * depth), draw(1, heads, length, length),
+        draw(depth, 6), draw(6), draw(1, heads, 1, 1),
+    ]  # fmt: skip
+    same("GatedRelativePositionBias", operands, reference, num_heads=heads)
