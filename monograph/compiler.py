@@ -204,7 +204,13 @@ def build_program(
     strides = usable_strides(graph, target, dict(options.strides))
 
     def make(tuning: Tuning | None) -> Program:
-        asked = BuildOptions(strides, options.listings, options.winograd_tolerance, tuning)
+        asked = BuildOptions(
+            strides,
+            options.listings,
+            options.winograd_tolerance,
+            tuning,
+            replaced=bool(options.variants),
+        )
         with closing(target.assemble(graph, groups, asked)) as assembled:
             for each in instruments:
                 each.stage("kernels", "txt", lambda: "\n".join(map(str, assembled.kernels)))

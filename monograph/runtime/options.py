@@ -90,6 +90,7 @@ class Options:
             "strides": str(self.strides),
             "winograd_tolerance": str(self.winograd_tolerance),
             "tuning": "searched" if self.search_seconds else edits,
+            "replaced": str(bool(self.variants)),
             "passes": "" if self.passes is None else str(list(map(str, self.passes))),
         }
 

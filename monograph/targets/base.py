@@ -133,6 +133,8 @@ class BuildOptions:
     """The error, over the largest result, that a faster convolution may have."""
     tuning: Tuning | None = None
     """Choices that are overruled."""
+    replaced: bool = False
+    """Whether variants take over where calls are many: compiling may stop a little earlier."""
 
 
 class Assembled(ABC):

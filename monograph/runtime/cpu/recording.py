@@ -37,7 +37,7 @@ from monograph.targets.cpu.entry_point.recorded import (
     kernel_names,
     write_recorder,
 )
-from monograph.targets.cpu.machine import Library, compile_text, host
+from monograph.targets.cpu.machine import Effort, Library, compile_text, host
 
 if TYPE_CHECKING:
     from monograph.runtime.cpu.native import Native
@@ -119,7 +119,7 @@ class Recorder:
         address = ctypes.cast(self._observer, ctypes.c_void_p).value if self._observer else None
         kernels = {name: native.library.address(name) for name in self._names}
         text = write_recorder(native.program, kernels, self._memory, machine.triple, address or 0)
-        self._library = Library(compile_text(text, machine, level=1).object)
+        self._library = Library(compile_text(text, machine, effort=Effort.QUICK).object)
         return self._library.address(RECORDED_ENTRY)
 
     def __enter__(self) -> Recorder:

@@ -26,7 +26,7 @@ from monograph.targets.base import Assembled, BuildOptions
 from monograph.targets.cpu.assemble.program_builder import BuiltKernel, ProgramBuilder
 from monograph.targets.cpu.assemble.steps import StepBuilder, computes
 from monograph.targets.cpu.entry_point.entry import entry_text
-from monograph.targets.cpu.machine import Compiled, Machine, compile_text
+from monograph.targets.cpu.machine import Compiled, Effort, Machine, compile_text
 from monograph.targets.cpu.nests.text import nest_text
 from monograph.targets.cpu.parts import PartsInProgress
 from monograph.targets.cpu.tuning import Tuning
@@ -97,7 +97,8 @@ def assemble(
     """Decide how each group of a lowered graph is computed, in what steps and memory."""
     started = time.perf_counter()
     given = {value: MemoryLayout(each) for value, each in options.strides.items()}
-    parts = PartsInProgress(machine, ATTRIBUTES)
+    effort = Effort.QUICK if options.replaced else Effort.FULL
+    parts = PartsInProgress(machine, ATTRIBUTES, effort)
     tuning = options.tuning
     assert tuning is None or isinstance(tuning, Tuning), "made by this target"
     steps = StepBuilder(machine, given, fusions, options.tolerance, tuning)

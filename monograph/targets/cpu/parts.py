@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from monograph.config import processor_count
 from monograph.errors import InputError
 from monograph.priority import lower_this_thread, may_wait
-from monograph.targets.cpu.machine import Compiled, Machine, compile_text
+from monograph.targets.cpu.machine import Compiled, Effort, Machine, compile_text
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,10 +34,14 @@ _DEFINED = re.compile(r"^define (?!internal )(\w+) (@[^(]+)\(([^)]*)\)", re.MULT
 
 
 class PartsInProgress:
-    """The parts of a program; on leaving it, those that nobody waits for are given up."""
+    """The parts of a program; on leaving it, those that nobody waits for are given up.
 
-    def __init__(self, machine: Machine, attributes: str) -> None:
+    ``effort`` is for its kernels. A program of one part is always worth all of it.
+    """
+
+    def __init__(self, machine: Machine, attributes: str, effort: Effort = Effort.FULL) -> None:
         self._machine = machine
+        self._effort = effort
         self._attributes = attributes
         self._pool: ThreadPoolExecutor | None = None
         self._begun: list[Future[Compiled]] = []
@@ -98,14 +102,14 @@ class PartsInProgress:
         for part in _even_parts(left, count) if left else ():
             self._begin(declarations, part)
         launched = "\n".join(_declaration(kernel) for kernel in kernels.values())
-        self._begin(declarations, (launched, entry), level=3 if has_loops else 0)
+        self._begin(declarations, (launched, entry), Effort.FULL if has_loops else Effort.NONE)
         return Compiled(archive([each.result().object for each in self._begun]))
 
     @property
     def _may_be_several(self) -> bool:
         return self._machine.triple.startswith("x86_64")  # where they are known to load
 
-    def _begin(self, declarations: str, texts: Iterable[str], level: int = 3) -> None:
+    def _begin(self, declarations: str, texts: Iterable[str], effort: Effort | None = None) -> None:
         from concurrent.futures import ThreadPoolExecutor  # which small programs do without
 
         if self._pool is None and may_wait():
@@ -113,7 +117,8 @@ class PartsInProgress:
         elif self._pool is None:
             self._pool = ThreadPoolExecutor(processor_count())
         text = "\n".join((declarations, *texts, self._attributes))
-        self._begun.append(self._pool.submit(compile_text, text, self._machine, level=level))
+        effort = effort or self._effort
+        self._begun.append(self._pool.submit(compile_text, text, self._machine, effort=effort))
 
 
 def _even_parts(kernels: Sequence[str], count: int) -> list[list[str]]:

@@ -14,7 +14,7 @@ from monograph.ir.interpret import interpret
 from monograph.runtime.compiled import Executable
 from monograph.targets.cpu import machine as machine_module
 from monograph.targets.cpu import parts
-from monograph.targets.cpu.machine import Compiled, Machine
+from monograph.targets.cpu.machine import Compiled, Effort, Machine
 
 
 def several() -> Executable:
@@ -61,23 +61,48 @@ def test_kernels_are_compiled_while_others_are_made(monkeypatch: pytest.MonkeyPa
 
 
 def test_loops_are_optimised_and_plain_launches_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    levels: list[int] = []
+    efforts: list[Effort] = []
 
-    def compile_text(text: str, machine: Machine, *, level: int = 3) -> Compiled:
-        levels.append(level)
-        return machine_module.compile_text(text, machine, level=level)
+    def compile_text(text: str, machine: Machine, *, effort: Effort = Effort.FULL) -> Compiled:
+        efforts.append(effort)
+        return machine_module.compile_text(text, machine, effort=effort)
 
     monkeypatch.setattr(parts, "compile_text", compile_text)
     monkeypatch.setattr(parts, "MIN_PART_CHARACTERS", 100)
     several()
-    assert levels.count(0) == 1
-    levels.clear()
+    assert efforts.count(Effort.NONE) == 1
+    efforts.clear()
 
     def counted(x: Value) -> Value:
         return F.for_loop(0, 3, lambda k, y: F.tanh(y @ y), x) @ x
 
     compile_graph(trace(counted, "f32[48, 48]"), Options(cache=False))
-    assert len(levels) > 1 and 0 not in levels
+    assert len(efforts) > 1 and Effort.NONE not in efforts
+
+
+def test_a_program_that_variants_replace_is_compiled_quickly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    efforts: list[Effort] = []
+
+    def compile_text(text: str, machine: Machine, *, effort: Effort = Effort.FULL) -> Compiled:
+        efforts.append(effort)
+        return machine_module.compile_text(text, machine, effort=effort)
+
+    def layers(x: Value) -> Value:
+        return F.softmax(F.gelu(x @ F.transpose(x, (1, 0))) @ x, -1)
+
+    monkeypatch.setattr(parts, "compile_text", compile_text)
+    monkeypatch.setattr(parts, "MIN_PART_CHARACTERS", 100)
+    x = np.random.default_rng(2).standard_normal((5, 24)).astype(np.float32)
+    results = []
+    for variants, effort in ((0, Effort.FULL), (2, Effort.QUICK)):
+        efforts.clear()
+        function = trace(layers, "f32[n, 24]")
+        made = compile_graph(function, Options(cache=False, variants=variants))
+        assert set(efforts) - {Effort.NONE} == {effort}
+        results.append(made.run([x])[0])
+    np.testing.assert_array_equal(*results)
 
 
 def test_an_archive_gives_back_its_objects() -> None:
@@ -103,9 +128,9 @@ def test_kernels_are_spread_evenly() -> None:
 def test_kernels_of_the_same_text_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
 
-    def compile_text(text: str, machine: Machine, *, level: int = 3) -> Compiled:
+    def compile_text(text: str, machine: Machine, *, effort: Effort = Effort.FULL) -> Compiled:
         texts.append(text)
-        return machine_module.compile_text(text, machine, level=level)
+        return machine_module.compile_text(text, machine, effort=effort)
 
     generator = np.random.default_rng(5)
     graph = Graph("wider")

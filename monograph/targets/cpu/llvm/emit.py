@@ -347,7 +347,8 @@ class NestEmitter(ValueEmitter):
             with self._scope(head, {symbol: Lanes(counter, INDEX)}) as inside:
                 body(Lanes(counter, INDEX))
                 following = inside.builder.assign(INDEX, 1, f"add nuw nsw i64 {counter}, {step}")
-                again = inside.builder.compare("icmp slt", following, last)
+                test = "icmp ne" if step == 1 else "icmp slt"  # where it is exact, it is quicker
+                again = inside.builder.compare(test, following, last)
                 inside.builder.line(
                     f"br {again}, label %{head.label}, label %{exit_.label}, !llvm.loop !0"
                 )

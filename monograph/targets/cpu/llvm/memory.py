@@ -7,6 +7,9 @@ next ones are one vector, a square is turned in registers; anything else is gath
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
 
 from monograph.ir.types import DType, bool_
 from monograph.kernel.expr import Apply, Buffer, Expr, Index, Load, Variable, walk
@@ -22,7 +25,7 @@ from monograph.targets.cpu.llvm.assembly import (
     vector_type,
 )
 from monograph.targets.cpu.llvm.joined_writes import PAIR_ELEMENTS, Join
-from monograph.targets.cpu.llvm.positions import PositionEmitter, is_multiple, runs_of
+from monograph.targets.cpu.llvm.positions import PositionEmitter, Term, is_multiple, runs_of
 from monograph.targets.cpu.nests.loop_nest import Prefetch, Write
 
 
@@ -57,10 +60,13 @@ class MemoryEmitter(PositionEmitter):
         step = self._step(offset)
         alignment = load.dtype.numpy.itemsize
         if step == 0 or self._is_single():
-            address = self._address(load.buffer, self.value(offset))
+            address = self._place(load.buffer, offset)
+            address = address or self._address(load.buffer, self.value(offset))
             raw = b.assign(memory, 1, f"load {memory}, ptr {address.text}, align {alignment}")
         elif step == 1:
-            raw = self._contiguous_load(load, self._first(offset), memory, alignment)
+            address = self._place(load.buffer, offset)
+            address = address or self._address(load.buffer, self._first(offset))
+            raw = self._contiguous_load(load, address, memory, alignment)
         elif step == -1 and self.vector is not None and self.vector.mask is None:
             raw = self._backward_load(load, memory, alignment)
         else:
@@ -84,7 +90,8 @@ class MemoryEmitter(PositionEmitter):
         assert self.vector is not None
         b, width = self.here, self.vector.width
         last = b.binary("sub", self._first(load.operands[0]), Lanes(str(width - 1), INDEX))
-        raw = self._contiguous_load(load, last, memory, alignment)
+        address = self._address(load.buffer, last)
+        raw = self._contiguous_load(load, address, memory, alignment)
         if width == 1:
             return raw
         order = ", ".join(f"i32 {k}" for k in reversed(range(width)))
@@ -204,10 +211,9 @@ class MemoryEmitter(PositionEmitter):
             return None
         return [found[low + k] for k in range(count)]
 
-    def _contiguous_load(self, load: Load, first: Lanes, memory: str, alignment: int) -> Lanes:
+    def _contiguous_load(self, load: Load, address: Lanes, memory: str, alignment: int) -> Lanes:
         assert self.vector is not None
         b, width = self.here, self.vector.width
-        address = self._address(load.buffer, first)
         vector = vector_type(memory, width)
         mask = self.vector.mask
         if mask is None or load.buffer.name in self.nest.padded:
@@ -257,7 +263,8 @@ class MemoryEmitter(PositionEmitter):
         if self.vector is None or step == 0 or self._is_single():
             if value.lanes > 1:  # made of an accumulator, which has lanes that are all alike
                 value = b.assign(value.element, 1, f"extractelement {value}, i64 0")
-            address = self._address(write.buffer, self.value(write.offset))
+            address = self._place(write.buffer, write.offset)
+            address = address or self._address(write.buffer, self.value(write.offset))
             b.line(f"store {value}, ptr {address.text}, align {alignment}")
             return
         value = b.splat(value, self.vector.width)
@@ -268,7 +275,8 @@ class MemoryEmitter(PositionEmitter):
                 self._write_joined(join, alignment)
             return
         if step == 1:
-            address = self._address(write.buffer, self._first(write.offset))
+            address = self._place(write.buffer, write.offset)
+            address = address or self._address(write.buffer, self._first(write.offset))
             if mask is None:
                 hint, aligned = self._streaming(write, alignment)
                 b.line(f"store {value}, ptr {address.text}, align {aligned}{hint}")
@@ -349,6 +357,30 @@ class MemoryEmitter(PositionEmitter):
         self.here.line(f"call void {name}({value}, {place}, {mask})")
 
     # Addresses ------------------------------------------------------------------------------------
+
+    def _place(self, buffer: Buffer, offset: Expr) -> Lanes | None:
+        """The address of an element at a polynomial position: of the first lane, along the vector.
+
+        A pointer moves by what outer loops change, before the loop, and then by the rest.
+        """
+        if not isinstance(offset, Index) or isinstance(offset.dim, int):
+            return None
+        place, kept = Lanes(self.pointers[buffer.name], "ptr"), self.scopes
+        key: tuple[object, ...] = (buffer.name,)
+        for level, terms in groupby(
+            self.terms(offset.dim), lambda term: term[0] if term[1] else -1
+        ):
+            moved = list(terms)
+            key += tuple(part for term in moved for part in term[1:])
+            self.scopes = kept if level < 0 else kept[: level + 1]
+            place = self.once(key, partial(self._move, buffer, place, moved))
+        self.scopes = kept
+        return place
+
+    def _move(self, buffer: Buffer, place: Lanes, terms: Sequence[Term]) -> Lanes:
+        """A pointer so many elements further; it may leave the buffer and come back later."""
+        moved, memory = self.sum(terms), memory_type(buffer.dtype)
+        return self.here.assign("ptr", 1, f"getelementptr {memory}, ptr {place.text}, {moved}")
 
     def _address(self, buffer: Buffer, offset: Lanes, inbounds: str = "inbounds ") -> Lanes:
         memory = memory_type(buffer.dtype)

@@ -7,17 +7,33 @@ lane where each lane's own is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field
+from functools import partial
 
 from monograph.dataclass import dataclass
-from monograph.ir.dims import Dim, FloorDiv, Max, Min, Mod, Opaque, Operation, Symbol, SymbolicDim
+from monograph.ir.dims import (
+    Atom,
+    Dim,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Opaque,
+    Operation,
+    Symbol,
+    SymbolicDim,
+)
 from monograph.ir.types import i64
 from monograph.kernel.expr import Expr, Index
 from monograph.kernel.flatten import coefficient
 from monograph.targets.cpu.llvm import instructions
 from monograph.targets.cpu.llvm.assembly import INDEX, Builder, Lanes, constant_vector
 from monograph.targets.cpu.nests.loop_nest import LoopNest
+
+Term = tuple[int, tuple[Atom, ...], int]
+"""A scope, by its number, in which atoms are known, and a number to multiply them by."""
 
 
 @dataclass
@@ -31,6 +47,8 @@ class Scope:
     """Values that hold for the statement that is being emitted, and not for the next one."""
     variables: dict[str, Lanes] = field(default_factory=dict)
     dims: dict[Dim, Lanes] = field(default_factory=dict)
+    sums: dict[tuple[object, ...], Lanes] = field(default_factory=dict)
+    """Products, sums that positions begin with, and places in memory, by what they are made of."""
     is_open: bool = True
     """False while a loop inside it is emitted: nothing can be added before that loop then."""
     is_conditional: bool = False
@@ -96,27 +114,118 @@ class PositionEmitter:
         return self.here.binary("add", first, Lanes(f"<{lanes}>", "i32", vector.width))
 
     def dim(self, dim: Dim) -> Lanes:
-        """Index arithmetic on scalars (of the first lane, along the vector axis)."""
+        """Index arithmetic on scalars (of the first lane, along the vector axis).
+
+        The terms of a sum are added in the order in which loops make them known, the outermost
+        first, so that what a loop does not change is computed before it, and what positions begin
+        with alike is computed once. LLVM would find both, and takes most of its time to do so.
+        """
         if isinstance(dim, int):
             return Lanes(str(dim), INDEX)
         for scope in reversed(self.scopes):
             if dim in scope.dims:
                 return scope.dims[dim]
-        for atom in dim.definitions():
-            self.dim(atom)  # in their order, so that none recurses into another
-        found = self._dim(dim, self._symbol, self.dim, 1)
+        if isinstance(dim, Symbol):
+            found = self._symbol(dim)
+        elif isinstance(dim, Operation):
+            for atom in dim.definitions():
+                self.dim(atom)  # in their order, so that none recurses into another
+            with self._outermost(dim.symbols()):
+                found = self._operation(dim, [self.dim(each) for each in dim.arguments])
+                self.scopes[-1].dims[dim] = found
+        else:
+            found = self.sum(self.terms(dim))
         self.scopes[-1].dims[dim] = found
         return found
+
+    def terms(self, dim: SymbolicDim) -> list[Term]:
+        """The terms of a sum, those of outer loops first and the number last."""
+        for atom in dim.definitions():
+            self.dim(atom)  # in their order, so that none recurses into another
+        found = [(self._symbol_level(_symbols_of(atoms)), atoms, k) for atoms, k in dim.terms()]
+        return sorted(found, key=lambda term: (not term[1], term[0]))
+
+    def sum(self, terms: Sequence[Term]) -> Lanes:
+        """Terms in their order, added where each is known; what sums begin with is kept."""
+        _, atoms, factor = terms[0]
+        total = self._term(atoms, factor)
+        prefix: tuple[object, ...] = (atoms, factor)
+        kept = self.scopes
+        for level, atoms, factor in terms[1:]:
+            prefix = (*prefix, atoms, factor)
+            self.scopes = kept[: level + 1] if atoms else self.scopes
+            total = self.once(prefix, partial(self._add, total, atoms, factor))
+        self.scopes = kept
+        return total
+
+    def _add(self, total: Lanes, atoms: tuple[Atom, ...], factor: int) -> Lanes:
+        return self.here.binary("add nsw", total, self._term(atoms, factor))
+
+    def once(self, key: tuple[object, ...], emit: Callable[[], Lanes]) -> Lanes:
+        """What is known under a key in this scope or around it; otherwise emitted here."""
+        for scope in reversed(self.scopes):
+            if key in scope.sums:
+                return scope.sums[key]
+        found = emit()
+        self.scopes[-1].sums[key] = found
+        return found
+
+    def _term(self, atoms: tuple[Atom, ...], factor: int) -> Lanes:
+        """A product of atoms and a number."""
+        if not atoms:
+            return Lanes(str(factor), INDEX)
+        with self._outermost(_symbols_of(atoms)):
+            return self.once((atoms, factor), partial(self._product, atoms, factor))
+
+    def _product(self, atoms: tuple[Atom, ...], factor: int) -> Lanes:
+        product, *others = [self.dim(atom) for atom in atoms]
+        for other in others:
+            product = self.here.binary("mul nsw", product, other)
+        if factor == 1:
+            return product
+        return self.here.binary("mul nsw", product, Lanes(str(factor), INDEX))
+
+    @contextmanager
+    def _outermost(self, symbols: Iterable[Symbol]) -> Iterator[None]:
+        """Emit where all of these symbols are known."""
+        kept = self.scopes
+        self.scopes = kept[: self._symbol_level(symbols) + 1]
+        yield
+        self.scopes = kept
+
+    def _symbol_level(self, symbols: Iterable[Symbol]) -> int:
+        """The outermost scope in which these symbols are known, and that may still grow."""
+        names = frozenset(symbols)
+        level = len(self.scopes) - 1
+        while level and not self.scopes[level].is_conditional:
+            if not self.scopes[level].symbols.keys().isdisjoint(names):
+                break
+            level -= 1
+        return next(k for k in range(level, len(self.scopes)) if self.scopes[k].is_open)
 
     def _vector_dim(self, dim: Dim) -> Lanes:
         """Index arithmetic lane by lane."""
         assert self.vector is not None
-        width = self.vector.width
+        width, b = self.vector.width, self.here
         if isinstance(dim, int):
             return constant_vector(Lanes(str(dim), INDEX), width)
         if self.vector.symbol not in dim.symbols():
-            return self.here.splat(self.dim(dim), width)
-        return self._dim(dim, self._symbol_lanes, self._vector_dim, width)
+            return b.splat(self.dim(dim), width)
+        if isinstance(dim, Symbol):
+            return self._symbol_lanes(dim)
+        if isinstance(dim, Operation):
+            return self._operation(dim, [self._vector_dim(each) for each in dim.arguments])
+        total: Lanes | None = None
+        for atoms, factor in dim.terms():
+            term = constant_vector(Lanes(str(factor), INDEX), width)
+            if atoms:
+                product, *others = [self._vector_dim(atom) for atom in atoms]
+                for other in others:
+                    product = b.binary("mul nsw", product, other)
+                term = product if factor == 1 else b.binary("mul nsw", product, term)
+            total = term if total is None else b.binary("add nsw", total, term)
+        assert total is not None, "a sum has terms"
+        return total
 
     def _symbol(self, symbol: Symbol) -> Lanes:
         for scope in reversed(self.scopes):
@@ -132,32 +241,6 @@ class PositionEmitter:
             return first
         lanes = ", ".join(f"i64 {k}" for k in range(width))
         return self.here.binary("add", first, Lanes(f"<{lanes}>", INDEX, width))
-
-    def _dim(
-        self,
-        dim: SymbolicDim,
-        of_symbol: Callable[[Symbol], Lanes],
-        recur: Callable[[Dim], Lanes],
-        lanes: int,
-    ) -> Lanes:
-        b = self.here
-        if isinstance(dim, Symbol):
-            return of_symbol(dim)
-        if isinstance(dim, Operation):
-            return self._operation(dim, [recur(argument) for argument in dim.arguments])
-        total: Lanes | None = None
-        for atoms, factor in dim.terms():
-            term: Lanes | None = None
-            for atom in atoms:
-                value = recur(atom)
-                term = value if term is None else b.binary("mul nsw", term, value)
-            scale = constant_vector(Lanes(str(factor), INDEX), lanes)
-            if term is None:
-                term = scale
-            elif factor != 1:
-                term = b.binary("mul nsw", term, scale)
-            total = term if total is None else b.binary("add nsw", total, term)
-        return total if total is not None else constant_vector(Lanes("0", INDEX), lanes)
 
     def _operation(self, dim: Operation, arguments: list[Lanes]) -> Lanes:
         b = self.here
@@ -178,6 +261,10 @@ class PositionEmitter:
             return b.binary(word, arguments[0], instructions.positive_size(b, arguments[1]))
         name = "index_divide" if isinstance(dim, FloorDiv) else "index_remainder"
         return instructions.FUNCTIONS[name](b, i64, i64, tuple(arguments))
+
+
+def _symbols_of(atoms: Iterable[Atom]) -> frozenset[Symbol]:
+    return frozenset(symbol for atom in atoms for symbol in atom.symbols())
 
 
 def is_multiple(dim: Dim, elements: int, vector: Symbol) -> bool:
