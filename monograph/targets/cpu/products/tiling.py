@@ -114,7 +114,12 @@ def _has_rows_apart(contraction: Contraction, machine: Machine) -> bool:
     """Whether the rows of one tall tile all fall on the same lines of the first cache."""
     if not is_one_tile(contraction, machine) or contraction.weights.is_narrow:
         return False
-    step = find_step(contraction.left, contraction.m[-1])
+    return _are_rows_aliased(contraction, machine)
+
+
+def _are_rows_aliased(contraction: Contraction, machine: Machine) -> bool:
+    """Whether rows of the left operand, read in place, fall on the same set of the first cache."""
+    step = find_step(contraction.left, contraction.m[-1]) if contraction.m else None
     if not isinstance(step, int) or step == 0:
         return False
     return step * contraction.reduction.dtype.bits // 8 % machine.costs.set_bytes == 0
@@ -241,8 +246,18 @@ class _Chooser:
         if not isinstance(rows, int):
             wide = 2 if columns > lanes else 1
             most = tallest(self.machine, wide)
+            most = min(most, self.most_rows() or most)
             return self.open_rows(rows, most), most, wide
-        return choose_tile(rows, columns, self.machine, lanes)
+        return choose_tile(rows, columns, self.machine, lanes, self.most_rows())
+
+    def most_rows(self) -> int | None:
+        """Rows of a tile that a set of the first cache holds beside a panel, if all fall on one."""
+        is_aliased = _are_rows_aliased(self.contraction, self.machine)
+        if self.left is not Reading.IN_PLACE or not is_aliased:
+            return None
+        return max(
+            self.costs.product.min_prefetching_rows, self.machine.l1 // self.costs.set_bytes - 2
+        )
 
     def open_rows(self, rows: Dim, height: int) -> tuple[Segment, ...]:
         """Tiles for a number of rows that is known only when it runs, perhaps just one.
@@ -478,15 +493,15 @@ def groups_of(size: int, width: int) -> int:
 
 
 def choose_tile(
-    rows: int, columns: int, machine: Machine, lanes: int
+    rows: int, columns: int, machine: Machine, lanes: int, most_rows: int | None = None
 ) -> tuple[tuple[Segment, ...], int, int]:
-    """Tiles of the rows, the height of most, and the vectors that a tile is wide.
+    """Tiles of at most so many of the rows, the height of most, and the vectors of their width.
 
     Two vectors a row leave most registers for sums; with few rows, more vectors keep enough sums
     going to hide the latency of each.
     """
     wide = 2 if columns > lanes else 1
-    most = tallest(machine, wide)
+    most = min(tallest(machine, wide), most_rows or rows)
     if rows < 4:
         vectors = 8 if rows == 1 else 4
         while vectors > 1 and vectors * lanes >= 2 * columns:

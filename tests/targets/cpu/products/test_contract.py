@@ -496,3 +496,13 @@ def test_sums_of_any_number_of_rows_fit_the_stack(dtype: str) -> None:
     many = tiling(1 << 20, 600, 8, weights=Weights.NONE)
     assert many.depth
     assert many.block_tiles * many.height * many.columns * 4 <= 1 << 20
+
+
+@pytest.mark.parametrize("chip", ["x86-64-v3", "x86-64-v4"])
+def test_rows_that_share_a_set_of_the_first_cache_are_few(chip: str) -> None:
+    machine = machine_named(chip)
+    heights = {}
+    for steps in (1000, 1024):
+        found = contraction(lambda x, w: x @ w, f"f32[64, {steps}]", f"f32[{steps}, 8]")
+        heights[steps] = choose_tiling(found, machine, Weights.RIGHT)[1].height
+    assert heights[1024] <= machine.l1 // machine.costs.set_bytes < heights[1000]
