@@ -15,7 +15,7 @@ from monograph.dataclass import dataclass
 from monograph.fusion.group import Group
 from monograph.ir.dims import Symbol, substitute_dim, substitute_shape
 from monograph.kernel.kernel import Kernel
-from monograph.program.code import Launch, Slot, SlotKind
+from monograph.program.code import Launch, Slot, SlotKind, Step
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
 from monograph.targets.cpu.tuning import Recorder
 
@@ -100,7 +100,8 @@ class Repeats:
         made = dict(enumerate(builder.slots[first:], first))
         keys = [key for key, slot in builder.prepared.items() if slot >= first]
         making, steps = builder.prepare[packed:], builder.steps[step:]
-        known = {*slots, *made}
+        shared = self._find_shared(slots, steps, first)
+        known = {*slots, *made, *(each.slot for each in shared)}
         plain = [
             each
             for each in (*making, *steps)
@@ -108,9 +109,12 @@ class Repeats:
         ]
         if len(plain) < len(making) + len(steps) or len(making) != len(keys):
             return  # something else than launches on what it was given, which is not worth noting
-        packings = tuple(
-            _Packing(builder.prepared[key], *key, each)
-            for key, each in zip(keys, plain, strict=False)
+        packings = (
+            *shared,
+            *(
+                _Packing(builder.prepared[key], *key, each)
+                for key, each in zip(keys, plain, strict=False)
+            ),
         )
         scratch = {k: slot for k, slot in made.items() if slot.kind is not SlotKind.PREPARED}
         self._taken[self._key(flat, slots, names or {})] = _Taken(
@@ -120,6 +124,24 @@ class Repeats:
             tuple(plain[len(making) :]),
             tuple(group.joined[reason:]),
         )
+
+    def _find_shared(
+        self, slots: Sequence[int], steps: Sequence[Step], first: int
+    ) -> list[_Packing]:
+        """Packed weights that another kernel made before, of slots that this one was given."""
+        read = {slot for each in steps if isinstance(each, Launch) for slot in each.slots}
+        found = []
+        for key, slot in self._launches.prepared.items():
+            if slot >= first or slot not in read or not set(key[1]) <= set(slots):
+                continue
+            made_by = [
+                each
+                for each in self._launches.prepare
+                if isinstance(each, Launch) and set(each.slots) == {*key[1], slot}
+            ]
+            if len(made_by) == 1:
+                found.append(_Packing(slot, *key, made_by[0]))
+        return found
 
     def _key(self, flat: Kernel, slots: Sequence[int], names: Mapping[Symbol, Symbol]) -> Hashable:
         """The kernel, the kinds of its slots, which are the same, or small, and if it loops."""

@@ -93,3 +93,21 @@ def test_what_is_added_may_stand_on_either_side() -> None:
     assert len([each for each in executable.program.kernels if "pack" not in each.name]) == 1
     (got,) = executable.run([X])
     np.testing.assert_allclose(got, monograph.interpret(graph, [X])[0], atol=1e-5)
+
+
+def test_steps_that_share_a_packed_weight_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counted(*arguments: Any) -> Any:
+        made.append(arguments)
+        return product_nest(*arguments)
+
+    product_nest = contract.product_nest
+    monkeypatch.setattr(contract, "product_nest", counted)
+    (weight,) = weights(1)
+    executable = compiled(*[weight] * 9)
+    assert len(made) <= 3  # of the input, of what is between, and the one that makes the output
+    (got,) = executable.run([X])
+    np.testing.assert_allclose(got, monograph.interpret(layers(*[weight] * 9), [X])[0], atol=1e-5)
+    assert executable.code is not None
+    assert [slot.kind for slot in executable.code.slots].count(SlotKind.PREPARED) == 1
