@@ -81,6 +81,8 @@ def compile(
     if chip is not None:
         print(f"--chip is now --target cpu:{chip}", file=sys.stderr)
         target = f"cpu:{chip}"
+    # No variant replaces a program in a file: it is worth all that LLVM can do.
+    kept = 0 if output is not None and output.suffix == ".mono" else None
     options = Options(
         common.level_name(level),
         threads,
@@ -91,7 +93,7 @@ def compile(
         sizes=parse_size_ranges(sizes or ()),
         passes=common.pipeline_of(passes),
         target=target,
-        variants=len(variants) if variants else None,
+        variants=len(variants) if variants else kept,
     )
     wanted = [parse_sizes(each.split(",")) for each in variants or ()]
     with common.showing_progress("compiling"):

@@ -422,12 +422,25 @@ def tensor_data(graph: Graph, name: str, tensor: Any) -> Value:
     return graph.add_weight(name, array)
 
 
+STATE_RANK = 3
+"""Dimensions of the states of a recurrent layer: layers and directions, examples, features."""
+
+
 def _is_misrecorded(node: Any) -> bool:
-    """Whether torch itself records wrong shapes: runs along a ``dim`` that counts from the end."""
-    if str(node.target) != "aten.unique_consecutive.default":
-        return False
-    dim = bind(node, node.target._schema)["dim"]
-    return dim is not None and dim < 0
+    """Whether torch itself records wrong shapes.
+
+    It does for runs along a ``dim`` that counts from the end; and before 2.13 the last states of an
+    LSTM had one dimension more (https://github.com/pytorch/pytorch/pull/185716), which whoever
+    takes one of them out records as well.
+    """
+    name = str(node.target)
+    if name == "aten.unique_consecutive.default":
+        dim = bind(node, node.target._schema)["dim"]
+        return dim is not None and dim < 0
+    if node.target is operator.getitem:
+        return isinstance(node.args[0], torch.fx.Node) and _is_misrecorded(node.args[0])
+    is_lstm = name in ("aten.lstm.input", "aten.lstm.data")
+    return is_lstm and any(state.dim() != STATE_RANK for state in node.meta["val"][1:])
 
 
 def _as_value(result: Any) -> Value:

@@ -9,6 +9,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from monograph.frontends.torch import import_torch
 from monograph.frontends.torch.program import import_graph_module
 from monograph.frontends.torch.runner import TorchModel
 
@@ -34,3 +35,24 @@ def test_layers_on_packed_sequences_agree_with_torch(kind: str, bidirectional: b
     assert any(node.target is operation for node in module.graph.nodes)
     got = TorchModel(import_graph_module(module))(packed.data, packed.batch_sizes)
     torch.testing.assert_close(got, function(packed.data, packed.batch_sizes))
+
+
+def test_last_states_that_older_torch_records_with_one_dimension_more() -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.LSTM(3, 4, 2)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            outputs, (hidden, cell) = self.layer(x)
+            return outputs, hidden, cell + 1
+
+    module, x = Layer().eval(), torch.randn(5, 2, 3)
+    program = torch.export.export(module, (x,))
+    (node,) = (each for each in program.graph.nodes if "lstm" in str(each.target))
+    outputs, *states = node.meta["val"]
+    node.meta["val"] = (outputs, *(state.unsqueeze(1) for state in states))
+    for each in node.users:
+        each.meta["val"] = node.meta["val"][each.args[1]]
+    got = TorchModel(import_torch(program))(x)
+    torch.testing.assert_close(tuple(got), module(x))
