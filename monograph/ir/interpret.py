@@ -8,6 +8,7 @@ time limit is looked at (:mod:`monograph.deadline`), so that a loop without end 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -103,6 +104,13 @@ def _check_input(value: Value, item: Any) -> Any:
     if not isinstance(type_, TensorType):
         return item
     weak = isinstance(item, bool | int | float | complex | list)
+    if _is_masked(item):
+        raise InputError(
+            f"input %{value.name} is masked, and programs know no masks",
+            expected=str(type_),
+            found="a masked array",
+            hint="fill what is masked (.filled), or pass .data and .mask and use both",
+        )
     if hasattr(item, "__dlpack__") and not hasattr(item, "__array__"):
         item = _from_dlpack(value, item)
     try:
@@ -131,6 +139,13 @@ def _check_input(value: Value, item: Any) -> Any:
             found=f"{dtype_of(array.dtype)}{list(array.shape)}",
         )
     return array if array.dtype.isnative else array.astype(type_.dtype.numpy)
+
+
+def _is_masked(item: Any) -> bool:
+    """Whether it is an array of which some elements are masked."""
+    if type(item) is np.ndarray or "numpy.ma" not in sys.modules:  # which takes time to load
+        return False
+    return isinstance(item, np.ma.MaskedArray) and bool(np.ma.is_masked(item))
 
 
 def _from_dlpack(value: Value, item: Any) -> Array:

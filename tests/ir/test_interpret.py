@@ -122,3 +122,13 @@ def test_running_out_of_memory_is_an_error_that_names_the_node() -> None:
     graph = monograph.trace(lambda: F.iota((1 << 56,)))
     with pytest.raises(EvaluationError, match="iota failed"):
         interpret(graph)
+
+
+def test_a_mask_is_not_dropped() -> None:
+    mask = np.zeros((3, 2), bool)
+    assert interpret(doubled(), [np.ma.array(X, mask=mask), Y])[0].shape == (3, 2)
+    mask[1, 0] = True
+    assert "is masked" in message(np.ma.array(X, mask=mask), Y)
+    compiled = monograph.compile(lambda x: x + 1, "f32[3, 2]")
+    with pytest.raises(InputError, match="is masked"):
+        compiled(np.ma.array(X, mask=mask))
