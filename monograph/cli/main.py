@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
@@ -98,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     stdout = sys.stdout
     if isinstance(stdout, io.TextIOWrapper):  # names of files may hold bytes that are no text
         stdout.reconfigure(errors="backslashreplace")
+    if not debug:
+        warnings.formatwarning = _format_warning
     rich.console.Console.on_broken_pipe = _tell_of_broken_pipe  # type: ignore[method-assign]
     try:
         follow_environment()
@@ -115,6 +118,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         described = describe_error(error)
         _stop(described, ERROR if isinstance(described, InputError) else INTERNAL, debug)
+
+
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """What is said, without the line of ours, or of torch's, that says it."""
+    return f"warning: {message}\n"
 
 
 def _tell_of_broken_pipe(self: rich.console.Console) -> None:

@@ -146,3 +146,14 @@ def test_messages_of_stages_are_printed_of_python_models_too(
     with caplog.at_level(logging.INFO, logger="monograph.passes"):
         output_of("run", write_perceptron(tmp_path), "--no-cache")
     assert any(record.message.startswith("lower_composites") for record in caplog.records)
+
+
+def test_a_warning_is_one_line_without_code_of_ours(tmp_path: Path) -> None:
+    model = tmp_path / "model.ir"
+    model.write_text("graph @f(%x: f32[3]) -> (f32[3]) {\n  return %x\n}\n")
+    file = tmp_path / "file"
+    file.touch()
+    done = monograph("compile", str(model), MONOGRAPH_CACHE_DIR=str(file), MONOGRAPH_CACHE="1")
+    (warning,) = [line for line in done.stderr.splitlines() if "cache" in line]
+    assert warning.startswith("warning: the compilation cache in ")
+    assert ".py" not in done.stderr
