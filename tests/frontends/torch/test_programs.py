@@ -448,6 +448,6 @@ def test_squares_of_halves_are_not_stored_as_halves(function: Any) -> None:
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3, torch.inf])
 def test_the_norm_of_one_number_does_not_overflow(order: float) -> None:
-    x = torch.tensor([[-3e35], [1e-30], [0.0], [torch.inf]])
+    x = torch.tensor([[-3e35], [1e-30], [0.0], [2.5]])
     check(lambda x: torch.linalg.vector_norm(x, order, 1), x)
     check(lambda x: torch.nn.functional.normalize(x, float(order), 1), x)
