@@ -41,10 +41,10 @@ from monograph.kernel.winograd_transform import (
 from monograph.ops.conv import Conv
 from monograph.ops.conv.integer import IntegerConv
 from monograph.targets.cpu.assemble.program_builder import ProgramBuilder
-from monograph.targets.cpu.convolutions.winograd_loops import (
+from monograph.targets.cpu.convolutions.winograd_loops import Winograd
+from monograph.targets.cpu.convolutions.winograd_plan import (
     Convolution,
     Point,
-    Winograd,
     WinogradPlan,
     flat_store,
     tile_counts,

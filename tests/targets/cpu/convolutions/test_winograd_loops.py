@@ -18,9 +18,9 @@ from monograph.kernel.layout import MemoryLayout, channels_last, make_layout
 from monograph.kernel.lower import is_lowerable
 from monograph.kernel.winograd_transform import F2, F2_STRIDED, F2X4, F4, Transform
 from monograph.targets.cpu.convolutions.winograd import find
-from monograph.targets.cpu.convolutions.winograd_loops import (
+from monograph.targets.cpu.convolutions.winograd_loops import Winograd
+from monograph.targets.cpu.convolutions.winograd_plan import (
     Convolution,
-    Winograd,
     WinogradPlan,
     tile_counts,
 )
